@@ -1,0 +1,36 @@
+# What icestream stands on. Everything here is in Debian 12 and Ubuntu 24.04.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f gsl chealpix)
+  string(MAKE_C_IDENTIFIER ${part} name)
+  pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${part})
+endforeach()
+pkg_search_module(openblas REQUIRED IMPORTED_TARGET openblas blas-openblas)
+pkg_check_modules(cmocka IMPORTED_TARGET cmocka)
+
+# Neither of the two ships a pkg-config file.
+find_path(INOTIFYTOOLS_INCLUDE_DIR inotifytools/inotifytools.h REQUIRED)
+find_library(INOTIFYTOOLS_LIBRARY inotifytools REQUIRED)
+find_library(FFTW3F_THREADS_LIBRARY fftw3f_omp)
+
+# ThreadSanitizer does not know libgomp's barriers and would report every parallel loop.
+if(NOT ICESTREAM_SANITIZE MATCHES "thread")
+  find_package(OpenMP COMPONENTS C)
+endif()
+
+set(ICESTREAM_HAVE_CUDA OFF)
+if(ICESTREAM_CUDA)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      # sm_90 machine code, and PTX for whatever comes after it.
+      set(CMAKE_CUDA_ARCHITECTURES "90" CACHE STRING "CUDA architectures")
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(ICESTREAM_HAVE_CUDA ON)
+  else()
+    message(STATUS "CUDA not found: the CPU kernels only")
+  endif()
+endif()

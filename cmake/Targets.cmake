@@ -1,0 +1,70 @@
+# One place for what every target of the project shares.
+add_library(icestream-options INTERFACE)
+target_compile_definitions(icestream-options INTERFACE _GNU_SOURCE ICESTREAM_VERSION="${PROJECT_VERSION}")
+target_compile_options(icestream-options INTERFACE
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
+    -Wformat-truncation=0 -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math -fno-common
+    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
+  $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
+target_include_directories(icestream-options INTERFACE ${CMAKE_SOURCE_DIR})
+target_link_libraries(icestream-options INTERFACE Threads::Threads m)
+if(OpenMP_C_FOUND)
+  target_compile_options(icestream-options INTERFACE $<$<COMPILE_LANGUAGE:C>:${OpenMP_C_FLAGS}>)
+  target_link_libraries(icestream-options INTERFACE ${OpenMP_C_LIBRARIES})
+else()
+  target_compile_options(icestream-options INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wno-unknown-pragmas>)
+endif()
+if(ICESTREAM_HAVE_CUDA)
+  target_compile_definitions(icestream-options INTERFACE ICESTREAM_HAVE_CUDA)
+endif()
+if(ICESTREAM_SANITIZE)
+  # Function multiversioning resolves before the sanitizers' runtimes are up.
+  target_compile_definitions(icestream-options INTERFACE ICESTREAM_NO_MULTIVERSION)
+  target_compile_options(icestream-options INTERFACE -fsanitize=${ICESTREAM_SANITIZE} -fno-omit-frame-pointer)
+  if(ICESTREAM_SANITIZE MATCHES "undefined")
+    target_compile_options(icestream-options INTERFACE -fno-sanitize-recover=all)
+  endif()
+  target_link_options(icestream-options INTERFACE -fsanitize=${ICESTREAM_SANITIZE})
+endif()
+
+# icestream_add_stage(NAME SOURCES...): library icestream-stage-NAME (all but main.c, for tests) and program icestream-NAME.
+function(icestream_add_stage name)
+  set(sources ${ARGN})
+  list(REMOVE_ITEM sources main.c)
+  add_library(icestream-stage-${name} STATIC ${sources})
+  target_link_libraries(icestream-stage-${name} PUBLIC icestream-kernels icestream-common)
+  add_executable(icestream-${name} main.c)
+  target_link_libraries(icestream-${name} PRIVATE icestream-stage-${name})
+  install(TARGETS icestream-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
+# icestream_add_test(NAME LABELS LABEL... SOURCES FILE... [LIBRARIES LIB...]): a cmocka program and its CTest entry.
+# Exit 77 is a skip, with its reason printed.
+function(icestream_add_test name)
+  cmake_parse_arguments(t "" "TIMEOUT" "LABELS;SOURCES;LIBRARIES" ${ARGN})
+  if(NOT t_TIMEOUT)
+    set(t_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${t_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${t_LIBRARIES} icestream-kernels icestream-common PkgConfig::cmocka)
+  add_test(NAME ${name} COMMAND ${name})
+  icestream_test_properties(${name} TIMEOUT ${t_TIMEOUT} LABELS ${t_LABELS})
+endfunction()
+
+# icestream_add_script_test(NAME LABELS LABEL... COMMAND ...): a script as a test, under the same rules.
+function(icestream_add_script_test name)
+  cmake_parse_arguments(t "" "TIMEOUT" "LABELS;COMMAND" ${ARGN})
+  if(NOT t_TIMEOUT)
+    set(t_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${t_COMMAND})
+  icestream_test_properties(${name} TIMEOUT ${t_TIMEOUT} LABELS ${t_LABELS})
+endfunction()
+
+# BIN: programs of this build; SHARED: real data, where a checkout has it beside it.
+function(icestream_test_properties name)
+  cmake_parse_arguments(t "" "TIMEOUT" "LABELS" ${ARGN})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${t_TIMEOUT} LABELS "${t_LABELS}"
+    ENVIRONMENT "ICESTREAM_BIN=${CMAKE_BINARY_DIR}/bin;ICESTREAM_SOURCE=${CMAKE_SOURCE_DIR};ICESTREAM_DATA=${CMAKE_SOURCE_DIR}/../shared/data;OMP_WAIT_POLICY=passive")
+endfunction()

@@ -1,0 +1,97 @@
+#include "common/fft.h"
+
+#include <fftw3.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/memory.h"
+
+struct fft_plan {
+    fftwf_plan plan;
+    enum fft_direction direction;
+    size_t real_count, complex_floats;
+};
+
+/* FFTW has one planner per process, and it is not safe to call from two threads. */
+static pthread_mutex_t planner_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real, float *complex_side, size_t real_count,
+                            size_t complex_count) {
+    unsigned flags = o->measure ? FFTW_MEASURE : FFTW_ESTIMATE;
+    fftwf_complex *spectrum = (fftwf_complex *)complex_side;
+    int rd = (int)real_count, cd = (int)complex_count;
+#ifdef ICESTREAM_FFTW_THREADS
+    fftwf_init_threads();
+    fftwf_plan_with_nthreads(o->threads > 0 ? o->threads : 1);
+#endif
+    if (o->direction == FFT_FORWARD)
+        return fftwf_plan_many_dft_r2c(o->rank, o->shape, batch, real, NULL, 1, rd, spectrum, NULL, 1, cd, flags);
+    return fftwf_plan_many_dft_c2r(o->rank, o->shape, batch, spectrum, NULL, 1, cd, real, NULL, 1, rd, flags);
+}
+
+enum status fft_create(const struct fft_options *options, struct fft_plan **ret_plan, struct err *err) {
+    FAIL_IF(options->rank < 1 || options->rank > 3, err, STATUS_BAD_ARGUMENT, "a transform has 1 to 3 dimensions, not %d",
+            options->rank);
+    int batch = options->batch > 0 ? options->batch : 1;
+    size_t real_count = 1, complex_count = 1;
+    for (int d = 0; d < options->rank; d++) {
+        int n = options->shape[d];
+        FAIL_IF(n < 1, err, STATUS_BAD_ARGUMENT, "a transform of size %d was asked for", n);
+        real_count *= (size_t)n;
+        complex_count *= d == options->rank - 1 ? (size_t)n / 2 + 1 : (size_t)n;
+    }
+    _cleanup_(mem_free) float *real = NULL;
+    _cleanup_(mem_free) float *spectrum = NULL;
+    TRY(mem_new(real_count * (size_t)batch, sizeof *real, "Fourier plan", &real, err));
+    TRY(mem_new(complex_count * (size_t)batch, 2 * sizeof *spectrum, "Fourier plan", &spectrum, err));
+    struct fft_plan *plan = calloc(1, sizeof *plan);
+    FAIL_IF(plan == NULL, err, STATUS_NO_MEMORY, "no memory for a Fourier plan");
+    plan->direction = options->direction;
+    plan->real_count = real_count;
+    plan->complex_floats = 2 * complex_count;
+    pthread_mutex_lock(&planner_lock);
+    plan->plan = make_plan(options, batch, real, spectrum, real_count, complex_count);
+    pthread_mutex_unlock(&planner_lock);
+    if (plan->plan == NULL) {
+        free(plan);
+        FAIL(err, STATUS_NO_MEMORY, "FFTW made no plan for a transform of %zu values × %d", real_count, batch);
+    }
+    *ret_plan = plan;
+    return STATUS_OK;
+}
+
+void fft_destroy(struct fft_plan **plan) {
+    if (plan == NULL || *plan == NULL)
+        return;
+    pthread_mutex_lock(&planner_lock);
+    fftwf_destroy_plan((*plan)->plan);
+    pthread_mutex_unlock(&planner_lock);
+    free(*plan);
+    *plan = NULL;
+}
+
+void fft_run(const struct fft_plan *plan, float *in, float *out) {
+    if (plan->direction == FFT_FORWARD)
+        fftwf_execute_dft_r2c(plan->plan, in, (fftwf_complex *)out);
+    else
+        fftwf_execute_dft_c2r(plan->plan, (fftwf_complex *)in, out);
+}
+
+size_t fft_real_count(const struct fft_plan *plan) {
+    return plan->real_count;
+}
+
+size_t fft_complex_floats(const struct fft_plan *plan) {
+    return plan->complex_floats;
+}
+
+int fft_good_size(int n) {
+    for (int size = n + (n & 1);; size += 2) {
+        int rest = size;
+        for (int prime = 2; prime <= 7; prime++)
+            while (rest % prime == 0)
+                rest /= prime;
+        if (rest == 1)
+            return size;
+    }
+}

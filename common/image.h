@@ -1,0 +1,48 @@
+/* An image, stack or volume in memory, and reading one from any file format that icestream knows.
+ *
+ * data[(z * ny + y) * nx + x], x fastest, row 0 = first row of the file; float32; 64-byte aligned. The logical centre
+ * of an N-box is index N/2. pixel_size in Å/px, 0 when the file does not say. */
+#ifndef ICESTREAM_COMMON_IMAGE_H
+#define ICESTREAM_COMMON_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+struct image {
+    int nx, ny, nz;
+    float pixel_size;
+    float *data;
+    size_t capacity; /* floats that data can hold */
+};
+
+enum image_format { IMAGE_MRC, IMAGE_TIFF, IMAGE_PNG, IMAGE_JPEG };
+
+struct image_info {
+    enum image_format format;
+    int nx, ny, nz;
+    float pixel_size; /* Å/px, 0 when the file does not say */
+};
+
+/* Gives `image` that shape. Memory is kept when it is large enough (contents undefined), so a lane's image is
+ * allocated once. An image starts as {0}. */
+enum status image_resize(struct image *image, int nx, int ny, int nz, struct err *err);
+void image_destroy(struct image *image);
+
+static inline size_t image_count(const struct image *image) {
+    return (size_t)image->nx * (size_t)image->ny * (size_t)image->nz;
+}
+
+/* Format (by content, not by name), shape and pixel size, and whether the file is whole: an MRC as long as its header
+ * says, a TIFF whose directories and strips lie inside the file, a PNG or JPEG with its end marker. STATUS_TRUNCATED
+ * when it may still be growing, STATUS_BAD_FORMAT when it cannot become an image. Reads no pixels. */
+enum status image_probe(const char *path, struct image_info *ret_info, struct err *err);
+
+/* Reads all pixels as float32 into `image`, reusing its memory. Colour pictures become luminance. */
+enum status image_read(const char *path, struct image *image, struct err *err);
+
+/* "path" or "NNNNNN@path" (1-based slice of a stack): reads that one slice. */
+enum status image_read_slice(const char *name, struct image *image, struct err *err);
+
+#endif

@@ -1,0 +1,100 @@
+/* The ledger of one stage: SQLite, WAL, SESSION/ledger/STAGE.sqlite, shared by the stage's replicas. It is the truth
+ * about every item the stage has seen, and the outbox of what it sends. A transaction that finishes an item also holds
+ * what follows from it, so a crash leaves both or neither.
+ *
+ * items:  id, state, reason, attempts, crashes, instance, item (JSON as received), time_seen, time_changed
+ * outbox: edge, seq, id, item (JSON), time_sent, acknowledged (time or NULL), verdict (what the receiver said)
+ * ends:   edge, run: inputs that have ended in this run
+ *
+ * Functions may be called from several threads of a process; one `struct ledger` locks inside. */
+#ifndef ICESTREAM_COMMON_LEDGER_H
+#define ICESTREAM_COMMON_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/item.h"
+#include "common/status.h"
+
+enum ledger_state { LEDGER_IN_FLIGHT = 0, LEDGER_DONE = 1, LEDGER_REJECTED = 2, LEDGER_FAILED = 3 };
+const char *ledger_state_name(enum ledger_state state); /* "in_flight", "done", "rejected", "failed" */
+
+struct ledger;
+
+/* path ":memory:" for a stage on files. read_only: for `status`; never creates. */
+enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err);
+void ledger_close(struct ledger **ledger);
+
+struct ledger_counts {
+    int64_t seen, done, rejected, failed, in_flight;
+    int64_t outbox, outbox_unacknowledged;
+};
+enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_counts, struct err *err);
+
+/* What became of an item that has arrived. */
+enum ledger_claim { CLAIM_NEW, CLAIM_AGAIN, CLAIM_FINISHED, CLAIM_ELSEWHERE };
+/* Records the item as in flight at `instance` (its incarnation is told apart by `run_token`): NEW or AGAIN: process it;
+ * FINISHED: acknowledge and forget; ELSEWHERE: another live instance has it (claims of dead instances, per
+ * ledger_release_instance, are taken over). */
+enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
+                              enum ledger_claim *ret_claim, struct err *err);
+/* Claims of an instance that died. */
+enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err);
+
+struct ledger_send {
+    const char *edge;        /* "lowpass-picker.0>extractor" */
+    const struct item *item; /* borrowed */
+};
+/* One transaction: the item's final state and reason, and what goes out because of it. STATUS_BAD_STATE when the claim
+ * is no longer held by (instance, run_token): a late answer; nothing is written. */
+enum status ledger_finish_item(struct ledger *ledger, const char *id, enum ledger_state state, const char *reason,
+                               int instance, const char *run_token, const struct ledger_send *sends, size_t send_count,
+                               struct err *err);
+/* For sources and for what a stage sends of its own accord: records `item` in `state` (if `id` is not known already)
+ * and the sends. ret_new is false, and nothing is written, when the id is known. */
+enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
+                             const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
+                             struct err *err);
+/* Whether and how an id is known; ret_state untouched when not. */
+enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known, enum ledger_state *ret_state,
+                          struct err *err);
+
+/* Outbox. */
+struct ledger_parcel {
+    int64_t seq;
+    char *id;
+    char *item_text; /* JSON */
+};
+void ledger_parcel_clear(struct ledger_parcel *parcel);
+/* The first unacknowledged parcel of the edge with seq > after; ret_found false when there is none. */
+enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *ret_parcel,
+                               bool *ret_found, struct err *err);
+enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
+                               struct err *err);
+enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err);
+
+/* End of stream, per run of the session. */
+enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err);
+enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err);
+
+/* An item killed its stage: counts it; at `limit` it is failed with `reason` and ret_set_aside is true. */
+enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,
+                           struct err *err);
+/* Failed items (all, or the one named) go back: they will be sent again by the upstream outbox, whose acknowledgement
+ * the launcher withdraws with ledger_withdraw. */
+enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err);
+enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err);
+
+/* Every item, oldest first. The callback's strings are valid during the call; a status other than OK ends the walk. */
+struct ledger_row {
+    const char *id, *reason, *item_text;
+    enum ledger_state state;
+    int attempts, instance;
+    double time_seen, time_changed;
+};
+typedef enum status ledger_visit(const struct ledger_row *row, void *context, struct err *err);
+enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visit *visit, void *context,
+                        struct err *err);
+
+#endif

@@ -1,0 +1,26 @@
+/* Memory for pixels and plans: 64-byte aligned (one AVX-512 vector, one cache line), sizes checked for overflow. */
+#ifndef ICESTREAM_COMMON_MEMORY_H
+#define ICESTREAM_COMMON_MEMORY_H
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "common/status.h"
+
+/* Frees what it is declared with when the scope ends: `_cleanup_(mem_free) float *buffer = NULL;` */
+#define _cleanup_(function) __attribute__((cleanup(function)))
+
+/* count × size bytes, zeroed, aligned to 64; NULL when that overflows or there is no memory. Freed with free(). */
+void *mem_aligned(size_t count, size_t size);
+
+/* As mem_aligned, but reports; what names the thing for the message ("template spectra"). */
+enum status mem_new(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
+
+/* Takes the address of a pointer, frees the pointer and nulls it. */
+static inline void mem_free(void *address_of_pointer) {
+    void **p = (void **)address_of_pointer;
+    free(*p);
+    *p = NULL;
+}
+
+#endif

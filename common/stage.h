@@ -1,0 +1,131 @@
+/* The stage harness. A stage is one constant struct stage_descriptor; `stage_main(&descriptor, argc, argv)` is its
+ * whole main. The harness owns sockets, ledger, signals, lanes, metrics, logs and parameters.
+ *
+ * Threads: I/O threads run load and store, one compute thread runs reconfigure, process, idle and flush, the main
+ * thread serves sockets and ledger. An item passes load → process → store inside one lane, so reading item n+1,
+ * computing n and writing n−1 overlap. Callbacks of one lane never run at the same time.
+ *
+ * Programs are called in two ways:
+ *   icestream-NAME --i INPUT --o DIR [--KEY VALUE]…   on files: INPUT is a STAR file, a file or a folder
+ *   icestream-NAME --instance FILE                    in a pipeline; the launcher writes FILE (JSON):
+ *     { "v": 1, "name": "lowpass-picker", "instance": 0, "replicas": 2, "run": 3, "session": "/abs/SESSION",
+ *       "session_params": {"pixel_size": 1.5, …}, "params": {…as in the graph, without from/replicas/program…},
+ *       "inputs":  [{"edge": "watcher.0>lowpass-picker", "data": "ipc://…", "ack": "ipc://…"}],
+ *       "outputs": [{"edge": "lowpass-picker.0>extractor", "data": "ipc://…", "ack": "ipc://…", "window": 8}],
+ *       "until_idle": 30 or null, "device": "auto|cpu|cuda:N", "threads": 1,
+ *       "curve": null or {"public": "z85", "secret": "z85"},
+ *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "heartbeat": "/abs/….json", "current": "/abs/…" }
+ *   icestream-NAME --describe | --help | --version
+ * `heartbeat` is rewritten (renamed into place) every second: {"time","pid","state":"waiting|blocked|processing",
+ * "item","in","out","rejected","failed","bytes","latency","queue","note"}. `current` is a memory-mapped file with the
+ * ids that are inside `process`, from which the launcher learns which item killed a stage.
+ *
+ * Signals in a pipeline: SIGINT ends a source's search (the stream then drains); other stages ignore it. SIGTERM stops
+ * now; what was not finished is done again at the next run. */
+#ifndef ICESTREAM_COMMON_STAGE_H
+#define ICESTREAM_COMMON_STAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/item.h"
+#include "common/params.h"
+#include "common/status.h"
+
+struct stage; /* the harness, as callbacks see it */
+
+struct stage_session {
+    double pixel_size, voltage, spherical_aberration, amplitude_contrast; /* NaN: not set */
+};
+
+struct stage_lane {
+    int index;
+    struct item *item; /* the lane's item; process and store add to it what goes downstream */
+    int shape[3];      /* load sets it; reconfigure is called before process when it differs from the last one */
+    void *state;       /* lane_size bytes, zeroed at start: buffers that are kept from item to item */
+};
+
+enum stage_work { STAGE_WORK_NONE, STAGE_WORK_MORE };
+
+struct stage_descriptor {
+    const char *name;    /* "lowpass-picker" */
+    const char *summary; /* one line for --help and `icestream stages` */
+    const char *in;      /* what members an item must have: "", "micrograph", "micrograph picks", "particles|selection" */
+    const char *out;     /* what it adds: "picks"; "" when nothing goes on */
+    const struct param *params;
+    size_t param_count;
+    size_t params_size; /* of the struct that the table fills */
+    size_t state_size;  /* zeroed before init */
+    size_t lane_size;
+    int lanes;        /* default number of lanes; 0: 3 */
+    bool cumulative;  /* keeps state over items: has one instance only (replicas must be 1) */
+
+    enum status (*init)(struct stage *stage, void *state, struct err *err);
+    void (*fini)(struct stage *stage, void *state);
+    void (*lane_fini)(struct stage *stage, void *state, struct stage_lane *lane);
+    /* Each item that is already done when a session is resumed, before anything new arrives. */
+    enum status (*resume)(struct stage *stage, void *state, const struct item *item, struct err *err);
+
+    enum status (*reconfigure)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
+    enum status (*load)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
+    /* NULL: items go from load to store and never wait for the compute thread (which is then free for idle). */
+    enum status (*process)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
+    enum status (*store)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
+    /* On the compute thread whenever no item waits for it: a slice of work of its own. MORE: call again soon. */
+    enum status (*idle)(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err);
+    /* At end of stream, on the compute thread: what is left. */
+    enum status (*flush)(struct stage *stage, void *state, struct err *err);
+    /* Joined tables (autopick.star, particles.star): called on an I/O thread now and then after items were done, and
+     * at the end; walk the done items with stage_each_done. */
+    enum status (*summarise)(struct stage *stage, void *state, struct err *err);
+    /* Sources only (in ""): runs on the compute thread until nothing more will come or stage_stopping(). */
+    enum status (*produce)(struct stage *stage, void *state, struct err *err);
+};
+
+/* 0, or the exit code: 1 error, 2 usage, 3 some items failed and the rest are done. */
+int stage_main(const struct stage_descriptor *descriptor, int argc, char **argv);
+
+/* What callbacks may ask of the harness. */
+const void *stage_params(const struct stage *stage); /* the filled parameter struct */
+const struct stage_session *stage_session(const struct stage *stage);
+const char *stage_name(const struct stage *stage);   /* in the graph */
+const char *stage_root(const struct stage *stage);   /* SESSION, or --o's parent on files: what paths are relative to */
+const char *stage_folder(const struct stage *stage); /* where products go: SESSION/NAME, or --o */
+int stage_threads(const struct stage *stage);        /* for OpenMP regions */
+bool stage_stopping(const struct stage *stage);      /* leave idle, produce, flush soon */
+double stage_until_idle(const struct stage *stage);  /* seconds, or infinity */
+/* Waits so long, or until something happens that a source or idle should know of (stop, room, new item). */
+void stage_wait(struct stage *stage, double seconds);
+
+/* "NAME/MIC_autopick.star": the product of an item, relative to stage_root, into relative[], and absolute into
+ * absolute[] (each PATH_MAX). Folders on the way are made. */
+enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
+                          char *absolute, struct err *err);
+/* Absolute form of an item's path (relative to stage_root, else to the working directory). */
+enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err);
+
+/* Sources and cumulative stages: sends a new item on its way (blocks while the window is full, unless from idle or
+ * flush of a cumulative stage, which never block). The item is copied. ret_new: false when its id was seen before. */
+enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err);
+/* Sources: an item that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
+enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
+                            struct err *err);
+/* Whether an id is in the ledger. */
+enum status stage_known(struct stage *stage, const char *id, bool *ret_known, struct err *err);
+typedef enum status stage_visit(const struct item *item, void *context, struct err *err);
+enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err);
+
+/* Log lines: time, stage, instance, level, stable id, message. `id` is a short word that scripts can search for. */
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* One short line on what the stage is at ("iteration 7, 8.4 Å"), shown by run and status. */
+void stage_note(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* In process, without sockets or sleeps: for tests. Runs items through the descriptor with parameters as key, value,
+ * …, NULL; products under folder. ret_items gets what the stage emitted (count in *ret_count), freed by the caller. */
+enum status stage_run_in_process(const struct stage_descriptor *descriptor, const char *folder,
+                                 const char *const *key_values, struct item *const *items, size_t item_count,
+                                 struct item ***ret_items, size_t *ret_count, struct err *err);
+
+#endif

@@ -1,0 +1,50 @@
+#include "common/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum status err_set(struct err *err, enum status status, const char *file, int line, const char *format, ...) {
+    if (err == NULL)
+        return status;
+    err->status = status;
+    err->file = file;
+    err->line = line;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return status;
+}
+
+enum status err_context(struct err *err, enum status status, const char *format, ...) {
+    if (err == NULL)
+        return status;
+    char before[sizeof err->message];
+    memcpy(before, err->message, sizeof before);
+    va_list args;
+    va_start(args, format);
+    int used = vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    if (used >= 0 && (size_t)used < sizeof err->message)
+        snprintf(err->message + used, sizeof err->message - (size_t)used, ": %s", before);
+    return status;
+}
+
+const char *status_name(enum status status) {
+    switch (status) {
+    case STATUS_OK: return "ok";
+    case STATUS_BAD_ARGUMENT: return "bad argument";
+    case STATUS_NOT_FOUND: return "not found";
+    case STATUS_IO: return "input/output error";
+    case STATUS_BAD_FORMAT: return "bad format";
+    case STATUS_TRUNCATED: return "truncated";
+    case STATUS_NO_MEMORY: return "out of memory";
+    case STATUS_UNSUPPORTED: return "unsupported";
+    case STATUS_BAD_STATE: return "bad state";
+    case STATUS_DEVICE: return "device failed";
+    case STATUS_CANCELLED: return "cancelled";
+    case STATUS_REJECTED: return "rejected";
+    }
+    return "unknown status";
+}

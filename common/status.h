@@ -1,0 +1,64 @@
+/* What a call came to, and what a person is told about it.
+ *
+ * Functions that can fail return `enum status` and take `struct err *err` last. On failure they fill `err` and leave
+ * every `ret_` output untouched. `err` may be NULL where the caller does not care for the message. Messages name the
+ * file, the value found, what was expected and what to do. */
+#ifndef ICESTREAM_COMMON_STATUS_H
+#define ICESTREAM_COMMON_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum status {
+    STATUS_OK = 0,
+    STATUS_BAD_ARGUMENT, /* a parameter or an option is wrong */
+    STATUS_NOT_FOUND,    /* a file, key, column or item that was asked for is not there */
+    STATUS_IO,           /* the system refused: open, read, write, rename, socket */
+    STATUS_BAD_FORMAT,   /* the content is not what its name or header says */
+    STATUS_TRUNCATED,    /* the content ends too early; more may still come */
+    STATUS_NO_MEMORY,
+    STATUS_UNSUPPORTED, /* valid, but this build or device cannot do it */
+    STATUS_BAD_STATE,   /* called in the wrong order */
+    STATUS_DEVICE,      /* a device failed; the stage ends */
+    STATUS_CANCELLED,   /* asked to stop */
+    STATUS_REJECTED,    /* not an error: the item is fine but not wanted; the message is the reason */
+};
+
+struct err {
+    enum status status;
+    const char *file; /* where in the source, static storage */
+    int line;
+    char message[768];
+};
+
+/* Fills `err` (when not NULL) and returns `status`. */
+enum status err_set(struct err *err, enum status status, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Puts "context: " before the message and returns err's status: say what was being done. */
+enum status err_context(struct err *err, enum status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A short English name: "bad format". */
+const char *status_name(enum status status);
+
+#define FAIL(err, status, ...) return err_set((err), (status), __FILE__, __LINE__, __VA_ARGS__)
+
+#define FAIL_IF(condition, err, status, ...)                                                                           \
+    do {                                                                                                               \
+        if (condition)                                                                                                 \
+            FAIL(err, status, __VA_ARGS__);                                                                            \
+    } while (0)
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        enum status try_status_ = (call);                                                                              \
+        if (try_status_ != STATUS_OK)                                                                                  \
+            return try_status_;                                                                                        \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

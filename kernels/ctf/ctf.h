@@ -1,0 +1,38 @@
+/* Contrast transfer function. Source: reference mathematics of RELION's CTF model; Rohou & Grigorieff 2015 for terms.
+ *   CTF = sin(π λ D(a) u² − (π/2) Cs λ³ u⁴ + φ + asin Q0) · exp(−B u²/4) · scale,
+ *   D(a) = (U+V)/2 + (U−V)/2 cos 2(a − angle);  positive just after the origin for underfocus. */
+#ifndef ICESTREAM_KERNELS_CTF_H
+#define ICESTREAM_KERNELS_CTF_H
+
+struct ctf {
+    double defocus_u, defocus_v; /* Å, underfocus positive */
+    double defocus_angle;        /* °, of the U axis, from +x towards +y */
+    double voltage;              /* kV */
+    double spherical_aberration; /* mm */
+    double amplitude_contrast;   /* fraction */
+    double phase_shift;          /* ° */
+    double b_factor;             /* Å² */
+    double scale;                /* 1 */
+};
+
+/* Electron wavelength, Å, from kV. */
+double ctf_wavelength(double voltage);
+
+/* What evaluation needs, worked out once per CTF: value at (x, y) in 1/Å. */
+struct ctf_terms {
+    double xx, xy, yy;    /* quadratic form of π λ D u² */
+    double quartic;       /* (π/2) Cs λ³ */
+    double offset;        /* φ + asin Q0 */
+    double decay, scale;  /* B/4, scale */
+};
+struct ctf_terms ctf_prepare(const struct ctf *ctf);
+float ctf_value(const struct ctf_terms *terms, double x, double y);
+
+/* The half plane of a size × size transform: out[size][size/2+1], row ky = 0 .. size/2, −size/2+1 .. −1; frequencies
+ * are k / (box · pixel_size), where box (px) and pixel_size (Å) are those of the transform before any cropping. */
+void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size, float *out);
+
+/* At count pixels (kx[i], ky[i]). */
+void ctf_at(const struct ctf *ctf, int box, double pixel_size, int count, const short *kx, const short *ky, float *out);
+
+#endif

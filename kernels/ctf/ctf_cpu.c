@@ -1,0 +1,53 @@
+#include "kernels/ctf/ctf.h"
+
+#include <math.h>
+
+static const double DEGREES = M_PI / 180;
+
+double ctf_wavelength(double voltage) {
+    double volts = 1e3 * voltage;
+    return 12.2643247 / sqrt(volts * (1 + 0.978466e-6 * volts));
+}
+
+struct ctf_terms ctf_prepare(const struct ctf *ctf) {
+    double lambda = ctf_wavelength(ctf->voltage);
+    double c = cos(ctf->defocus_angle * DEGREES), s = sin(ctf->defocus_angle * DEGREES);
+    double u = ctf->defocus_u, v = ctf->defocus_v;
+    return (struct ctf_terms){
+        .xx = M_PI * lambda * (u * c * c + v * s * s),
+        .xy = M_PI * lambda * (u - v) * c * s,
+        .yy = M_PI * lambda * (u * s * s + v * c * c),
+        .quartic = M_PI / 2 * ctf->spherical_aberration * 1e7 * lambda * lambda * lambda,
+        .offset = ctf->phase_shift * DEGREES + asin(ctf->amplitude_contrast),
+        .decay = ctf->b_factor / 4,
+        .scale = ctf->scale,
+    };
+}
+
+float ctf_value(const struct ctf_terms *terms, double x, double y) {
+    double u2 = x * x + y * y;
+    double phase = terms->xx * x * x + 2 * terms->xy * x * y + terms->yy * y * y - terms->quartic * u2 * u2;
+    double value = terms->scale * sin(phase + terms->offset) * exp(-terms->decay * u2);
+    /* Never zero, so that a division by it stays finite. */
+    if (fabs(value) < 1e-8)
+        value = value < 0 ? -1e-8 : 1e-8;
+    return (float)value;
+}
+
+void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size, float *out) {
+    struct ctf_terms terms = ctf_prepare(ctf);
+    double step = 1 / (box * pixel_size);
+    for (int row = 0; row < size; row++) {
+        int ky = row <= size / 2 ? row : row - size;
+        for (int kx = 0; kx <= size / 2; kx++)
+            *out++ = ctf_value(&terms, kx * step, ky * step);
+    }
+}
+
+void ctf_at(const struct ctf *ctf, int box, double pixel_size, int count, const short *kx, const short *ky,
+            float *out) {
+    struct ctf_terms terms = ctf_prepare(ctf);
+    double step = 1 / (box * pixel_size);
+    for (int i = 0; i < count; i++)
+        out[i] = ctf_value(&terms, kx[i] * step, ky[i] * step);
+}

@@ -1,0 +1,28 @@
+/* Central slices of a reference map, 3-D (volume) or 2-D (class average: rotated in its plane).
+ * Preparation: division by sinc²(π r / (N pad)) in real space, padding by 2, FFT; trilinear (bilinear) interpolation at
+ * pad · Aᵀ k. Values are on the scale of a box × box transform with 1/box² norm of the map's projection, phase origin
+ * at index box/2. For 2-D references only rows 1 and 2, columns 1 and 2 of the matrices are used: A = [[c,s],[−s,c]]
+ * for psi. */
+#ifndef ICESTREAM_KERNELS_PROJECTOR_H
+#define ICESTREAM_KERNELS_PROJECTOR_H
+
+#include "common/status.h"
+#include "kernels/fourier/pixels.h"
+
+struct projector;
+
+/* dimensions 2 or 3. Keeps FFT plan and memory; set_map is called once per iteration and reference. */
+enum status projector_create(int dimensions, int box, int threads, struct projector **ret_projector, struct err *err);
+void projector_destroy(struct projector **projector);
+
+/* map: box² or box³ floats; frequencies beyond `size`/2 are zero. */
+enum status projector_set_map(struct projector *projector, const float *map, int size, struct err *err);
+/* mean |F|²/2 per shell 0 .. box/2 over the prepared transform (tau² of classification); NULL-safe after set_map. */
+void projector_power(const struct projector *projector, float *ret_power);
+
+/* Slices at the first `count` pixels for n orientations; matrices[n][9]; out[n][2·count]. Parallel over n when n is
+ * large; safe to call from inside a parallel region with threads = 1. */
+void projector_slices(const struct projector *projector, const struct fourier_pixels *pixels, int count, int n,
+                      const float *matrices, int threads, float *out);
+
+#endif

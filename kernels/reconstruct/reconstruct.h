@@ -1,0 +1,48 @@
+/* Back-projection into a padded Fourier grid and the Wiener M-step, 3-D (pad 2) or 2-D (pad 2).
+ * data += Σ w · slice, weight += Σ w at the trilinear corners of pad · Aᵀ k; sums in double (or float with a test that
+ * shows it is enough). An accumulator adds up bit-identically however many threads take part. */
+#ifndef ICESTREAM_KERNELS_RECONSTRUCT_H
+#define ICESTREAM_KERNELS_RECONSTRUCT_H
+
+#include "common/status.h"
+#include "kernels/fourier/pixels.h"
+#include "kernels/symmetry/symmetry.h"
+
+struct accumulator;
+
+enum status accumulator_create(int dimensions, int box, int size, struct accumulator **ret_accumulator,
+                               struct err *err);
+void accumulator_destroy(struct accumulator **accumulator);
+/* Zeroes it, for frequencies up to size/2. */
+enum status accumulator_clear(struct accumulator *accumulator, int size, struct err *err);
+
+/* Adds n slices: matrices[n][9], data[n][2·count] (already weighted: Σ w·CTF/σ²·X), weight[n][count] (Σ w·CTF²/σ²).
+ * Scattered in parallel over n or over slabs of the grid by `threads` threads, the same result for any number. */
+enum status accumulator_add(struct accumulator *accumulator, const struct fourier_pixels *pixels, int count, int n,
+                            const float *matrices, const float *data, const float *weight, int threads,
+                            struct err *err);
+/* a += b · factor (stepwise EM decays with factor on a: accumulator_scale). */
+void accumulator_merge(struct accumulator *a, const struct accumulator *b);
+void accumulator_scale(struct accumulator *a, double factor);
+/* Joins conjugate pairs on the plane x = 0, then sums over the group's operators. Once, before reconstruction. */
+enum status accumulator_finish(struct accumulator *accumulator, const struct symmetry *symmetry_or_null, int threads,
+                               struct err *err);
+/* Shells 0 .. shells: both halves get the mean of their data and of their weight (the "join low resolution" rule). */
+void accumulator_join_shells(struct accumulator *a, struct accumulator *b, int shells);
+/* FSC of two finished accumulators, before any prior: nearest-voxel down-sampling, data/weight; ret_fsc: box/2+1. */
+enum status accumulator_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc, struct err *err);
+/* 1/mean weight per shell: σ² of the reconstruction; box/2+1 values. */
+void accumulator_sigma2(const struct accumulator *accumulator, float *ret_sigma2);
+
+struct reconstruct_options {
+    const float *tau2;       /* box/2+1, or NULL: no prior (unfiltered half maps) */
+    double tau_fudge;        /* T */
+    int minres_shell;        /* shells below it get no prior: 5 */
+    int threads;
+};
+/* Wiener filter, inverse transform, sinc² correction; map box² or box³. ret_data_vs_prior: box/2+1 or NULL;
+ * ret_completeness: fraction of voxels with weight·T·tau² ≥ 1 per shell, or NULL. The accumulator is not changed. */
+enum status reconstruct_map(const struct accumulator *accumulator, const struct reconstruct_options *options,
+                            float *map, float *ret_data_vs_prior, float *ret_completeness, struct err *err);
+
+#endif
