@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# scripts/packages.sh [--tests]: installs what icestream is built from, on Debian 12 and Ubuntu 24.04.
+# --tests adds what the tests compare with: RELION, python3-mrcfile and pyzmq, clang for the fuzz targets.
+# Does nothing, and needs no privileges, when everything is there already.
+set -euo pipefail
+
+packages=(gcc g++ cmake ninja-build pkg-config
+  libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
+  libfftw3-dev libopenblas-dev libchealpix-dev libgsl-dev libinotifytools0-dev libcmocka-dev)
+[ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq relion clang)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null || {
+  echo "scripts/packages.sh: this system has no apt-get; install what corresponds to: ${missing[*]}" >&2
+  exit 1
+}
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "scripts/packages.sh: run as root, or install sudo: packages are missing: ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+echo "installing: ${missing[*]}"
+# A list that is a day old names versions that are gone: refresh it first.
+"${as_root[@]}" apt-get update -q
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"

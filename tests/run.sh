@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# tests/run.sh: installs what is needed, builds every preset, runs every test; ends with CTest's summary of preset cpu.
+#
+#   cpu   everything but the label `long`
+#   asan  everything but whole pipelines      (AddressSanitizer, UndefinedBehaviorSanitizer)
+#   tsan  common and stages                   (ThreadSanitizer)
+#   cuda  compiled where nvcc is; the tests of common and kernels run, those that need a GPU skip with a reason
+#
+# With CI=true a test may skip only for want of a GPU: any other skip fails the run.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+failed=()
+
+say() { printf '\n==== %s\n' "$*"; }
+step() { # step NAME COMMAND...: runs it, remembers a failure, goes on
+  local name=$1; shift
+  "$@" || { failed+=("$name"); echo "FAILED: $name"; }
+}
+build() {
+  cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; return 1; }
+  cmake --build --preset "$1" >"build/$1.build.log" 2>&1 || { tail -n 60 "build/$1.build.log"; return 1; }
+}
+check() { # check PRESET [CTEST ARGUMENT...]
+  local preset=$1 log="build/$1.ctest.log"; shift
+  ctest --preset "$preset" "$@" 2>&1 | tee "$log"
+  local status=${PIPESTATUS[0]}
+  if [ "${CI:-}" = true ]; then
+    # CTest lists what skipped as "  12 - name (Skipped)"; tests for a GPU are called gpu_*.
+    local skipped
+    skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" | grep -v '^gpu_' || true)
+    if [ -n "$skipped" ]; then
+      echo "skipped, though this is CI and no GPU is missed: $skipped"
+      status=1
+    fi
+  fi
+  return "$status"
+}
+
+mkdir -p build
+say "packages"
+scripts/packages.sh --tests >build/packages.log 2>&1 || { tail -n 30 build/packages.log; exit 1; }
+
+say "build cpu"
+build cpu || exit 1
+
+say "asan: build and test"
+if build asan; then step asan check asan -j 2 --quiet; else failed+=("asan build"); fi
+
+say "tsan: build and test"
+if build tsan; then step tsan check tsan -j 2 --quiet; else failed+=("tsan build"); fi
+
+say "cuda: build and test"
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  PATH=$PATH:/usr/local/cuda/bin
+  if build cuda; then step cuda check cuda -j 2 --quiet -L 'common|kernels'; else failed+=("cuda build"); fi
+else
+  echo "no nvcc here: the CUDA kernels are not compiled"
+fi
+
+say "cpu: every test"
+step cpu check cpu -j 2
+
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "FAILED: ${failed[*]}"
+  exit 1
+fi
