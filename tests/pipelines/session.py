@@ -1,0 +1,206 @@
+"""What the pipeline tests share: programs of the build, graphs, live feeding, STAR reading, scores. Needs numpy, mrcfile."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SKIP = 77
+try:
+    import mrcfile
+    import numpy as np
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(SKIP)
+
+BIN = os.environ.get("ICESTREAM_BIN", os.path.join(os.path.dirname(__file__), "../../build/cpu/bin"))
+SOURCE = os.environ.get("ICESTREAM_SOURCE", os.path.join(os.path.dirname(__file__), "../.."))
+DATA = os.environ.get("ICESTREAM_DATA", os.path.join(SOURCE, "../shared/data"))
+
+
+def program(name):
+    return os.path.join(BIN, name)
+
+
+def need_data(folder):
+    path = os.path.join(DATA, folder)
+    if not os.path.isdir(path):
+        print(f"skipped: no {path}")
+        sys.exit(SKIP)
+    return os.path.abspath(path)
+
+
+def need_program(name):
+    if shutil.which(name) is None:
+        print(f"skipped: {name} is not installed")
+        sys.exit(SKIP)
+
+
+class Work:
+    """A temporary folder, kept when ICESTREAM_KEEP is set or the test fails."""
+
+    def __init__(self, name):
+        self.path = tempfile.mkdtemp(prefix=f"icestream-{name}-", dir=os.environ.get("TMPDIR", "/tmp"))
+        print(f"in {self.path}", flush=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is None and not os.environ.get("ICESTREAM_KEEP"):
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def __call__(self, *parts):
+        return os.path.join(self.path, *parts)
+
+
+def put(source, folder, name=None):
+    """Copies a file into a watched folder the way an acquisition program does: beside, then renamed."""
+    name = name or os.path.basename(source)
+    os.makedirs(folder, exist_ok=True)
+    temporary = os.path.join(folder, f".{name}.part")
+    shutil.copyfile(source, temporary)
+    os.rename(temporary, os.path.join(folder, name))
+
+
+def feed(sources, folder, interval, after_last=None):
+    """A thread that puts one file every `interval` seconds; .finished is when the last one arrived."""
+
+    def work():
+        for path in sources:
+            put(path, folder)
+            thread.arrived.append(time.time())
+            if thread.cancel.wait(interval):
+                return
+        thread.finished = time.time()
+        if after_last:
+            after_last()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.cancel, thread.arrived, thread.finished = threading.Event(), [], None
+    thread.start()
+    return thread
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+def launch(*arguments, **options):
+    return subprocess.Popen([program("icestream"), *map(str, arguments)], **options)
+
+
+def run(*arguments, expect=0, **options):
+    result = subprocess.run([program("icestream"), *map(str, arguments)], capture_output=True, text=True, **options)
+    if result.returncode != expect:
+        print(result.stdout[-4000:], result.stderr[-4000:], sep="\n")
+        raise AssertionError(f"icestream {' '.join(map(str, arguments))}: exit {result.returncode}, expected {expect}")
+    return result
+
+
+def status(session):
+    return json.loads(run("status", "--session", session, "--json").stdout)
+
+
+def history(session, stage):
+    """Lines of SESSION/STAGE/history.jsonl: what a cumulative stage put out, and when."""
+    path = os.path.join(session, stage, "history.jsonl")
+    if not os.path.exists(path):
+        return []
+    return [json.loads(line) for line in open(path) if line.strip()]
+
+
+def star(path):
+    """{table: [row, …]} of a STAR file; a row is a dict of text. Plain files only: no quoted spaces."""
+    tables, columns, rows, in_loop = {}, [], [], False
+    for line in open(path):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if words[0].startswith("data_"):
+            columns, rows, in_loop = [], [], False
+            tables[words[0][5:]] = rows
+        elif words[0] == "loop_":
+            columns, in_loop = [], True
+        elif words[0].startswith("_") and in_loop:
+            columns.append(words[0][1:])
+        elif words[0].startswith("_"):
+            if not rows:
+                rows.append({})
+            rows[0][words[0][1:]] = words[1]
+        else:
+            rows.append(dict(zip(columns, words)))
+    return tables
+
+
+def points(path):
+    for rows in star(path).values():
+        if rows and "rlnCoordinateX" in rows[0]:
+            return np.array([(float(r["rlnCoordinateX"]), float(r["rlnCoordinateY"])) for r in rows])
+    return np.zeros((0, 2))
+
+
+def match(picks, truth, tolerance):
+    """One-to-one pairs (pick, truth), nearest first."""
+    if not len(picks) or not len(truth):
+        return []
+    distance = np.hypot(picks[:, None, 0] - truth[None, :, 0], picks[:, None, 1] - truth[None, :, 1])
+    pairs, used_picks, used_truth = [], set(), set()
+    for flat in np.argsort(distance, axis=None):
+        i, j = divmod(int(flat), len(truth))
+        if distance[i, j] > tolerance:
+            break
+        if i not in used_picks and j not in used_truth:
+            used_picks.add(i)
+            used_truth.add(j)
+            pairs.append((i, j))
+    return pairs
+
+
+def read_map(path):
+    with mrcfile.open(path, permissive=True) as file:
+        return file.data.astype(np.float64), float(file.voxel_size.x)
+
+
+def fsc(a, b):
+    """Fourier shell correlation of two maps in memory, shells 0 .. n/2-1."""
+    n = a.shape[0]
+    a, b = np.fft.fftn(a), np.fft.fftn(b)
+    k = np.fft.fftfreq(n) * n
+    shell = np.round(np.sqrt(k[:, None, None] ** 2 + k[None, :, None] ** 2 + k[None, None, :] ** 2)).astype(int).ravel()
+    power = np.bincount(shell, (abs(a) ** 2).ravel()) * np.bincount(shell, (abs(b) ** 2).ravel())
+    return (np.bincount(shell, (a * b.conj()).real.ravel()) / np.sqrt(power + 1e-30))[: n // 2]
+
+
+def resolution(curve, box, pixel_size, threshold):
+    """Å at the last shell before the curve first falls below the threshold."""
+    below = next((i for i in range(1, len(curve)) if curve[i] < threshold), len(curve))
+    return box * pixel_size / max(below - 1, 1)
+
+
+def stop(process, seconds=20):
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def check(condition, message):
+    print(("ok    " if condition else "FAIL  ") + message, flush=True)
+    check.failed += not condition
+
+
+check.failed = 0
+
+
+def finish():
+    if check.failed:
+        raise AssertionError(f"{check.failed} checks failed")
