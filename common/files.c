@@ -1,0 +1,242 @@
+#include "common/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+
+struct file_output {
+    char path[PATH_SIZE];
+    char partial[PATH_SIZE];
+    char folder[PATH_SIZE];
+    FILE *stream;
+};
+
+const char *path_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+enum status path_join(const char *folder, const char *name, char *ret_path, size_t size, struct err *err) {
+    size_t length = strlen(folder);
+    bool alone = name[0] == '/' || length == 0;
+    const char *slash = alone || folder[length - 1] == '/' ? "" : "/";
+    size_t need = (alone ? 0 : length) + strlen(slash) + strlen(name) + 1;
+    FAIL_IF(need > size, err, STATUS_BAD_ARGUMENT, "the path %.200s/%.200s is %zu bytes long; at most %zu are allowed",
+            folder, name, need - 1, size - 1);
+    snprintf(ret_path, size, "%s%s%s", alone ? "" : folder, slash, name);
+    return STATUS_OK;
+}
+
+static enum status copy_path(const char *path, size_t length, char *ret_path, size_t size, struct err *err) {
+    FAIL_IF(length >= size, err, STATUS_BAD_ARGUMENT, "the path %.200s... is %zu bytes long; at most %zu are allowed",
+            path, length, size - 1);
+    memmove(ret_path, path, length);
+    ret_path[length] = '\0';
+    return STATUS_OK;
+}
+
+enum status path_without_ending(const char *path, char *ret_path, size_t size, struct err *err) {
+    const char *name = path_name(path);
+    const char *dot = strrchr(name, '.');
+    return copy_path(path, dot == NULL || dot == name ? strlen(path) : (size_t)(dot - path), ret_path, size, err);
+}
+
+enum status path_folder(const char *path, char *ret_path, size_t size, struct err *err) {
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) return copy_path(".", 1, ret_path, size, err);
+    return copy_path(path, slash == path ? 1 : (size_t)(slash - path), ret_path, size, err);
+}
+
+bool file_exists(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+bool file_is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static enum status make_folder(const char *path, mode_t mode, struct err *err) {
+    if (mkdir(path, mode) == 0) return STATUS_OK;
+    int reason = errno;
+    FAIL_IF(!file_is_folder(path), err, STATUS_IO, "%s: the folder cannot be made: %s", path,
+            reason == EEXIST ? "a file of that name is in the way" : strerror(reason));
+    return STATUS_OK;
+}
+
+enum status file_make_folders(const char *path, mode_t mode, struct err *err) {
+    char partial[PATH_SIZE];
+    FAIL_IF(path[0] == '\0', err, STATUS_BAD_ARGUMENT, "a folder with an empty name cannot be made");
+    TRY(copy_path(path, strlen(path), partial, sizeof partial, err));
+    for (char *slash = strchr(partial + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        TRY(make_folder(partial, mode, err));
+        *slash = '/';
+    }
+    return make_folder(partial, mode, err);
+}
+
+enum status file_make_parents(const char *path, mode_t mode, struct err *err) {
+    char folder[PATH_SIZE];
+    TRY(path_folder(path, folder, sizeof folder, err));
+    return file_make_folders(folder, mode, err);
+}
+
+/* The lock makes writers of one path take turns. Whoever waited for it holds a file that has meanwhile been renamed
+ * away, and must open again. */
+static enum status open_partial(const struct file_output *output, int *ret_descriptor, struct err *err) {
+    for (;;) {
+        int descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: cannot be written: %s", output->path, strerror(errno));
+        int locked;
+        do
+            locked = flock(descriptor, LOCK_EX);
+        while (locked != 0 && errno == EINTR);
+        struct stat held, named;
+        if (fstat(descriptor, &held) == 0 && lstat(output->partial, &named) == 0 && held.st_ino == named.st_ino &&
+            held.st_dev == named.st_dev) {
+            if (ftruncate(descriptor, 0) != 0) {
+                int reason = errno;
+                close(descriptor);
+                FAIL(err, STATUS_IO, "%s: cannot be written: %s", output->path, strerror(reason));
+            }
+            *ret_descriptor = descriptor;
+            return STATUS_OK;
+        }
+        close(descriptor);
+    }
+}
+
+enum status file_create(const char *path, struct file_output **ret_output, struct err *err) {
+    _cleanup_(mem_free) struct file_output *output = NULL;
+    TRY(mem_new(1, sizeof *output, "an output file", &output, err));
+    TRY(copy_path(path, strlen(path), output->path, sizeof output->path, err));
+    TRY(path_folder(path, output->folder, sizeof output->folder, err));
+    /* A file's name has at most 255 bytes. */
+    char name[256];
+    FAIL_IF(path_name(path)[0] == '\0', err, STATUS_BAD_ARGUMENT, "%s: that is a folder, not a file to write", path);
+    snprintf(name, sizeof name, ".%.240s.partial", path_name(path));
+    TRY(path_join(output->folder, name, output->partial, sizeof output->partial, err));
+    FAIL_IF(file_is_folder(path), err, STATUS_IO, "%s: cannot be written: a folder of that name is in the way", path);
+    int descriptor = -1;
+    TRY(open_partial(output, &descriptor, err));
+    output->stream = fdopen(descriptor, "w+");
+    if (output->stream == NULL) {
+        close(descriptor);
+        unlink(output->partial);
+        FAIL(err, STATUS_NO_MEMORY, "%s: no memory to write it", path);
+    }
+    *ret_output = output;
+    output = NULL;
+    return STATUS_OK;
+}
+
+FILE *file_output_stream(struct file_output *output) {
+    return output->stream;
+}
+
+static enum status sync_folder(const char *folder, struct err *err) {
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: the folder cannot be opened to sync it: %s", folder, strerror(errno));
+    /* Some network file systems cannot sync a folder (EINVAL): the rename then is as safe as they make it. */
+    int result = fsync(descriptor), reason = errno;
+    close(descriptor);
+    FAIL_IF(result != 0 && reason != EINVAL && reason != ENOTSUP, err, STATUS_IO, "%s: the folder cannot be synced: %s",
+            folder, strerror(reason));
+    return STATUS_OK;
+}
+
+enum status file_commit(struct file_output **output, struct err *err) {
+    struct file_output *o = *output;
+    errno = 0;
+    bool bad = ferror(o->stream) != 0 || fflush(o->stream) != 0 || fsync(fileno(o->stream)) != 0 ||
+               rename(o->partial, o->path) != 0;
+    if (bad) {
+        /* ferror() tells of an earlier write, whose reason is gone. */
+        err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be written: %s", o->path,
+                errno != 0 ? strerror(errno) : "a write failed (is the disk full?)");
+        file_discard(output);
+        return STATUS_IO;
+    }
+    fclose(o->stream);
+    enum status status = sync_folder(o->folder, err);
+    mem_free(output);
+    return status;
+}
+
+void file_discard(struct file_output **output) {
+    if (output == NULL || *output == NULL) return;
+    /* Removed while the lock is held, so that it is still ours. */
+    unlink((*output)->partial);
+    fclose((*output)->stream);
+    mem_free(output);
+}
+
+enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err) {
+    struct file_output *output = NULL;
+    TRY(file_create(path, &output, err));
+    if (length > 0) (void)!fwrite(bytes, 1, length, output->stream); /* file_commit looks at the stream's error mark */
+    return file_commit(&output, err);
+}
+
+enum status file_open_read(const char *path, int *ret_descriptor, int64_t *ret_size, struct err *err) {
+    /* Non-blocking, so that a named pipe does not hold the caller; regular files do not mind. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FAIL_IF(descriptor < 0 && (errno == ENOENT || errno == ENOTDIR), err, STATUS_NOT_FOUND, "%s: there is no such file",
+            path);
+    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    struct stat info = {0};
+    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+        bool folder = S_ISDIR(info.st_mode);
+        close(descriptor);
+        FAIL(err, STATUS_BAD_FORMAT, "%s: %s, a file is expected", path,
+             folder ? "is a folder" : "is neither file nor folder");
+    }
+    *ret_descriptor = descriptor;
+    if (ret_size != NULL) *ret_size = info.st_size;
+    return STATUS_OK;
+}
+
+void file_close(int *descriptor) {
+    if (*descriptor >= 0) close(*descriptor);
+    *descriptor = -1;
+}
+
+enum status file_read_at(int descriptor, const char *path, int64_t offset, void *bytes, size_t length,
+                         struct err *err) {
+    char *to = bytes;
+    size_t done = 0;
+    while (done < length) {
+        ssize_t got = pread(descriptor, to + done, length - done, (off_t)(offset + (int64_t)done));
+        if (got < 0 && errno == EINTR) continue;
+        FAIL_IF(got < 0, err, STATUS_IO, "%s: cannot be read at byte %lld: %s", path,
+                (long long)(offset + (int64_t)done), strerror(errno));
+        FAIL_IF(got == 0, err, STATUS_TRUNCATED, "%s: ends at byte %lld, %zu bytes from byte %lld on were expected",
+                path, (long long)(offset + (int64_t)done), length, (long long)offset);
+        done += (size_t)got;
+    }
+    return STATUS_OK;
+}
+
+enum status file_read_whole(const char *path, size_t limit, char **ret_text, size_t *ret_length, struct err *err) {
+    _cleanup_(file_close) int descriptor = -1;
+    int64_t size = 0;
+    TRY(file_open_read(path, &descriptor, &size, err));
+    FAIL_IF((uint64_t)size > limit, err, STATUS_BAD_FORMAT, "%s: has %lld bytes; at most %zu are expected here", path,
+            (long long)size, limit);
+    _cleanup_(mem_free) char *text = malloc((size_t)size + 1);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory for its %lld bytes", path, (long long)size);
+    TRY(file_read_at(descriptor, path, 0, text, (size_t)size, err));
+    text[size] = '\0';
+    if (ret_length != NULL) *ret_length = (size_t)size;
+    *ret_text = text;
+    text = NULL;
+    return STATUS_OK;
+}

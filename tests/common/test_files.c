@@ -1,0 +1,209 @@
+#include "common/files.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+#include "tests/common/scratch.h"
+
+static void assert_text(const char *path, const char *expected) {
+    struct err err = {0};
+    char *text = NULL;
+    size_t length = 0;
+    assert_ok(file_read_whole(path, 1 << 20, &text, &length, &err));
+    assert_string_equal(text, expected);
+    assert_int_equal(length, strlen(expected));
+    free(text);
+}
+
+static void paths_are_joined_and_split(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    assert_ok(path_join("a/b", "c", path, sizeof path, &err));
+    assert_string_equal(path, "a/b/c");
+    assert_ok(path_join("a/", "c", path, sizeof path, &err));
+    assert_string_equal(path, "a/c");
+    assert_ok(path_join("a", "/c", path, sizeof path, &err));
+    assert_string_equal(path, "/c");
+    assert_ok(path_join("", "c", path, sizeof path, &err));
+    assert_string_equal(path, "c");
+    assert_int_equal(path_join("abc", "def", path, 7, &err), STATUS_BAD_ARGUMENT);
+    assert_ok(path_join("abc", "def", path, 8, &err));
+    assert_ok(path_without_ending("a.b/mic.1.mrc", path, sizeof path, &err));
+    assert_string_equal(path, "a.b/mic.1");
+    assert_ok(path_without_ending("a.b/mic", path, sizeof path, &err));
+    assert_string_equal(path, "a.b/mic");
+    assert_ok(path_without_ending("a/.mrc", path, sizeof path, &err));
+    assert_string_equal(path, "a/.mrc");
+    assert_ok(path_folder("a/b/c", path, sizeof path, &err));
+    assert_string_equal(path, "a/b");
+    assert_ok(path_folder("c", path, sizeof path, &err));
+    assert_string_equal(path, ".");
+    assert_ok(path_folder("/c", path, sizeof path, &err));
+    assert_string_equal(path, "/");
+    assert_string_equal(path_name("a/b.c"), "b.c");
+    assert_string_equal(path_name("b.c"), "b.c");
+}
+
+static void folders_are_made_on_the_way(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("deep/er/est", path);
+    assert_ok(file_make_folders(path, 0700, &err));
+    assert_ok(file_make_folders(path, 0700, &err));
+    assert_true(file_is_folder(path));
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    scratch_path("deep/file", path);
+    assert_ok(file_write_whole(path, "x", 1, &err));
+    assert_false(file_is_folder(path));
+    scratch_path("deep/file/below", path);
+    assert_int_equal(file_make_folders(path, 0700, &err), STATUS_IO);
+    assert_non_null(strstr(err.message, "deep/file"));
+    scratch_path("made/for/this.mrc", path);
+    assert_ok(file_make_parents(path, 0777, &err));
+    scratch_path("made/for", path);
+    assert_true(file_is_folder(path));
+}
+
+static void what_is_discarded_leaves_the_old_file(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE], partial[PATH_SIZE];
+    scratch_path("old.star", path);
+    scratch_path(".old.star.partial", partial);
+    assert_ok(file_write_whole(path, "old", 3, &err));
+    struct file_output *output = NULL;
+    assert_ok(file_create(path, &output, &err));
+    fputs("new", file_output_stream(output));
+    assert_true(file_exists(partial));
+    assert_text(path, "old");
+    file_discard(&output);
+    assert_null(output);
+    assert_false(file_exists(partial));
+    assert_text(path, "old");
+    assert_ok(file_create(path, &output, &err));
+    fputs("new", file_output_stream(output));
+    assert_ok(file_commit(&output, &err));
+    assert_null(output);
+    file_discard(&output);
+    assert_text(path, "new");
+    assert_false(file_exists(partial));
+}
+
+static void what_a_killed_process_left_is_overwritten(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE], partial[PATH_SIZE];
+    scratch_path("again", path);
+    scratch_path(".again.partial", partial);
+    assert_ok(file_write_whole(partial, "much longer than what follows", 29, &err));
+    assert_ok(file_write_whole(path, "short", 5, &err));
+    assert_text(path, "short");
+    assert_false(file_exists(partial));
+}
+
+static void failures_name_the_file(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct file_output *output = NULL;
+    char *text = NULL;
+    char path[PATH_SIZE];
+    scratch_path("nowhere/file", path);
+    assert_int_equal(file_create(path, &output, &err), STATUS_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_null(output);
+    assert_int_equal(file_read_whole(path, 10, &text, NULL, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(file_read_whole("/tmp", 10, &text, NULL, &err), STATUS_BAD_FORMAT);
+    assert_int_equal(file_read_whole("/dev/zero", 10, &text, NULL, &err), STATUS_BAD_FORMAT);
+    scratch_path("eleven", path);
+    assert_ok(file_write_whole(path, "0123456789a", 11, &err));
+    assert_int_equal(file_read_whole(path, 10, &text, NULL, &err), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "11 bytes"));
+    assert_ok(file_read_whole(path, 11, &text, NULL, &err));
+    free(text);
+}
+
+static void a_full_disk_is_reported(void **state) {
+    (void)state;
+    FILE *full = fopen("/dev/full", "w");
+    if (full == NULL) skip();
+    fclose(full);
+    struct err err = {0};
+    char path[PATH_SIZE], partial[PATH_SIZE];
+    scratch_path("full", path);
+    scratch_path(".full.partial", partial);
+    struct file_output *output = NULL;
+    assert_ok(file_create(path, &output, &err));
+    int device = -1;
+    /* The stream's descriptor now writes to a device on which every write fails. */
+    device = dup2(fileno(freopen("/dev/full", "w", file_output_stream(output))), fileno(file_output_stream(output)));
+    assert_true(device >= 0);
+    fputs("lost", file_output_stream(output));
+    assert_int_equal(file_commit(&output, &err), STATUS_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_false(file_exists(path));
+    assert_false(file_exists(partial));
+}
+
+enum { WRITERS = 4, ROUNDS = 50 };
+
+static void *write_often(void *argument) {
+    const char *path = argument;
+    char text[4001];
+    for (int i = 0; i < ROUNDS; i++) {
+        memset(text, 'a' + i % 26, 4000);
+        struct file_output *output = NULL;
+        if (file_create(path, &output, NULL) != STATUS_OK) return argument;
+        for (int part = 0; part < 4; part++)
+            if (fwrite(text, 1, 1000, file_output_stream(output)) != 1000) return argument;
+        if (file_commit(&output, NULL) != STATUS_OK) return argument;
+    }
+    return NULL;
+}
+
+/* Whoever reads meanwhile sees one writer's file, whole. */
+static void two_writers_of_one_path_take_turns(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("shared", path);
+    assert_ok(file_write_whole(path, "", 0, &err));
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_often, path), 0);
+    for (int i = 0; i < 200; i++) {
+        char *text = NULL;
+        size_t length = 0;
+        assert_ok(file_read_whole(path, 1 << 20, &text, &length, &err));
+        assert_true(length == 0 || length == 4000);
+        for (size_t c = 1; c < length; c++)
+            assert_int_equal(text[c], text[0]);
+        free(text);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paths_are_joined_and_split),
+        cmocka_unit_test(folders_are_made_on_the_way),
+        cmocka_unit_test(what_is_discarded_leaves_the_old_file),
+        cmocka_unit_test(what_a_killed_process_left_is_overwritten),
+        cmocka_unit_test(failures_name_the_file),
+        cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(two_writers_of_one_path_take_turns),
+    };
+    return scratch_run("files", tests, sizeof tests / sizeof *tests);
+}
