@@ -21,9 +21,11 @@ enum param_type {
     PARAM_FLOATS, /* struct param_floats: up to 16 numbers */
 };
 
+enum { PARAM_FLOATS_MAX = 16 };
+
 struct param_floats {
     int count;
-    double values[16];
+    double values[PARAM_FLOATS_MAX];
 };
 
 struct param {
@@ -31,7 +33,8 @@ struct param {
     enum param_type type;
     size_t offset;            /* into the parameter struct */
     const char *unit;         /* "Å", "px", "°", "" */
-    const char *default_text; /* as typed; NULL: not set (numbers: NaN / INT_MIN), the stage decides */
+    const char *default_text; /* as typed; NULL or "auto": not set (numbers: NaN / INT_MIN), the stage decides; such
+                                 numbers may be given as the word "auto" too */
     double minimum, maximum;  /* of numbers, inclusive; both 0: no limits */
     const char *choices;      /* "template|log" */
     int list_count;           /* PARAM_FLOATS: exactly so many, 0: any */
@@ -41,6 +44,8 @@ struct param {
 
 /* Sets every parameter to its default. */
 enum status params_defaults(const struct param *table, size_t count, void *target, struct err *err);
+/* The entry of a key (hyphens stand for underscores), or NULL. */
+const struct param *params_find(const struct param *table, size_t count, const char *key);
 /* One "key", "text" pair. where ("graph.yaml line 7", "command line") begins the message of an error. */
 enum status params_set(const struct param *table, size_t count, void *target, const char *key, const char *text,
                        const char *where, struct err *err);
