@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the folders may know of each other, and other rules that a compiler does not check.
 set -u
+shopt -s nullglob
 cd "${ICESTREAM_SOURCE:-$(dirname "${BASH_SOURCE[0]}")/../..}" || exit 1
 bad=0
 # forbid WHY PATTERN PATH...: no line of the C and CUDA sources below PATH may match.

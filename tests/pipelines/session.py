@@ -204,3 +204,61 @@ check.failed = 0
 def finish():
     if check.failed:
         raise AssertionError(f"{check.failed} checks failed")
+
+
+def simulate(folder, **parameters):
+    """A simulated session, all at once: micrographs/ and truth/ below folder."""
+    words = [program("icestream-simulate"), "--o", folder]
+    for name, value in parameters.items():
+        words += [f"--{name}", str(value)]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return sorted(os.listdir(f"{folder}/micrographs"))
+
+
+def pids_of(stage, session):
+    """Processes of a stage that belong to this session."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            words = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if os.path.basename(words[0]) == f"icestream-{stage}" and any(session in w for w in words[1:]):
+            found.append(int(entry))
+    return found
+
+
+def resident_kib(pid):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+def wait_until(condition, seconds, what, process=None):
+    """Polls; a condition that raises because something is not there yet counts as not met."""
+    end = time.time() + seconds
+    while time.time() < end:
+        try:
+            if condition():
+                return
+        except (OSError, AssertionError, KeyError, ValueError):
+            pass
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"the run ended (exit {process.returncode}) before: {what}")
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def products(session, stage, endings):
+    """{relative path: bytes} of a stage's products."""
+    found = {}
+    root = os.path.join(session, stage)
+    for folder, _, files in os.walk(root):
+        for name in files:
+            if name.endswith(endings):
+                path = os.path.join(folder, name)
+                found[os.path.relpath(path, root)] = open(path, "rb").read()
+    return found

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# examples/quickstart.sh [--work DIR] [--bin DIR]
+#
+# From nothing to a 3D map, live, on a bare Debian 12 or Ubuntu 24.04: installs the packages, builds, lets a folder fill
+# with simulated micrographs at one a second, runs the pipeline on it meanwhile, and says what came of it.
+#   --work DIR  where the session goes (default: quickstart-session here; must not exist)
+#   --bin DIR   programs that are built already: installs and builds nothing
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+work=$PWD/quickstart-session bin=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --work) work=$2; shift 2 ;;
+    --bin) bin=$2; shift 2 ;;
+    *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  esac
+done
+[ ! -e "$work" ] || { echo "quickstart: $work is there already: remove it, or choose another with --work"; exit 2; }
+
+if [ -z "$bin" ]; then
+  scripts/packages.sh
+  cmake --preset cpu >/dev/null
+  cmake --build --preset cpu
+  bin=$PWD/build/cpu/bin
+fi
+mkdir -p "$work"
+work=$(cd "$work" && pwd)
+
+# 22 micrographs of 1024 × 1024 px with 60 particles each, one a second, written as an acquisition program would.
+"$bin/icestream-simulate" --o "$work/microscope" --micrographs 22 --size 1024 --pixel_size 2.5 --particles 60 \
+  --interval 1 --seed 7 >"$work/simulate.log" 2>&1 &
+simulator=$!
+trap 'kill $simulator 2>/dev/null || true' EXIT
+# The truth, templates and reference are written before the first micrograph.
+until [ -e "$work/microscope/truth/ready" ]; do
+  kill -0 $simulator 2>/dev/null || { cat "$work/simulate.log"; exit 1; }
+  sleep 0.1
+done
+
+cat >"$work/graph.yaml" <<EOF
+session: {pixel_size: 2.5, voltage: 300, spherical_aberration: 2.7, amplitude_contrast: 0.1}
+stages:
+  watcher:        {directory: $work/microscope/micrographs, ctf: $work/microscope/truth/micrographs_ctf.star}
+  lowpass-picker: {from: watcher, templates: $work/microscope/truth/templates.mrcs, lowpass: 20, diameter: 150}
+  extractor:      {from: lowpass-picker, box: 96, downscale_to: 64}
+  classifier:     {from: extractor, classes: 16, diameter: 170}
+  refiner:        {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170}
+EOF
+"$bin/icestream" check "$work/graph.yaml"
+"$bin/icestream" run "$work/graph.yaml" --session "$work/session" --until-idle 6
+wait $simulator
+"$bin/icestream-score" --session "$work/session" --truth "$work/microscope/truth"

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""The quickstart as a newcomer runs it, then: scores, what came when, and whether RELION and mrcfile read it all."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+
+import mrcfile
+import numpy as np
+from session import (BIN, SOURCE, Work, check, finish, fsc, history, match, need_program, points, read_map, resolution,
+                     run, star, status)
+
+TOLERANCE = 10  # px of the micrograph, 25 Å
+
+
+def score_picks(session, truth):
+    hits = found = wanted = 0
+    for name in sorted(os.listdir(f"{session}/lowpass-picker")):
+        if not name.endswith("_autopick.star"):
+            continue
+        picks = points(f"{session}/lowpass-picker/{name}")
+        real = points(f"{truth}/{name.replace('_autopick', '')}")
+        hits, found, wanted = hits + len(match(picks, real, TOLERANCE)), found + len(picks), wanted + len(real)
+    return hits / max(wanted, 1), hits / max(found, 1)
+
+
+def score_classes(session, truth):
+    """Of the extracted particles: the share of true ones that are kept, of false ones that are dropped."""
+    selected = max(n for n in os.listdir(f"{session}/classifier") if n.startswith("selected_it"))
+    kept = {r["rlnImageName"] for r in star(f"{session}/classifier/{selected}")["particles"]}
+    counts = {True: [0, 0], False: [0, 0]}
+    rows = star(f"{session}/extractor/particles.star")["particles"]
+    by_micrograph = {}
+    for row in rows:
+        by_micrograph.setdefault(row["rlnMicrographName"], []).append(row)
+    for micrograph, group in by_micrograph.items():
+        stem = os.path.splitext(os.path.basename(micrograph))[0]
+        xy = np.array([(float(r["rlnCoordinateX"]), float(r["rlnCoordinateY"])) for r in group])
+        true = {i for i, _ in match(xy, points(f"{truth}/{stem}.star"), TOLERANCE)}
+        for i, row in enumerate(group):
+            tally = counts[i in true]
+            tally[0] += 1
+            tally[1] += row["rlnImageName"] in kept
+    (true_all, true_kept), (false_all, false_kept) = counts[True], counts[False]
+    return true_kept / max(true_all, 1), 1 - false_kept / max(false_all, 1), true_all, false_all
+
+
+def embed(small, box):
+    """A map in the middle of a larger box of zeros, or cut out of the middle."""
+    n = small.shape[0]
+    if n >= box:
+        a = (n - box) // 2
+        return small[a:a + box, a:a + box, a:a + box]
+    out, a = np.zeros((box,) * 3), (box - n) // 2
+    out[a:a + n, a:a + n, a:a + n] = small
+    return out
+
+
+def rescale(volume, pixel_size, target):
+    """Fourier cropping to a coarser pixel size."""
+    n = volume.shape[0]
+    m = 2 * round(n * pixel_size / target / 2)
+    f = np.fft.fftshift(np.fft.fftn(volume))
+    a = (n - m) // 2
+    return np.fft.ifftn(np.fft.ifftshift(f[a:a + m, a:a + m, a:a + m])).real, n * pixel_size / m
+
+
+with Work("quickstart") as work:
+    place = work("quickstart")
+    ran = subprocess.run([f"{SOURCE}/examples/quickstart.sh", "--bin", BIN, "--work", place], capture_output=True, text=True)
+    print(ran.stdout[-3000:], ran.stderr[-3000:], sep="\n", flush=True)
+    check(ran.returncode == 0, f"quickstart.sh: exit {ran.returncode}")
+    session, truth = f"{place}/session", f"{place}/microscope/truth"
+
+    recall, precision = score_picks(session, truth)
+    check(recall >= 0.90 and precision >= 0.85, f"picks: recall {recall:.3f} (0.90) precision {precision:.3f} (0.85)")
+    kept, dropped, true_all, false_all = score_classes(session, truth)
+    check(kept >= 0.90, f"of {true_all} true particles {kept:.3f} kept (0.90)")
+    check(false_all < 10 or dropped >= 0.70, f"of {false_all} false particles {dropped:.3f} dropped (0.70)")
+
+    half1, px = read_map(f"{session}/refiner/run_half1_class001_unfil.mrc")
+    half2, _ = read_map(f"{session}/refiner/run_half2_class001_unfil.mrc")
+    final, _ = read_map(f"{session}/refiner/run_class001.mrc")
+    box = half1.shape[0]
+    gold = resolution(fsc(half1, half2), box, px, 0.143)
+    check(gold < 15, f"gold standard {gold:.1f} Å (finer than 15)")
+    phantom, phantom_px = read_map(f"{truth}/phantom.mrc")
+    if abs(phantom_px - px) > 1e-3:
+        phantom, phantom_px = rescale(phantom, phantom_px, px)
+    against = fsc(final, embed(phantom, box))
+    check(resolution(against, box, px, 0.5) <= 18, f"map against phantom above 0.5 to {resolution(against, box, px, 0.5):.1f} Å (18)")
+
+    last = max(os.path.getmtime(f"{place}/microscope/micrographs/{n}") for n in os.listdir(f"{place}/microscope/micrographs"))
+    stages = status(session)["stages"]
+    classes = [e for e in stages["classifier"]["history"] if e["event"] == "classes"]
+    maps = [e for e in stages["refiner"]["history"] if e["event"] == "map"]
+    for name, events in (("classes", classes), ("map", maps)):
+        for e in events:
+            print(f"{name}: iteration {e['iteration']} particles {e['particles']} {e['time'] - last:+.1f} s from the last micrograph")
+    check(bool(classes) and classes[0]["time"] < last, "class averages before the last micrograph arrived")
+    early = sorted({e["particles"] for e in maps if e["time"] < last})
+    check(len(early) >= 2, f"two maps, each from more particles, before the last micrograph arrived: {early}")
+
+    # Others read what we wrote.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("refiner/run_class001.mrc", "refiner/run_half1_class001_unfil.mrc", "refiner/postprocess.mrc",
+                     "extractor/" + next(n for n in sorted(os.listdir(f"{session}/extractor")) if n.endswith(".mrcs")),
+                     "classifier/" + max(n for n in os.listdir(f"{session}/classifier") if n.endswith("_classes.mrcs"))):
+            with open(os.devnull, "w") as null:
+                check(mrcfile.validate(f"{session}/{name}", print_file=null), f"mrcfile.validate {name}")
+    need_program("relion_reconstruct")
+
+    def relion(*words):
+        result = subprocess.run(words, cwd=session, capture_output=True, text=True)
+        check(result.returncode == 0, " ".join(words[:3]) + ("" if result.returncode == 0 else result.stdout[-800:] + result.stderr[-800:]))
+
+    relion("relion_reconstruct", "--i", "refiner/run_data.star", "--ctf", "--o", "theirs.mrc")
+    theirs, _ = read_map(f"{session}/theirs.mrc")
+    reported = float(star(f"{session}/refiner/run_model.star")["model_general"][0]["rlnCurrentResolution"])
+    shells = int(box * px / reported)
+
+    def low_passed(volume):
+        k = np.fft.fftfreq(box) * box
+        radius = np.sqrt(k[:, None, None] ** 2 + k[None, :, None] ** 2 + k[None, None, :] ** 2)
+        return np.fft.ifftn(np.fft.fftn(volume) * ((radius <= shells) & (radius > 0))).real.ravel()
+
+    # Ours is filtered by its SNR, theirs is not: the unfiltered mean of the halves is what compares with it.
+    correlation = np.corrcoef(low_passed((half1 + half2) / 2), low_passed(theirs))[0, 1]
+    check(correlation > 0.95, f"relion_reconstruct gives our map: correlation {correlation:.4f} to {reported:.1f} Å (0.95)")
+    for name in ("extractor/particles.star", "refiner/run_data.star"):
+        relion("relion_star_handler", "--i", name, "--o", "handled.star", "--combine")
+    relion("relion_image_handler", "--i", "refiner/run_class001.mrc", "--stats")
+    finish()
