@@ -1,0 +1,65 @@
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/expectation/expectation.h"
+
+/* Non-negative floats are ordered as their bits are. So the buckets that the weights are counted into are digits of
+ * those bits: spaced like logarithms, with exact edges, and three rounds are always enough, however peaked the weights
+ * (uniform buckets would need a round for every factor of their number). */
+enum { DIGIT_BITS = 11, BUCKETS = 1 << DIGIT_BITS };
+static const int DIGIT_SHIFT[3] = {21, 10, 0};
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+void expectation_top_sum(const float *weights, size_t count, double fraction, float *ret_threshold, size_t *ret_count) {
+    double total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += weights[i];
+    double wanted = fraction * total, above = 0;
+    size_t counted = 0;
+    uint32_t prefix = 0, mask = 0;
+    for (int round = 0; round < 3; round++) {
+        double sum[BUCKETS] = {0};
+        size_t members[BUCKETS] = {0};
+        int shift = DIGIT_SHIFT[round];
+        for (size_t i = 0; i < count; i++) {
+            uint32_t bits = bits_of(weights[i]);
+            /* Zeros never count: they would only crowd the first bucket. */
+            if (bits != 0 && (bits & mask) == prefix) {
+                sum[bits >> shift & (BUCKETS - 1)] += weights[i];
+                members[bits >> shift & (BUCKETS - 1)]++;
+            }
+        }
+        /* From the high end to the bucket in which the sum crosses; rounding may leave it at the last one that holds
+         * anything. */
+        int bucket = BUCKETS, last = -1;
+        while (--bucket >= 0) {
+            if (members[bucket] == 0)
+                continue;
+            last = bucket;
+            if (above + sum[bucket] > wanted)
+                break;
+            above += sum[bucket];
+            counted += members[bucket];
+        }
+        if (last < 0) { /* nothing but zeros */
+            *ret_threshold = 0;
+            *ret_count = count;
+            return;
+        }
+        if (bucket < 0) { /* went past the last: take it back */
+            above -= sum[last];
+            counted -= members[last];
+        }
+        prefix |= (uint32_t)last << shift;
+        mask |= (uint32_t)(BUCKETS - 1) << shift;
+        if (round == 2)
+            counted += members[last];
+    }
+    memcpy(ret_threshold, &prefix, sizeof prefix);
+    *ret_count = counted;
+}
