@@ -1,0 +1,249 @@
+#include "kernels/projector/projector.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+#include "common/multiversion.h"
+
+enum { PAD = 2, BLOCK = 64 };
+
+/* Four floats: one pair of neighbours along x, re im re im. */
+typedef float quad __attribute__((vector_size(16)));
+
+struct projector {
+    int dimensions, box, threads;
+    int r_max;          /* px of the unpadded transform; PAD · r_max grid points */
+    struct fft_plan *plan;
+    float *padded;      /* (PAD · box)^dimensions */
+    float *spectrum;
+    /* The half grid about the origin: [z][y][x] complex, x = 0 .. PAD r_max + 1, y and z = −reach .. reach, where
+     * reach = PAD r_max + 1, so that every trilinear corner of a point within PAD r_max is inside. */
+    float *grid;
+    size_t grid_capacity;
+    int nx, ny, nz, reach;
+};
+
+enum status projector_create(int dimensions, int box, int threads, struct projector **ret_projector, struct err *err) {
+    FAIL_IF(dimensions != 2 && dimensions != 3, err, STATUS_BAD_ARGUMENT,
+            "a reference has 2 or 3 dimensions, not %d", dimensions);
+    FAIL_IF(box < 4 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
+            "a reference of %d px cannot be projected: the box must be even and between 4 and 2048 px", box);
+    struct projector *p = NULL;
+    TRY(mem_new(1, sizeof *p, "projector", &p, err));
+    p->dimensions = dimensions;
+    p->box = box;
+    p->threads = threads > 0 ? threads : 1;
+    int n = PAD * box;
+    const struct fft_options options = {
+        .rank = dimensions, .shape = {n, n, n}, .direction = FFT_FORWARD, .threads = p->threads};
+    enum status status = fft_create(&options, &p->plan, err);
+    if (status == STATUS_OK)
+        status = mem_new(fft_real_count(p->plan), sizeof *p->padded, "padded reference", &p->padded, err);
+    if (status == STATUS_OK)
+        status = mem_new(fft_complex_floats(p->plan), sizeof *p->spectrum, "reference transform", &p->spectrum, err);
+    if (status != STATUS_OK) {
+        projector_destroy(&p);
+        return status;
+    }
+    *ret_projector = p;
+    return STATUS_OK;
+}
+
+void projector_destroy(struct projector **projector) {
+    if (projector == NULL || *projector == NULL)
+        return;
+    fft_destroy(&(*projector)->plan);
+    mem_free(&(*projector)->padded);
+    mem_free(&(*projector)->spectrum);
+    mem_free(&(*projector)->grid);
+    mem_free(projector);
+}
+
+/* What trilinear interpolation between grid points does to the map, by squared distance from the centre, is undone
+ * beforehand. */
+static void fill_correction(int box, int dimensions, float *table) {
+    int most = dimensions * (box / 2) * (box / 2);
+    table[0] = 1;
+    for (int r2 = 1; r2 <= most; r2++) {
+        double x = M_PI * sqrt(r2) / (box * PAD);
+        double sinc = sin(x) / x;
+        table[r2] = (float)(1 / (sinc * sinc));
+    }
+}
+
+static void pad_map(struct projector *p, const float *map, const float *correction) {
+    int box = p->box, n = PAD * box, first = (n - box) / 2, c = box / 2;
+    int depth = p->dimensions == 3 ? box : 1;
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int z = 0; z < depth; z++)
+        for (int y = 0; y < box; y++) {
+            int dz = depth == 1 ? 0 : z - c;
+            size_t row = (size_t)(depth == 1 ? 0 : z + first) * (size_t)n + (size_t)(y + first);
+            float *out = p->padded + row * (size_t)n + first;
+            const float *in = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;
+            for (int x = 0; x < box; x++)
+                out[x] = in[x] * correction[dz * dz + (y - c) * (y - c) + (x - c) * (x - c)];
+        }
+}
+
+/* The transform about the origin, with the phase origin moved to the centre and the scale of a 1/box² slice. */
+static void copy_grid(struct projector *p) {
+    int n = PAD * p->box, columns = n / 2 + 1;
+    float scale = 1 / ((float)p->box * (float)p->box);
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int row = 0; row < p->nz * p->ny; row++) {
+        int z = p->dimensions == 3 ? row / p->ny - p->reach : 0, y = row % p->ny - p->reach;
+        float *out = p->grid + 2 * (size_t)row * (size_t)p->nx;
+        for (int x = 0; x < p->nx; x++) {
+            /* At the full size the last points lie beyond Nyquist: the transform is periodic and Hermitian. */
+            bool mirrored = x > n / 2;
+            int fx = mirrored ? n - x : x;
+            int fy = ((mirrored ? -y : y) + 2 * n) % n, fz = ((mirrored ? -z : z) + 2 * n) % n;
+            const float *in = p->spectrum + 2 * (((size_t)fz * (size_t)n + (size_t)fy) * (size_t)columns + (size_t)fx);
+            float sign = (x + y + z) % 2 == 0 ? scale : -scale;
+            out[2 * x] = sign * in[0];
+            out[2 * x + 1] = mirrored ? -sign * in[1] : sign * in[1];
+        }
+    }
+}
+
+enum status projector_set_map(struct projector *p, const float *map, int size, struct err *err) {
+    FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
+            size, p->box);
+    _cleanup_(mem_free) float *correction = NULL;
+    TRY(mem_new((size_t)(p->dimensions * (p->box / 2) * (p->box / 2) + 1), sizeof *correction, "gridding correction",
+                &correction, err));
+    int r_max = size / 2, reach = PAD * r_max + 1;
+    int nx = reach + 1, ny = 2 * reach + 1, nz = p->dimensions == 3 ? 2 * reach + 1 : 1;
+    size_t floats = 2 * (size_t)nx * (size_t)ny * (size_t)nz;
+    if (floats > p->grid_capacity) {
+        float *grid = NULL;
+        TRY(mem_new(floats, sizeof *grid, "reference slices", &grid, err));
+        mem_free(&p->grid);
+        p->grid = grid;
+        p->grid_capacity = floats;
+    }
+    p->r_max = r_max, p->reach = reach;
+    p->nx = nx, p->ny = ny, p->nz = nz;
+    fill_correction(p->box, p->dimensions, correction);
+    pad_map(p, map, correction);
+    fft_run(p->plan, p->padded, p->spectrum);
+    copy_grid(p);
+    return STATUS_OK;
+}
+
+void projector_power(const struct projector *p, float *ret_power) {
+    int shells = p->box / 2 + 1, limit = PAD * p->r_max;
+    double sum[1025] = {0}, count[1025] = {0};
+    for (int row = 0; row < p->nz * p->ny; row++) {
+        int z = p->dimensions == 3 ? row / p->ny - p->reach : 0, y = row % p->ny - p->reach;
+        const float *in = p->grid + 2 * (size_t)row * (size_t)p->nx;
+        for (int x = 0; x <= limit; x++) {
+            double r = sqrt((double)x * x + (double)y * y + (double)z * z);
+            if (r > limit)
+                break;
+            int shell = (int)(r / PAD + 0.5);
+            sum[shell] += (double)(in[2 * x] * in[2 * x] + in[2 * x + 1] * in[2 * x + 1]);
+            count[shell] += 1;
+        }
+    }
+    for (int s = 0; s < shells; s++)
+        ret_power[s] = count[s] > 0 ? (float)(sum[s] / count[s] / 2) : 0;
+}
+
+/* Where each pixel of a block lies in the grid. */
+struct places {
+    int index[BLOCK];                           /* of the lowest corner, complex values */
+    float fx[BLOCK], fy[BLOCK], fz[BLOCK];      /* fractions beyond it */
+    float re_scale[BLOCK], im_scale[BLOCK];     /* 0 beyond r_max; im negative where the conjugate is sampled */
+};
+
+/* m: columns 1 and 2 of pad · Aᵀ, that is rows 1 and 2 of A. Pixels beyond r_max are placed at the origin. */
+static inline __attribute__((always_inline)) void locate(const struct projector *p, const short *kx, const short *ky,
+                                                         int count, const float m[6], bool is_3d,
+                                                         struct places *places) {
+    const float reach = (float)p->reach;
+    const int r2_max = p->r_max * p->r_max, ny = p->ny, nx = p->nx;
+    const int bias = p->reach;
+    for (int i = 0; i < count; i++) {
+        int ix = kx[i], iy = ky[i];
+        float inside = ix * ix + iy * iy <= r2_max ? 1.0f : 0.0f;
+        float u = inside * (float)ix, v = inside * (float)iy;
+        float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = is_3d ? m[2] * u + m[5] * v : 0;
+        float turn = x < 0 ? -1.0f : 1.0f;
+        x *= turn, y *= turn, z *= turn;
+        /* Biased to be positive, where truncation is the floor. */
+        int gx = (int)x, gy = (int)(y + reach), gz = is_3d ? (int)(z + reach) : 0;
+        places->fx[i] = x - (float)gx;
+        places->fy[i] = y - (float)(gy - bias);
+        places->fz[i] = is_3d ? z - (float)(gz - bias) : 0;
+        places->index[i] = (gz * ny + gy) * nx + gx;
+        places->re_scale[i] = inside;
+        places->im_scale[i] = inside * turn;
+    }
+}
+
+static inline __attribute__((always_inline)) quad load(const float *at) {
+    quad q;
+    memcpy(&q, at, sizeof q);
+    return q;
+}
+
+MULTIVERSION static void slice_3d(const struct projector *p, const struct fourier_pixels *pixels, int count,
+                                  const float m[6], float *out) {
+    struct places at;
+    const size_t sy = 2 * (size_t)p->nx, sz = sy * (size_t)p->ny;
+    for (int begin = 0; begin < count; begin += BLOCK) {
+        int n = count - begin < BLOCK ? count - begin : BLOCK;
+        locate(p, pixels->kx + begin, pixels->ky + begin, n, m, true, &at);
+        float *o = out + 2 * (size_t)begin;
+        for (int i = 0; i < n; i++) {
+            const float *corner = p->grid + 2 * (size_t)at.index[i];
+            quad low = load(corner), low_y = load(corner + sy);
+            quad high = load(corner + sz), high_y = load(corner + sz + sy);
+            low += at.fy[i] * (low_y - low);
+            high += at.fy[i] * (high_y - high);
+            low += at.fz[i] * (high - low);
+            o[2 * i] = at.re_scale[i] * (low[0] + at.fx[i] * (low[2] - low[0]));
+            o[2 * i + 1] = at.im_scale[i] * (low[1] + at.fx[i] * (low[3] - low[1]));
+        }
+    }
+}
+
+MULTIVERSION static void slice_2d(const struct projector *p, const struct fourier_pixels *pixels, int count,
+                                  const float m[6], float *out) {
+    struct places at;
+    const size_t sy = 2 * (size_t)p->nx;
+    for (int begin = 0; begin < count; begin += BLOCK) {
+        int n = count - begin < BLOCK ? count - begin : BLOCK;
+        locate(p, pixels->kx + begin, pixels->ky + begin, n, m, false, &at);
+        float *o = out + 2 * (size_t)begin;
+        for (int i = 0; i < n; i++) {
+            const float *corner = p->grid + 2 * (size_t)at.index[i];
+            quad low = load(corner), high = load(corner + sy);
+            low += at.fy[i] * (high - low);
+            o[2 * i] = at.re_scale[i] * (low[0] + at.fx[i] * (low[2] - low[0]));
+            o[2 * i + 1] = at.im_scale[i] * (low[1] + at.fx[i] * (low[3] - low[1]));
+        }
+    }
+}
+
+static void one_slice(const struct projector *p, const struct fourier_pixels *pixels, int count, const float *matrix,
+                      float *out) {
+    float m[6];
+    for (int i = 0; i < 6; i++)
+        m[i] = PAD * matrix[i];
+    if (p->dimensions == 3)
+        slice_3d(p, pixels, count, m, out);
+    else
+        slice_2d(p, pixels, count, m, out);
+}
+
+void projector_slices(const struct projector *p, const struct fourier_pixels *pixels, int count, int n,
+                      const float *matrices, int threads, float *out) {
+#pragma omp parallel for schedule(static) num_threads(threads > 0 ? threads : 1) if (threads > 1 && n > 1)
+    for (int i = 0; i < n; i++)
+        one_slice(p, pixels, count, matrices + 9 * (size_t)i, out + 2 * (size_t)count * (size_t)i);
+}
