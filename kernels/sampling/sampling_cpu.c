@@ -1,0 +1,216 @@
+#include "kernels/sampling/sampling.h"
+
+#include <chealpix.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+
+static const double DEGREES = M_PI / 180;
+
+double sampling_angle_step(int order) {
+    return 360.0 / (6 * (1 << order));
+}
+
+/* Matrix of a NEST pixel's centre at psi 0. */
+static void pixel_matrix(int order, long pixel, double ret_matrix[9]) {
+    double tilt, rot;
+    pix2ang_nest(1L << order, pixel, &tilt, &rot);
+    euler_to_matrix(rot / DEGREES, tilt / DEGREES, 0, ret_matrix);
+}
+
+static void multiply(const double a[9], const double b[9], double out[9]) {
+    for (int r = 0; r < 3; r++)
+        for (int c = 0; c < 3; c++)
+            out[3 * r + c] = a[3 * r] * b[c] + a[3 * r + 1] * b[3 + c] + a[3 * r + 2] * b[6 + c];
+}
+
+/* Turns a matrix in its image plane by psi °. */
+static void turn(const double a[9], double psi, double out[9]) {
+    double c = cos(psi * DEGREES), s = sin(psi * DEGREES);
+    for (int i = 0; i < 3; i++) {
+        double x = a[i], y = a[3 + i];
+        out[i] = c * x + s * y;
+        out[3 + i] = c * y - s * x;
+        out[6 + i] = a[6 + i];
+    }
+}
+
+static enum status make_directions(struct sampling *s, const struct symmetry *symmetry, struct err *err) {
+    long all = 12L << (2 * s->order);
+    TRY(mem_new((size_t)all, sizeof *s->pixels, "directions", &s->pixels, err));
+    for (long pixel = 0; pixel < all; pixel++) {
+        double m[9];
+        pixel_matrix(s->order, pixel, m);
+        if (symmetry == NULL || symmetry_in_unit(symmetry, m + 6))
+            s->pixels[s->direction_count++] = pixel;
+    }
+    return mem_new((size_t)s->direction_count, sizeof *s->frames, "directions", &s->frames, err);
+}
+
+static enum status make_shifts(struct sampling *s, struct err *err) {
+    int reach = (int)floor(s->offset_range / s->offset_step + 1e-6);
+    double limit = s->offset_range * s->offset_range + 0.001;
+    size_t most = (size_t)(2 * reach + 1) * (size_t)(2 * reach + 1);
+    TRY(mem_new(most, sizeof *s->shifts, "shifts", &s->shifts, err));
+    for (int i = -reach; i <= reach; i++)
+        for (int j = -reach; j <= reach; j++) {
+            double x = i * s->offset_step, y = j * s->offset_step;
+            if (x * x + y * y >= limit)
+                continue;
+            s->shifts[s->shift_count][0] = x;
+            s->shifts[s->shift_count++][1] = y;
+        }
+    return STATUS_OK;
+}
+
+enum status sampling_create(int order, const struct symmetry *symmetry, double offset_range, double offset_step,
+                            struct sampling *ret_sampling, struct err *err) {
+    FAIL_IF(order < 0 || order > SAMPLING_MAX_ORDER, err, STATUS_BAD_ARGUMENT,
+            "a HEALPix order of %d was asked for: it must be 0 to %d", order, SAMPLING_MAX_ORDER);
+    FAIL_IF(!(offset_step > 0) || !(offset_range >= 0) || offset_range / offset_step > 200, err, STATUS_BAD_ARGUMENT,
+            "shifts up to %g in steps of %g cannot be searched: the step must be positive and at least 1/200 of the range",
+            offset_range, offset_step);
+    struct sampling s = {.order = order, .angle_step = sampling_angle_step(order), .offset_range = offset_range,
+                         .offset_step = offset_step};
+    s.psi_count = (int)ceil(360 / s.angle_step - 1e-9);
+    s.psi_step = 360.0 / s.psi_count;
+    enum status status = make_directions(&s, symmetry, err);
+    if (status == STATUS_OK)
+        status = make_shifts(&s, err);
+    if (status != STATUS_OK) {
+        sampling_destroy(&s);
+        return status;
+    }
+    sampling_perturb(&s, 0);
+    *ret_sampling = s;
+    return STATUS_OK;
+}
+
+void sampling_destroy(struct sampling *s) {
+    if (s == NULL)
+        return;
+    mem_free(&s->pixels);
+    mem_free(&s->frames);
+    mem_free(&s->shifts);
+    *s = (struct sampling){0};
+}
+
+double sampling_next_perturbation(double d, double uniform) {
+    d += 0.25 + 0.25 * uniform;
+    return d >= 0.5 ? d - 1 : d;
+}
+
+void sampling_perturb(struct sampling *s, double d) {
+    double e = d * s->angle_step;
+    s->perturbation = d;
+    euler_to_matrix(e, e, e, s->tilted);
+    for (int i = 0; i < s->direction_count; i++) {
+        double m[9];
+        pixel_matrix(s->order, s->pixels[i], m);
+        multiply(m, s->tilted, s->frames[i]);
+    }
+}
+
+void sampling_matrix(const struct sampling *s, int orientation, double ret_matrix[9]) {
+    turn(s->frames[orientation / s->psi_count], orientation % s->psi_count * s->psi_step, ret_matrix);
+}
+
+void sampling_child_matrix(const struct sampling *s, int orientation, int child, double ret_matrix[9]) {
+    double m[9], frame[9];
+    pixel_matrix(s->order + 1, 4 * s->pixels[orientation / s->psi_count] + child / 2, m);
+    multiply(m, s->tilted, frame);
+    double psi = (orientation % s->psi_count + (child % 2 == 0 ? -0.25 : 0.25)) * s->psi_step;
+    turn(frame, psi, ret_matrix);
+}
+
+void sampling_shift(const struct sampling *s, int shift, double ret_shift[2]) {
+    for (int i = 0; i < 2; i++)
+        ret_shift[i] = s->shifts[shift][i] + s->perturbation * s->offset_step;
+}
+
+void sampling_child_shift(const struct sampling *s, int shift, int child, double ret_shift[2]) {
+    sampling_shift(s, shift, ret_shift);
+    ret_shift[0] += (child / 2 == 0 ? -0.25 : 0.25) * s->offset_step;
+    ret_shift[1] += (child % 2 == 0 ? -0.25 : 0.25) * s->offset_step;
+}
+
+static enum status subset_add(struct sampling_subset *subset, int orientation, double log_prior, struct err *err) {
+    if (subset->count == subset->capacity) {
+        int capacity = subset->capacity > 0 ? 2 * subset->capacity : 256;
+        int *orientations = realloc(subset->orientations, (size_t)capacity * sizeof *orientations);
+        if (orientations != NULL)
+            subset->orientations = orientations;
+        float *log_priors = realloc(subset->log_priors, (size_t)capacity * sizeof *log_priors);
+        if (log_priors != NULL)
+            subset->log_priors = log_priors;
+        FAIL_IF(orientations == NULL || log_priors == NULL, err, STATUS_NO_MEMORY, "no memory for %d orientations",
+                capacity);
+        subset->capacity = capacity;
+    }
+    subset->orientations[subset->count] = orientation;
+    subset->log_priors[subset->count++] = (float)log_prior;
+    return STATUS_OK;
+}
+
+/* The psi (°) at which a direction's frame, turned in its plane, comes nearest to the pose: the angle that maximises
+ * the trace of the rotation between them. */
+static double best_psi(const double frame[9], const double pose[9]) {
+    const double *x = frame, *y = frame + 3, *px = pose, *py = pose + 3;
+    double xx = x[0] * px[0] + x[1] * px[1] + x[2] * px[2], yy = y[0] * py[0] + y[1] * py[1] + y[2] * py[2];
+    double yx = y[0] * px[0] + y[1] * px[1] + y[2] * px[2], xy = x[0] * py[0] + x[1] * py[1] + x[2] * py[2];
+    return atan2(yx - xy, xx + yy) / DEGREES;
+}
+
+/* The psis of one direction within 3 sigma of the best, or the nearest when there is none and `at_least_one`. */
+static enum status add_direction(const struct sampling *s, int direction, double angle, double psi, double sigma,
+                                 bool at_least_one, struct sampling_subset *subset, struct err *err) {
+    int before = subset->count, nearest = (int)lround(psi / s->psi_step);
+    int reach = (int)(3 * sigma / s->psi_step) + 1;
+    if (2 * reach + 1 > s->psi_count)
+        reach = (s->psi_count - 1) / 2;
+    for (int i = nearest - reach; i <= nearest + reach; i++) {
+        double away = i * s->psi_step - psi;
+        if (fabs(away) >= 3 * sigma)
+            continue;
+        int wrapped = (i % s->psi_count + s->psi_count) % s->psi_count;
+        TRY(subset_add(subset, direction * s->psi_count + wrapped,
+                       -0.5 * (angle * angle + away * away) / (sigma * sigma), err));
+    }
+    if (subset->count == before && at_least_one) {
+        int wrapped = (nearest % s->psi_count + s->psi_count) % s->psi_count;
+        TRY(subset_add(subset, direction * s->psi_count + wrapped, 0, err));
+    }
+    return STATUS_OK;
+}
+
+enum status sampling_near(const struct sampling *s, const double pose[9], double sigma, struct sampling_subset *subset,
+                          struct err *err) {
+    double limit = cos(fmin(3 * sigma, 180) * DEGREES), best = -2;
+    int nearest = 0;
+    subset->count = 0;
+    for (int d = 0; d < s->direction_count; d++) {
+        const double *row = s->frames[d] + 6;
+        double cosine = row[0] * pose[6] + row[1] * pose[7] + row[2] * pose[8];
+        if (cosine > best)
+            best = cosine, nearest = d;
+        if (cosine > limit)
+            TRY(add_direction(s, d, acos(fmin(cosine, 1)) / DEGREES, best_psi(s->frames[d], pose), sigma, false, subset,
+                              err));
+    }
+    if (subset->count == 0)
+        TRY(add_direction(s, nearest, 0, best_psi(s->frames[nearest], pose), sigma, true, subset, err));
+    double sum = 0;
+    for (int i = 0; i < subset->count; i++)
+        sum += exp((double)subset->log_priors[i]);
+    for (int i = 0; i < subset->count; i++)
+        subset->log_priors[i] -= (float)log(sum);
+    return STATUS_OK;
+}
+
+void sampling_subset_destroy(struct sampling_subset *subset) {
+    free(subset->orientations);
+    free(subset->log_priors);
+    *subset = (struct sampling_subset){0};
+}
