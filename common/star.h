@@ -25,7 +25,8 @@ size_t star_table_count(const struct star_file *file);
 struct star_table *star_table_at(struct star_file *file, size_t index);
 /* The table data_NAME ("" for an unnamed block), or NULL. */
 struct star_table *star_table_find(struct star_file *file, const char *name);
-/* A new empty table at the end. is_loop: a loop, else label-value pairs (one row). */
+/* A new empty table at the end. is_loop: a loop, else label-value pairs: row 0 is there from the start. A block that
+ * holds pairs and a loop is read as two tables of one name; star_table_find gives the first. */
 enum status star_table_add(struct star_file *file, const char *name, bool is_loop, struct star_table **ret_table,
                            struct err *err);
 
@@ -38,17 +39,19 @@ const char *star_column_name(const struct star_table *table, size_t column);
 int star_column_find(const struct star_table *table, const char *name);
 /* Index of a column that must be there; the error names file, table and the nearest column that is. */
 enum status star_column_need(const struct star_table *table, const char *name, int *ret_column, struct err *err);
-/* The column's index, added at the end with empty cells ("<NA>"-free: 0 rows or filled with `fill`) where absent. */
+/* The column's index; where it is absent it is added at the end, its cells filled with `fill` (NULL: empty).
+ * ret_column may be NULL. */
 enum status star_column_add(struct star_table *table, const char *name, const char *fill, int *ret_column,
                             struct err *err);
+/* A row of empty cells at the end of a loop that has columns. ret_row may be NULL. */
 enum status star_row_add(struct star_table *table, size_t *ret_row, struct err *err);
 
-/* The text of a cell; never NULL for row and column in range. */
+/* The text of a cell, never NULL, valid until that cell is set; "" for a row or column that is not there. */
 const char *star_get(const struct star_table *table, size_t row, int column);
 enum status star_get_number(const struct star_table *table, size_t row, int column, double *ret_value, struct err *err);
 enum status star_get_integer(const struct star_table *table, size_t row, int column, long *ret_value, struct err *err);
 enum status star_set(struct star_table *table, size_t row, int column, const char *value, struct err *err);
-/* As RELION prints: %12.6f, or %g style where that would lose it. */
+/* As RELION prints: six decimals, or %g style where that would lose it. NaN is refused. */
 enum status star_set_number(struct star_table *table, size_t row, int column, double value, struct err *err);
 enum status star_set_integer(struct star_table *table, size_t row, int column, long value, struct err *err);
 
