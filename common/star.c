@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "common/memory.h"
+#include "common/params.h"
 #include "common/star_internal.h"
 
 struct star_chunk {
@@ -165,41 +166,18 @@ int star_column_find(const struct star_table *table, const char *name) {
     return -1;
 }
 
-/* Edit distance of two names, of which the first 63 letters count. */
-static int distance(const char *a, const char *b) {
-    enum { LONGEST = 64 };
-    int row[LONGEST];
-    int length = (int)strnlen(b, LONGEST - 1);
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1] != '\0' && i < LONGEST; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-        }
-    }
-    return row[length];
-}
-
 enum status star_column_need(const struct star_table *table, const char *name, int *ret_column, struct err *err) {
     int column = star_column_find(table, name);
     if (column >= 0) {
         *ret_column = column;
         return STATUS_OK;
     }
+    _cleanup_(mem_free) const char **names = calloc(table->column_count + 1, sizeof *names);
     const char *nearest = NULL;
-    int least = INT_MAX;
-    for (size_t i = 0; i < table->column_count; i++) {
-        int d = distance(name, table->columns[i].name);
-        if (d < least) {
-            least = d;
-            nearest = table->columns[i].name;
-        }
-    }
+    for (size_t i = 0; names != NULL && i < table->column_count; i++)
+        names[i] = table->columns[i].name;
+    if (names != NULL)
+        nearest = params_nearest(name, names, table->column_count);
     FAIL(err, STATUS_NOT_FOUND, "%s: table data_%s has no column %s%s%.100s", table->file->path, table->name, name,
          nearest != NULL ? "; the nearest that it has is " : "", nearest != NULL ? nearest : "");
 }
