@@ -1,0 +1,151 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "examples/simulate/micrograph.h"
+#include "examples/simulate/random.h"
+
+struct painter {
+    int nx, ny;
+    struct fft_plan *forward, *inverse;
+    float *spectrum;
+};
+
+enum status painter_create(int nx, int ny, struct painter **ret_painter, struct err *err) {
+    _cleanup_(painter_destroy) struct painter *painter = calloc(1, sizeof *painter);
+    FAIL_IF(painter == NULL, err, STATUS_NO_MEMORY, "no memory for a micrograph's plans");
+    painter->nx = nx;
+    painter->ny = ny;
+    struct fft_options options = {.rank = 2, .shape = {ny, nx}, .direction = FFT_FORWARD};
+    TRY(fft_create(&options, &painter->forward, err));
+    options.direction = FFT_INVERSE;
+    TRY(fft_create(&options, &painter->inverse, err));
+    TRY(mem_new(fft_complex_floats(painter->forward), sizeof *painter->spectrum, "a micrograph's transform",
+                &painter->spectrum, err));
+    *ret_painter = painter;
+    painter = NULL;
+    return STATUS_OK;
+}
+
+void painter_destroy(struct painter **painter) {
+    if (painter == NULL || *painter == NULL)
+        return;
+    fft_destroy(&(*painter)->forward);
+    fft_destroy(&(*painter)->inverse);
+    free((*painter)->spectrum);
+    free(*painter);
+    *painter = NULL;
+}
+
+/* CTF = sin(π λ D(a) u² − (π/2) Cs λ³ u⁴ + asin Q0) · exp(−B u²/4); D from the two defocus values and the angle of the
+ * first, from +x towards +y. The electron's wavelength with its relativistic correction. */
+void painter_apply_ctf(struct painter *painter, const struct scene *scene, const struct layout *layout,
+                       struct image *image) {
+    double volts = 1e3 * scene->voltage, lambda = 12.2643247 / sqrt(volts * (1 + 0.978466e-6 * volts));
+    double c = cos(layout->defocus_angle * M_PI / 180), s = sin(layout->defocus_angle * M_PI / 180);
+    double cs = scene->spherical_aberration * 1e7, offset = asin(scene->amplitude_contrast);
+    int nx = painter->nx, ny = painter->ny;
+    double norm = 1 / ((double)nx * ny);
+    fft_run(painter->forward, image->data, painter->spectrum);
+    float *value = painter->spectrum;
+    for (int row = 0; row < ny; row++) {
+        int ky = row <= ny / 2 ? row : row - ny;
+        double y = ky / (ny * scene->pixel_size);
+        for (int kx = 0; kx <= nx / 2; kx++, value += 2) {
+            double x = kx / (nx * scene->pixel_size), u2 = x * x + y * y;
+            double along = x * c + y * s, across = y * c - x * s; /* the frequency on the axes of the two defoci */
+            double focus = layout->defocus_u * along * along + layout->defocus_v * across * across;
+            double phase = M_PI * lambda * focus - M_PI / 2 * cs * lambda * lambda * lambda * u2 * u2;
+            double ctf = sin(phase + offset) * exp(-scene->b_factor / 4 * u2);
+            double way = M_PI * (layout->drift_x * kx / nx + layout->drift_y * ky / ny);
+            if (fabs(way) > 1e-6)
+                ctf *= sin(way) / way;
+            value[0] *= (float)(norm * ctf);
+            value[1] *= (float)(norm * ctf);
+        }
+    }
+    fft_run(painter->inverse, painter->spectrum, image->data);
+}
+
+static double carbon_here(const struct layout *layout, double x, double y) {
+    if (!layout->has_carbon)
+        return 0;
+    return 1 / (1 + exp((x * layout->carbon_x + y * layout->carbon_y - layout->carbon_offset) / 2));
+}
+
+/* Structure of the ice (and, stronger, of carbon) before the CTF: what Thon rings come from. */
+static void add_ice(const struct scene *scene, const struct layout *layout, struct random *random,
+                    struct image *image) {
+    float sigma = (float)sqrt(scene->ice_noise * scene->counts);
+    for (int y = 0; y < image->ny; y++) {
+        float *row = image->data + (size_t)y * (size_t)image->nx;
+        for (int x = 0; x < image->nx; x += 2) {
+            float a, b;
+            random_normal_pair(random, &a, &b);
+            float strength = sigma * (float)(1 + 2 * carbon_here(layout, x, y));
+            row[x] += strength * a;
+            if (x + 1 < image->nx)
+                row[x + 1] += strength * b;
+        }
+    }
+}
+
+/* Multiplies `light` by what passes through a contaminant with a wavy outline. */
+static void shade(const struct contaminant *c, struct image *light) {
+    double reach = 1.3 * c->radius + 12;
+    int y0 = (int)fmax(0, c->y - reach), y1 = (int)fmin(light->ny - 1, c->y + reach);
+    int x0 = (int)fmax(0, c->x - reach), x1 = (int)fmin(light->nx - 1, c->x + reach);
+    for (int y = y0; y <= y1; y++)
+        for (int x = x0; x <= x1; x++) {
+            double dx = x - c->x, dy = y - c->y, angle = atan2(dy, dx);
+            double outline = c->radius * (1 + 0.12 * cos(2 * angle + c->wobble[0]) + 0.1 * cos(3 * angle + c->wobble[1]));
+            double inside = 1 / (1 + exp((sqrt(dx * dx + dy * dy) - outline) / 1.5));
+            light->data[(size_t)y * (size_t)light->nx + (size_t)x] *= (float)(1 - c->depth * inside);
+        }
+}
+
+/* Counts: background × what passes − signal, with a normal deviate of variance N for the electrons' own noise. */
+static void expose(const struct scene *scene, const struct layout *layout, const struct image *signal,
+                   struct random *random, struct image *light) {
+    for (int y = 0; y < light->ny; y++) {
+        double v = 2.0 * y / light->ny - 1;
+        for (int x = 0; x < light->nx; x++) {
+            double u = 2.0 * x / light->nx - 1;
+            double thickness = 1 + layout->slope_x * u + layout->slope_y * v + layout->bow * (u * u + v * v - 0.67);
+            light->data[(size_t)y * (size_t)light->nx + (size_t)x] =
+                (float)(scene->counts * thickness * (1 - 0.12 * carbon_here(layout, x, y)));
+        }
+    }
+    for (int i = 0; i < layout->contaminant_count; i++)
+        shade(&layout->contaminants[i], light);
+    size_t count = image_count(light);
+    for (size_t i = 0; i < count; i += 2) {
+        float noise[2];
+        random_normal_pair(random, &noise[0], &noise[1]);
+        for (size_t j = i; j < i + 2 && j < count; j++) {
+            float mean = fmaxf(light->data[j] - signal->data[j], 0);
+            light->data[j] = fmaxf(mean + sqrtf(mean) * noise[j - i], 0);
+        }
+    }
+}
+
+enum status painter_paint(struct painter *painter, const struct scene *scene, const struct phantom *phantom,
+                          const struct layout *layout, struct image *image, struct err *err) {
+    _cleanup_(image_destroy) struct image signal = {0};
+    TRY(image_resize(&signal, painter->nx, painter->ny, 1, err));
+    TRY(image_resize(image, painter->nx, painter->ny, 1, err));
+    image->pixel_size = (float)scene->pixel_size;
+    memset(signal.data, 0, image_count(&signal) * sizeof *signal.data);
+    struct random random = random_stream(scene->seed, (uint64_t)layout->index, 3);
+    for (int i = 0; i < layout->particle_count; i++) {
+        const struct particle *p = &layout->particles[i];
+        double rows[3][3];
+        phantom_rotation(p->rot, p->tilt, p->psi, rows);
+        phantom_project(phantom, rows, scene->pixel_size, p->x, p->y, scene->signal, &signal);
+    }
+    add_ice(scene, layout, &random, &signal);
+    painter_apply_ctf(painter, scene, layout, &signal);
+    expose(scene, layout, &signal, &random, image);
+    return STATUS_OK;
+}
