@@ -7,14 +7,14 @@
 #include "examples/simulate/phantom.h"
 #include "examples/simulate/random.h"
 
-enum { DOMAINS = 7, HELIX_MIN = 8, HELIX_MAX = 22, LOOP = 3, ATTEMPTS = 6000, CELLS = 48 };
+enum { DOMAINS = 7, HELIX_MIN = 5, HELIX_MAX = 20, LOOP = 3, ATTEMPTS = 40000, CELLS = 48 };
 
 static const double STEP = 3.8;            /* Å between residues that follow each other */
 static const double HELIX_RADIUS = 2.3;    /* Å; with the next two, residues of a helix are 3.8 Å apart */
 static const double HELIX_RISE = 1.5;      /* Å a residue */
 static const double HELIX_TURN = 1.745329; /* 100°, in radians */
-static const double CLEARANCE = 4.9;       /* Å between residues that do not follow each other */
-static const double VOLUME = 165;          /* Å³ a residue of a well-packed domain */
+static const double CLEARANCE = 4.6;       /* Å between residues that do not follow each other */
+static const double VOLUME = 140;          /* Å³ a residue of a well-packed domain */
 
 struct domain {
     double x, y, z, radius;
@@ -123,7 +123,7 @@ static void fill_domain(struct chain *chain, const struct domain *domain, struct
 static int place_domains(double diameter, struct random *random, struct domain domains[DOMAINS]) {
     int count = 0;
     for (int attempt = 0; attempt < 20000 && count < DOMAINS; attempt++) {
-        struct domain d = {.radius = diameter * random_uniform(random, 0.13, 0.24)};
+        struct domain d = {.radius = diameter * random_uniform(random, 0.14, 0.25)};
         double direction[3];
         random_direction(random, direction);
         double from[3] = {0, 0, 0}, distance = random_uniform(random, 0, diameter / 2 - d.radius);

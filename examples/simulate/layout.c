@@ -52,9 +52,9 @@ static void draw_optics(const struct scene *scene, struct random *random, struct
     layout->defocus_u = mean + difference / 2;
     layout->defocus_v = mean - difference / 2;
     layout->defocus_angle = random_uniform(random, 0, 180);
-    layout->slope_x = random_uniform(random, -0.05, 0.05);
-    layout->slope_y = random_uniform(random, -0.05, 0.05);
-    layout->bow = random_uniform(random, -0.04, 0.04);
+    layout->slope_x = random_uniform(random, -0.03, 0.03);
+    layout->slope_y = random_uniform(random, -0.03, 0.03);
+    layout->bow = random_uniform(random, -0.03, 0.03);
     /* The drifted ones are spread over the session. */
     int each = scene->drifted > 0 ? scene->micrographs / scene->drifted : 0;
     if (each > 0 && layout->index % each == each - 1 && layout->index / each < scene->drifted) {
