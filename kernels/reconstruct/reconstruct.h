@@ -31,7 +31,8 @@ enum status accumulator_finish(struct accumulator *accumulator, const struct sym
 void accumulator_join_shells(struct accumulator *a, struct accumulator *b, int shells);
 /* FSC of two finished accumulators, before any prior: nearest-voxel down-sampling, data/weight; ret_fsc: box/2+1. */
 enum status accumulator_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc, struct err *err);
-/* 1/mean weight per shell: σ² of the reconstruction; box/2+1 values. */
+/* 1 / (pad³ · mean weight) per shell (pad² in 2-D): σ² of the reconstruction, on the scale of tau²; 0 where nothing was
+ * added; box/2+1 values. tau² = σ² · FSC/(1 − FSC) makes data_vs_prior equal to FSC/(1 − FSC). */
 void accumulator_sigma2(const struct accumulator *accumulator, float *ret_sigma2);
 
 struct reconstruct_options {

@@ -1,0 +1,155 @@
+/* What is done to sums before they become a map: conjugate pairs, symmetry, low resolution shared between halves; and
+ * the correlation of two such sums. */
+#include <math.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "common/multiversion.h"
+#include "kernels/reconstruct/accumulator.h"
+
+enum { PAD = ACCUMULATOR_PAD };
+
+/* (0, y, z) and (0, −y, −z) are one place that was written to as two. */
+static void join_pairs(struct accumulator *a) {
+    int first = accumulator_first_plane(a);
+    for (int z = 0; z <= -first; z++)
+        for (int y = z == 0 ? 0 : -a->reach; y <= a->reach; y++) {
+            accumulator_voxel *p = accumulator_row(a, z, y), *q = accumulator_row(a, -z, -y);
+            accumulator_voxel sum = {(*p)[0] + (*q)[0], (*p)[1] - (*q)[1], (*p)[2] + (*q)[2], 0};
+            accumulator_voxel mate = {sum[0], -sum[1], sum[2], 0};
+            *q = mate;
+            *p = sum;
+        }
+}
+
+/* Adds the row at (y, z) as one operator sees it. */
+MULTIVERSION static void add_rotated_row(const struct accumulator *a, const double matrix[9], int z, int y, int last_x,
+                                         accumulator_voxel *out) {
+    const size_t row = (size_t)a->nx, plane = a->dimensions == 3 ? row * (size_t)a->ny : 0;
+    for (int x = 0; x <= last_x; x++) {
+        double px = matrix[0] * x + matrix[1] * y + matrix[2] * z;
+        double py = matrix[3] * x + matrix[4] * y + matrix[5] * z;
+        double pz = matrix[6] * x + matrix[7] * y + matrix[8] * z;
+        double turn = px < 0 ? -1 : 1;
+        px *= turn, py *= turn, pz *= turn;
+        int gx = (int)px, gy = (int)(py + a->reach), gz = plane > 0 ? (int)(pz + a->reach) : 0;
+        double fx = px - gx, fy = py - (gy - a->reach), fz = plane > 0 ? pz - (gz - a->reach) : 0;
+        const accumulator_voxel *c = a->voxels + (size_t)gz * plane + (size_t)gy * row + (size_t)gx;
+        accumulator_voxel low = (1 - fy) * ((1 - fx) * c[0] + fx * c[1]) + fy * ((1 - fx) * c[row] + fx * c[row + 1]);
+        c += plane;
+        accumulator_voxel high = (1 - fy) * ((1 - fx) * c[0] + fx * c[1]) + fy * ((1 - fx) * c[row] + fx * c[row + 1]);
+        const accumulator_voxel conjugate = {1, turn, 1, 0};
+        out[x] += ((1 - fz) * low + fz * high) * conjugate;
+    }
+}
+
+static enum status sum_operators(struct accumulator *a, const struct symmetry *symmetry, int threads,
+                                 struct err *err) {
+    accumulator_voxel *sums = NULL;
+    TRY(mem_new(a->capacity, sizeof *sums, "symmetrised Fourier grid", &sums, err));
+    struct accumulator target = *a;
+    target.voxels = sums;
+    int limit = PAD * a->r_max, first = accumulator_first_plane(a);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads > 0 ? threads : 1)
+    for (int z = first; z <= -first; z++)
+        for (int y = -limit; y <= limit; y++) {
+            int rest = limit * limit - y * y - z * z;
+            if (rest < 0)
+                continue;
+            for (int i = 0; i < symmetry->count; i++)
+                add_rotated_row(a, symmetry->matrices[i], z, y, (int)sqrt(rest), accumulator_row(&target, z, y));
+        }
+    mem_free(&a->voxels);
+    a->voxels = sums;
+    return STATUS_OK;
+}
+
+enum status accumulator_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
+                               struct err *err) {
+    FAIL_IF(a->dimensions == 2 && symmetry_or_null != NULL && symmetry_or_null->count > 1, err, STATUS_BAD_ARGUMENT,
+            "symmetry %s cannot be applied to a 2-D reconstruction", symmetry_or_null->name);
+    join_pairs(a);
+    if (symmetry_or_null != NULL && symmetry_or_null->count > 1)
+        return sum_operators(a, symmetry_or_null, threads, err);
+    return STATUS_OK;
+}
+
+void accumulator_join_shells(struct accumulator *a, struct accumulator *b, int shells) {
+    int reach = a->reach < b->reach ? a->reach : b->reach, limit = PAD * shells < reach ? PAD * shells : reach;
+    int depth = a->dimensions == 3 ? limit : 0;
+    for (int z = -depth; z <= depth; z++)
+        for (int y = -limit; y <= limit; y++) {
+            accumulator_voxel *p = accumulator_row(a, z, y), *q = accumulator_row(b, z, y);
+            for (int x = 0; x * x + y * y + z * z <= limit * limit; x++)
+                p[x] = q[x] = 0.5 * (p[x] + q[x]);
+        }
+}
+
+/* The padded points that a point of the unpadded grid stands for: those that ROUND(i / PAD) brings to k. */
+static void children(int k, int limit, int ret_range[2]) {
+    int magnitude = k < 0 ? -k : k;
+    int near = magnitude == 0 ? 0 : PAD * magnitude - 1, far = PAD * magnitude < limit ? PAD * magnitude : limit;
+    ret_range[0] = k < 0 ? -far : near;
+    ret_range[1] = k < 0 ? -near : far;
+}
+
+static void sum_children(const struct accumulator *a, int kz, int ky, int kx, int limit, accumulator_voxel *ret_sum) {
+    int x[2], y[2], z[2];
+    children(kx, limit, x);
+    children(ky, limit, y);
+    children(kz, limit, z);
+    accumulator_voxel sum = {0};
+    for (int iz = z[0]; iz <= z[1]; iz++)
+        for (int iy = y[0]; iy <= y[1]; iy++) {
+            const accumulator_voxel *row = accumulator_row(a, iz, iy);
+            for (int ix = x[0]; ix <= x[1]; ix++)
+                if (ix * ix + iy * iy + iz * iz <= limit * limit)
+                    sum += row[ix];
+        }
+    *ret_sum = sum;
+}
+
+enum { CROSS, POWER_A, POWER_B, TERMS };
+
+/* One plane of the unpadded grid: sums per shell. */
+static void correlate_plane(const struct accumulator *a, const struct accumulator *b, int kz, int r_max,
+                            double (*sums)[TERMS]) {
+    for (int ky = -r_max; ky <= r_max; ky++)
+        for (int kx = 0; kx * kx + ky * ky + kz * kz <= r_max * r_max; kx++) {
+            accumulator_voxel p, q;
+            sum_children(a, kz, ky, kx, PAD * r_max, &p);
+            sum_children(b, kz, ky, kx, PAD * r_max, &q);
+            if (p[2] <= 0 || q[2] <= 0)
+                continue;
+            double are = p[0] / p[2], aim = p[1] / p[2], bre = q[0] / q[2], bim = q[1] / q[2];
+            int shell = (int)(sqrt(kx * kx + ky * ky + kz * kz) + 0.5);
+            sums[shell][CROSS] += are * bre + aim * bim;
+            sums[shell][POWER_A] += are * are + aim * aim;
+            sums[shell][POWER_B] += bre * bre + bim * bim;
+        }
+}
+
+enum status accumulator_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc, struct err *err) {
+    FAIL_IF(a->box != b->box || a->dimensions != b->dimensions, err, STATUS_BAD_ARGUMENT,
+            "halves with boxes of %d and %d px cannot be correlated", a->box, b->box);
+    int r_max = a->r_max < b->r_max ? a->r_max : b->r_max;
+    int depth = a->dimensions == 3 ? r_max : 0;
+    size_t shells = (size_t)r_max + 1;
+    /* A set of sums per plane, added up in order: the same for any number of threads. */
+    _cleanup_(mem_free) double (*sums)[TERMS] = NULL;
+    TRY(mem_new((size_t)(2 * depth + 1) * shells, sizeof *sums, "Fourier shell sums", &sums, err));
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int kz = -depth; kz <= depth; kz++)
+        correlate_plane(a, b, kz, r_max, sums + (size_t)(kz + depth) * shells);
+    memset(ret_fsc, 0, ((size_t)a->box / 2 + 1) * sizeof *ret_fsc);
+    for (size_t s = 0; s < shells; s++) {
+        double total[TERMS] = {0};
+        for (size_t plane = 0; plane < (size_t)(2 * depth + 1); plane++)
+            for (int t = 0; t < TERMS; t++)
+                total[t] += sums[plane * shells + s][t];
+        double scale = sqrt(total[POWER_A] * total[POWER_B]);
+        ret_fsc[s] = scale > 0 ? (float)(total[CROSS] / scale) : 0;
+    }
+    ret_fsc[0] = 1;
+    return STATUS_OK;
+}

@@ -1,0 +1,211 @@
+/* The M-step: a Wiener filter over the grid, and from there to the map. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+#include "kernels/fsc/fsc.h"
+#include "kernels/reconstruct/accumulator.h"
+
+enum { PAD = ACCUMULATOR_PAD };
+
+/* Sums per shell, one set per plane, so that they add up alike for any number of threads. */
+struct shell_sums {
+    double weight, count;          /* shell ROUND(r / PAD) */
+    double ssnr, covered;          /* weight · T · tau² and how often it is ≥ 1 */
+    double filtered, filter_count; /* the Wiener denominator, shell FLOOR(r / PAD) */
+};
+
+struct wiener {
+    const struct accumulator *accumulator;
+    const float *tau2;
+    double fudge; /* T times the oversampling of the grid */
+    int minres_shell, limit, shells;
+    const short *round, *floor; /* shell by squared radius */
+};
+
+static double denominator(const struct wiener *w, double weight, int shell) {
+    if (w->tau2 == NULL || shell < w->minres_shell)
+        return weight;
+    double tau2 = w->fudge * (double)w->tau2[shell];
+    if (tau2 > 0)
+        return weight + 1 / tau2;
+    return weight > 1e-20 ? weight + 1000 / weight : weight;
+}
+
+static void sum_plane(const struct wiener *w, int z, struct shell_sums *sums) {
+    int limit2 = w->limit * w->limit;
+    for (int y = -w->limit; y <= w->limit; y++) {
+        const accumulator_voxel *row = accumulator_row(w->accumulator, z, y);
+        for (int x = 0, r2 = y * y + z * z; r2 < limit2; r2 += 2 * x + 1, x++) {
+            int shell = w->round[r2];
+            struct shell_sums *s = sums + shell;
+            double weight = row[x][2];
+            double ssnr = w->tau2 == NULL ? 0 : weight * w->fudge * (double)w->tau2[shell];
+            s->weight += weight;
+            s->count += 1;
+            s->ssnr += ssnr;
+            s->covered += ssnr >= 1;
+            sums[w->floor[r2]].filtered += denominator(w, weight, shell);
+            sums[w->floor[r2]].filter_count += 1;
+        }
+    }
+}
+
+/* ret_sums: shells entries. */
+static enum status sum_shells(const struct wiener *w, int threads, struct shell_sums *ret_sums, struct err *err) {
+    int depth = w->accumulator->dimensions == 3 ? w->limit : 0, planes = 2 * depth + 1;
+    size_t shells = (size_t)w->shells;
+    _cleanup_(mem_free) struct shell_sums *sums = NULL;
+    TRY(mem_new((size_t)planes * shells, sizeof *sums, "shell sums", &sums, err));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int plane = 0; plane < planes; plane++)
+        sum_plane(w, plane - depth, sums + (size_t)plane * shells);
+    for (size_t s = 0; s < shells; s++) {
+        struct shell_sums total = {0};
+        for (size_t plane = 0; plane < (size_t)planes; plane++) {
+            const struct shell_sums *part = sums + plane * shells + s;
+            total.weight += part->weight, total.count += part->count;
+            total.ssnr += part->ssnr, total.covered += part->covered;
+            total.filtered += part->filtered, total.filter_count += part->filter_count;
+        }
+        ret_sums[s] = total;
+    }
+    return STATUS_OK;
+}
+
+/* Shells by squared radius below limit²: a table instead of millions of square roots. */
+static enum status make_tables(int limit, short **ret_round, short **ret_floor, struct err *err) {
+    size_t n = (size_t)limit * (size_t)limit + 1;
+    TRY(mem_new(n, sizeof **ret_round, "shell table", ret_round, err));
+    TRY(mem_new(n, sizeof **ret_floor, "shell table", ret_floor, err));
+    for (size_t r2 = 0; r2 < n; r2++) {
+        double r = sqrt((double)r2) / PAD;
+        (*ret_round)[r2] = (short)(r + 0.5);
+        (*ret_floor)[r2] = (short)r;
+    }
+    return STATUS_OK;
+}
+
+/* One plane of the padded transform: data over denominator, phase origin moved from the centre. */
+static void filter_plane(const struct wiener *w, const struct shell_sums *sums, int z, float *spectrum) {
+    const struct accumulator *a = w->accumulator;
+    int n = PAD * a->box, limit2 = w->limit * w->limit;
+    for (int y = -w->limit; y <= w->limit; y++) {
+        const accumulator_voxel *row = accumulator_row(a, z, y);
+        size_t line = (size_t)((z + n) % n) * (size_t)n + (size_t)((y + n) % n);
+        float *out = spectrum + 2 * line * (size_t)(n / 2 + 1);
+        for (int x = 0, r2 = y * y + z * z; r2 < limit2; r2 += 2 * x + 1, x++) {
+            const struct shell_sums *s = sums + w->floor[r2];
+            double value = denominator(w, row[x][2], w->round[r2]);
+            /* Places that hardly any slice came near would be amplified noise. */
+            double least = 0.001 * s->filtered / s->filter_count;
+            if (value < least)
+                value = least;
+            double factor = value > 0 ? ((x + y + z) % 2 == 0 ? 1 : -1) / value : 0;
+            out[2 * x] = (float)(factor * row[x][0]);
+            out[2 * x + 1] = (float)(factor * row[x][1]);
+        }
+    }
+}
+
+/* The centre of the padded map, scaled, with the interpolation's fall-off undone (after the mask, as the ends of the
+ * box are weak there). */
+static void cut_map(const struct accumulator *a, const float *padded, int threads, float *map) {
+    int box = a->box, n = PAD * box, first = (n - box) / 2, depth = a->dimensions == 3 ? box : 1;
+    float scale = a->dimensions == 3 ? 1 / ((float)(PAD * PAD * PAD) * (float)box) : 1 / (float)(PAD * PAD);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int z = 0; z < depth; z++)
+        for (int y = 0; y < box; y++) {
+            size_t line = (size_t)(depth == 1 ? 0 : z + first) * (size_t)n + (size_t)(y + first);
+            const float *in = padded + line * (size_t)n + first;
+            float *out = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;
+            for (int x = 0; x < box; x++)
+                out[x] = scale * in[x];
+        }
+}
+
+static void correct_gridding(const struct accumulator *a, int threads, float *map) {
+    int box = a->box, c = box / 2, depth = a->dimensions == 3 ? box : 1;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int z = 0; z < depth; z++)
+        for (int y = 0; y < box; y++)
+            for (int x = 0; x < box; x++) {
+                int dz = depth == 1 ? 0 : z - c, r2 = dz * dz + (y - c) * (y - c) + (x - c) * (x - c);
+                double angle = M_PI * sqrt(r2) / (box * PAD), sinc = r2 == 0 ? 1 : sin(angle) / angle;
+                map[((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x] /= (float)(sinc * sinc);
+            }
+}
+
+static enum status transform(const struct wiener *w, const struct shell_sums *sums, int threads, float *map,
+                             struct err *err) {
+    const struct accumulator *a = w->accumulator;
+    int n = PAD * a->box, depth = a->dimensions == 3 ? w->limit : 0;
+    const struct fft_options options = {
+        .rank = a->dimensions, .shape = {n, n, n}, .direction = FFT_INVERSE, .threads = threads};
+    struct fft_plan *plan = NULL;
+    TRY(fft_create(&options, &plan, err));
+    _cleanup_(mem_free) float *spectrum = NULL;
+    _cleanup_(mem_free) float *padded = NULL;
+    enum status status = mem_new(fft_complex_floats(plan), sizeof *spectrum, "padded transform", &spectrum, err);
+    if (status == STATUS_OK)
+        status = mem_new(fft_real_count(plan), sizeof *padded, "padded map", &padded, err);
+    if (status == STATUS_OK) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+        for (int z = -depth; z <= depth; z++)
+            filter_plane(w, sums, z, spectrum);
+        fft_run(plan, spectrum, padded);
+        cut_map(a, padded, threads, map);
+        mask_sphere(a->dimensions, a->box, map, a->box / 2, 3, 1);
+        correct_gridding(a, threads, map);
+    }
+    fft_destroy(&plan);
+    return status;
+}
+
+enum status reconstruct_map(const struct accumulator *a, const struct reconstruct_options *options, float *map,
+                            float *ret_data_vs_prior, float *ret_completeness, struct err *err) {
+    int threads = options->threads > 0 ? options->threads : 1, shells = a->box / 2 + 1;
+    _cleanup_(mem_free) short *round = NULL;
+    _cleanup_(mem_free) short *below = NULL;
+    _cleanup_(mem_free) struct shell_sums *sums = NULL;
+    TRY(make_tables(PAD * a->r_max, &round, &below, err));
+    TRY(mem_new((size_t)shells, sizeof *sums, "shell sums", &sums, err));
+    const struct wiener wiener = {
+        .accumulator = a,
+        .tau2 = options->tau2,
+        .fudge = options->tau_fudge * (a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD),
+        .minres_shell = options->minres_shell,
+        .limit = PAD * a->r_max,
+        .shells = shells,
+        .round = round,
+        .floor = below,
+    };
+    TRY(sum_shells(&wiener, threads, sums, err));
+    TRY(transform(&wiener, sums, threads, map, err));
+    for (int s = 0; s < shells; s++) {
+        double count = sums[s].count > 0 ? sums[s].count : 1;
+        if (ret_data_vs_prior != NULL)
+            ret_data_vs_prior[s] = (float)(sums[s].ssnr / count);
+        if (ret_completeness != NULL)
+            ret_completeness[s] = (float)(sums[s].covered / count);
+    }
+    return STATUS_OK;
+}
+
+void accumulator_sigma2(const struct accumulator *a, float *ret_sigma2) {
+    int limit = PAD * a->r_max, depth = a->dimensions == 3 ? limit : 0;
+    double oversampling = a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD;
+    double sum[1025] = {0}, count[1025] = {0};
+    for (int z = -depth; z <= depth; z++)
+        for (int y = -limit; y <= limit; y++) {
+            const accumulator_voxel *row = accumulator_row(a, z, y);
+            for (int x = 0, r2 = y * y + z * z; r2 < limit * limit; r2 += 2 * x + 1, x++) {
+                int shell = (int)(sqrt(r2) / PAD + 0.5);
+                sum[shell] += row[x][2];
+                count[shell] += 1;
+            }
+        }
+    for (int s = 0; s <= a->box / 2; s++)
+        ret_sigma2[s] = sum[s] > 0 ? (float)(count[s] / (oversampling * sum[s])) : 0;
+}
