@@ -1,0 +1,51 @@
+/* Local maxima of a map of merits, and which of close ones stay. */
+#ifndef ICESTREAM_KERNELS_PEAKS_H
+#define ICESTREAM_KERNELS_PEAKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+struct peak {
+    float x, y;         /* map px */
+    float merit;
+    float size;         /* what the finder's map of sizes says there; 0 without one */
+    int template;       /* from 0 */
+    int rotation;       /* index of psi */
+};
+
+/* Keeps its memory from use to use; starts as {0}. */
+struct peak_list {
+    struct peak *items;
+    size_t count, capacity;
+};
+
+void peak_list_destroy(struct peak_list *list);
+
+/* A map of nx × ny and where in it to look. */
+struct peak_search {
+    int nx, ny;
+    int x0, y0, x1, y1;  /* x0 ≤ x < x1 and y0 ≤ y < y1 */
+    float threshold;     /* merit ≥ it */
+    const uint8_t *bad;  /* not here, where not 0; or NULL */
+    bool all_neighbours; /* the four neighbours must reach the threshold too */
+    bool fractional;     /* top of the parabolas through the neighbours instead of whole pixels */
+};
+
+/* Adds the pixels that no 4-neighbour exceeds; a plateau counts once, at its first pixel in raster order. rotation may
+ * be NULL (0). Values that are no numbers are never peaks. */
+enum status peaks_find(const struct peak_search *search, const float *merit, const uint16_t *rotation, int template,
+                       struct peak_list *list, struct err *err);
+
+/* Best first; each stays that has no better one nearer than `distance` (px). The list is left in order of merit. */
+void peaks_prune_greedy(struct peak_list *list, double distance);
+
+/* The rule of RELION's picker within one list: clusters grow over gaps < radius; in each, the best stays and what is
+ * nearer to it than `distance` goes, until none is left. */
+enum status peaks_prune_clusters(struct peak_list *list, double radius, double distance, struct err *err);
+/* …and at last every peak goes whose nearest other is at `distance` or less: both of a close pair. */
+enum status peaks_drop_close_pairs(struct peak_list *list, double distance, struct err *err);
+
+#endif

@@ -1,0 +1,155 @@
+#include "kernels/peaks/peaks.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/memory.h"
+
+void peak_list_destroy(struct peak_list *list) {
+    free(list->items);
+    *list = (struct peak_list){0};
+}
+
+static enum status add(struct peak_list *list, const struct peak *peak, struct err *err) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 4096;
+        struct peak *items = realloc(list->items, capacity * sizeof *items);
+        FAIL_IF(items == NULL, err, STATUS_NO_MEMORY, "no memory for %zu peaks", capacity);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = *peak;
+    return STATUS_OK;
+}
+
+/* Top of the parabola through three values, as an offset from the middle one. */
+static float top(float before, float here, float after) {
+    float curvature = before - 2 * here + after;
+    if (!(curvature < 0)) return 0;
+    float offset = 0.5f * (before - after) / curvature;
+    return fmaxf(-0.5f, fminf(0.5f, offset));
+}
+
+static bool is_peak(const struct peak_search *s, const float *merit, int x, int y) {
+    size_t at = (size_t)y * s->nx + x;
+    float here = merit[at];
+    if (!(here >= s->threshold) || (s->bad && s->bad[at])) return false;
+    /* Left and up must be strictly smaller, which makes a plateau count once. */
+    float around[4] = {x > 0 ? merit[at - 1] : -INFINITY, y > 0 ? merit[at - s->nx] : -INFINITY,
+                       x + 1 < s->nx ? merit[at + 1] : -INFINITY, y + 1 < s->ny ? merit[at + s->nx] : -INFINITY};
+    for (int i = 0; i < 4; i++) {
+        if (around[i] > here || (i < 2 && around[i] == here)) return false;
+        if (s->all_neighbours && !(around[i] >= s->threshold)) return false;
+    }
+    return true;
+}
+
+enum status peaks_find(const struct peak_search *s, const float *merit, const uint16_t *rotation, int template,
+                       struct peak_list *list, struct err *err) {
+    int x0 = s->x0 > 0 ? s->x0 : 0, x1 = s->x1 < s->nx ? s->x1 : s->nx;
+    int y0 = s->y0 > 0 ? s->y0 : 0, y1 = s->y1 < s->ny ? s->y1 : s->ny;
+    for (int y = y0; y < y1; y++)
+        for (int x = x0; x < x1; x++) {
+            if (!is_peak(s, merit, x, y)) continue;
+            size_t at = (size_t)y * s->nx + x;
+            struct peak peak = {.x = (float)x,
+                                .y = (float)y,
+                                .merit = merit[at],
+                                .template = template,
+                                .rotation = rotation ? rotation[at] : 0};
+            if (s->fractional && x > 0 && x + 1 < s->nx) peak.x += top(merit[at - 1], merit[at], merit[at + 1]);
+            if (s->fractional && y > 0 && y + 1 < s->ny) peak.y += top(merit[at - s->nx], merit[at], merit[at + s->nx]);
+            TRY(add(list, &peak, err));
+        }
+    return STATUS_OK;
+}
+
+/* Falling merit; then raster order and template, so that the order is the same wherever it runs. */
+static int better_first(const void *a, const void *b) {
+    const struct peak *p = a, *q = b;
+    if (p->merit != q->merit) return p->merit > q->merit ? -1 : 1;
+    if (p->y != q->y) return p->y < q->y ? -1 : 1;
+    if (p->x != q->x) return p->x < q->x ? -1 : 1;
+    return p->template - q->template;
+}
+
+static double distance2(const struct peak *a, const struct peak *b) {
+    double dx = (double)a->x - b->x, dy = (double)a->y - b->y;
+    return dx * dx + dy * dy;
+}
+
+void peaks_prune_greedy(struct peak_list *list, double distance) {
+    if (list->count == 0) return;
+    qsort(list->items, list->count, sizeof *list->items, better_first);
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        bool close = false;
+        for (size_t k = 0; k < kept && !close; k++)
+            close = distance2(&list->items[i], &list->items[k]) < distance * distance;
+        if (!close) list->items[kept++] = list->items[i];
+    }
+    list->count = kept;
+}
+
+/* Collects into members[] everything that hangs together with `seed`; returns how many. */
+static size_t grow(const struct peak_list *list, size_t seed, double radius, bool *taken, size_t *members) {
+    size_t count = 0;
+    members[count++] = seed;
+    taken[seed] = true;
+    for (size_t next = 0; next < count; next++)
+        for (size_t i = 0; i < list->count; i++)
+            if (!taken[i] && distance2(&list->items[i], &list->items[members[next]]) < radius * radius) {
+                taken[i] = true;
+                members[count++] = i;
+            }
+    return count;
+}
+
+/* Emits the best of the members and strikes out what is close to it, until all are gone. */
+static void thin(const struct peak_list *list, size_t *members, size_t count, double distance, bool *keep) {
+    while (count > 0) {
+        size_t best = members[0], left = 0;
+        for (size_t m = 1; m < count; m++)
+            if (list->items[members[m]].merit > list->items[best].merit) best = members[m];
+        keep[best] = true;
+        for (size_t m = 0; m < count; m++)
+            if (members[m] != best &&
+                distance2(&list->items[members[m]], &list->items[best]) >= distance * distance)
+                members[left++] = members[m];
+        count = left;
+    }
+}
+
+static void keep_only(struct peak_list *list, const bool *keep) {
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (keep[i]) list->items[kept++] = list->items[i];
+    list->count = kept;
+}
+
+enum status peaks_prune_clusters(struct peak_list *list, double radius, double distance, struct err *err) {
+    if (list->count == 0) return STATUS_OK;
+    _cleanup_(mem_free) bool *taken = NULL;
+    _cleanup_(mem_free) bool *keep = NULL;
+    _cleanup_(mem_free) size_t *members = NULL;
+    TRY(mem_new(list->count, sizeof *taken, "peaks", &taken, err));
+    TRY(mem_new(list->count, sizeof *keep, "peaks", &keep, err));
+    TRY(mem_new(list->count, sizeof *members, "peaks", &members, err));
+    for (size_t seed = 0; seed < list->count; seed++)
+        if (!taken[seed]) thin(list, members, grow(list, seed, radius, taken, members), distance, keep);
+    keep_only(list, keep);
+    return STATUS_OK;
+}
+
+enum status peaks_drop_close_pairs(struct peak_list *list, double distance, struct err *err) {
+    if (list->count == 0) return STATUS_OK;
+    _cleanup_(mem_free) bool *keep = NULL;
+    TRY(mem_new(list->count, sizeof *keep, "peaks", &keep, err));
+    for (size_t i = 0; i < list->count; i++) {
+        keep[i] = true;
+        for (size_t j = 0; j < list->count && keep[i]; j++)
+            keep[i] = i == j || distance2(&list->items[i], &list->items[j]) > distance * distance;
+    }
+    keep_only(list, keep);
+    return STATUS_OK;
+}

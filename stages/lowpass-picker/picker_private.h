@@ -1,0 +1,63 @@
+/* What picker.c, picker_template.c and picker_log.c share. */
+#ifndef ICESTREAM_PICKER_PRIVATE_H
+#define ICESTREAM_PICKER_PRIVATE_H
+
+#include "common/fft.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/local_stats/local_stats.h"
+#include "kernels/log_filter/log_filter.h"
+#include "kernels/template_spectra/template_spectra.h"
+#include "stages/lowpass-picker/picker.h"
+
+enum { LOG_DIAMETERS = 11 };
+
+struct picker {
+    struct picker_settings settings;
+    int nx, ny;
+    int size, work;     /* square, maps */
+    int border;         /* px of the micrograph in which no centre lies */
+    double scale;       /* work / size */
+    double diameter;    /* px of the micrograph */
+    double min_distance; /* px of the micrograph */
+    int template_count, rotations;
+
+    float *square, *half; /* size², its transform */
+    float *image, *image2; /* work transforms of I and I² */
+    float *merit;         /* [template][work²] */
+    uint16_t *rotation;   /* [template][work²] */
+    uint8_t *bad;         /* work² */
+    float *sorted;        /* work²: scratch of order statistics */
+    struct fft_plan *forward;
+    struct peak_list peaks;
+
+    /* Templates only. */
+    float *mu, *sigma, *best;
+    float *ctf, *product, *rotated; /* work half planes: real, complex, complex */
+    int circle;                     /* pixels in the particle's circle */
+    struct template_spectra *spectra;
+    struct local_stats *stats;
+    struct correlate *correlate;
+    struct merit_window *window;
+    struct merit_terms *terms; /* without CTF, [template] */
+
+    /* LoG only. */
+    struct log_filter *log;
+    double log_diameters[LOG_DIAMETERS]; /* px of the micrograph */
+    int log_first, log_last;             /* those that count as particles */
+};
+
+enum status picker_template_create(struct picker *picker, const struct picker_templates *templates, struct err *err);
+enum status picker_template_run(struct picker *picker, const struct ctf *ctf, struct err *err);
+enum status picker_log_create(struct picker *picker, struct err *err);
+enum status picker_log_run(struct picker *picker, struct err *err);
+/* Buffers and plan that depend on size and work. */
+enum status picker_allocate(struct picker *picker, struct err *err);
+
+/* The part of the maps that holds centres. */
+struct peak_search picker_search(const struct picker *picker, float threshold);
+
+/* Median and standard deviation (from the median of absolute deviations) of the pixels inside the search that are not
+ * marked bad. */
+void picker_robust(struct picker *picker, const float *map, float *ret_median, float *ret_deviation);
+
+#endif
