@@ -1,0 +1,236 @@
+#include "stages/watcher/ctf_rows.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/star.h"
+
+struct ctf_rows {
+    char *path;
+    struct stat seen;
+    struct star_file *file;
+    struct star_table *table, *optics; /* optics may be NULL */
+    int name_column, group_column;     /* group_column may be -1 */
+    long *buckets, *next;              /* rows by the hash of their base name; -1 ends a chain */
+    size_t bucket_count;
+};
+
+/* Base name without ending: where it begins and how long it is. */
+static const char *stem(const char *path, size_t *ret_length) {
+    const char *name = path_name(path), *dot = strrchr(name, '.');
+    *ret_length = dot != NULL && dot != name ? (size_t)(dot - name) : strlen(name);
+    return name;
+}
+
+static uint64_t hash_stem(const char *path) {
+    size_t length;
+    const char *name = stem(path, &length);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
+    return hash ^ (hash >> 29);
+}
+
+static enum status index_rows(struct ctf_rows *rows, struct err *err) {
+    size_t count = star_row_count(rows->table);
+    rows->bucket_count = 64;
+    while (rows->bucket_count < 2 * count)
+        rows->bucket_count *= 2;
+    rows->buckets = malloc(rows->bucket_count * sizeof *rows->buckets);
+    rows->next = malloc((count + 1) * sizeof *rows->next);
+    FAIL_IF(rows->buckets == NULL || rows->next == NULL, err, STATUS_NO_MEMORY, "no memory for %zu rows of %s", count,
+            rows->path);
+    for (size_t i = 0; i < rows->bucket_count; i++)
+        rows->buckets[i] = -1;
+    for (size_t i = 0; i < count; i++) {
+        long *bucket = &rows->buckets[hash_stem(star_get(rows->table, i, rows->name_column)) & (rows->bucket_count - 1)];
+        rows->next[i] = *bucket;
+        *bucket = (long)i;
+    }
+    return STATUS_OK;
+}
+
+static enum status load(struct ctf_rows *rows, struct err *err) {
+    FAIL_IF(stat(rows->path, &rows->seen) != 0, err, STATUS_NOT_FOUND, "watcher.ctf %s is not there", rows->path);
+    TRY(star_read(rows->path, &rows->file, err));
+    for (size_t i = 0; i < star_table_count(rows->file) && rows->table == NULL; i++) {
+        struct star_table *table = star_table_at(rows->file, i);
+        rows->name_column = star_column_find(table, "rlnMicrographName");
+        if (rows->name_column >= 0)
+            rows->table = table;
+    }
+    FAIL_IF(rows->table == NULL, err, STATUS_BAD_FORMAT,
+            "watcher.ctf %s: no table has the column rlnMicrographName: expected one row per micrograph", rows->path);
+    rows->group_column = star_column_find(rows->table, "rlnOpticsGroup");
+    rows->optics = star_table_find(rows->file, "optics");
+    return index_rows(rows, err);
+}
+
+static void unload(struct ctf_rows *rows) {
+    star_destroy(&rows->file);
+    mem_free(&rows->buckets);
+    mem_free(&rows->next);
+}
+
+enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct err *err) {
+    _cleanup_(ctf_rows_close) struct ctf_rows *rows = calloc(1, sizeof *rows);
+    FAIL_IF(rows == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
+    rows->path = strdup(path);
+    FAIL_IF(rows->path == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
+    TRY(load(rows, err));
+    *ret_rows = rows;
+    rows = NULL;
+    return STATUS_OK;
+}
+
+void ctf_rows_close(struct ctf_rows **rows) {
+    if (rows == NULL || *rows == NULL)
+        return;
+    unload(*rows);
+    free((*rows)->path);
+    free(*rows);
+    *rows = NULL;
+}
+
+enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct err *err) {
+    struct stat now;
+    *ret_changed = false;
+    if (stat(rows->path, &now) != 0)
+        return STATUS_OK; /* between two versions of itself */
+    if (now.st_size == rows->seen.st_size && now.st_ino == rows->seen.st_ino &&
+        now.st_mtim.tv_sec == rows->seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == rows->seen.st_mtim.tv_nsec)
+        return STATUS_OK;
+    struct ctf_rows fresh = {.path = rows->path};
+    enum status status = load(&fresh, err);
+    if (status != STATUS_OK) {
+        unload(&fresh);
+        rows->seen = now; /* said once, until it changes again */
+        return status;
+    }
+    unload(rows);
+    *rows = fresh;
+    *ret_changed = true;
+    return STATUS_OK;
+}
+
+/* How many parts of the two paths agree from the end, the last without its ending; *ret_whole: one is used up. */
+static int common_parts(const char *a, const char *b, bool *ret_whole) {
+    size_t length_a, length_b;
+    const char *name_a = stem(a, &length_a), *name_b = stem(b, &length_b);
+    *ret_whole = false;
+    if (length_a != length_b || memcmp(name_a, name_b, length_a) != 0)
+        return 0;
+    int parts = 1;
+    const char *end_a = name_a, *end_b = name_b; /* just after the slash before what agrees */
+    while (end_a > a && end_b > b) {
+        const char *slash_a = end_a - 1, *slash_b = end_b - 1;
+        const char *begin_a = slash_a, *begin_b = slash_b;
+        while (begin_a > a && begin_a[-1] != '/')
+            begin_a--;
+        while (begin_b > b && begin_b[-1] != '/')
+            begin_b--;
+        if (slash_a - begin_a != slash_b - begin_b || memcmp(begin_a, begin_b, (size_t)(slash_a - begin_a)) != 0)
+            return parts;
+        parts++;
+        end_a = begin_a;
+        end_b = begin_b;
+    }
+    *ret_whole = true;
+    return parts;
+}
+
+long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
+    long best = -1;
+    int best_parts = 0;
+    bool tie = false;
+    for (long row = rows->buckets[hash_stem(path) & (rows->bucket_count - 1)]; row >= 0; row = rows->next[row]) {
+        bool whole;
+        int parts = 2 * common_parts(path, star_get(rows->table, (size_t)row, rows->name_column), &whole);
+        if (parts == 0)
+            continue;
+        parts += whole;
+        /* Rows were chained from the last to the first: of equal names the latest stands. */
+        bool same = best >= 0 && strcmp(star_get(rows->table, (size_t)row, rows->name_column),
+                                        star_get(rows->table, (size_t)best, rows->name_column)) == 0;
+        tie = parts > best_parts ? false : parts == best_parts && !same ? true : tie;
+        if (parts > best_parts) {
+            best_parts = parts;
+            best = row;
+        }
+    }
+    return tie ? -1 : best;
+}
+
+/* The first of these columns that holds a number, or NaN. */
+static double number(const struct star_table *table, size_t row, const char *name) {
+    int column = star_column_find(table, name);
+    double value;
+    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK)
+        return NAN;
+    return value;
+}
+
+static void read_optics(const struct star_table *table, size_t row, struct ctf_optics *optics) {
+    optics->pixel_size = number(table, row, "rlnMicrographPixelSize");
+    optics->original_pixel_size = number(table, row, "rlnMicrographOriginalPixelSize");
+    optics->voltage = number(table, row, "rlnVoltage");
+    optics->spherical_aberration = number(table, row, "rlnSphericalAberration");
+    optics->amplitude_contrast = number(table, row, "rlnAmplitudeContrast");
+    if (isnan(optics->pixel_size)) { /* before RELION 3.1 */
+        double detector = number(table, row, "rlnDetectorPixelSize"), magnification = number(table, row, "rlnMagnification");
+        if (magnification > 0)
+            optics->pixel_size = 1e4 * detector / magnification;
+    }
+}
+
+void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics) {
+    struct ctf_optics optics = {"", NAN, NAN, NAN, NAN, NAN};
+    if (rows->optics == NULL) {
+        if (row >= 0)
+            read_optics(rows->table, (size_t)row, &optics);
+        *ret_optics = optics;
+        return;
+    }
+    size_t count = star_row_count(rows->optics);
+    int id_column = star_column_find(rows->optics, "rlnOpticsGroup");
+    int name_column = star_column_find(rows->optics, "rlnOpticsGroupName");
+    for (size_t i = 0; i < count; i++) {
+        bool ours = row < 0 || rows->group_column < 0 || id_column < 0 ||
+                    strcmp(star_get(rows->table, (size_t)row, rows->group_column), star_get(rows->optics, i, id_column)) == 0;
+        if (!ours)
+            continue;
+        read_optics(rows->optics, i, &optics);
+        if (name_column >= 0)
+            snprintf(optics.group, sizeof optics.group, "%s", star_get(rows->optics, i, name_column));
+        break;
+    }
+    *ret_optics = optics;
+}
+
+enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err) {
+    /* What the optics table says has its own place in an item. */
+    static const char *const elsewhere[] = {"rlnOpticsGroup", "rlnVoltage", "rlnSphericalAberration",
+                                            "rlnAmplitudeContrast", "rlnMagnification", "rlnDetectorPixelSize",
+                                            "rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize"};
+    for (size_t column = 0; column < star_column_count(rows->table); column++) {
+        const char *name = star_column_name(rows->table, column);
+        bool skip = false;
+        for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+            skip = skip || strcmp(name, elsewhere[i]) == 0;
+        double value;
+        if (skip || star_get_number(rows->table, (size_t)row, (int)column, &value, NULL) != STATUS_OK ||
+            !isfinite(value))
+            continue;
+        char path[256];
+        int length = snprintf(path, sizeof path, "columns.%s", name);
+        if (length < (int)sizeof path)
+            TRY(item_set_number(item, path, value, err));
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,143 @@
+#include "stages/watcher/known.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+
+struct known_slot {
+    uint64_t hash;
+    uint32_t file; /* index + 1; 0: free */
+};
+
+/* FNV-1a. */
+static uint64_t hash_bytes(const void *bytes, size_t length) {
+    const unsigned char *byte = bytes;
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash ^ (hash >> 29);
+}
+
+static uint64_t hash_text(const char *text) {
+    return hash_bytes(text, strlen(text));
+}
+
+static uint64_t hash_inode(dev_t device, ino_t inode) {
+    const uint64_t both[2] = {(uint64_t)device, (uint64_t)inode};
+    return hash_bytes(both, sizeof both);
+}
+
+/* The next slot with this hash after *position (start at the hash itself); 0 when there is none. */
+static uint32_t next_match(const struct known_table *table, uint64_t hash, size_t *position) {
+    if (table->capacity == 0)
+        return 0;
+    for (;; ++*position) {
+        const struct known_slot *slot = &table->slots[*position & (table->capacity - 1)];
+        if (slot->file == 0)
+            return 0;
+        if (slot->hash == hash) {
+            ++*position;
+            return slot->file;
+        }
+    }
+}
+
+static void put(struct known_table *table, uint64_t hash, uint32_t file) {
+    size_t position = (size_t)hash;
+    while (table->slots[position & (table->capacity - 1)].file != 0)
+        position++;
+    table->slots[position & (table->capacity - 1)] = (struct known_slot){hash, file};
+    table->used++;
+}
+
+static enum status insert(struct known_table *table, uint64_t hash, long file, struct err *err) {
+    if (2 * (table->used + 1) > table->capacity) {
+        struct known_table larger = {.capacity = table->capacity > 0 ? 2 * table->capacity : 64};
+        larger.slots = calloc(larger.capacity, sizeof *larger.slots);
+        FAIL_IF(larger.slots == NULL, err, STATUS_NO_MEMORY, "no memory for the names of %zu files", larger.capacity);
+        for (size_t i = 0; i < table->capacity; i++)
+            if (table->slots[i].file != 0)
+                put(&larger, table->slots[i].hash, table->slots[i].file);
+        free(table->slots);
+        *table = larger;
+    }
+    put(table, hash, (uint32_t)file + 1);
+    return STATUS_OK;
+}
+
+void known_destroy(struct known *known) {
+    for (size_t i = 0; i < known->count; i++)
+        free(known->files[i].path);
+    free(known->files);
+    free(known->by_path.slots);
+    free(known->by_id.slots);
+    free(known->by_inode.slots);
+    *known = (struct known){0};
+}
+
+long known_find_path(const struct known *known, const char *path) {
+    uint64_t hash = hash_text(path);
+    size_t position = (size_t)hash;
+    uint32_t file;
+    while ((file = next_match(&known->by_path, hash, &position)) != 0)
+        if (strcmp(known->files[file - 1].path, path) == 0)
+            return (long)file - 1;
+    return KNOWN_NONE;
+}
+
+static bool has_id(const struct known_file *file, const char *id) {
+    char own[PATH_SIZE];
+    return path_without_ending(file->path, own, sizeof own, NULL) == STATUS_OK && strcmp(own, id) == 0;
+}
+
+long known_find_id(const struct known *known, const char *id) {
+    uint64_t hash = hash_text(id);
+    size_t position = (size_t)hash;
+    uint32_t file;
+    while ((file = next_match(&known->by_id, hash, &position)) != 0)
+        if (has_id(&known->files[file - 1], id))
+            return (long)file - 1;
+    return KNOWN_NONE;
+}
+
+/* The latest one: an inode number is used again after its file was deleted. */
+long known_find_inode(const struct known *known, dev_t device, ino_t inode) {
+    uint64_t hash = hash_inode(device, inode);
+    size_t position = (size_t)hash;
+    uint32_t file;
+    long latest = KNOWN_NONE;
+    while ((file = next_match(&known->by_inode, hash, &position)) != 0)
+        if (known->files[file - 1].device == device && known->files[file - 1].inode == inode)
+            latest = (long)file - 1;
+    return latest;
+}
+
+enum status known_add(struct known *known, const char *path, long *ret_index, struct err *err) {
+    FAIL_IF(known->count >= INT_MAX, err, STATUS_UNSUPPORTED, "more than %d files in the watched folder", INT_MAX);
+    if (known->count == known->capacity) {
+        size_t capacity = known->capacity > 0 ? 2 * known->capacity : 64;
+        struct known_file *files = realloc(known->files, capacity * sizeof *files);
+        FAIL_IF(files == NULL, err, STATUS_NO_MEMORY, "no memory for the names of %zu files", capacity);
+        known->files = files;
+        known->capacity = capacity;
+    }
+    char *copy = strdup(path);
+    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a file");
+    long index = (long)known->count;
+    if (insert(&known->by_path, hash_text(path), index, err) != STATUS_OK) {
+        free(copy);
+        return STATUS_NO_MEMORY;
+    }
+    known->files[known->count++] = (struct known_file){.path = copy};
+    *ret_index = index;
+    return STATUS_OK;
+}
+
+enum status known_take(struct known *known, long index, const char *id, struct err *err) {
+    const struct known_file *file = &known->files[index];
+    TRY(insert(&known->by_id, hash_text(id), index, err));
+    return insert(&known->by_inode, hash_inode(file->device, file->inode), index, err);
+}

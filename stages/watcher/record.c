@@ -1,0 +1,165 @@
+#include "stages/watcher/record.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/star.h"
+
+static double first_of(double a, double b, double fallback) {
+    return !isnan(a) ? a : !isnan(b) ? b : fallback;
+}
+
+const char *record_relative(const char *path, const char *root) {
+    size_t length = strlen(root);
+    while (length > 1 && root[length - 1] == '/')
+        length--;
+    if (length == 0 || strncmp(path, root, length) != 0 || path[length] != '/')
+        return path;
+    return path + length + 1;
+}
+
+static enum status set_optics(const struct record_source *source, struct item *item, struct err *err) {
+    const struct stage_session *session = source->session;
+    struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN};
+    if (source->rows != NULL)
+        ctf_rows_optics(source->rows, source->row, &given);
+    double header = source->image.pixel_size > 0 ? (double)source->image.pixel_size : NAN;
+    double pixel_size = first_of(session->pixel_size, given.pixel_size, header);
+    FAIL_IF(isnan(pixel_size), err, STATUS_NOT_FOUND,
+            "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set session.pixel_size (Å)",
+            source->path);
+    TRY(item_set_string(item, "optics.group", given.group[0] != '\0' ? given.group : "opticsGroup1", err));
+    TRY(item_set_number(item, "optics.pixel_size", pixel_size, err));
+    TRY(item_set_number(item, "optics.original_pixel_size", first_of(given.original_pixel_size, NAN, pixel_size), err));
+    TRY(item_set_number(item, "optics.voltage", first_of(session->voltage, given.voltage, 300), err));
+    TRY(item_set_number(item, "optics.spherical_aberration",
+                        first_of(session->spherical_aberration, given.spherical_aberration, 2.7), err));
+    return item_set_number(item, "optics.amplitude_contrast",
+                           first_of(session->amplitude_contrast, given.amplitude_contrast, 0.1), err);
+}
+
+static void destroy(struct item **item) {
+    if (*item != NULL)
+        item_destroy(item);
+}
+
+enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item,
+                          struct err *err) {
+    _cleanup_(destroy) struct item *item = NULL;
+    TRY(item_create(id, "micrograph", &item, err));
+    const char *name = record_relative(path, root);
+    json_t *text = json_string(name); /* NULL for bytes that are not UTF-8: then the id has to do */
+    enum status status = item_set_string(item, "micrograph.path", text != NULL ? name : id, err);
+    json_decref(text);
+    TRY(status);
+    *ret_item = item;
+    item = NULL;
+    return STATUS_OK;
+}
+
+enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err) {
+    _cleanup_(destroy) struct item *item = NULL;
+    TRY(item_create(source->id, "micrograph", &item, err));
+    TRY(item_set_string(item, "micrograph.path", record_relative(source->path, source->root), err));
+    TRY(item_set_number(item, "micrograph.nx", source->image.nx, err));
+    TRY(item_set_number(item, "micrograph.ny", source->image.ny, err));
+    if (source->image.nz > 1)
+        TRY(item_set_number(item, "micrograph.nz", source->image.nz, err));
+    TRY(set_optics(source, item, err));
+    if (source->rows != NULL && source->row >= 0)
+        TRY(ctf_rows_columns(source->rows, source->row, item, err));
+    *ret_item = item;
+    item = NULL;
+    return STATUS_OK;
+}
+
+struct record_table {
+    struct star_file *file;
+    struct star_table *optics, *micrographs;
+};
+
+enum { OPTICS_COLUMNS = 7 };
+
+static const char *const optics_columns[OPTICS_COLUMNS] = {
+    "rlnOpticsGroup", "rlnOpticsGroupName",      "rlnMicrographOriginalPixelSize", "rlnMicrographPixelSize",
+    "rlnVoltage",     "rlnSphericalAberration", "rlnAmplitudeContrast"};
+static const char *const optics_members[OPTICS_COLUMNS] = {
+    "",               "optics.group",                "optics.original_pixel_size", "optics.pixel_size",
+    "optics.voltage", "optics.spherical_aberration", "optics.amplitude_contrast"};
+
+enum status record_table_create(struct record_table **ret_table, struct err *err) {
+    _cleanup_(record_table_destroy) struct record_table *table = calloc(1, sizeof *table);
+    FAIL_IF(table == NULL, err, STATUS_NO_MEMORY, "no memory for a table of micrographs");
+    TRY(star_create(&table->file, err));
+    TRY(star_table_add(table->file, "optics", true, &table->optics, err));
+    TRY(star_table_add(table->file, "micrographs", true, &table->micrographs, err));
+    int column;
+    for (int i = 0; i < OPTICS_COLUMNS; i++)
+        TRY(star_column_add(table->optics, optics_columns[i], "0", &column, err));
+    TRY(star_column_add(table->micrographs, "rlnMicrographName", "", &column, err));
+    TRY(star_column_add(table->micrographs, "rlnOpticsGroup", "1", &column, err));
+    *ret_table = table;
+    table = NULL;
+    return STATUS_OK;
+}
+
+void record_table_destroy(struct record_table **table) {
+    if (table == NULL || *table == NULL)
+        return;
+    star_destroy(&(*table)->file);
+    free(*table);
+    *table = NULL;
+}
+
+/* The row of the item's optics, made when no earlier one is the same. Groups are few. */
+static enum status find_group(struct star_table *optics, const struct item *item, size_t *ret_row, struct err *err) {
+    const char *name = item_string(item, "optics.group");
+    name = name != NULL ? name : "opticsGroup1";
+    size_t count = star_row_count(optics);
+    for (size_t row = 0; row < count; row++) {
+        bool same = strcmp(star_get(optics, row, 1), name) == 0;
+        for (int i = 2; i < OPTICS_COLUMNS && same; i++) {
+            double value;
+            TRY(star_get_number(optics, row, i, &value, err));
+            same = fabs(value - item_number(item, optics_members[i], 0)) <= 1e-5 * fabs(value);
+        }
+        if (same) {
+            *ret_row = row;
+            return STATUS_OK;
+        }
+    }
+    TRY(star_row_add(optics, ret_row, err));
+    TRY(star_set_integer(optics, *ret_row, 0, (long)*ret_row + 1, err));
+    TRY(star_set(optics, *ret_row, 1, name, err));
+    for (int i = 2; i < OPTICS_COLUMNS; i++)
+        TRY(star_set_number(optics, *ret_row, i, item_number(item, optics_members[i], 0), err));
+    return STATUS_OK;
+}
+
+enum status record_table_add(struct record_table *table, const struct item *item, struct err *err) {
+    const char *path;
+    size_t group, row;
+    TRY(item_need_string(item, "micrograph.path", &path, err));
+    TRY(find_group(table->optics, item, &group, err));
+    TRY(star_row_add(table->micrographs, &row, err));
+    TRY(star_set(table->micrographs, row, 0, path, err));
+    TRY(star_set_integer(table->micrographs, row, 1, (long)group + 1, err));
+    const char *name;
+    const json_t *value;
+    json_object_foreach(json_object_get(item_json(item), "columns"), name, value) {
+        int column;
+        if (!json_is_number(value))
+            continue;
+        TRY(star_column_add(table->micrographs, name, "0", &column, err));
+        TRY(star_set_number(table->micrographs, row, column, json_number_value(value), err));
+    }
+    return STATUS_OK;
+}
+
+enum status record_table_write(const struct record_table *table, const char *path, struct err *err) {
+    return star_write(table->file, path, err);
+}

@@ -1,0 +1,283 @@
+#include "stages/watcher/source.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/ledger.h"
+#include "common/memory.h"
+#include "stages/watcher/ctf_rows.h"
+#include "stages/watcher/notices.h"
+#include "stages/watcher/record.h"
+#include "stages/watcher/watcher.h"
+
+/* A whole micrograph whose CTF values are still awaited. */
+struct held {
+    char *path, *id;
+    struct image_info image;
+    double until;
+};
+
+struct source {
+    struct stage *stage;
+    const struct watcher_params *params;
+    struct watcher *watcher;
+    struct notices *notices; /* NULL: sweeps only */
+    struct ctf_rows *rows;   /* NULL: no CTF file */
+    struct held *held;
+    size_t held_count, held_capacity;
+    double started, next_sweep;
+    double last_busy;
+    int64_t passed;
+    bool was_busy, is_started, pixel_size_differs, has_pixel_size, watches_ran_out;
+};
+
+static enum status ask_ledger(void *context, const char *id, enum watcher_past *ret_past, struct err *err) {
+    struct source *source = context;
+    bool known;
+    TRY(stage_known(source->stage, id, &known, err));
+    *ret_past = known ? WATCHER_SETTLED : WATCHER_UNSEEN;
+    return STATUS_OK;
+}
+
+static void watch_folder(void *context, const char *path) {
+    struct source *source = context;
+    struct err problem;
+    if (source->notices == NULL || notices_add(source->notices, path, &problem) == STATUS_OK)
+        return;
+    if (!source->watches_ran_out)
+        stage_log(source->stage, LOG_WARN, "no-notices", "%s", problem.message);
+    source->watches_ran_out = true;
+}
+
+enum status source_create(struct stage *stage, struct source **ret_source, struct err *err) {
+    _cleanup_(source_destroy) struct source *source = calloc(1, sizeof *source);
+    FAIL_IF(source == NULL, err, STATUS_NO_MEMORY, "no memory for a watcher");
+    const struct watcher_params *params = stage_params(stage);
+    source->stage = stage;
+    source->params = params;
+    struct watcher_options options = {
+        .directory = params->directory,
+        .pattern = params->pattern,
+        .skip = stage_root(stage),
+        .recursive = params->recursive,
+        .order = (enum watcher_order)params->order,
+        .settle = params->settle,
+        .stall = isnan(params->stall) ? 6 * params->settle : params->stall,
+        .poll = params->poll,
+        .context = source,
+        .past = ask_ledger,
+        .folder = watch_folder,
+    };
+    TRY(watcher_create(&options, &source->watcher, err));
+    if (params->ctf != NULL)
+        TRY(ctf_rows_open(params->ctf, &source->rows, err));
+    struct err problem;
+    if (params->notices && notices_open(&source->notices, &problem) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", problem.message, params->poll);
+    *ret_source = source;
+    source = NULL;
+    return STATUS_OK;
+}
+
+static void held_clear(struct held *held) {
+    free(held->path);
+    free(held->id);
+}
+
+void source_destroy(struct source **source) {
+    if (source == NULL || *source == NULL)
+        return;
+    for (size_t i = 0; i < (*source)->held_count; i++)
+        held_clear(&(*source)->held[i]);
+    free((*source)->held);
+    notices_close(&(*source)->notices);
+    ctf_rows_close(&(*source)->rows);
+    watcher_destroy(&(*source)->watcher);
+    free(*source);
+    *source = NULL;
+}
+
+static void drop_item(struct item **item) {
+    if (*item != NULL)
+        item_destroy(item);
+}
+
+/* Said once: one wrong setting touches every micrograph. */
+static void compare_pixel_size(struct source *source, const char *path, double header) {
+    double session = stage_session(source->stage)->pixel_size;
+    if (source->pixel_size_differs || isnan(session) || !(header > 0) || fabs(header - session) <= 0.01 * session)
+        return;
+    source->pixel_size_differs = true;
+    stage_log(source->stage, LOG_WARN, "pixel-size",
+              "%s: its header says %g Å/px, the session %g: the session's value is used; check session.pixel_size", path,
+              header, session);
+}
+
+static enum status set_aside(struct source *source, const char *id, const char *path, const char *reason,
+                             struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    TRY(record_failed(id, path, stage_root(source->stage), &item, err));
+    return stage_set_aside(source->stage, item, LEDGER_FAILED, reason, err);
+}
+
+static enum status pass_on(struct source *source, const char *id, const char *path, const struct image_info *image,
+                           long row, struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    struct record_source record = {path,  id, stage_root(source->stage), *image, stage_session(source->stage),
+                                   source->rows, row};
+    struct err problem;
+    enum status status = record_make(&record, &item, &problem);
+    if (status == STATUS_NOT_FOUND && source->has_pixel_size)
+        return set_aside(source, id, path, problem.message, err);
+    FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    source->has_pixel_size = true;
+    compare_pixel_size(source, path, (double)image->pixel_size);
+    bool is_new = false;
+    TRY(stage_emit(source->stage, item, &is_new, err));
+    source->passed += is_new;
+    return STATUS_OK;
+}
+
+static enum status hold(struct source *source, const struct watcher_find *find, double until, struct err *err) {
+    if (source->held_count == source->held_capacity) {
+        size_t capacity = source->held_capacity > 0 ? 2 * source->held_capacity : 16;
+        struct held *held = realloc(source->held, capacity * sizeof *held);
+        FAIL_IF(held == NULL, err, STATUS_NO_MEMORY, "no memory for %zu micrographs that wait for CTF values", capacity);
+        source->held = held;
+        source->held_capacity = capacity;
+    }
+    struct held held = {strdup(find->path), strdup(find->id), find->image, until};
+    if (held.path == NULL || held.id == NULL) {
+        held_clear(&held);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for the name %s", find->path);
+    }
+    source->held[source->held_count++] = held;
+    return STATUS_OK;
+}
+
+static enum status pass_on_without(struct source *source, const struct held *held, struct err *err) {
+    stage_log(source->stage, LOG_WARN, "no-ctf", "%s has no row in %s: it goes on without CTF values", held->id,
+              source->params->ctf);
+    return pass_on(source, held->id, held->path, &held->image, -1, err);
+}
+
+/* Those whose row has come, and those that have waited long enough. The order stays. */
+static enum status release_held(struct source *source, double now, struct err *err) {
+    size_t kept = 0;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < source->held_count; i++) {
+        struct held *held = &source->held[i];
+        long row = status == STATUS_OK ? ctf_rows_find(source->rows, held->path) : -1;
+        if (status == STATUS_OK && row >= 0)
+            status = pass_on(source, held->id, held->path, &held->image, row, err);
+        else if (status == STATUS_OK && now >= held->until)
+            status = pass_on_without(source, held, err);
+        else {
+            source->held[kept++] = *held;
+            continue;
+        }
+        held_clear(held);
+    }
+    source->held_count = kept;
+    return status;
+}
+
+static enum status refresh_ctf(struct source *source, double now, struct err *err) {
+    if (source->rows == NULL)
+        return STATUS_OK;
+    struct err problem;
+    bool changed;
+    if (ctf_rows_refresh(source->rows, &changed, &problem) != STATUS_OK)
+        stage_log(source->stage, LOG_WARN, "ctf-file", "%s; the rows read before stay in use", problem.message);
+    return source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
+}
+
+static enum status handle(struct source *source, const struct watcher_find *find, double now, struct err *err) {
+    if (find->verdict == WATCHER_DUPLICATE) {
+        stage_log(source->stage, LOG_INFO, "duplicate", "%s: %s", find->relative, find->reason);
+        return STATUS_OK;
+    }
+    if (find->verdict == WATCHER_FAILED)
+        return set_aside(source, find->id, find->path, find->reason, err);
+    if (find->failed_before)
+        stage_log(source->stage, LOG_INFO, "whole-after-all", "%s is whole now and goes on", find->id);
+    long row = source->rows != NULL ? ctf_rows_find(source->rows, find->path) : -1;
+    if (source->rows != NULL && row < 0)
+        return hold(source, find, now + source->params->ctf_wait, err);
+    return pass_on(source, find->id, find->path, &find->image, row, err);
+}
+
+static enum status hear_notices(struct source *source, double now, struct err *err) {
+    char path[4096];
+    for (;;) {
+        enum notice notice = source->notices != NULL ? notices_next(source->notices, path, sizeof path) : NOTICE_NONE;
+        if (notice == NOTICE_NONE)
+            return STATUS_OK;
+        if (notice == NOTICE_LOST)
+            source->next_sweep = now;
+        else
+            TRY(watcher_notice(source->watcher, path, now, err));
+    }
+}
+
+static enum status sweep(struct source *source, double now, struct err *err) {
+    struct err problem;
+    bool first = !source->is_started;
+    enum status status = watcher_sweep(source->watcher, now, &problem);
+    source->next_sweep = now + source->params->poll;
+    source->is_started = true;
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    /* A network file system that is away for a while comes back; one that was never there is a wrong setting. */
+    bool away = !first && (status == STATUS_NOT_FOUND || status == STATUS_IO);
+    FAIL_IF(!away, err, status, "%s", problem.message);
+    stage_log(source->stage, LOG_WARN, "folder-away", "%s; tried again in %g s", problem.message, source->params->poll);
+    return STATUS_OK;
+}
+
+enum status source_step(struct source *source, double now, struct err *err) {
+    if (!source->is_started)
+        source->started = now;
+    TRY(hear_notices(source, now, err));
+    if (!source->is_started || now >= source->next_sweep)
+        TRY(sweep(source, now, err));
+    TRY(refresh_ctf(source, now, err));
+    for (;;) {
+        struct watcher_find find;
+        bool found;
+        if (stage_stopping(source->stage))
+            return STATUS_OK;
+        TRY(watcher_next(source->watcher, now, &find, &found, err));
+        if (!found)
+            break;
+        source->was_busy = true;
+        TRY(handle(source, &find, now, err));
+        TRY(hear_notices(source, now, err)); /* emitting may have waited long: newer files take part in the order */
+    }
+    stage_note(source->stage, "%" PRId64 " micrographs, %zu pending", source->passed,
+               watcher_pending(source->watcher) + source->held_count);
+    return STATUS_OK;
+}
+
+enum status source_idle(struct source *source, double now, double seconds, bool *ret_idle, struct err *err) {
+    *ret_idle = false;
+    /* Passing on may have waited long for room: the quiet begins after it. */
+    if (source->was_busy)
+        source->last_busy = now;
+    source->was_busy = false;
+    double last = fmax(fmax(watcher_last_change(source->watcher), source->last_busy), source->started);
+    if (now - last < seconds || watcher_pending(source->watcher) > 0)
+        return STATUS_OK;
+    /* Where notices never come, something may lie there unseen. */
+    TRY(sweep(source, now, err));
+    if (watcher_pending(source->watcher) > 0)
+        return STATUS_OK;
+    for (size_t i = 0; i < source->held_count; i++)
+        source->held[i].until = now;
+    if (source->held_count > 0)
+        TRY(release_held(source, now, err));
+    *ret_idle = true;
+    return STATUS_OK;
+}

@@ -1,0 +1,25 @@
+/* The watcher as a source of items: sweeps and notices on one side, the pipeline on the other. */
+#ifndef ICESTREAM_STAGES_WATCHER_SOURCE_H
+#define ICESTREAM_STAGES_WATCHER_SOURCE_H
+
+#include "common/stage.h"
+
+struct watcher_params {
+    char *directory, *pattern, *ctf;
+    bool recursive, notices;
+    int order;
+    double settle, stall, poll, ctf_wait;
+};
+
+struct source;
+enum status source_create(struct stage *stage, struct source **ret_source, struct err *err);
+void source_destroy(struct source **source);
+
+/* One round at time `now` (s, any steady clock): what the system tells, a sweep when it is due, and everything that is
+ * ready goes on its way. */
+enum status source_step(struct source *source, double now, struct err *err);
+/* Nothing is pending and nothing has happened for so many seconds. Micrographs that only wait for their CTF values are
+ * let go without when that is all that is left. */
+enum status source_idle(struct source *source, double now, double seconds, bool *ret_idle, struct err *err);
+
+#endif

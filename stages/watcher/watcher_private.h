@@ -1,0 +1,44 @@
+/* What the parts of the watcher share: the queue of files that wait for a look, the pattern, the sweep. */
+#ifndef ICESTREAM_STAGES_WATCHER_PRIVATE_H
+#define ICESTREAM_STAGES_WATCHER_PRIVATE_H
+
+#include "common/files.h"
+#include "stages/watcher/known.h"
+#include "stages/watcher/watcher.h"
+
+struct pattern {
+    char *text; /* the globs, each ended by 0 */
+    int count;
+};
+enum status pattern_create(const char *globs, struct pattern *ret_pattern, struct err *err);
+void pattern_destroy(struct pattern *pattern);
+/* Whether one of the globs matches the name, or, if it has a slash, the relative path. Hidden files match none. */
+bool pattern_match(const struct pattern *pattern, const char *relative);
+
+/* A heap of files; the first to hand out is at its top. */
+struct queue {
+    long *files;
+    size_t count, capacity;
+};
+
+struct watcher {
+    struct watcher_options options;
+    struct pattern pattern;
+    char *directory; /* absolute */
+    dev_t skip_device;
+    ino_t skip_inode;
+    struct known known;
+    struct queue waiting;
+    size_t waiting_reported; /* of them, reported before */
+    long *growing;
+    size_t growing_count, growing_capacity;
+    double last_change;
+    char path[PATH_SIZE], id[PATH_SIZE];
+};
+
+bool watcher_before(const struct watcher *watcher, long a, long b);
+enum status queue_push(struct watcher *watcher, long file, struct err *err);
+long queue_pop(struct watcher *watcher);
+void queue_destroy(struct queue *queue);
+
+#endif
