@@ -182,7 +182,7 @@ static enum status fill(const struct options *o, const struct scene *scene, cons
 
 static enum status simulate(const struct options *o, struct layout *layouts, struct err *err) {
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/truth/centres", o->folder);
+    int length = snprintf(path, sizeof path, "%s/truth", o->folder);
     FAIL_IF(length >= (int)sizeof path, err, STATUS_BAD_ARGUMENT, "%s: the path is too long", o->folder);
     FAIL_IF(o->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d: an even number is needed", o->box);
     FAIL_IF(o->defocus_min > o->defocus_max, err, STATUS_BAD_ARGUMENT, "defocus_min %g is above defocus_max %g",
@@ -190,7 +190,6 @@ static enum status simulate(const struct options *o, struct layout *layouts, str
     FAIL_IF(o->size <= 2 * o->box, err, STATUS_BAD_ARGUMENT, "size %d is too small for boxes of %d px", o->size, o->box);
     TRY(file_make_folders(path, 0777, err));
     TRY(output_folders(o->folder, err));
-    *strrchr(path, '/') = '\0';
 
     _cleanup_(phantom_destroy) struct phantom phantom = {0};
     struct scene scene = make_scene(o);

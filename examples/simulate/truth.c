@@ -106,7 +106,7 @@ static enum status write_centres(const struct truth *truth, const struct layout 
         TRY(add_numbers(table, 0, values, 5, row, err));
     }
     char name[64];
-    snprintf(name, sizeof name, "centres/%s.star", layout->name);
+    snprintf(name, sizeof name, "%s.star", layout->name);
     return save(file, truth->folder, name, err);
 }
 
@@ -207,5 +207,8 @@ enum status truth_write(const struct truth *truth, struct err *err) {
     TRY(write_ctf(truth, err));
     TRY(write_contamination(truth, err));
     TRY(write_maps(truth, err));
-    return write_templates(truth, err);
+    TRY(write_templates(truth, err));
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/ready", truth->folder);
+    return file_write_whole(path, "", 0, err);
 }

@@ -1,6 +1,7 @@
-/* The truth of a simulated session, as STAR and MRC files in DIR/truth, written before the first micrograph arrives:
+/* The truth of a simulated session, as STAR and MRC files in DIR/truth, written before the first micrograph arrives; the
+ * empty file `ready` comes last:
  *   particles.star          every particle: micrograph, centre (px, 0-based), angles, defocus; optics table; RELION 3.1
- *   centres/MIC.star        centres and angles of one micrograph
+ *   MIC.star                centres and angles of one micrograph
  *   micrographs_ctf.star    defocus of every micrograph
  *   contamination.star      what is not a particle: centres, and diameter in Å (rlnParticleDiameter)
  *   phantom.mrc             the density, white, at the map's box and pixel size
