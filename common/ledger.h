@@ -2,7 +2,8 @@
  * about every item the stage has seen, and the outbox of what it sends. A transaction that finishes an item also holds
  * what follows from it, so a crash leaves both or neither.
  *
- * items:  id, state, reason, attempts, crashes, instance, item (JSON as received), time_seen, time_changed
+ * items:  id, state, reason, attempts, crashes, instance (-1: none, -2: it began here), token, item (JSON as received,
+ *         of a finished one as it went on), time_seen, time_changed
  * outbox: edge, seq, id, item (JSON), time_sent, acknowledged (time or NULL), verdict (what the receiver said)
  * ends:   edge, run: inputs that have ended in this run
  *
@@ -35,8 +36,8 @@ enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_count
 /* What became of an item that has arrived. */
 enum ledger_claim { CLAIM_NEW, CLAIM_AGAIN, CLAIM_FINISHED, CLAIM_ELSEWHERE };
 /* Records the item as in flight at `instance` (its incarnation is told apart by `run_token`): NEW or AGAIN: process it;
- * FINISHED: acknowledge and forget; ELSEWHERE: another live instance has it (claims of dead instances, per
- * ledger_release_instance, are taken over). */
+ * FINISHED: acknowledge and forget; ELSEWHERE: a live instance, perhaps this very one, has it (claims of
+ * dead instances, per ledger_release_instance, are taken over). */
 enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
                               enum ledger_claim *ret_claim, struct err *err);
 /* Claims of an instance that died. */
@@ -48,14 +49,26 @@ struct ledger_send {
 };
 /* One transaction: the item's final state and reason, and what goes out because of it. STATUS_BAD_STATE when the claim
  * is no longer held by (instance, run_token): a late answer; nothing is written. */
-enum status ledger_finish_item(struct ledger *ledger, const char *id, enum ledger_state state, const char *reason,
-                               int instance, const char *run_token, const struct ledger_send *sends, size_t send_count,
-                               struct err *err);
-/* For sources and for what a stage sends of its own accord: records `item` in `state` (if `id` is not known already)
- * and the sends. ret_new is false, and nothing is written, when the id is known. */
+struct ledger_finish {
+    const char *id;
+    enum ledger_state state;
+    const char *reason;      /* NULL: none */
+    const struct item *item; /* with what the stage added, to be kept; NULL: as it was received */
+    int instance;
+    const char *run_token;
+    const struct ledger_send *sends;
+    size_t send_count;
+};
+enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err);
+/* For sources: records `item` in `state` (if its id is not known already) and the sends. ret_new is false, and nothing
+ * is written, when the id is known. */
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
                              struct err *err);
+/* What a stage sends of its own accord: only the sends, so that `items` counts what came in. ret_new is false, and
+ * nothing is written, when something of that id was sent before. */
+enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,
+                             bool *ret_new, struct err *err);
 /* Whether and how an id is known; ret_state untouched when not. */
 enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known, enum ledger_state *ret_state,
                           struct err *err);
@@ -70,8 +83,9 @@ void ledger_parcel_clear(struct ledger_parcel *parcel);
 /* The first unacknowledged parcel of the edge with seq > after; ret_found false when there is none. */
 enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *ret_parcel,
                                bool *ret_found, struct err *err);
+/* ret_first: false when it was acknowledged before, or never sent. */
 enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
-                               struct err *err);
+                               bool *ret_first, struct err *err);
 enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err);
 
 /* End of stream, per run of the session. */
@@ -82,7 +96,8 @@ enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, 
 enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,
                            struct err *err);
 /* Failed items (all, or the one named) go back: they will be sent again by the upstream outbox, whose acknowledgement
- * the launcher withdraws with ledger_withdraw. */
+ * the launcher withdraws with ledger_withdraw(upstream ledger, ">STAGE", id). What a source set aside is forgotten, so
+ * that it is found anew. */
 enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err);
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err);
 

@@ -28,7 +28,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/device.h"
 #include "common/item.h"
+#include "common/log.h"
 #include "common/params.h"
 #include "common/status.h"
 
@@ -58,7 +60,8 @@ struct stage_descriptor {
     size_t state_size;  /* zeroed before init */
     size_t lane_size;
     int lanes;        /* default number of lanes; 0: 3 */
-    bool cumulative;  /* keeps state over items: has one instance only (replicas must be 1) */
+    bool cumulative;  /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
+                         what goes on is what it emits */
 
     enum status (*init)(struct stage *stage, void *state, struct err *err);
     void (*fini)(struct stage *stage, void *state);
@@ -92,6 +95,7 @@ const char *stage_name(const struct stage *stage);   /* in the graph */
 const char *stage_root(const struct stage *stage);   /* SESSION, or --o's parent on files: what paths are relative to */
 const char *stage_folder(const struct stage *stage); /* where products go: SESSION/NAME, or --o */
 int stage_threads(const struct stage *stage);        /* for OpenMP regions */
+const struct device *stage_device(const struct stage *stage);
 bool stage_stopping(const struct stage *stage);      /* leave idle, produce, flush soon */
 double stage_until_idle(const struct stage *stage);  /* seconds, or infinity */
 /* Waits so long, or until something happens that a source or idle should know of (stop, room, new item). */
@@ -116,14 +120,19 @@ typedef enum status stage_visit(const struct item *item, void *context, struct e
 enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err);
 
 /* Log lines: time, stage, instance, level, stable id, message. `id` is a short word that scripts can search for. */
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* One short line on what the stage is at ("iteration 7, 8.4 Å"), shown by run and status. */
 void stage_note(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The parameters of every stage, and those of a session, for checks without a stage. */
+const struct param *stage_common_params(size_t *ret_count);
+const struct param *stage_session_params(size_t *ret_count); /* fill a struct stage_session */
+
 /* In process, without sockets or sleeps: for tests. Runs items through the descriptor with parameters as key, value,
- * …, NULL; products under folder. ret_items gets what the stage emitted (count in *ret_count), freed by the caller. */
+ * …, NULL. `folder` stands for SESSION: products are in folder/NAME, and relative paths are relative to folder.
+ * ret_items gets what goes downstream, in order (count in *ret_count): item_destroy each and free the array. Items that
+ * fail or are rejected are not among them; the reasons of failures are on standard error. */
 enum status stage_run_in_process(const struct stage_descriptor *descriptor, const char *folder,
                                  const char *const *key_values, struct item *const *items, size_t item_count,
                                  struct item ***ret_items, size_t *ret_count, struct err *err);

@@ -1,0 +1,245 @@
+#include "common/ledger.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/ledger_private.h"
+#include "common/memory.h"
+
+enum { SCHEMA_VERSION = 1, BUSY_MILLISECONDS = 20000 };
+
+static const char schema[] =
+    "CREATE TABLE items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, state INTEGER NOT NULL,"
+    "  reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL, token TEXT,"
+    "  item TEXT NOT NULL, time_seen REAL NOT NULL, time_changed REAL NOT NULL);"
+    "CREATE INDEX items_state ON items (state);"
+    "CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge TEXT NOT NULL, id TEXT NOT NULL,"
+    "  item TEXT NOT NULL, time_sent REAL NOT NULL, acknowledged REAL, verdict TEXT);"
+    "CREATE INDEX outbox_waiting ON outbox (edge, seq) WHERE acknowledged IS NULL;"
+    "CREATE INDEX outbox_id ON outbox (id);"
+    "CREATE TABLE ends (edge TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (edge, run));"
+    "PRAGMA user_version = 1;";
+
+static const char *const sql[SQL_COUNT] = {
+    [SQL_BEGIN] = "BEGIN IMMEDIATE",
+    [SQL_COMMIT] = "COMMIT",
+    [SQL_ROLLBACK] = "ROLLBACK",
+    [SQL_COUNTS] = "SELECT state, COUNT(*) FROM items GROUP BY state",
+    [SQL_OUTBOX_COUNTS] = "SELECT COUNT(*), COUNT(*) - COUNT(acknowledged) FROM outbox",
+    [SQL_FIND_ITEM] = "SELECT state, instance, token FROM items WHERE id = ?1",
+    [SQL_INSERT_ITEM] = "INSERT INTO items (id, state, reason, attempts, crashes, instance, token, item, time_seen,"
+                        " time_changed) VALUES (?1, ?2, ?3, 1, 0, ?4, ?5, ?6, ?7, ?7)",
+    [SQL_CLAIM_ITEM] = "UPDATE items SET attempts = attempts + 1, instance = ?2, token = ?3, item = ?4,"
+                       " time_changed = ?5 WHERE id = ?1",
+    [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
+    [SQL_FINISH_ITEM] = "UPDATE items SET state = ?2, reason = ?3, item = COALESCE(?4, item), time_changed = ?5"
+                        " WHERE id = ?1 AND state = 0 AND instance = ?6 AND token = ?7",
+    [SQL_CRASH_ITEM] = "UPDATE items SET crashes = crashes + 1, time_changed = ?2 WHERE id = ?1 AND state = 0",
+    [SQL_SET_ASIDE] = "UPDATE items SET state = 3, reason = ?2, instance = -1, token = NULL, time_changed = ?3"
+                      " WHERE id = ?1 AND state = 0 AND crashes >= ?4",
+    [SQL_RETRY_FORGET] = "DELETE FROM items WHERE state = 3 AND instance = -2 AND (?1 IS NULL OR id = ?1)",
+    [SQL_RETRY_ITEMS] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
+                        " time_changed = ?2 WHERE state = 3 AND (?1 IS NULL OR id = ?1)",
+    [SQL_NEXT_ROW] = "SELECT number, id, reason, item, state, attempts, instance, time_seen, time_changed FROM items"
+                     " WHERE number > ?1 AND (?2 < 0 OR state = ?2) ORDER BY number LIMIT 1",
+    [SQL_POST] = "INSERT INTO outbox (edge, id, item, time_sent) VALUES (?1, ?2, ?3, ?4)",
+    [SQL_POSTED] = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1",
+    [SQL_NEXT_PARCEL] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
+                        " ORDER BY seq LIMIT 1",
+    [SQL_ACKNOWLEDGE] = "UPDATE outbox SET acknowledged = ?3, verdict = ?4 WHERE edge = ?1 AND seq = ?2"
+                        " AND acknowledged IS NULL",
+    [SQL_UNACKNOWLEDGED] = "SELECT COUNT(*) FROM outbox WHERE edge = ?1 AND acknowledged IS NULL",
+    [SQL_WITHDRAW] = "UPDATE outbox SET acknowledged = NULL, verdict = NULL WHERE id = ?2"
+                     " AND substr(edge, -length(?1)) = ?1",
+    [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
+    [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1",
+};
+
+const char *ledger_state_name(enum ledger_state state) {
+    static const char *const names[] = {"in_flight", "done", "rejected", "failed"};
+    return state <= LEDGER_FAILED ? names[state] : "unknown";
+}
+
+double ledger_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void ledger_lock(struct ledger *ledger) {
+    pthread_mutex_lock(&ledger->lock);
+}
+
+void ledger_unlock(struct ledger *ledger) {
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
+    FAIL(err, STATUS_IO, "%s: the ledger cannot be %s: %s", ledger->path, what, sqlite3_errmsg(ledger->db));
+}
+
+enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
+                           struct err *err) {
+    sqlite3_stmt **statement = &ledger->statements[which];
+    if (*statement == NULL &&
+        sqlite3_prepare_v3(ledger->db, sql[which], -1, SQLITE_PREPARE_PERSISTENT, statement, NULL) != SQLITE_OK)
+        return ledger_fail(ledger, "used", err);
+    sqlite3_clear_bindings(*statement);
+    *ret_statement = *statement;
+    return STATUS_OK;
+}
+
+enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err) {
+    int result = sqlite3_step(statement);
+    if (result != SQLITE_ROW)
+        sqlite3_reset(statement);
+    if (result != SQLITE_ROW && result != SQLITE_DONE)
+        return ledger_fail(ledger, sqlite3_stmt_readonly(statement) ? "read" : "written", err);
+    *ret_row = result == SQLITE_ROW;
+    return STATUS_OK;
+}
+
+enum status ledger_run(struct ledger *ledger, sqlite3_stmt *statement, struct err *err) {
+    bool row;
+    enum status status = ledger_step(ledger, statement, &row, err);
+    sqlite3_reset(statement);
+    return status;
+}
+
+static enum status run_simple(struct ledger *ledger, enum ledger_statement which, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, which, &statement, err));
+    return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err) {
+    if (durable != ledger->durable) {
+        const char *text = durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
+        if (sqlite3_exec(ledger->db, text, NULL, NULL, NULL) != SQLITE_OK)
+            return ledger_fail(ledger, "set up", err);
+        ledger->durable = durable;
+    }
+    return run_simple(ledger, SQL_BEGIN, err);
+}
+
+enum status ledger_end(struct ledger *ledger, enum status status, struct err *err) {
+    if (status == STATUS_OK)
+        status = run_simple(ledger, SQL_COMMIT, err);
+    if (status != STATUS_OK && !sqlite3_get_autocommit(ledger->db))
+        run_simple(ledger, SQL_ROLLBACK, NULL);
+    return status;
+}
+
+static enum status read_version(struct ledger *ledger, int *ret_version, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(ledger->db, "PRAGMA user_version", -1, &statement, NULL) != SQLITE_OK)
+        return ledger_fail(ledger, "read (is it a ledger?)", err);
+    int result = sqlite3_step(statement);
+    int version = result == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
+    sqlite3_finalize(statement);
+    if (result != SQLITE_ROW)
+        return ledger_fail(ledger, "read (is it a ledger?)", err);
+    *ret_version = version;
+    return STATUS_OK;
+}
+
+static enum status check_version(struct ledger *ledger, int version, struct err *err) {
+    FAIL_IF(version != SCHEMA_VERSION, err, STATUS_UNSUPPORTED,
+            "%s: the ledger has version %d; this program reads %d: use the program that began this session, or begin "
+            "a new one",
+            ledger->path, version, SCHEMA_VERSION);
+    return STATUS_OK;
+}
+
+static enum status set_up(struct ledger *ledger, bool read_only, struct err *err) {
+    sqlite3_busy_timeout(ledger->db, BUSY_MILLISECONDS);
+    int version = 0;
+    if (read_only) {
+        TRY(read_version(ledger, &version, err));
+        return check_version(ledger, version, err);
+    }
+    if (sqlite3_exec(ledger->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", NULL, NULL, NULL) !=
+        SQLITE_OK)
+        return ledger_fail(ledger, "opened for writing", err);
+    /* Several replicas may open a new ledger at once: who comes first makes the tables. */
+    TRY(ledger_begin(ledger, false, err));
+    enum status status = read_version(ledger, &version, err);
+    if (status == STATUS_OK && version == 0 && sqlite3_exec(ledger->db, schema, NULL, NULL, NULL) != SQLITE_OK)
+        status = ledger_fail(ledger, "set up", err);
+    else if (status == STATUS_OK && version != 0)
+        status = check_version(ledger, version, err);
+    return ledger_end(ledger, status, err);
+}
+
+enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err) {
+    struct ledger *ledger = calloc(1, sizeof *ledger);
+    FAIL_IF(ledger == NULL, err, STATUS_NO_MEMORY, "no memory for a ledger");
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&ledger->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    ledger->path = strdup(path);
+    int flags = SQLITE_OPEN_NOMUTEX | (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    enum status status = STATUS_OK;
+    if (ledger->path == NULL)
+        status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a ledger");
+    else if (sqlite3_open_v2(path, &ledger->db, flags, NULL) != SQLITE_OK)
+        status = ledger_fail(ledger, "opened", err);
+    else
+        status = set_up(ledger, read_only, err);
+    if (status != STATUS_OK) {
+        ledger_close(&ledger);
+        return status;
+    }
+    *ret_ledger = ledger;
+    return STATUS_OK;
+}
+
+void ledger_close(struct ledger **ledger) {
+    if (*ledger == NULL)
+        return;
+    for (int i = 0; i < SQL_COUNT; i++)
+        sqlite3_finalize((*ledger)->statements[i]);
+    sqlite3_close((*ledger)->db);
+    pthread_mutex_destroy(&(*ledger)->lock);
+    free((*ledger)->path);
+    mem_free(ledger);
+}
+
+static enum status count_all(struct ledger *ledger, struct ledger_counts *counts, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_COUNTS, &statement, err));
+    bool row;
+    for (;;) {
+        TRY(ledger_step(ledger, statement, &row, err));
+        if (!row)
+            break;
+        int64_t count = sqlite3_column_int64(statement, 1);
+        switch (sqlite3_column_int(statement, 0)) {
+        case LEDGER_IN_FLIGHT: counts->in_flight = count; break;
+        case LEDGER_DONE: counts->done = count; break;
+        case LEDGER_REJECTED: counts->rejected = count; break;
+        case LEDGER_FAILED: counts->failed = count; break;
+        default: break;
+        }
+        counts->seen += count;
+    }
+    TRY(ledger_prepare(ledger, SQL_OUTBOX_COUNTS, &statement, err));
+    TRY(ledger_step(ledger, statement, &row, err));
+    counts->outbox = sqlite3_column_int64(statement, 0);
+    counts->outbox_unacknowledged = sqlite3_column_int64(statement, 1);
+    sqlite3_reset(statement);
+    return STATUS_OK;
+}
+
+enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_counts, struct err *err) {
+    struct ledger_counts counts = {0};
+    ledger_lock(ledger);
+    enum status status = count_all(ledger, &counts, err);
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_counts = counts;
+    return status;
+}

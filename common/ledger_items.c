@@ -1,0 +1,319 @@
+/* Items in the ledger: claimed, finished, set aside, tried again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/ledger_private.h"
+#include "common/memory.h"
+
+static void bind_text(sqlite3_stmt *statement, int index, const char *text) {
+    sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
+}
+
+static enum status print_item(const struct item *item, char **ret_text, struct err *err) {
+    char *text = item_print(item);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory to write down the item %.200s", item_id(item));
+    *ret_text = text;
+    return STATUS_OK;
+}
+
+static enum status insert_item(struct ledger *ledger, const struct item *item, enum ledger_state state,
+                               const char *reason, int instance, const char *token, struct err *err) {
+    _cleanup_(mem_free) char *text = NULL;
+    TRY(print_item(item, &text, err));
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_INSERT_ITEM, &statement, err));
+    bind_text(statement, 1, item_id(item));
+    sqlite3_bind_int(statement, 2, (int)state);
+    bind_text(statement, 3, reason);
+    sqlite3_bind_int(statement, 4, instance);
+    bind_text(statement, 5, token);
+    bind_text(statement, 6, text);
+    sqlite3_bind_double(statement, 7, ledger_now());
+    return ledger_run(ledger, statement, err);
+}
+
+struct found {
+    bool known, same_token;
+    enum ledger_state state;
+    int instance;
+};
+
+static enum status find(struct ledger *ledger, const char *id, const char *token, struct found *ret_found,
+                        struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_FIND_ITEM, &statement, err));
+    bind_text(statement, 1, id);
+    struct found found = {0};
+    TRY(ledger_step(ledger, statement, &found.known, err));
+    if (found.known) {
+        found.state = (enum ledger_state)sqlite3_column_int(statement, 0);
+        found.instance = sqlite3_column_int(statement, 1);
+        const char *held = (const char *)sqlite3_column_text(statement, 2);
+        found.same_token = held != NULL && token != NULL && strcmp(held, token) == 0;
+        sqlite3_reset(statement);
+    }
+    *ret_found = found;
+    return STATUS_OK;
+}
+
+static enum status claim(struct ledger *ledger, const struct item *item, int instance, const char *token,
+                         enum ledger_claim *claimed, struct err *err) {
+    struct found found;
+    TRY(find(ledger, item_id(item), token, &found, err));
+    if (!found.known) {
+        *claimed = CLAIM_NEW;
+        return insert_item(ledger, item, LEDGER_IN_FLIGHT, NULL, instance, token, err);
+    }
+    if (found.state != LEDGER_IN_FLIGHT) {
+        *claimed = CLAIM_FINISHED;
+        return STATUS_OK;
+    }
+    /* An earlier incarnation of this instance is dead, or this one would not live. */
+    bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token);
+    if (!abandoned) {
+        *claimed = CLAIM_ELSEWHERE;
+        return STATUS_OK;
+    }
+    _cleanup_(mem_free) char *text = NULL;
+    TRY(print_item(item, &text, err));
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_CLAIM_ITEM, &statement, err));
+    bind_text(statement, 1, item_id(item));
+    sqlite3_bind_int(statement, 2, instance);
+    bind_text(statement, 3, token);
+    bind_text(statement, 4, text);
+    sqlite3_bind_double(statement, 5, ledger_now());
+    *claimed = CLAIM_AGAIN;
+    return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
+                              enum ledger_claim *ret_claim, struct err *err) {
+    enum ledger_claim claimed = CLAIM_NEW;
+    ledger_lock(ledger);
+    enum status status = ledger_begin(ledger, false, err);
+    if (status == STATUS_OK)
+        status = ledger_end(ledger, claim(ledger, item, instance, run_token, &claimed, err), err);
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_claim = claimed;
+    return status;
+}
+
+enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
+    if (status == STATUS_OK) {
+        sqlite3_bind_int(statement, 1, instance);
+        status = ledger_run(ledger, statement, err);
+    }
+    ledger_unlock(ledger);
+    return status;
+}
+
+static enum status finish(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
+    _cleanup_(mem_free) char *text = NULL;
+    if (what->item != NULL)
+        TRY(print_item(what->item, &text, err));
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_FINISH_ITEM, &statement, err));
+    bind_text(statement, 1, what->id);
+    sqlite3_bind_int(statement, 2, (int)what->state);
+    bind_text(statement, 3, what->reason);
+    bind_text(statement, 4, text);
+    sqlite3_bind_double(statement, 5, ledger_now());
+    sqlite3_bind_int(statement, 6, what->instance);
+    bind_text(statement, 7, what->run_token);
+    TRY(ledger_run(ledger, statement, err));
+    FAIL_IF(sqlite3_changes(ledger->db) != 1, err, STATUS_BAD_STATE,
+            "%s: the item %.200s is not, or no longer, in the hands of instance %d", ledger->path, what->id,
+            what->instance);
+    return ledger_post(ledger, what->sends, what->send_count, err);
+}
+
+enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
+    ledger_lock(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK)
+        status = ledger_end(ledger, finish(ledger, what, err), err);
+    ledger_unlock(ledger);
+    return status;
+}
+
+static enum status posted(struct ledger *ledger, const char *id, bool *ret_posted, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_POSTED, &statement, err));
+    bind_text(statement, 1, id);
+    TRY(ledger_step(ledger, statement, ret_posted, err));
+    sqlite3_reset(statement);
+    return STATUS_OK;
+}
+
+enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
+                             const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
+                             struct err *err) {
+    ledger_lock(ledger);
+    struct found found = {0};
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) {
+        status = find(ledger, item_id(item), NULL, &found, err);
+        if (status == STATUS_OK && !found.known)
+            status = insert_item(ledger, item, state, reason, INSTANCE_ORIGIN, NULL, err);
+        if (status == STATUS_OK && !found.known)
+            status = ledger_post(ledger, sends, send_count, err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_new = !found.known;
+    return status;
+}
+
+enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,
+                             bool *ret_new, struct err *err) {
+    ledger_lock(ledger);
+    bool known = false;
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) {
+        status = posted(ledger, id, &known, err);
+        if (status == STATUS_OK && !known)
+            status = ledger_post(ledger, sends, send_count, err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_new = !known;
+    return status;
+}
+
+enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known, enum ledger_state *ret_state,
+                          struct err *err) {
+    struct found found;
+    ledger_lock(ledger);
+    enum status status = find(ledger, id, NULL, &found, err);
+    ledger_unlock(ledger);
+    TRY(status);
+    *ret_known = found.known;
+    if (found.known && ret_state != NULL)
+        *ret_state = found.state;
+    return STATUS_OK;
+}
+
+static enum status crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *aside,
+                           struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_CRASH_ITEM, &statement, err));
+    bind_text(statement, 1, id);
+    sqlite3_bind_double(statement, 2, ledger_now());
+    TRY(ledger_run(ledger, statement, err));
+    TRY(ledger_prepare(ledger, SQL_SET_ASIDE, &statement, err));
+    bind_text(statement, 1, id);
+    bind_text(statement, 2, reason);
+    sqlite3_bind_double(statement, 3, ledger_now());
+    sqlite3_bind_int(statement, 4, limit);
+    TRY(ledger_run(ledger, statement, err));
+    *aside = sqlite3_changes(ledger->db) > 0;
+    return STATUS_OK;
+}
+
+enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,
+                           struct err *err) {
+    bool aside = false;
+    ledger_lock(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK)
+        status = ledger_end(ledger, crashed(ledger, id, limit, reason, &aside, err), err);
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_set_aside = aside;
+    return status;
+}
+
+static enum status retry(struct ledger *ledger, const char *id, int64_t *count, struct err *err) {
+    static const enum ledger_statement steps[] = {SQL_RETRY_FORGET, SQL_RETRY_ITEMS};
+    for (int i = 0; i < 2; i++) {
+        sqlite3_stmt *statement = NULL;
+        TRY(ledger_prepare(ledger, steps[i], &statement, err));
+        bind_text(statement, 1, id);
+        if (steps[i] == SQL_RETRY_ITEMS)
+            sqlite3_bind_double(statement, 2, ledger_now());
+        TRY(ledger_run(ledger, statement, err));
+        *count += sqlite3_changes(ledger->db);
+    }
+    return STATUS_OK;
+}
+
+enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err) {
+    int64_t count = 0;
+    ledger_lock(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK)
+        status = ledger_end(ledger, retry(ledger, id_or_null, &count, err), err);
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_count = count;
+    return status;
+}
+
+/* A row with copies of its texts, so that no lock is held while it is looked at. */
+struct row_copy {
+    int64_t number;
+    struct ledger_row row;
+    char *id, *reason, *item_text;
+};
+
+static void row_clear(struct row_copy *copy) {
+    free(copy->id);
+    free(copy->reason);
+    free(copy->item_text);
+    *copy = (struct row_copy){0};
+}
+
+static char *column_copy(sqlite3_stmt *statement, int column) {
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    return text != NULL ? strdup(text) : NULL;
+}
+
+static enum status next_row(struct ledger *ledger, int64_t after, int state, struct row_copy *copy, bool *found,
+                            struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_NEXT_ROW, &statement, err));
+    sqlite3_bind_int64(statement, 1, after);
+    sqlite3_bind_int(statement, 2, state);
+    TRY(ledger_step(ledger, statement, found, err));
+    if (!*found)
+        return STATUS_OK;
+    copy->number = sqlite3_column_int64(statement, 0);
+    copy->id = column_copy(statement, 1);
+    copy->reason = column_copy(statement, 2);
+    copy->item_text = column_copy(statement, 3);
+    copy->row = (struct ledger_row){.id = copy->id,
+                                    .reason = copy->reason,
+                                    .item_text = copy->item_text,
+                                    .state = (enum ledger_state)sqlite3_column_int(statement, 4),
+                                    .attempts = sqlite3_column_int(statement, 5),
+                                    .instance = sqlite3_column_int(statement, 6),
+                                    .time_seen = sqlite3_column_double(statement, 7),
+                                    .time_changed = sqlite3_column_double(statement, 8)};
+    sqlite3_reset(statement);
+    FAIL_IF(copy->id == NULL || copy->item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a row of the ledger");
+    return STATUS_OK;
+}
+
+enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visit *visit, void *context,
+                        struct err *err) {
+    for (int64_t after = 0;;) {
+        struct row_copy copy = {0};
+        bool found = false;
+        ledger_lock(ledger);
+        enum status status = next_row(ledger, after, state_or_minus_1, &copy, &found, err);
+        ledger_unlock(ledger);
+        after = copy.number;
+        if (status == STATUS_OK && found)
+            status = visit(&copy.row, context, err);
+        row_clear(&copy);
+        if (status != STATUS_OK || !found)
+            return status;
+    }
+}

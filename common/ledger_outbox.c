@@ -1,0 +1,144 @@
+/* What a stage sends, until it is acknowledged, and which of its inputs have ended. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/ledger_private.h"
+#include "common/memory.h"
+
+static void bind_text(sqlite3_stmt *statement, int index, const char *text) {
+    sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
+}
+
+enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count, struct err *err) {
+    for (size_t i = 0; i < count; i++) {
+        _cleanup_(mem_free) char *text = item_print(sends[i].item);
+        FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory to send the item %.200s", item_id(sends[i].item));
+        sqlite3_stmt *statement = NULL;
+        TRY(ledger_prepare(ledger, SQL_POST, &statement, err));
+        bind_text(statement, 1, sends[i].edge);
+        bind_text(statement, 2, item_id(sends[i].item));
+        bind_text(statement, 3, text);
+        sqlite3_bind_double(statement, 4, ledger_now());
+        TRY(ledger_run(ledger, statement, err));
+    }
+    return STATUS_OK;
+}
+
+void ledger_parcel_clear(struct ledger_parcel *parcel) {
+    mem_free(&parcel->id);
+    mem_free(&parcel->item_text);
+}
+
+static enum status next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *parcel,
+                               bool *found, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_NEXT_PARCEL, &statement, err));
+    bind_text(statement, 1, edge);
+    sqlite3_bind_int64(statement, 2, after);
+    TRY(ledger_step(ledger, statement, found, err));
+    if (!*found)
+        return STATUS_OK;
+    parcel->seq = sqlite3_column_int64(statement, 0);
+    parcel->id = strdup((const char *)sqlite3_column_text(statement, 1));
+    parcel->item_text = strdup((const char *)sqlite3_column_text(statement, 2));
+    sqlite3_reset(statement);
+    FAIL_IF(parcel->id == NULL || parcel->item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a parcel");
+    return STATUS_OK;
+}
+
+enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *ret_parcel,
+                               bool *ret_found, struct err *err) {
+    struct ledger_parcel parcel = {0};
+    bool found = false;
+    ledger_lock(ledger);
+    enum status status = next_parcel(ledger, edge, after, &parcel, &found, err);
+    ledger_unlock(ledger);
+    if (status != STATUS_OK) {
+        ledger_parcel_clear(&parcel);
+        return status;
+    }
+    *ret_parcel = parcel;
+    *ret_found = found;
+    return STATUS_OK;
+}
+
+/* Runs a statement that takes an edge and a number, and perhaps a time and a text. */
+static enum status run_edge(struct ledger *ledger, enum ledger_statement which, const char *edge, int64_t number,
+                            const char *text, int *ret_changes, struct err *err) {
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, which, &statement, err);
+    if (status == STATUS_OK) {
+        bind_text(statement, 1, edge);
+        sqlite3_bind_int64(statement, 2, number);
+        if (which == SQL_ACKNOWLEDGE) {
+            sqlite3_bind_double(statement, 3, ledger_now());
+            bind_text(statement, 4, text);
+        }
+        status = ledger_run(ledger, statement, err);
+        if (status == STATUS_OK && ret_changes != NULL)
+            *ret_changes = sqlite3_changes(ledger->db);
+    }
+    ledger_unlock(ledger);
+    return status;
+}
+
+enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
+                               bool *ret_first, struct err *err) {
+    int changes = 0;
+    TRY(run_edge(ledger, SQL_ACKNOWLEDGE, edge, seq, verdict, &changes, err));
+    *ret_first = changes > 0;
+    return STATUS_OK;
+}
+
+static enum status count(struct ledger *ledger, sqlite3_stmt *statement, int64_t *ret_count, struct err *err) {
+    bool row;
+    TRY(ledger_step(ledger, statement, &row, err));
+    *ret_count = sqlite3_column_int64(statement, 0);
+    sqlite3_reset(statement);
+    return STATUS_OK;
+}
+
+enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err) {
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_UNACKNOWLEDGED, &statement, err);
+    if (status == STATUS_OK) {
+        bind_text(statement, 1, edge);
+        status = count(ledger, statement, ret_count, err);
+    }
+    ledger_unlock(ledger);
+    return status;
+}
+
+enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err) {
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
+    if (status == STATUS_OK) {
+        bind_text(statement, 1, edge_suffix);
+        bind_text(statement, 2, id);
+        status = ledger_run(ledger, statement, err);
+    }
+    ledger_unlock(ledger);
+    return status;
+}
+
+enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err) {
+    return run_edge(ledger, SQL_END_INPUT, edge, run, NULL, NULL, err);
+}
+
+enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err) {
+    int64_t ended = 0;
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_ENDED_INPUTS, &statement, err);
+    if (status == STATUS_OK) {
+        sqlite3_bind_int(statement, 1, run);
+        status = count(ledger, statement, &ended, err);
+    }
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_count = (int)ended;
+    return status;
+}

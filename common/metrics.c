@@ -1,0 +1,83 @@
+#include "common/metrics.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+
+/* The texts change a few times a second at most, so a waiter may spin. */
+static void lock(struct metrics *metrics) {
+    while (atomic_exchange(&metrics->lock, 1))
+        sched_yield();
+}
+
+static void unlock(struct metrics *metrics) {
+    atomic_store(&metrics->lock, 0);
+}
+
+void metrics_item(struct metrics *metrics, const char *id) {
+    lock(metrics);
+    snprintf(metrics->item, sizeof metrics->item, "%s", id);
+    unlock(metrics);
+}
+
+void metrics_note(struct metrics *metrics, const char *note) {
+    lock(metrics);
+    snprintf(metrics->note, sizeof metrics->note, "%s", note);
+    unlock(metrics);
+}
+
+void metrics_latency(struct metrics *metrics, double seconds) {
+    double before = atomic_load(&metrics->latency);
+    atomic_store(&metrics->latency, before == 0 ? seconds : 0.9 * before + 0.1 * seconds);
+}
+
+/* What the process has read and written so far, files and sockets alike. */
+static long long bytes_moved(void) {
+    FILE *stream = fopen("/proc/self/io", "re");
+    if (stream == NULL)
+        return 0;
+    long long total = 0, value;
+    char line[128];
+    while (fgets(line, sizeof line, stream) != NULL)
+        if (sscanf(line, "rchar: %lld", &value) == 1 || sscanf(line, "wchar: %lld", &value) == 1)
+            total += value;
+    fclose(stream);
+    return total;
+}
+
+enum status metrics_heartbeat(struct metrics *metrics, const char *path, struct err *err) {
+    static const char *const states[] = {"waiting", "blocked", "processing"};
+    char item[sizeof metrics->item], note[sizeof metrics->note], partial[PATH_SIZE + 8];
+    lock(metrics);
+    memcpy(item, metrics->item, sizeof item);
+    memcpy(note, metrics->note, sizeof note);
+    unlock(metrics);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    /* A text that was cut inside a character is not valid UTF-8; the heartbeat goes on without it. */
+    json_t *beat = json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*}", "time",
+                             (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "pid", (int)getpid(), "state",
+                             states[atomic_load(&metrics->state)], "item", item, "in",
+                             (json_int_t)atomic_load(&metrics->in), "out", (json_int_t)atomic_load(&metrics->out),
+                             "rejected", (json_int_t)atomic_load(&metrics->rejected), "failed",
+                             (json_int_t)atomic_load(&metrics->failed), "bytes", (json_int_t)bytes_moved(), "latency",
+                             atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue), "note", note);
+    _cleanup_(mem_free) char *text = beat != NULL ? json_dumps(beat, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(beat);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "the heartbeat cannot be put together");
+    snprintf(partial, sizeof partial, "%s.tmp", path);
+    FILE *stream = fopen(partial, "we");
+    FAIL_IF(stream == NULL, err, STATUS_IO, "%s: %s", partial, strerror(errno));
+    bool written = fputs(text, stream) >= 0;
+    written = fclose(stream) == 0 && written;
+    FAIL_IF(!written || rename(partial, path) != 0, err, STATUS_IO, "%s cannot be written: %s", path, strerror(errno));
+    return STATUS_OK;
+}

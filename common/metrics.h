@@ -1,0 +1,25 @@
+/* What an instance counts, and the heartbeat file by which `run` and `status` see it. */
+#ifndef ICESTREAM_COMMON_METRICS_H
+#define ICESTREAM_COMMON_METRICS_H
+
+#include <stdatomic.h>
+
+#include "common/status.h"
+
+enum metrics_state { METRICS_WAITING, METRICS_BLOCKED, METRICS_PROCESSING };
+
+struct metrics {
+    atomic_llong in, out, rejected, failed;
+    atomic_int state, queue;
+    _Atomic double latency; /* s from arrival to the end of store, running mean */
+    atomic_int lock;        /* of the texts */
+    char item[256], note[160];
+};
+
+void metrics_item(struct metrics *metrics, const char *id);
+void metrics_note(struct metrics *metrics, const char *note);
+void metrics_latency(struct metrics *metrics, double seconds);
+/* Rewrites the heartbeat: whole or not there, but not synced, since it is worth nothing after a second. */
+enum status metrics_heartbeat(struct metrics *metrics, const char *path, struct err *err);
+
+#endif

@@ -1,0 +1,160 @@
+/* What callbacks may ask of the harness, and the lock that its threads share. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/stage_private.h"
+
+const void *stage_params(const struct stage *stage) {
+    return stage->params;
+}
+
+const struct stage_session *stage_session(const struct stage *stage) {
+    return &stage->session;
+}
+
+const char *stage_name(const struct stage *stage) {
+    return stage->name;
+}
+
+const char *stage_root(const struct stage *stage) {
+    return stage->root;
+}
+
+const char *stage_folder(const struct stage *stage) {
+    return stage->folder;
+}
+
+int stage_threads(const struct stage *stage) {
+    return stage->threads;
+}
+
+const struct device *stage_device(const struct stage *stage) {
+    return &stage->device;
+}
+
+bool stage_stopping(const struct stage *stage) {
+    int stopping = atomic_load(&stage->stopping);
+    return stopping == STOP_NOW || (stopping == STOP_DRAIN && stage->descriptor->produce != NULL);
+}
+
+double stage_until_idle(const struct stage *stage) {
+    return stage->until_idle;
+}
+
+double stage_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void stage_lock(struct stage *stage) {
+    pthread_mutex_lock(&stage->lock);
+}
+
+void stage_unlock(struct stage *stage) {
+    pthread_mutex_unlock(&stage->lock);
+}
+
+void stage_changed(struct stage *stage) {
+    pthread_cond_broadcast(&stage->changed);
+    uint64_t one = 1;
+    /* A full counter wakes the reader just as well. */
+    if (stage->wake >= 0 && write(stage->wake, &one, sizeof one) < 0)
+        return;
+}
+
+void stage_event(struct stage *stage) {
+    stage->events++;
+    stage_changed(stage);
+}
+
+void stage_wait_until(struct stage *stage, double deadline) {
+    if (isinf(deadline)) {
+        pthread_cond_wait(&stage->changed, &stage->lock);
+        return;
+    }
+    struct timespec until = {(time_t)floor(deadline), (long)(1e9 * (deadline - floor(deadline)))};
+    pthread_cond_timedwait(&stage->changed, &stage->lock, &until);
+}
+
+static bool item_waits(const struct stage *stage) {
+    for (int i = 0; i < stage->lane_count; i++)
+        if (stage->slots[i].phase == SLOT_PROCESS)
+            return true;
+    return false;
+}
+
+void stage_wait(struct stage *stage, double seconds) {
+    double deadline = stage_clock() + seconds;
+    stage_lock(stage);
+    while (stage->events == stage->waited && !stage_stopping(stage) && !item_waits(stage) && !stage->threads_end &&
+           stage_clock() < deadline)
+        stage_wait_until(stage, deadline);
+    stage->waited = stage->events;
+    stage_unlock(stage);
+}
+
+void stage_stop(struct stage *stage, enum stage_stop how) {
+    stage_lock(stage);
+    if (atomic_load(&stage->stopping) < (int)how)
+        atomic_store(&stage->stopping, (int)how);
+    stage_event(stage);
+    stage_unlock(stage);
+}
+
+void stage_fatal(struct stage *stage, enum status status, const struct err *err) {
+    stage_lock(stage);
+    if (stage->fatal == STATUS_OK) {
+        stage->fatal = status;
+        stage->fatal_err = *err;
+        stage->fatal_err.status = status;
+    }
+    atomic_store(&stage->stopping, STOP_NOW);
+    stage_event(stage);
+    stage_unlock(stage);
+}
+
+enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
+                          char *absolute, struct err *err) {
+    char name[PATH_SIZE];
+    int used = snprintf(name, sizeof name, "%s%s", item_id(item), suffix);
+    FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT, "the name of a product of %.80s is too long",
+            item_id(item));
+    TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));
+    TRY(path_join(path_name(stage->folder), name, relative, PATH_SIZE, err));
+    return file_make_parents(absolute, 0777, err);
+}
+
+enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err) {
+    TRY(path_join(stage->root, path, absolute, PATH_SIZE, err));
+    if (path[0] == '/' || file_exists(absolute))
+        return STATUS_OK;
+    char beside[PATH_SIZE], here[PATH_SIZE];
+    FAIL_IF(getcwd(here, sizeof here) == NULL, err, STATUS_IO, "the working directory cannot be found: %s",
+            strerror(errno));
+    TRY(path_join(here, path, beside, sizeof beside, err));
+    FAIL_IF(!file_exists(beside), err, STATUS_NOT_FOUND, "'%s' is neither in %s nor in the working directory %s", path,
+            stage->root, here);
+    memcpy(absolute, beside, strlen(beside) + 1);
+    return STATUS_OK;
+}
+
+void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    log_write_list(stage->log, level, id, format, args);
+    va_end(args);
+}
+
+void stage_note(struct stage *stage, const char *format, ...) {
+    char note[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(note, sizeof note, format, args);
+    va_end(args);
+    metrics_note(&stage->metrics, note);
+}

@@ -1,0 +1,176 @@
+/* What the parts of the harness share. */
+#ifndef ICESTREAM_COMMON_STAGE_PRIVATE_H
+#define ICESTREAM_COMMON_STAGE_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "common/device.h"
+#include "common/files.h"
+#include "common/ledger.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/rules.h"
+#include "common/stage.h"
+
+enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, LOAD_THREADS = 2 };
+
+enum stage_mode { STAGE_ON_FILES, STAGE_IN_PROCESS, STAGE_IN_PIPELINE };
+enum stage_stop { STOP_NOT, STOP_DRAIN, STOP_NOW };
+
+/* Where a lane's item is on its way. Each phase has one kind of thread that may touch the lane. */
+enum slot_phase { SLOT_FREE, SLOT_LOAD, SLOT_LOADING, SLOT_PROCESS, SLOT_PROCESSING, SLOT_STORE, SLOT_STORING, SLOT_DONE };
+
+struct slot {
+    struct stage_lane lane;
+    enum slot_phase phase;
+    uint64_t ticket;   /* items are processed and stored in the order of arrival */
+    uint32_t judged;   /* the rules of reject_if that have been looked at */
+    int edge;          /* the input it came by, and its number there */
+    int64_t seq;
+    double taken;      /* when */
+    enum status status; /* so far */
+    struct err err;
+    bool settled;             /* the ledger has the outcome, which is: */
+    enum ledger_state state;
+};
+
+struct stage_output {
+    char edge[EDGE_NAME_SIZE];
+    int window;
+    int64_t unacknowledged; /* under the lock: also what is still to be sent */
+};
+
+/* Parameters that every stage takes. */
+struct stage_common {
+    int threads, lanes, replicas;
+    char *device, *gpu, *reject_if, *from, *program;
+};
+
+/* What came of an item, for stages that run in process. */
+struct stage_outcome {
+    char *id, *reason; /* reason may be NULL */
+    enum ledger_state state;
+};
+
+struct stage_results {
+    struct item **emitted;
+    size_t emitted_count;
+    struct stage_outcome *outcomes;
+    size_t outcome_count;
+};
+
+struct stage {
+    const struct stage_descriptor *descriptor;
+    enum stage_mode mode;
+    char name[64];
+    int instance, run, replicas;
+    char token[TOKEN_SIZE]; /* of this incarnation */
+    char root[PATH_SIZE], folder[PATH_SIZE];
+    void *params;
+    struct stage_common common;
+    struct stage_session session;
+    struct device device;
+    int threads;
+    double until_idle;
+    struct rules rules;
+    atomic_uint rules_warned;
+    struct log *log;
+    struct ledger *ledger;
+    struct metrics metrics;
+    char *current; /* memory-mapped, or NULL */
+    void *state;
+    bool ready; /* init has succeeded */
+
+    atomic_int stopping;
+    int wake; /* eventfd by which the other threads wake the main one, or -1 */
+
+    /* The lock guards everything below; `changed` is told of each change. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct slot slots[LANES_MAX];
+    int lane_count;
+    uint64_t next_ticket, process_ticket, store_ticket;
+    uint64_t events, waited; /* what idle and produce would want to know of; how far stage_wait has seen them */
+    struct stage_output outputs[EDGES_MAX];
+    int output_count;
+    bool threads_end, flush_wanted, flushed, summary_wanted, summarised;
+    uint64_t stored; /* items since the last summary */
+    enum status fatal;
+    struct err fatal_err;
+    struct stage_results *results; /* in process only */
+
+    pthread_t compute, load[LOAD_THREADS], store;
+    int threads_started; /* of compute, store, load */
+};
+
+/* stage_setup.c: from nothing to a stage whose init has been called, and back. */
+enum status stage_create(const struct stage_descriptor *descriptor, struct stage **ret_stage, struct err *err);
+void stage_destroy(struct stage **stage);
+/* One key from the command line or a test: the stage's own parameters first, then those of every stage, then the
+ * session's. */
+enum status stage_set(struct stage *stage, const char *key, const char *text, const char *where, struct err *err);
+const struct param *stage_param(const struct stage *stage, const char *key);
+/* Folder, parameters, device, rules and number of lanes are there: checks them and fills what follows from them. */
+enum status stage_configure(struct stage *stage, const char *where, struct err *err);
+/* root and folder, made where they are missing. */
+enum status stage_place(struct stage *stage, const char *folder, struct err *err);
+/* init, resume, threads. */
+enum status stage_begin(struct stage *stage, struct err *err);
+
+/* stage_lanes.c */
+enum status lanes_start(struct stage *stage, struct err *err);
+/* Whether one more item may be taken: a lane is free and every output has room. With the lock held. */
+bool lanes_room(const struct stage *stage);
+/* Hands an item to a free lane; consumes it. With room. */
+void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
+/* A lane whose item is done with, or NULL. lanes_free gives it back. With the lock held. */
+struct slot *lanes_done(struct stage *stage);
+void lanes_free(struct stage *stage, struct slot *slot);
+bool lanes_empty(const struct stage *stage);
+void lanes_stop(struct stage *stage);
+/* Flush and the last summary, which run on their own threads: asks for them and waits. */
+enum status lanes_finish(struct stage *stage, struct err *err);
+
+/* stage_settle.c: the outcome of a lane's item goes into the ledger. */
+void stage_settle(struct stage *stage, struct slot *slot);
+/* The rules of reject_if on what the item holds by now. */
+enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *judged, struct err *err);
+/* Whether the item has what the descriptor's `in` asks for. */
+enum status stage_check_input(const struct stage *stage, const struct item *item, struct err *err);
+
+void stage_lock(struct stage *stage);
+void stage_unlock(struct stage *stage);
+/* With the lock held: tells all threads, the main one too. */
+void stage_changed(struct stage *stage);
+/* As stage_changed, and counts as an event for stage_wait. */
+void stage_event(struct stage *stage);
+/* With the lock held: until changed or the time (CLOCK_MONOTONIC, s) is reached. */
+void stage_wait_until(struct stage *stage, double deadline);
+double stage_clock(void);
+/* The stage cannot go on. With the lock held or not. */
+void stage_fatal(struct stage *stage, enum status status, const struct err *err);
+void stage_stop(struct stage *stage, enum stage_stop how);
+
+/* stage_signals.c: SIGINT and SIGTERM on a thread of their own. */
+struct signals;
+enum status signals_start(struct stage *stage, struct signals **ret_signals, struct err *err);
+void signals_stop(struct signals **signals);
+
+/* stage_files.c: items of a STAR file, an image or a folder. */
+enum status stage_files_items(const struct stage *stage, const char *input, struct item ***ret_items, size_t *ret_count,
+                              struct err *err);
+void stage_items_free(struct item **items, size_t count);
+/* stage_run.c: items through lanes, flush, summary; the way of stages on files and in process. */
+enum status stage_run_items(struct stage *stage, struct item *const *items, size_t count, struct err *err);
+/* stage_process.c: stage_run_in_process with the outcome of each item, and a ledger that may be a file. */
+enum status stage_run_results(const struct stage_descriptor *descriptor, const char *folder, const char *ledger_path,
+                              const char *const *key_values, struct item *const *items, size_t item_count,
+                              struct stage_results *ret_results, struct err *err);
+void stage_results_clear(struct stage_results *results);
+
+/* stage_pipeline.c */
+int stage_pipeline(struct stage *stage, const char *instance_file, struct err *err);
+
+#endif

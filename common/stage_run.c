@@ -1,0 +1,50 @@
+/* A list of items through the lanes: the way of stages on files and in process. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/stage_private.h"
+
+/* Gives back the lanes that are done; waits for one when wait_for_room and there is no room. False: stop. */
+static bool collect(struct stage *stage, bool until_empty) {
+    stage_lock(stage);
+    bool go_on;
+    for (;;) {
+        for (struct slot *slot = lanes_done(stage); slot != NULL; slot = lanes_done(stage))
+            lanes_free(stage, slot);
+        go_on = stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW;
+        if (!go_on || (until_empty ? lanes_empty(stage) : lanes_room(stage)))
+            break;
+        stage_wait_until(stage, INFINITY);
+    }
+    stage_unlock(stage);
+    return go_on;
+}
+
+static enum status take_item(struct stage *stage, const struct item *item, struct err *err) {
+    enum ledger_claim claim;
+    TRY(ledger_claim_item(stage->ledger, item, stage->instance, stage->token, &claim, err));
+    if (claim != CLAIM_NEW && claim != CLAIM_AGAIN) {
+        if (claim == CLAIM_ELSEWHERE)
+            log_write(stage->log, LOG_WARN, "duplicate", "%s: the same item comes twice; the first one counts",
+                      item_id(item));
+        return STATUS_OK;
+    }
+    struct item *copy = NULL;
+    TRY(item_clone(item, &copy, err));
+    lanes_take(stage, &copy, 0, 0);
+    return STATUS_OK;
+}
+
+enum status stage_run_items(struct stage *stage, struct item *const *items, size_t count, struct err *err) {
+    bool go_on = true;
+    for (size_t i = 0; i < count && go_on; i++) {
+        go_on = collect(stage, false) && atomic_load(&stage->stopping) == STOP_NOT;
+        if (go_on)
+            TRY(take_item(stage, items[i], err));
+    }
+    go_on = collect(stage, true) && go_on;
+    if (go_on || stage->fatal != STATUS_OK)
+        return lanes_finish(stage, err);
+    /* Stopped by a person: what is there is joined, but nothing new is begun. */
+    FAIL(err, STATUS_CANCELLED, "stopped before the end");
+}

@@ -1,0 +1,249 @@
+/* The outcome of an item, and what a stage sends of its own accord, go into the ledger. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "common/stage_private.h"
+
+enum status stage_check_input(const struct stage *stage, const struct item *item, struct err *err) {
+    char needs[256];
+    snprintf(needs, sizeof needs, "%s", stage->descriptor->in);
+    for (char *save = NULL, *word = strtok_r(needs, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        char choices[256];
+        snprintf(choices, sizeof choices, "%s", word);
+        bool has = false;
+        for (char *inner = NULL, *member = strtok_r(choices, "|", &inner); member; member = strtok_r(NULL, "|", &inner))
+            has = has || item_has(item, member);
+        FAIL_IF(!has, err, STATUS_NOT_FOUND, "the item has no '%s', which %s needs", word, stage->descriptor->name);
+    }
+    return STATUS_OK;
+}
+
+enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *judged, struct err *err) {
+    return stage->rules.count == 0 ? STATUS_OK : rules_apply(&stage->rules, item, judged, err);
+}
+
+/* A rule whose column never comes is probably misspelt. */
+static void warn_unjudged(struct stage *stage, const struct item *item, uint32_t judged) {
+    for (int i = 0; i < stage->rules.count; i++) {
+        uint32_t bit = UINT32_C(1) << i;
+        if ((judged & bit) == 0 && (atomic_fetch_or(&stage->rules_warned, bit) & bit) == 0)
+            log_write(stage->log, LOG_WARN, "reject-if",
+                      "%s: there is no number '%s', so that this rule of reject_if decides nothing (said once)",
+                      item_id(item), stage->rules.rules[i].column);
+    }
+}
+
+static void *grow(void *list, size_t count, size_t size) {
+    /* Doubled at each power of two. */
+    if ((count & (count - 1)) != 0)
+        return list;
+    return realloc(list, (count == 0 ? 1 : 2 * count) * size);
+}
+
+static void collect_emitted(struct stage *stage, const struct item *item) {
+    struct stage_results *results = stage->results;
+    struct item *copy = NULL;
+    if (results == NULL || item_clone(item, &copy, NULL) != STATUS_OK)
+        return;
+    stage_lock(stage);
+    struct item **list = grow(results->emitted, results->emitted_count, sizeof *list);
+    if (list != NULL) {
+        results->emitted = list;
+        results->emitted[results->emitted_count++] = copy;
+    } else
+        item_destroy(&copy);
+    stage_unlock(stage);
+}
+
+static void collect_outcome(struct stage *stage, const char *id, enum ledger_state state, const char *reason) {
+    struct stage_results *results = stage->results;
+    if (results == NULL)
+        return;
+    stage_lock(stage);
+    struct stage_outcome *list = grow(results->outcomes, results->outcome_count, sizeof *list);
+    if (list != NULL) {
+        results->outcomes = list;
+        results->outcomes[results->outcome_count++] =
+            (struct stage_outcome){strdup(id), reason != NULL ? strdup(reason) : NULL, state};
+    }
+    stage_unlock(stage);
+}
+
+static size_t fill_sends(const struct stage *stage, const struct item *item, struct ledger_send sends[EDGES_MAX]) {
+    for (int i = 0; i < stage->output_count; i++)
+        sends[i] = (struct ledger_send){stage->outputs[i].edge, item};
+    return (size_t)stage->output_count;
+}
+
+static void count_sends(struct stage *stage, size_t count) {
+    stage_lock(stage);
+    for (size_t i = 0; i < count; i++)
+        stage->outputs[i].unacknowledged++;
+    stage_changed(stage);
+    stage_unlock(stage);
+}
+
+static void count_outcome(struct stage *stage, const struct item *item, enum ledger_state state, const char *reason) {
+    if (state == LEDGER_REJECTED) {
+        atomic_fetch_add(&stage->metrics.rejected, 1);
+        log_write(stage->log, LOG_INFO, "rejected", "%s: %s", item_id(item), reason);
+    } else if (state == LEDGER_FAILED) {
+        atomic_fetch_add(&stage->metrics.failed, 1);
+        log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
+    } else
+        atomic_fetch_add(&stage->metrics.out, 1);
+    collect_outcome(stage, item_id(item), state, reason);
+}
+
+void stage_settle(struct stage *stage, struct slot *slot) {
+    bool stopping = atomic_load(&stage->stopping) == STOP_NOW;
+    /* Not finished, and not failed by its own fault: it stays in flight and comes again. */
+    if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping))
+        return;
+    enum ledger_state state = slot->status == STATUS_OK         ? LEDGER_DONE
+                              : slot->status == STATUS_REJECTED ? LEDGER_REJECTED
+                                                                : LEDGER_FAILED;
+    struct item *item = slot->lane.item;
+    const char *reason = NULL;
+    if (state != LEDGER_DONE)
+        reason = slot->err.message[0] != '\0' ? slot->err.message : status_name(slot->status);
+    else
+        warn_unjudged(stage, item, slot->judged);
+
+    struct ledger_send sends[EDGES_MAX];
+    bool forward = state == LEDGER_DONE && !stage->descriptor->cumulative;
+    size_t send_count = forward ? fill_sends(stage, item, sends) : 0;
+    const struct ledger_finish what = {.id = item_id(item),
+                                       .state = state,
+                                       .reason = reason,
+                                       .item = state == LEDGER_DONE ? item : NULL,
+                                       .instance = stage->instance,
+                                       .run_token = stage->token,
+                                       .sends = sends,
+                                       .send_count = send_count};
+    struct err err = {0};
+    enum status status = ledger_finish_item(stage->ledger, &what, &err);
+    if (status == STATUS_BAD_STATE) {
+        log_write(stage->log, LOG_WARN, "late", "%s: %s", item_id(item), err.message);
+        return;
+    }
+    if (status != STATUS_OK) {
+        stage_fatal(stage, status, &err);
+        return;
+    }
+    slot->settled = true;
+    slot->state = state;
+    count_sends(stage, send_count);
+    count_outcome(stage, item, state, reason);
+    if (forward)
+        collect_emitted(stage, item);
+}
+
+/* A source goes no further than its windows allow. */
+static enum status wait_for_room(struct stage *stage, struct err *err) {
+    enum status status = STATUS_OK;
+    stage_lock(stage);
+    for (;;) {
+        bool room = true;
+        for (int i = 0; i < stage->output_count; i++)
+            room = room && stage->outputs[i].unacknowledged < stage->outputs[i].window;
+        if (room)
+            break;
+        if (atomic_load(&stage->stopping) != STOP_NOT || stage->fatal != STATUS_OK) {
+            status = err_set(err, STATUS_CANCELLED, __FILE__, __LINE__, "asked to stop while waiting to send");
+            break;
+        }
+        atomic_store(&stage->metrics.state, METRICS_BLOCKED);
+        stage_wait_until(stage, INFINITY);
+        atomic_store(&stage->metrics.state, METRICS_WAITING);
+    }
+    stage_unlock(stage);
+    return status;
+}
+
+static enum status emit_from_source(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
+    bool known = false;
+    TRY(ledger_lookup(stage->ledger, item_id(item), &known, NULL, err));
+    if (known) {
+        *ret_new = false;
+        return STATUS_OK;
+    }
+    uint32_t judged = 0;
+    struct err rejection = {0};
+    if (stage_judge(stage, item, &judged, &rejection) == STATUS_REJECTED) {
+        TRY(stage_set_aside(stage, item, LEDGER_REJECTED, rejection.message, err));
+        *ret_new = true;
+        return STATUS_OK;
+    }
+    warn_unjudged(stage, item, judged);
+    TRY(wait_for_room(stage, err));
+    struct ledger_send sends[EDGES_MAX];
+    size_t count = fill_sends(stage, item, sends);
+    bool is_new = false;
+    TRY(ledger_originate(stage->ledger, item, LEDGER_DONE, NULL, sends, count, &is_new, err));
+    if (is_new) {
+        atomic_fetch_add(&stage->metrics.in, 1);
+        count_sends(stage, count);
+        count_outcome(stage, item, LEDGER_DONE, NULL);
+        collect_emitted(stage, item);
+    }
+    *ret_new = is_new;
+    return STATUS_OK;
+}
+
+enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
+    if (stage->descriptor->produce != NULL) {
+        enum status status = emit_from_source(stage, item, ret_new, err);
+        stage_lock(stage);
+        stage->stored += status == STATUS_OK;
+        stage_changed(stage);
+        stage_unlock(stage);
+        return status;
+    }
+    struct ledger_send sends[EDGES_MAX];
+    size_t count = fill_sends(stage, item, sends);
+    bool is_new = false;
+    TRY(ledger_send_only(stage->ledger, item_id(item), sends, count, &is_new, err));
+    if (is_new) {
+        count_sends(stage, count);
+        collect_emitted(stage, item);
+    }
+    *ret_new = is_new;
+    return STATUS_OK;
+}
+
+enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
+                            struct err *err) {
+    bool is_new = false;
+    TRY(ledger_originate(stage->ledger, item, (enum ledger_state)state, reason, NULL, 0, &is_new, err));
+    if (is_new) {
+        atomic_fetch_add(&stage->metrics.in, 1);
+        count_outcome(stage, item, (enum ledger_state)state, reason);
+    }
+    return STATUS_OK;
+}
+
+enum status stage_known(struct stage *stage, const char *id, bool *ret_known, struct err *err) {
+    return ledger_lookup(stage->ledger, id, ret_known, NULL, err);
+}
+
+struct done_walk {
+    stage_visit *visit;
+    void *context;
+};
+
+static enum status visit_done(const struct ledger_row *row, void *context, struct err *err) {
+    const struct done_walk *walk = context;
+    struct item *item = NULL;
+    TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
+    enum status status = walk->visit(item, walk->context, err);
+    item_destroy(&item);
+    return status;
+}
+
+enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err) {
+    struct done_walk walk = {visit, context};
+    return ledger_each(stage->ledger, LEDGER_DONE, visit_done, &walk, err);
+}

@@ -1,0 +1,404 @@
+/* The harness in process: order, overlap, full → blocked → drained lanes, failures, rejections, flush, resume. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/stage_private.h"
+#include "tests/common/scratch.h"
+
+enum { ITEMS = 20, TRACE_MAX = 4096 };
+
+struct trace_params {
+    int fail_at, reject_at, emit_at_end;
+    double scale;
+    char *text;
+};
+
+#define OFFSET(member) offsetof(struct trace_params, member)
+static const struct param table[] = {
+    {"fail_at", PARAM_INT, OFFSET(fail_at), "", "-1", 0, 0, NULL, 0, false, "number of the item whose load fails"},
+    {"reject_at", PARAM_INT, OFFSET(reject_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that is rejected"},
+    {"emit_at_end", PARAM_INT, OFFSET(emit_at_end), "", "0", 0, 100, NULL, 0, false, "items that flush emits"},
+    {"scale", PARAM_FLOAT, OFFSET(scale), "", "1", 0, 10, NULL, 0, false, "a number"},
+    {"text", PARAM_STRING, OFFSET(text), "", NULL, 0, 0, NULL, 0, false, "a text"},
+};
+
+/* One test at a time: what the callbacks of the stage under test saw. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    char events[TRACE_MAX];
+    int loaded, processed, stored, flushed, resumed, summaries, reconfigured, inside, inside_max;
+    bool hold_store;
+} trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void trace_reset(void) {
+    pthread_mutex_lock(&trace.lock);
+    trace.events[0] = '\0';
+    trace.loaded = trace.processed = trace.stored = trace.flushed = trace.resumed = trace.summaries = 0;
+    trace.reconfigured = trace.inside = trace.inside_max = 0;
+    trace.hold_store = false;
+    pthread_mutex_unlock(&trace.lock);
+}
+
+static void trace_event(int *counter, const char *what, const char *id) {
+    pthread_mutex_lock(&trace.lock);
+    (*counter)++;
+    size_t used = strlen(trace.events);
+    snprintf(trace.events + used, sizeof trace.events - used, "%s%s ", what, id);
+    pthread_cond_broadcast(&trace.changed);
+    pthread_mutex_unlock(&trace.lock);
+}
+
+static int number_of(const struct stage_lane *lane) {
+    return (int)item_number(lane->item, "columns.number", -1);
+}
+
+static enum status trace_reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)stage, (void)state, (void)lane, (void)err;
+    trace_event(&trace.reconfigured, "r", "");
+    return STATUS_OK;
+}
+
+static enum status trace_load(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state;
+    const struct trace_params *params = stage_params(stage);
+    lane->shape[0] = number_of(lane) < ITEMS / 2 ? 1 : 2;
+    pthread_mutex_lock(&trace.lock);
+    trace.inside++;
+    if (trace.inside > trace.inside_max)
+        trace.inside_max = trace.inside;
+    pthread_mutex_unlock(&trace.lock);
+    trace_event(&trace.loaded, "l", item_id(lane->item));
+    FAIL_IF(number_of(lane) == params->fail_at, err, STATUS_TRUNCATED, "item %d ends too early", params->fail_at);
+    return STATUS_OK;
+}
+
+static enum status trace_process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state;
+    const struct trace_params *params = stage_params(stage);
+    trace_event(&trace.processed, "p", item_id(lane->item));
+    FAIL_IF(number_of(lane) == params->reject_at, err, STATUS_REJECTED, "item %d is not wanted", params->reject_at);
+    return item_set_number(lane->item, "columns.quality", params->scale * number_of(lane), err);
+}
+
+static enum status trace_store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state, (void)err;
+    (void)stage;
+    pthread_mutex_lock(&trace.lock);
+    while (trace.hold_store)
+        pthread_cond_wait(&trace.changed, &trace.lock);
+    trace.inside--;
+    pthread_mutex_unlock(&trace.lock);
+    trace_event(&trace.stored, "s", item_id(lane->item));
+    return STATUS_OK;
+}
+
+static enum status trace_flush(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    const struct trace_params *params = stage_params(stage);
+    trace_event(&trace.flushed, "f", "");
+    for (int i = 0; i < params->emit_at_end; i++) {
+        char id[32];
+        struct item *item;
+        bool is_new;
+        snprintf(id, sizeof id, "selection_%d", i / 2);
+        TRY(item_create(id, "selection", &item, err));
+        enum status status = stage_emit(stage, item, &is_new, err);
+        item_destroy(&item);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+static enum status trace_resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    (void)stage, (void)state, (void)err;
+    trace_event(&trace.resumed, "R", item_id(item));
+    return STATUS_OK;
+}
+
+static enum status trace_summarise(struct stage *stage, void *state, struct err *err) {
+    (void)stage, (void)state, (void)err;
+    trace_event(&trace.summaries, "S", "");
+    return STATUS_OK;
+}
+
+static const struct stage_descriptor traced = {
+    .name = "traced",
+    .summary = "notes its calls",
+    .in = "columns",
+    .out = "columns",
+    .params = table,
+    .param_count = sizeof table / sizeof *table,
+    .params_size = sizeof(struct trace_params),
+    .lane_size = 16,
+    .reconfigure = trace_reconfigure,
+    .load = trace_load,
+    .process = trace_process,
+    .store = trace_store,
+    .flush = trace_flush,
+    .resume = trace_resume,
+    .summarise = trace_summarise,
+};
+
+struct fixture {
+    char folder[PATH_SIZE];
+    struct item *items[ITEMS];
+};
+
+static int set_up(void **state) {
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    assert_non_null(fixture);
+    scratch_path("session", fixture->folder);
+    struct err err = {0};
+    for (int i = 0; i < ITEMS; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "mic_%02d", i);
+        assert_int_equal(item_create(id, "micrograph", &fixture->items[i], &err), STATUS_OK);
+        assert_int_equal(item_set_number(fixture->items[i], "columns.number", i, &err), STATUS_OK);
+    }
+    trace_reset();
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *fixture = *state;
+    for (int i = 0; i < ITEMS; i++)
+        item_destroy(&fixture->items[i]);
+    free(fixture);
+    return 0;
+}
+
+static struct stage_results run(const struct stage_descriptor *descriptor, struct fixture *fixture,
+                                const char *const *key_values) {
+    struct stage_results results = {0};
+    struct err err = {0};
+    enum status status = stage_run_results(descriptor, fixture->folder, ":memory:", key_values, fixture->items, ITEMS,
+                                           &results, &err);
+    if (status != STATUS_OK)
+        fail_msg("%s", err.message);
+    return results;
+}
+
+static void items_pass_in_order(void **state) {
+    const char *const parameters[] = {"scale", "2", "lanes", "4", NULL};
+    struct stage_results results = run(&traced, *state, parameters);
+    assert_int_equal(results.emitted_count, ITEMS);
+    for (int i = 0; i < ITEMS; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "mic_%02d", i);
+        assert_string_equal(item_id(results.emitted[i]), id);
+        assert_float_equal(item_number(results.emitted[i], "columns.quality", -1), 2 * i, 0);
+    }
+    assert_int_equal(trace.flushed, 1);
+    assert_true(trace.summaries >= 1);
+    assert_int_equal(trace.reconfigured, 2);
+    /* Flush comes after the last item, the last summary after the flush. */
+    const char *flush = strstr(trace.events, "f ");
+    assert_non_null(flush);
+    assert_null(strstr(flush, "smic"));
+    assert_non_null(strstr(flush, "S "));
+    stage_results_clear(&results);
+}
+
+static void *let_go(void *argument) {
+    int *lanes = argument;
+    pthread_mutex_lock(&trace.lock);
+    /* Every lane is full, and the first item stands before its store: the next ones must have been read and computed
+     * meanwhile, and no more than there are lanes. */
+    while (trace.processed < *lanes)
+        pthread_cond_wait(&trace.changed, &trace.lock);
+    assert_int_equal(trace.stored, 0);
+    assert_int_equal(trace.loaded, *lanes);
+    trace.hold_store = false;
+    pthread_cond_broadcast(&trace.changed);
+    pthread_mutex_unlock(&trace.lock);
+    return NULL;
+}
+
+static void full_lanes_block_and_drain(void **state) {
+    int lanes = 3;
+    pthread_t thread;
+    trace.hold_store = true;
+    assert_int_equal(pthread_create(&thread, NULL, let_go, &lanes), 0);
+    const char *const parameters[] = {"lanes", "3", NULL};
+    struct stage_results results = run(&traced, *state, parameters);
+    pthread_join(thread, NULL);
+    assert_int_equal(results.emitted_count, ITEMS);
+    assert_int_equal(trace.inside_max, lanes);
+    stage_results_clear(&results);
+}
+
+static const struct stage_outcome *outcome_of(const struct stage_results *results, const char *id) {
+    for (size_t i = 0; i < results->outcome_count; i++)
+        if (strcmp(results->outcomes[i].id, id) == 0)
+            return &results->outcomes[i];
+    return NULL;
+}
+
+static void bad_items_do_not_stop_the_stream(void **state) {
+    const char *const parameters[] = {"fail_at", "5", "reject_at", "7", "reject-if", "number >= 18,quality == 2", NULL};
+    struct stage_results results = run(&traced, *state, parameters);
+    assert_int_equal(results.emitted_count, ITEMS - 5);
+    const struct stage_outcome *failed = outcome_of(&results, "mic_05"), *rejected = outcome_of(&results, "mic_07"),
+                               *early = outcome_of(&results, "mic_18"), *late = outcome_of(&results, "mic_02");
+    assert_int_equal(failed->state, LEDGER_FAILED);
+    assert_string_equal(failed->reason, "item 5 ends too early");
+    assert_int_equal(rejected->state, LEDGER_REJECTED);
+    assert_string_equal(rejected->reason, "item 7 is not wanted");
+    assert_int_equal(early->state, LEDGER_REJECTED);
+    assert_string_equal(early->reason, "number 18 >= 18 (reject_if)");
+    assert_null(strstr(trace.events, "lmic_18"));
+    assert_int_equal(late->state, LEDGER_REJECTED);
+    assert_string_equal(late->reason, "quality 2 == 2 (reject_if)");
+    assert_null(strstr(trace.events, "smic_02"));
+    stage_results_clear(&results);
+}
+
+static void an_item_without_what_is_needed_fails(void **state) {
+    struct fixture *fixture = *state;
+    struct stage_descriptor picky = traced;
+    picky.in = "micrograph|columns picks";
+    struct stage_results results = run(&picky, fixture, NULL);
+    assert_int_equal(results.emitted_count, 0);
+    assert_int_equal(results.outcomes[0].state, LEDGER_FAILED);
+    assert_string_equal(results.outcomes[0].reason, "the item has no 'picks', which traced needs");
+    stage_results_clear(&results);
+}
+
+static void what_a_cumulative_stage_emits_goes_on_instead_of_items(void **state) {
+    struct stage_descriptor cumulative = traced;
+    cumulative.cumulative = true;
+    const char *const parameters[] = {"emit_at_end", "6", NULL};
+    struct stage_results results = run(&cumulative, *state, parameters);
+    assert_int_equal(results.emitted_count, 6);
+    assert_string_equal(item_id(results.emitted[0]), "selection_0");
+    stage_results_clear(&results);
+}
+
+static void a_stage_without_process_passes_items(void **state) {
+    struct stage_descriptor direct = traced;
+    direct.process = NULL;
+    direct.reconfigure = NULL;
+    struct stage_results results = run(&direct, *state, NULL);
+    assert_int_equal(results.emitted_count, ITEMS);
+    assert_int_equal(trace.processed, 0);
+    stage_results_clear(&results);
+}
+
+static void a_second_run_resumes_from_the_ledger(void **state) {
+    struct fixture *fixture = *state;
+    char ledger[PATH_SIZE + 32];
+    snprintf(ledger, sizeof ledger, "%s/traced.sqlite", fixture->folder);
+    struct stage_results results = {0};
+    struct err err = {0};
+    const char *const parameters[] = {"fail_at", "3", NULL};
+    assert_int_equal(
+        stage_run_results(&traced, fixture->folder, ledger, parameters, fixture->items, 8, &results, &err), STATUS_OK);
+    assert_int_equal(results.emitted_count, 7);
+    stage_results_clear(&results);
+    trace_reset();
+    assert_int_equal(
+        stage_run_results(&traced, fixture->folder, ledger, NULL, fixture->items, 12, &results, &err), STATUS_OK);
+    assert_int_equal(trace.resumed, 7);
+    assert_int_equal(results.emitted_count, 4);
+    assert_string_equal(item_id(results.emitted[0]), "mic_08");
+    assert_true(strncmp(trace.events, "Rmic_00 ", 8) == 0);
+    stage_results_clear(&results);
+}
+
+static enum status device_gone(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)stage, (void)state, (void)lane;
+    FAIL(err, STATUS_DEVICE, "the device fell off the bus");
+}
+
+static void a_lost_device_ends_the_stage(void **state) {
+    struct fixture *fixture = *state;
+    struct stage_descriptor lost = traced;
+    lost.process = device_gone;
+    struct stage_results results = {0};
+    struct err err = {0};
+    assert_int_equal(
+        stage_run_results(&lost, fixture->folder, ":memory:", NULL, fixture->items, ITEMS, &results, &err),
+        STATUS_DEVICE);
+    assert_string_equal(err.message, "the device fell off the bus");
+}
+
+static enum status produce_some(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct item *item = NULL;
+        char id[32];
+        bool is_new = false, known = false;
+        snprintf(id, sizeof id, "mic_%d", i % 5);
+        TRY(stage_known(stage, id, &known, err));
+        FAIL_IF(known != (i == 5), err, STATUS_BAD_STATE, "%s is known too early or not at all", id);
+        TRY(item_create(id, "micrograph", &item, err));
+        TRY(item_set_number(item, "columns.quality", i, err));
+        TRY(stage_emit(stage, item, &is_new, err));
+        item_destroy(&item);
+        FAIL_IF(is_new != (i < 5), err, STATUS_BAD_STATE, "%s is new twice", id);
+    }
+    return STATUS_OK;
+}
+
+static void a_source_produces(void **state) {
+    struct fixture *fixture = *state;
+    struct stage_descriptor source = {.name = "source",
+                                      .summary = "",
+                                      .in = "",
+                                      .out = "micrograph",
+                                      .params = table,
+                                      .param_count = sizeof table / sizeof *table,
+                                      .params_size = sizeof(struct trace_params),
+                                      .produce = produce_some,
+                                      .summarise = trace_summarise};
+    struct stage_results results = {0};
+    struct err err = {0};
+    const char *const parameters[] = {"reject_if", "quality < 1", NULL};
+    enum status status =
+        stage_run_results(&source, fixture->folder, ":memory:", parameters, NULL, 0, &results, &err);
+    if (status != STATUS_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(results.emitted_count, 4);
+    assert_string_equal(outcome_of(&results, "mic_0")->reason, "quality 0 < 1 (reject_if)");
+    assert_int_equal(trace.summaries, 1);
+    stage_results_clear(&results);
+}
+
+static void wrong_parameters_are_refused(void **state) {
+    struct fixture *fixture = *state;
+    static const char *const wrong[][3] = {
+        {"fail-att", "1", NULL}, {"scale", "11", NULL}, {"lanes", "0", NULL}, {"reject_if", "quality", NULL}};
+    static const char *const messages[] = {"parameters: traced has no parameter 'fail-att': did you mean 'fail_at'?",
+                                           "parameters: scale is 11; it must be 0 to 10",
+                                           "parameters: lanes is 0; it must be 1 to 32",
+                                           "reject_if: 'quality' is not a rule; it must be COLUMN < NUMBER, with one "
+                                           "of < <= > >= == !="};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct stage_results results;
+        struct err err = {0};
+        assert_int_equal(
+            stage_run_results(&traced, fixture->folder, ":memory:", wrong[i], fixture->items, 1, &results, &err),
+            STATUS_BAD_ARGUMENT);
+        assert_string_equal(err.message, messages[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(items_pass_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(full_lanes_block_and_drain, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bad_items_do_not_stop_the_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_item_without_what_is_needed_fails, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_cumulative_stage_emits_goes_on_instead_of_items, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stage_without_process_passes_items, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_second_run_resumes_from_the_ledger, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_lost_device_ends_the_stage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_source_produces, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(wrong_parameters_are_refused, set_up, tear_down),
+    };
+    return scratch_run("stage", tests, sizeof tests / sizeof *tests);
+}
