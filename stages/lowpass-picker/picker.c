@@ -1,5 +1,6 @@
 #include "stages/lowpass-picker/picker.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,11 @@
 static const double OUTLIERS = 8;
 /* Of the diameter: touching particles stay two, and the side peaks of one do not become more. */
 static const double MIN_DISTANCE = 0.75;
+
+/* An automatic threshold is not below these: a figure of merit of 0 is where noise alone explains a place as well as
+ * the template does; the LoG response of particles is some tenths of the micrograph's standard deviation. */
+static const float MERIT_LEAST = 0.1f;
+static const float LOG_LEAST = 0.02f;
 
 void pick_list_destroy(struct pick_list *list) {
     free(list->items);
@@ -194,11 +200,29 @@ static enum status report(const struct picker *p, float threshold, struct pick_l
     return STATUS_OK;
 }
 
+/* From all peaks that stay after suppression, good and bad alike. */
+static enum status automatic_threshold(struct picker *p, float *ret_threshold, struct err *err) {
+    size_t pixels = (size_t)p->work * p->work;
+    /* In LoG mode what fits no particle size has response 0 and is no peak of noise either. */
+    bool templates = p->settings.method == PICKER_TEMPLATE;
+    struct peak_search search = picker_search(p, templates ? -INFINITY : FLT_MIN);
+    p->peaks.count = 0;
+    for (int t = 0; t < p->template_count; t++)
+        TRY(peaks_find(&search, p->merit + t * pixels, p->rotation + t * pixels, t, &p->peaks, err));
+    peaks_prune_greedy(&p->peaks, p->min_distance * p->scale);
+    size_t count = p->peaks.count < pixels ? p->peaks.count : pixels;
+    for (size_t i = 0; i < count; i++)
+        p->sorted[i] = p->peaks.items[i].merit;
+    *ret_threshold = threshold_split(p->sorted, count, templates ? MERIT_LEAST : LOG_LEAST);
+    return STATUS_OK;
+}
+
 enum status picker_run(struct picker *p, const float *micrograph, const struct ctf *ctf, uint64_t seed,
                        struct pick_list *picks, struct err *err) {
     prepare(p, micrograph, seed);
     TRY(p->settings.method == PICKER_TEMPLATE ? picker_template_run(p, ctf, err) : picker_log_run(p, err));
     float threshold = (float)p->settings.threshold;
+    if (isnan(threshold)) TRY(automatic_threshold(p, &threshold, err));
     TRY(find_peaks(p, threshold, err));
     return report(p, threshold, picks, err);
 }

@@ -1,11 +1,13 @@
-/* Where noise ends and particles begin, from the merits of a micrograph's peaks alone. */
+/* Where noise ends and particles begin, from the scores of a micrograph's peaks alone: the split that leaves the least
+ * variance within its two classes (Otsu 1979), over peaks of which close ones are suppressed already, so that noise and
+ * particles come in comparable numbers. The best few, gold and ice, are cut to a percentile and pull nothing. */
 #ifndef ICESTREAM_THRESHOLD_H
 #define ICESTREAM_THRESHOLD_H
 
 #include <stddef.h>
 
-/* scores: peaks after suppression of close ones, best first. Returns the score at and above which peaks are particles;
- * infinity when nothing stands out. scratch: count values. */
-float threshold_auto(const float *scores, size_t count, float noise_level, float *scratch);
+/* scores: count values, sorted falling. Below `least` nothing is taken for a particle; infinity when no score is at
+ * least `least`. */
+float threshold_split(const float *scores, size_t count, float least);
 
 #endif

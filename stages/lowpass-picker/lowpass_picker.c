@@ -1,0 +1,281 @@
+#include "stages/lowpass-picker/lowpass_picker.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/picture.h"
+#include "common/star.h"
+#include "stages/lowpass-picker/pick_files.h"
+
+#define AT(member) offsetof(struct lowpass_picker_params, member)
+
+
+static const struct param params[] = {
+    {.name = "method", .type = PARAM_CHOICE, .offset = AT(method), .unit = "", .choices = "auto|template|log",
+     .default_text = "auto", .help = "How to find particles; auto: by template where templates are given, else by LoG."},
+    {.name = "templates", .type = PARAM_PATH, .offset = AT(templates), .unit = "",
+     .help = "Stack of templates (class averages or projections, on the grey scale of normalised particles)."},
+    {.name = "templates_pixel_size", .type = PARAM_FLOAT, .offset = AT(templates_pixel_size), .unit = "Å",
+     .minimum = 0.01, .maximum = 1000, .help = "Pixel size of the templates; by default what their file says."},
+    {.name = "diameter", .type = PARAM_FLOAT, .offset = AT(diameter), .unit = "Å", .minimum = 1, .maximum = 100000,
+     .help = "Diameter of the particle's circle; by default the width of the templates."},
+    {.name = "lowpass", .type = PARAM_FLOAT, .offset = AT(lowpass), .unit = "Å", .default_text = "20", .minimum = 0,
+     .maximum = 1000, .help = "Micrographs are searched at this resolution; 0: at full resolution."},
+    {.name = "angle_step", .type = PARAM_FLOAT, .offset = AT(angle_step), .unit = "°", .default_text = "5",
+     .minimum = 0.1, .maximum = 360, .help = "Step of the in-plane rotation of the templates."},
+    {.name = "threshold", .type = PARAM_STRING, .offset = AT(threshold), .unit = "", .default_text = "auto",
+     .help = "Least figure of merit of a pick (1: as likely as expected of a particle), or auto: from each "
+             "micrograph's own peaks."},
+    {.name = "min_distance", .type = PARAM_FLOAT, .offset = AT(min_distance), .unit = "Å", .minimum = 0,
+     .maximum = 100000, .help = "Of two picks nearer than this the better stays; by default 0.75 of the diameter."},
+    {.name = "max_stddev_noise", .type = PARAM_STRING, .offset = AT(max_stddev_noise), .unit = "",
+     .default_text = "auto",
+     .help = "No picks where the background's standard deviation, in units of the micrograph's, is above this; auto: "
+             "far above the micrograph's usual; 0: off."},
+    {.name = "log_diameter", .type = PARAM_FLOATS, .offset = AT(log_diameter), .unit = "Å", .minimum = 1,
+     .maximum = 100000, .list_count = 2, .help = "Least and greatest diameter for LoG; by default diameter ± 20 %."},
+    {.name = "invert", .type = PARAM_BOOL, .offset = AT(invert), .unit = "", .default_text = "true",
+     .help = "Particles are dark in the micrographs and white in the templates."},
+    {.name = "ctf", .type = PARAM_BOOL, .offset = AT(ctf), .unit = "", .default_text = "true",
+     .help = "Apply the micrograph's CTF, where its defocus is known, to the templates."},
+    {.name = "prune", .type = PARAM_CHOICE, .offset = AT(prune), .unit = "", .choices = "greedy|relion",
+     .default_text = "greedy", .help = "Of close peaks the best stays (greedy), or RELION's rule, which drops pairs."},
+    {.name = "write_png", .type = PARAM_BOOL, .offset = AT(write_png), .unit = "", .default_text = "true",
+     .help = "Write a picture of each micrograph with its picks."},
+};
+
+const struct stage_descriptor lowpass_picker_stage = {
+    .name = "lowpass-picker",
+    .summary = "Finds particles in micrographs, with templates or by Laplacian of Gaussian.",
+    .in = "micrograph",
+    .out = "picks",
+    .params = params,
+    .param_count = sizeof params / sizeof *params,
+    .params_size = sizeof(struct lowpass_picker_params),
+    .state_size = sizeof(struct lowpass_picker),
+    .lane_size = sizeof(struct lowpass_picker_lane),
+    .init = lowpass_picker_init,
+    .fini = lowpass_picker_fini,
+    .lane_fini = lowpass_picker_lane_fini,
+    .reconfigure = lowpass_picker_reconfigure,
+    .load = lowpass_picker_load,
+    .process = lowpass_picker_process,
+    .store = lowpass_picker_store,
+    .summarise = lowpass_picker_summarise,
+};
+
+/* A number, or NaN for "auto". */
+static enum status number_or_auto(const char *name, const char *text, double *ret_value, struct err *err) {
+    if (text == NULL || strcmp(text, "auto") == 0) {
+        *ret_value = NAN;
+        return STATUS_OK;
+    }
+    char *end = NULL;
+    double value = strtod(text, &end);
+    FAIL_IF(end == text || *end != '\0' || !isfinite(value), err, STATUS_BAD_ARGUMENT,
+            "%s is \"%s\": expected a number or auto", name, text);
+    *ret_value = value;
+    return STATUS_OK;
+}
+
+static enum status read_templates(struct lowpass_picker *s, const struct lowpass_picker_params *p, struct err *err) {
+    TRY(image_read(p->templates, &s->templates, err));
+    FAIL_IF(s->templates.nx != s->templates.ny || s->templates.nx < 8, err, STATUS_BAD_FORMAT,
+            "%s: templates of %d × %d px; expected square images of at least 8 px", p->templates, s->templates.nx,
+            s->templates.ny);
+    FAIL_IF(s->templates.nx % 2, err, STATUS_BAD_FORMAT, "%s: templates of %d px; expected an even size", p->templates,
+            s->templates.nx);
+    for (size_t i = 0; i < image_count(&s->templates); i++)
+        FAIL_IF(!isfinite(s->templates.data[i]), err, STATUS_BAD_FORMAT,
+                "%s: pixel %zu is not a finite number; expected grey values of normalised particles", p->templates, i);
+    s->templates_pixel_size = isnan(p->templates_pixel_size) ? s->templates.pixel_size : p->templates_pixel_size;
+    FAIL_IF(!(s->templates_pixel_size > 0), err, STATUS_BAD_ARGUMENT,
+            "%s does not say its pixel size: set templates_pixel_size", p->templates);
+    return STATUS_OK;
+}
+
+enum status lowpass_picker_init(struct stage *stage, void *state, struct err *err) {
+    const struct lowpass_picker_params *p = stage_params(stage);
+    struct lowpass_picker *s = state;
+    TRY(number_or_auto("threshold", p->threshold, &s->threshold, err));
+    TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->max_stddev_noise, err));
+    FAIL_IF(p->method == 1 && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
+            "method is template but there are no templates: set templates, or method: log");
+    s->method = p->method == 1 || (p->method == 0 && p->templates != NULL) ? PICKER_TEMPLATE : PICKER_LOG;
+    if (s->method == PICKER_TEMPLATE) return read_templates(s, p, err);
+    FAIL_IF(p->log_diameter.count == 0 && isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
+            "without templates the particle's size must be known: set diameter, or log_diameter: [least, greatest], in "
+            "Å");
+    FAIL_IF(p->log_diameter.count == 2 && p->log_diameter.values[0] > p->log_diameter.values[1], err,
+            STATUS_BAD_ARGUMENT, "log_diameter is [%g, %g]: the least comes first", p->log_diameter.values[0],
+            p->log_diameter.values[1]);
+    return STATUS_OK;
+}
+
+void lowpass_picker_fini(struct stage *stage, void *state) {
+    (void)stage;
+    struct lowpass_picker *s = state;
+    picker_destroy(&s->picker);
+    pick_picture_destroy(&s->picture);
+    image_destroy(&s->templates);
+}
+
+void lowpass_picker_lane_fini(struct stage *stage, void *state, struct stage_lane *lane) {
+    (void)stage;
+    (void)state;
+    struct lowpass_picker_lane *l = lane->state;
+    image_destroy(&l->micrograph);
+    pick_list_destroy(&l->picks);
+    picture_buffer_destroy(&l->picture);
+}
+
+enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state;
+    struct lowpass_picker_lane *l = lane->state;
+    const char *path = NULL;
+    char absolute[PATH_SIZE];
+    TRY(item_need_string(lane->item, "micrograph.path", &path, err));
+    TRY(stage_resolve(stage, path, absolute, err));
+    TRY(image_read(absolute, &l->micrograph, err));
+    FAIL_IF(l->micrograph.nz != 1, err, STATUS_BAD_FORMAT,
+            "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path,
+            l->micrograph.nz);
+    double pixel_size = item_number(lane->item, "optics.pixel_size", stage_session(stage)->pixel_size);
+    if (!(pixel_size > 0)) pixel_size = l->micrograph.pixel_size;
+    FAIL_IF(!(pixel_size > 0) || pixel_size > 1000, err, STATUS_BAD_ARGUMENT,
+            "%s: the pixel size is not known: set session.pixel_size", path);
+    lane->shape[0] = l->micrograph.nx;
+    lane->shape[1] = l->micrograph.ny;
+    /* A change of pixel size is a change of shape too; µÅ. */
+    lane->shape[2] = (int)lround(pixel_size * 1e6);
+    return STATUS_OK;
+}
+
+enum status lowpass_picker_reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    const struct lowpass_picker_params *p = stage_params(stage);
+    struct lowpass_picker *s = state;
+    picker_destroy(&s->picker);
+    pick_picture_destroy(&s->picture);
+    s->pixel_size = lane->shape[2] * 1e-6;
+    bool listed = p->log_diameter.count == 2;
+    struct picker_settings settings = {
+        .method = s->method,
+        .pixel_size = s->pixel_size,
+        .diameter = p->diameter,
+        .lowpass = p->lowpass,
+        .angle_step = p->angle_step,
+        .threshold = s->threshold,
+        .min_distance = p->min_distance,
+        .max_stddev_noise = s->max_stddev_noise,
+        .log_minimum = listed ? p->log_diameter.values[0] : 0.8 * p->diameter,
+        .log_maximum = listed ? p->log_diameter.values[1] : 1.2 * p->diameter,
+        .invert = p->invert,
+        .prune = p->prune == 0 ? PICKER_PRUNE_GREEDY : PICKER_PRUNE_RELION,
+        .threads = stage_threads(stage),
+    };
+    struct picker_templates templates = {.data = s->templates.data,
+                                         .box = s->templates.nx,
+                                         .count = s->templates.nz,
+                                         .pixel_size = s->templates_pixel_size};
+    TRY(picker_create(&settings, &templates, lane->shape[0], lane->shape[1], &s->picker, err));
+    if (p->write_png) TRY(pick_picture_create(s->picker, lane->shape[0], lane->shape[1], &s->picture, err));
+    return STATUS_OK;
+}
+
+/* Whether the item's defocus is known; then its CTF. */
+static bool item_ctf(const struct stage *stage, const struct item *item, struct ctf *ret_ctf) {
+    const struct stage_session *session = stage_session(stage);
+    double u = item_number(item, "columns.rlnDefocusU", NAN);
+    if (isnan(u)) return false;
+    double voltage = item_number(item, "optics.voltage", session->voltage);
+    double aberration = item_number(item, "optics.spherical_aberration", session->spherical_aberration);
+    double contrast = item_number(item, "optics.amplitude_contrast", session->amplitude_contrast);
+    *ret_ctf = (struct ctf){.defocus_u = u,
+                            .defocus_v = item_number(item, "columns.rlnDefocusV", u),
+                            .defocus_angle = item_number(item, "columns.rlnDefocusAngle", 0),
+                            .voltage = isnan(voltage) ? 300 : voltage,
+                            .spherical_aberration = isnan(aberration) ? 2.7 : aberration,
+                            .amplitude_contrast = isnan(contrast) ? 0.1 : contrast,
+                            .phase_shift = item_number(item, "columns.rlnPhaseShift", 0),
+                            .b_factor = item_number(item, "columns.rlnCtfBfactor", 0),
+                            .scale = item_number(item, "columns.rlnCtfScalefactor", 1)};
+    return true;
+}
+
+/* FNV-1a of the id: the same noise for the same micrograph, wherever and whenever it is picked. */
+static uint64_t seed_of(const char *id) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *id; id++)
+        hash = (hash ^ (unsigned char)*id) * 0x100000001b3u;
+    return hash;
+}
+
+enum status lowpass_picker_process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    const struct lowpass_picker_params *p = stage_params(stage);
+    struct lowpass_picker *s = state;
+    struct lowpass_picker_lane *l = lane->state;
+    struct ctf ctf = {0};
+    bool known = p->ctf && item_ctf(stage, lane->item, &ctf);
+    TRY(picker_run(s->picker, l->micrograph.data, known ? &ctf : NULL, seed_of(item_id(lane->item)), &l->picks, err));
+    if (s->picture) TRY(pick_picture_draw(s->picture, s->picker, &l->picks, &l->picture, err));
+    return STATUS_OK;
+}
+
+enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state;
+    const struct lowpass_picker_params *p = stage_params(stage);
+    struct lowpass_picker_lane *l = lane->state;
+    char relative[PATH_SIZE], absolute[PATH_SIZE];
+    if (p->write_png) {
+        TRY(stage_product(stage, lane->item, ".png", relative, absolute, err));
+        TRY(picture_write_rgb(absolute, l->picture.nx, l->picture.ny, l->picture.pixels, err));
+    }
+    TRY(stage_product(stage, lane->item, "_autopick.star", relative, absolute, err));
+    TRY(pick_files_write(absolute, &l->picks, err));
+    TRY(item_set_string(lane->item, "picks.star", relative, err));
+    TRY(item_set_number(lane->item, "picks.count", (double)l->picks.count, err));
+    TRY(item_set_number(lane->item, "columns.icestreamPickCount", (double)l->picks.count, err));
+    if (isfinite(l->picks.threshold))
+        TRY(item_set_number(lane->item, "columns.icestreamPickThreshold", l->picks.threshold, err));
+    stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g", item_id(lane->item), l->picks.count,
+              l->picks.threshold);
+    return STATUS_OK;
+}
+
+/* autopick.star: micrographs and their picks. */
+struct summary {
+    struct star_table *table;
+    int micrograph, coordinates;
+};
+
+static enum status add_row(const struct item *item, void *context, struct err *err) {
+    struct summary *summary = context;
+    const char *micrograph = item_string(item, "micrograph.path"), *star = item_string(item, "picks.star");
+    if (micrograph == NULL || star == NULL) return STATUS_OK;
+    size_t row = 0;
+    TRY(star_row_add(summary->table, &row, err));
+    TRY(star_set(summary->table, row, summary->micrograph, micrograph, err));
+    return star_set(summary->table, row, summary->coordinates, star, err);
+}
+
+static enum status summarise_into(struct stage *stage, struct star_file *file, struct err *err) {
+    struct summary summary = {0};
+    char path[PATH_SIZE];
+    TRY(star_table_add(file, "coordinate_files", true, &summary.table, err));
+    TRY(star_column_add(summary.table, "rlnMicrographName", "", &summary.micrograph, err));
+    TRY(star_column_add(summary.table, "rlnMicrographCoordinates", "", &summary.coordinates, err));
+    TRY(stage_each_done(stage, add_row, &summary, err));
+    TRY(path_join(stage_folder(stage), "autopick.star", path, sizeof path, err));
+    return star_write(file, path, err);
+}
+
+enum status lowpass_picker_summarise(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    struct star_file *file = NULL;
+    TRY(star_create(&file, err));
+    enum status status = summarise_into(stage, file, err);
+    star_destroy(&file);
+    return status;
+}

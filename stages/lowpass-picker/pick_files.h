@@ -1,0 +1,12 @@
+/* STAR files of picks, as RELION names and reads them. */
+#ifndef ICESTREAM_PICK_FILES_H
+#define ICESTREAM_PICK_FILES_H
+
+#include "common/status.h"
+#include "stages/lowpass-picker/picker.h"
+
+/* One loop in an unnamed block: rlnCoordinateX, rlnCoordinateY (px of the micrograph, from 0), rlnClassNumber,
+ * rlnAutopickFigureOfMerit, rlnAnglePsi (°). */
+enum status pick_files_write(const char *path, const struct pick_list *picks, struct err *err);
+
+#endif
