@@ -1,0 +1,171 @@
+"""Projection, reconstruction, symmetry and post-processing against RELION's programs: fixes hand, origin and scale.
+
+compare_relion.py VOLUME_TOOL. Exit 77 where RELION or the Python modules are missing."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import mrcfile
+    import numpy as np
+except ImportError as e:
+    print(f"skipped: {e}")
+    sys.exit(77)
+
+PROGRAMS = ["relion_project", "relion_reconstruct", "relion_postprocess", "relion_refine"]
+for program in PROGRAMS:
+    if shutil.which(program) is None:
+        print(f"skipped: no {program}")
+        sys.exit(77)
+
+TOOL = os.path.abspath(sys.argv[1])
+BOX, PIXEL = 48, 2.0
+failures = []
+
+
+def check(what, ok, value):
+    print(f"{'ok  ' if ok else 'FAIL'} {what}: {value}")
+    if not ok:
+        failures.append(what)
+
+
+def run(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} came back with {done.returncode}:\n{done.stdout[-2000:]}")
+    return done.stdout
+
+
+def write_mrc(path, data):
+    with mrcfile.new(path, overwrite=True) as m:
+        m.set_data(np.ascontiguousarray(data, dtype=np.float32))
+        m.voxel_size = PIXEL
+
+
+def read_mrc(path):
+    with mrcfile.open(path, permissive=True) as m:
+        return m.data.astype(np.float64)
+
+
+def raw(path, data=None):
+    if data is None:
+        return np.fromfile(path, np.float32)
+    np.ascontiguousarray(data, np.float32).tofile(path)
+    return path
+
+
+def phantom(rng, blobs=14):
+    """Blobs of several widths, without symmetry, well inside the box."""
+    c = np.arange(BOX) - BOX // 2
+    z, y, x = np.meshgrid(c, c, c, indexing="ij")
+    v = np.zeros((BOX,) * 3)
+    for _ in range(blobs):
+        p = rng.normal(size=3)
+        p *= rng.uniform(2, 0.27 * BOX) / np.linalg.norm(p)
+        s = rng.uniform(0.9, 1.8)
+        v += rng.uniform(0.5, 1.5) * np.exp(-((x - p[0]) ** 2 + (y - p[1]) ** 2 + (z - p[2]) ** 2) / (2 * s * s))
+    return v
+
+
+def shells(n, dimensions):
+    k = np.fft.fftfreq(n) * n
+    grids = np.meshgrid(*([k] * dimensions), indexing="ij")
+    return np.sqrt(sum(g * g for g in grids))
+
+
+def within(data, fraction):
+    """What a map or image holds below a fraction of Nyquist, without its mean."""
+    f = np.fft.fftn(data)
+    r = shells(data.shape[0], data.ndim)
+    f[(r > fraction * data.shape[0] / 2) | (r < 0.5)] = 0
+    return np.fft.ifftn(f).real
+
+
+def likeness(a, b):
+    a, b = within(a, 0.8), within(b, 0.8)
+    return (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()), (a * b).sum() / (b * b).sum()
+
+
+def star(path, angles, images=None):
+    columns = ["rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi", "rlnOriginXAngst", "rlnOriginYAngst", "rlnOpticsGroup"]
+    columns += ["rlnImageName"] if images else []
+    with open(path, "w") as f:
+        f.write("# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroupName\n_rlnOpticsGroup\n_rlnVoltage\n"
+                "_rlnSphericalAberration\n_rlnAmplitudeContrast\n_rlnImagePixelSize\n_rlnImageSize\n"
+                f"_rlnImageDimensionality\nopticsGroup1 1 300 2.7 0.1 {PIXEL} {BOX} 2\n\n"
+                "# version 30001\n\ndata_particles\n\nloop_\n" + "".join(f"_{c}\n" for c in columns))
+        for i, a in enumerate(angles):
+            f.write("%f %f %f 0 0 1" % tuple(a) + (f" {i + 1:06d}@{images}" if images else "") + "\n")
+
+
+def compare_projection(rng, volume):
+    angles = [(0, 0, 0), (0, 90, 0), (90, 90, 0), (0, 0, 90)]
+    angles += [(rng.uniform(-180, 180), rng.uniform(0, 180), rng.uniform(-180, 180)) for _ in range(8)]
+    write_mrc("map.mrc", volume)
+    star("angles.star", angles)
+    run("relion_project", "--i", "map.mrc", "--ang", "angles.star", "--o", "theirs", "--angpix", str(PIXEL))
+    theirs = read_mrc("theirs.mrcs")
+    np.savetxt("angles.txt", angles)
+    run(TOOL, "project", str(BOX), raw("map.f32", volume), "angles.txt", "ours.f32")
+    half = raw("ours.f32").reshape(len(angles), BOX, BOX // 2 + 1, 2)
+    ours = np.fft.irfft2(half[..., 0] + 1j * half[..., 1], s=(BOX, BOX)) * BOX * BOX
+    pairs = [likeness(a, b) for a, b in zip(ours, theirs)]
+    check("projections correlate with relion_project", min(p[0] for p in pairs) > 0.9999, min(p[0] for p in pairs))
+    scales = [p[1] for p in pairs]
+    check("projections have its grey scale", max(abs(s - 1) for s in scales) < 0.02, (min(scales), max(scales)))
+
+
+def compare_reconstruction(rng, volume):
+    n = 500
+    angles = np.stack([rng.uniform(-180, 180, n), np.degrees(np.arccos(rng.uniform(-1, 1, n))),
+                       rng.uniform(-180, 180, n)], 1)
+    star("views.star", angles)
+    run("relion_project", "--i", "map.mrc", "--ang", "views.star", "--o", "views", "--angpix", str(PIXEL))
+    images = read_mrc("views.mrcs")
+    write_mrc("views.mrcs", images)
+    star("views.star", angles, "views.mrcs")
+    np.savetxt("views.txt", angles)
+    f = np.fft.rfft2(images) / (BOX * BOX)
+    raw("views.f32", np.stack([f.real, f.imag], -1))
+    for symmetry in ["C1", "D2"]:
+        run("relion_reconstruct", "--i", "views.star", "--o", "theirs.mrc", "--sym", symmetry)
+        run(TOOL, "reconstruct", str(BOX), symmetry, "views.txt", "views.f32", "ours.f32")
+        theirs, ours = read_mrc("theirs.mrc"), raw("ours.f32").reshape((BOX,) * 3)
+        correlation, scale = likeness(ours, theirs)
+        check(f"map correlates with relion_reconstruct, {symmetry}", correlation > 0.99, correlation)
+        check(f"map has its grey scale, {symmetry}", abs(scale - 1) < 0.03, scale)
+        if symmetry == "C1":
+            correlation, scale = likeness(ours, volume)
+            check("map correlates with the phantom", correlation > 0.99 and abs(scale - 1) < 0.03, (correlation, scale))
+
+
+def compare_symmetry():
+    """The operators that RELION prints, as a set."""
+    for name in ["C3", "D2", "D5", "T", "O", "I", "I1", "I3", "I4"]:
+        text = run("relion_refine", "--sym", name, "--print_symmetry_ops")
+        numbers = [[float(v) for v in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", line)] for line in text.splitlines()
+                   if re.fullmatch(r"[\s\d.e+-]+", line)]
+        rows = [line for line in numbers if len(line) == 3]
+        theirs = [np.array(rows[i:i + 3]) for i in range(0, len(rows) - 2, 3)]
+        ours = np.array([line.split() for line in run(TOOL, "symmetry", name).splitlines()], float).reshape(-1, 3, 3)
+        missing = [m for m in theirs if min(abs(ours - m).max(axis=(1, 2))) > 2e-3]
+        check(f"operators of {name} are RELION's", len(theirs) >= len(ours) - 1 and not missing,
+              f"{len(theirs)} and {len(ours)}, {len(missing)} not found")
+
+
+def main():
+    rng = np.random.default_rng(7)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        volume = phantom(rng)
+        compare_projection(rng, volume)
+        compare_reconstruction(rng, volume)
+        compare_symmetry()
+        os.chdir("/")
+    return 1 if failures else 0
+
+
+sys.exit(main())
