@@ -19,17 +19,30 @@ struct postprocess_options {
 
 struct postprocess_result {
     double resolution; /* Å, FSC 0.143 */
-    double bfactor, guinier_slope, guinier_intercept, guinier_correlation;
-    double randomise_from;  /* Å */
-    double mask_fraction;
+    double bfactor; /* Å², as applied; 0 when there was nothing to fit */
+    double guinier_slope, guinier_intercept, guinier_correlation; /* NaN when not fitted */
+    double randomise_from;  /* Å; 0 without mask, or where no phases were randomised: see postprocess_run */
+    double mask_fraction;   /* of the box with mask > 0.5; 1 without mask */
+    bool unmasked_curve;    /* fsc is the unmasked curve, which reaches further */
     float *fsc, *fsc_unmasked, *fsc_masked, *fsc_randomised; /* box/2+1; owned */
-    float *map, *map_masked, *mask;                          /* box³; owned */
+    /* ln of the mean amplitude per shell: of the mean of the halves, after weighting by the FSC, after sharpening;
+     * POSTPROCESS_NO_AMPLITUDE where there is none; box/2+1; owned */
+    float *guinier_original, *guinier_weighted, *guinier_sharpened;
+    float *map, *map_masked, *mask; /* box³; owned; the last two NULL without mask */
 };
 
+#define POSTPROCESS_NO_AMPLITUDE (-99.0f)
+
+/* Where the unmasked curve never falls below randomise_at_fsc nothing tells how much of a masked correlation is the
+ * mask's: then the unmasked curve is what is reported. A mask outside 0..1 is refused. */
 enum status postprocess_run(const struct postprocess_options *options, const float *half1, const float *half2,
                             struct postprocess_result *ret_result, struct err *err);
+/* The mask made from a map: low-pass 15 Å, threshold between solvent and density (Otsu's, halved towards the solvent),
+ * extended by 3 px, edge 6 px. ret_mask: box³. */
+enum status postprocess_make_mask(int box, double pixel_size, const float *map, float *ret_mask, struct err *err);
 void postprocess_result_destroy(struct postprocess_result *result);
-/* Files as RELION names them below folder: postprocess.mrc, postprocess_masked.mrc, postprocess_mask.mrc, .star. */
+/* Files as RELION names them below folder: postprocess.mrc, postprocess_masked.mrc, postprocess_mask.mrc, .star.
+ * half1_name, half2_name: as the STAR file is to name them; the new maps are named beside half 1. */
 enum status postprocess_write(const struct postprocess_result *result, const struct postprocess_options *options,
                               const char *folder, const char *half1_name, const char *half2_name, struct err *err);
 
