@@ -88,6 +88,15 @@ enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t 
                                bool *ret_first, struct err *err);
 enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err);
 
+/* Everything that was ever sent, in order. The callback's strings are valid during the call; it may not use the ledger. */
+struct ledger_parcel_row {
+    const char *edge, *id, *verdict; /* verdict: NULL while not acknowledged */
+    int64_t seq;
+    double time_sent, time_acknowledged; /* NaN: not acknowledged */
+};
+typedef enum status ledger_parcel_visit(const struct ledger_parcel_row *row, void *context, struct err *err);
+enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit, void *context, struct err *err);
+
 /* End of stream, per run of the session. */
 enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err);
 enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err);

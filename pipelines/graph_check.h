@@ -1,0 +1,24 @@
+/* What a graph means, and everything that is wrong with it: programs are found and asked to describe themselves, keys
+ * and values are checked against that, edges against what items hold there. Nothing is started. */
+#ifndef ICESTREAM_PIPELINES_GRAPH_CHECK_H
+#define ICESTREAM_PIPELINES_GRAPH_CHECK_H
+
+#include "pipelines/graph.h"
+
+/* What there is to run on; a parameter so that tests can ask for any machine. */
+struct machine {
+    int cores; /* that this process may use */
+    int gpus;  /* that this process may use */
+    bool cuda; /* whether this build can use a GPU */
+};
+void machine_inspect(struct machine *ret_machine);
+
+enum status graph_check(struct graph *graph, const struct machine *machine, struct problems *problems, struct err *err);
+
+/* Keys that any stage may have, besides its own ("from", "replicas", …). */
+bool graph_is_common_key(const char *key);
+
+/* Edges (graph_edges.c): who feeds whom, cycles, and whether each stage finds in its items what it needs. */
+enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err);
+
+#endif

@@ -1,0 +1,33 @@
+/* Stage programs, seen from outside: where they lie, and what they say of themselves (--describe). */
+#ifndef ICESTREAM_PIPELINES_PROGRAM_H
+#define ICESTREAM_PIPELINES_PROGRAM_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+/* The folder that this program lies in, where its stages lie too. */
+enum status program_own_folder(char *folder, size_t size, struct err *err);
+
+/* The program that `word` means, in this order: icestream-WORD beside this program, WORD as a path (relative to
+ * graph_folder, then to the working directory), icestream-WORD and then WORD on PATH. *ret_path is absolute and freed
+ * by the caller. NOT_FOUND says what there is. */
+enum status program_find(const char *word, const char *graph_folder, char **ret_path, struct err *err);
+
+/* Every icestream-NAME beside this program and on PATH, without duplicates, sorted; NAME only. */
+struct program_names {
+    char **names;
+    size_t count;
+};
+enum status program_list(struct program_names *ret_names, struct err *err);
+void program_names_clear(struct program_names *names);
+
+/* What `PATH --describe` prints. *ret_describe is NULL when the program gives no such thing within the time: a script
+ * that does not know the option. STATUS_IO: it could not be started at all. */
+enum status program_describe(const char *path, double seconds, json_t **ret_describe, struct err *err);
+/* Its parameters: an array of objects. NULL: none given. */
+const json_t *program_params(const json_t *describe);
+
+#endif

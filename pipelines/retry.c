@@ -1,0 +1,99 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "pipelines/options.h"
+#include "pipelines/session.h"
+#include "pipelines/tally.h"
+
+static bool wanted(const struct options *options, const char *id) {
+    for (size_t i = 0; i < options->word_count; i++)
+        if (strcmp(options->words[i], id) == 0)
+            return true;
+    return options->word_count == 0;
+}
+
+/* The item's sender is told to send it again; a source finds it anew. */
+static enum status send_again(const struct session *session, const json_t *planned, const char *stage, const char *id,
+                              struct err *err) {
+    char suffix[128];
+    snprintf(suffix, sizeof suffix, ">%s", stage);
+    size_t i;
+    json_t *up;
+    json_array_foreach(json_object_get(planned, "from"), i, up) {
+        struct ledger *ledger = NULL;
+        TRY(session_ledger(session, json_string_value(up), false, &ledger, err));
+        if (ledger == NULL)
+            continue;
+        enum status status = ledger_withdraw(ledger, suffix, id, err);
+        ledger_close(&ledger);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+static enum status retry_stage(const struct options *options, const struct session *session, const json_t *planned,
+                               const struct tally_stage *stage, int64_t *total, struct err *err) {
+    struct ledger *ledger = NULL;
+    TRY(session_ledger(session, stage->name, false, &ledger, err));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < stage->item_count; i++) {
+        const struct tally_item *item = &stage->items[i];
+        if (item->state != LEDGER_FAILED || !wanted(options, item->id))
+            continue;
+        /* The stage's own ledger first: an item that came again while it still says "failed" would be acknowledged
+         * unseen. */
+        int64_t count = 0;
+        if (ledger != NULL)
+            status = ledger_retry(ledger, item->id, &count, err);
+        if (status == STATUS_OK)
+            status = send_again(session, planned, stage->name, item->id, err);
+        if (status == STATUS_OK) {
+            printf("%s: %s goes through again\n", stage->name, item->id);
+            ++*total;
+        }
+    }
+    ledger_close(&ledger);
+    return status;
+}
+
+static enum status retry(const struct options *options, int64_t *total, bool *running, struct err *err) {
+    struct session session;
+    json_t *plan = NULL;
+    struct tally tally;
+    TRY(session_find(options->session, &session, err));
+    TRY(session_read_plan(&session, &plan, err));
+    *running = session_is_running(&session);
+    enum status status = tally_take(&session, plan, &tally, err);
+    if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
+        status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session.path, options->stage);
+    if (status != STATUS_OK) {
+        json_decref(plan);
+        return status;
+    }
+    for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
+        if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
+            status = retry_stage(options, &session, json_array_get(json_object_get(plan, "stages"), i),
+                                 &tally.stages[i], total, err);
+    tally_clear(&tally);
+    json_decref(plan);
+    return status;
+}
+
+int command_retry(const struct options *options) {
+    struct err err = {0};
+    int64_t total = 0;
+    bool running = false;
+    enum status status = retry(options, &total, &running, &err);
+    if (status == STATUS_OK && options->word_count > (size_t)total)
+        status = err_set(&err, STATUS_NOT_FOUND, __FILE__, __LINE__,
+                         "%lld of the %zu items named have failed (status --json lists them by id)", (long long)total,
+                         options->word_count);
+    if (status == STATUS_OK && total == 0)
+        puts("nothing has failed");
+    else if (status == STATUS_OK && !running)
+        puts("run the session again to send them through");
+    if (status == STATUS_OK)
+        return EXIT_OK;
+    fprintf(stderr, "icestream: %s\n", err.message);
+    return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
+}

@@ -1,0 +1,360 @@
+#include "pipelines/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct child {
+    enum child_state state;
+    pid_t pid;
+    int deaths;  /* in a row */
+    int restarts;
+    int64_t finished; /* at the last death */
+    double start_at;  /* WAITING: when to start */
+    double alive_at;  /* last sign of life */
+    double started_at;
+    struct timespec beat; /* time of the heartbeat file, as last seen */
+    bool beaten, reported, interrupt;
+};
+
+struct supervisor {
+    const struct supervisor_child *specs;
+    size_t count;
+    struct child *children;
+    const struct supervisor_options *options;
+    const struct supervisor_hooks *hooks;
+    int signals; /* signalfd */
+    sigset_t old_mask;
+    bool draining, stopping, gave_up;
+    double kill_at; /* stopping: when SIGKILL follows; infinite once sent */
+};
+
+void supervisor_defaults(struct supervisor_options *ret_options) {
+    *ret_options = (struct supervisor_options){.restart_limit = 5,
+                                               .backoff = 0.5,
+                                               .backoff_max = 30,
+                                               .hang_report = 60,
+                                               .hang_kill = 60,
+                                               .stop_kill = 5,
+                                               .tick = 0.2};
+}
+
+enum child_state supervisor_state(const struct supervisor *supervisor, size_t child) {
+    return supervisor->children[child].state;
+}
+
+pid_t supervisor_pid(const struct supervisor *supervisor, size_t child) {
+    return supervisor->children[child].state == CHILD_RUNNING ? supervisor->children[child].pid : 0;
+}
+
+int supervisor_restarts(const struct supervisor *supervisor, size_t child) {
+    return supervisor->children[child].restarts;
+}
+
+bool supervisor_draining(const struct supervisor *supervisor) {
+    return supervisor->draining;
+}
+
+void supervisor_kill(struct supervisor *supervisor, size_t child, int signal) {
+    if (supervisor->children[child].state == CHILD_RUNNING)
+        kill(supervisor->children[child].pid, signal);
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void say(const struct supervisor *s, bool urgent, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(const struct supervisor *s, bool urgent, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (s->hooks->say != NULL)
+        s->hooks->say(s->hooks->context, urgent, text);
+}
+
+/* The child's side of the fork: does not return. */
+static void become(const struct supervisor *s, const struct supervisor_child *spec, pid_t parent) {
+    setpgid(0, 0);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+        _exit(127);
+    int input = open("/dev/null", O_RDONLY);
+    int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (input < 0 || output < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0)
+        _exit(127);
+    for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
+        putenv(*pair);
+    sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
+    execv(spec->argv[0], spec->argv);
+    dprintf(2, "%s cannot be started: %s\n", spec->argv[0], strerror(errno));
+    _exit(127);
+}
+
+static enum status start(struct supervisor *s, size_t index, struct err *err) {
+    const struct supervisor_child *spec = &s->specs[index];
+    struct child *child = &s->children[index];
+    /* One left by an earlier process would speak for this one. */
+    if (spec->heartbeat != NULL && unlink(spec->heartbeat) != 0)
+        FAIL_IF(errno != ENOENT, err, STATUS_IO, "%s: cannot be removed: %s", spec->heartbeat, strerror(errno));
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        become(s, spec, parent);
+    FAIL_IF(pid < 0, err, STATUS_IO, "%s cannot be started: %s", spec->name, strerror(errno));
+    setpgid(pid, pid); /* in case the child has not come to it yet */
+    child->pid = pid;
+    child->state = CHILD_RUNNING;
+    child->started_at = child->alive_at = now();
+    child->beaten = child->reported = false;
+    child->interrupt = s->draining && spec->source;
+    return STATUS_OK;
+}
+
+/* Signals to all children. */
+
+static void signal_all(struct supervisor *s, int signal) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_RUNNING)
+            kill(-s->children[i].pid, signal);
+}
+
+static void drain(struct supervisor *s) {
+    s->draining = true;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->specs[i].source)
+            s->children[i].interrupt = true;
+}
+
+static void stop(struct supervisor *s) {
+    if (s->stopping)
+        return;
+    s->stopping = true;
+    s->kill_at = now() + s->options->stop_kill;
+    signal_all(s, SIGTERM);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_WAITING)
+            s->children[i].state = CHILD_ENDED;
+}
+
+static void give_up(struct supervisor *s) {
+    s->gave_up = true;
+    stop(s);
+}
+
+/* Deaths. */
+
+static void describe_death(int wait_status, char *text, size_t size) {
+    if (WIFSIGNALED(wait_status))
+        snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+    else
+        snprintf(text, size, "ended with exit code %d", WEXITSTATUS(wait_status));
+}
+
+static enum status bury(struct supervisor *s, size_t index, int wait_status, struct err *err) {
+    const struct supervisor_child *spec = &s->specs[index];
+    struct child *child = &s->children[index];
+    /* What it started goes with it. */
+    kill(-child->pid, SIGKILL);
+    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
+    if (code == 0 || code == 3) { /* 3: done, but for items that failed */
+        child->state = CHILD_ENDED;
+        return STATUS_OK;
+    }
+    int64_t finished = 0;
+    child->state = CHILD_WAITING;
+    if (s->hooks->died != NULL)
+        TRY(s->hooks->died(s->hooks->context, index, wait_status, &finished, err));
+    if (s->stopping) {
+        child->state = CHILD_ENDED;
+        return STATUS_OK;
+    }
+    child->deaths = finished > child->finished ? 1 : child->deaths + 1;
+    child->finished = finished;
+    char how[128];
+    describe_death(wait_status, how, sizeof how);
+    if (code == 2 || code == 127) { /* usage, or not startable: the next time would be the same */
+        say(s, true, "%s %s; see %s", spec->name, how, spec->log);
+        child->state = CHILD_ENDED;
+        give_up(s);
+        return STATUS_OK;
+    }
+    if (child->deaths > s->options->restart_limit) {
+        say(s, true, "%s %s, for the %dth time with nothing finished in between; giving up. See %s", spec->name, how,
+            child->deaths, spec->log);
+        child->state = CHILD_ENDED;
+        give_up(s);
+        return STATUS_OK;
+    }
+    double wait = s->options->backoff;
+    for (int i = 1; i < child->deaths && wait < s->options->backoff_max; i++)
+        wait *= 2;
+    wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
+    child->start_at = now() + wait;
+    child->restarts++;
+    say(s, false, "%s %s; starting it again%s", spec->name, how, child->deaths > 1 ? " after a pause" : "");
+    return STATUS_OK;
+}
+
+static enum status reap(struct supervisor *s, struct err *err) {
+    for (size_t i = 0; i < s->count; i++) {
+        int wait_status;
+        if (s->children[i].state == CHILD_RUNNING && waitpid(s->children[i].pid, &wait_status, WNOHANG) > 0)
+            TRY(bury(s, i, wait_status, err));
+    }
+    return STATUS_OK;
+}
+
+/* Time. */
+
+static void watch_heartbeat(struct supervisor *s, size_t index) {
+    const struct supervisor_child *spec = &s->specs[index];
+    struct child *child = &s->children[index];
+    struct stat status;
+    if (spec->heartbeat != NULL && stat(spec->heartbeat, &status) == 0 &&
+        (!child->beaten || status.st_mtim.tv_sec != child->beat.tv_sec ||
+         status.st_mtim.tv_nsec != child->beat.tv_nsec)) {
+        child->beat = status.st_mtim;
+        child->alive_at = now();
+        child->beaten = true;
+        if (child->reported)
+            say(s, false, "%s answers again", spec->name);
+        child->reported = false;
+    }
+    if (spec->heartbeat == NULL || (!child->beaten && !spec->heartbeat_expected))
+        return;
+    double silent = now() - child->alive_at;
+    if (silent > s->options->hang_report && !child->reported) {
+        child->reported = true;
+        say(s, false, "%s has not answered for %.0f s; it will be killed and started again in %.0f s", spec->name,
+            silent, s->options->hang_kill);
+    }
+    if (silent > s->options->hang_report + s->options->hang_kill)
+        kill(-child->pid, SIGKILL);
+}
+
+/* A source is told to end its search once it has shown that it listens: before that, SIGINT would kill it. */
+static void pass_interrupt(struct supervisor *s, size_t index) {
+    struct child *child = &s->children[index];
+    const struct supervisor_child *spec = &s->specs[index];
+    bool listens = spec->heartbeat == NULL || child->beaten || (!spec->heartbeat_expected && now() > child->started_at + 5);
+    if (!child->interrupt || !listens)
+        return;
+    child->interrupt = false;
+    kill(child->pid, SIGINT);
+}
+
+static enum status advance(struct supervisor *s, struct err *err) {
+    for (size_t i = 0; i < s->count; i++) {
+        struct child *child = &s->children[i];
+        if (child->state == CHILD_WAITING && !s->stopping && now() >= child->start_at)
+            TRY(start(s, i, err));
+        if (child->state != CHILD_RUNNING)
+            continue;
+        watch_heartbeat(s, i);
+        pass_interrupt(s, i);
+    }
+    if (s->stopping && now() >= s->kill_at) {
+        signal_all(s, SIGKILL);
+        s->kill_at = now() + 1;
+    }
+    return STATUS_OK;
+}
+
+static void take_signal(struct supervisor *s, int signal) {
+    if (signal == SIGCHLD)
+        return;
+    if (signal == SIGINT && !s->draining && !s->stopping) {
+        say(s, false, "draining: no new items are taken in; what is on its way is finished (once more to stop now)");
+        drain(s);
+    } else if (!s->stopping) {
+        say(s, false, "stopping now; run it again to go on from here");
+        stop(s);
+    }
+}
+
+static enum status wait_for_event(struct supervisor *s, struct err *err) {
+    double until = now() + s->options->tick;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_WAITING && s->children[i].start_at < until)
+            until = s->children[i].start_at;
+    double left = until - now();
+    struct pollfd poller = {.fd = s->signals, .events = POLLIN};
+    int ready = poll(&poller, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
+    FAIL_IF(ready < 0 && errno != EINTR, err, STATUS_IO, "waiting for signals failed: %s", strerror(errno));
+    struct signalfd_siginfo info;
+    while (read(s->signals, &info, sizeof info) == sizeof info)
+        take_signal(s, (int)info.ssi_signo);
+    return STATUS_OK;
+}
+
+static bool all_ended(const struct supervisor *s) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state != CHILD_ENDED)
+            return false;
+    return true;
+}
+
+static enum status loop(struct supervisor *s, struct err *err) {
+    while (!all_ended(s)) {
+        TRY(advance(s, err));
+        TRY(wait_for_event(s, err));
+        TRY(reap(s, err));
+        if (s->hooks->tick != NULL)
+            s->hooks->tick(s->hooks->context, s);
+    }
+    return STATUS_OK;
+}
+
+/* After an error: nothing may be left running. */
+static void kill_rest(struct supervisor *s) {
+    signal_all(s, SIGKILL);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_RUNNING) {
+            while (waitpid(s->children[i].pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+            s->children[i].state = CHILD_ENDED;
+        }
+}
+
+enum status supervisor_run(const struct supervisor_child *children, size_t count,
+                           const struct supervisor_options *options, const struct supervisor_hooks *hooks,
+                           enum supervisor_outcome *ret_outcome, struct err *err) {
+    struct supervisor s = {.specs = children, .count = count, .options = options, .hooks = hooks, .signals = -1};
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGTERM);
+    sigaddset(&mask, SIGHUP);
+    FAIL_IF(pthread_sigmask(SIG_BLOCK, &mask, &s.old_mask) != 0, err, STATUS_IO, "signals cannot be blocked");
+    s.children = calloc(count + 1, sizeof *s.children);
+    s.signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
+    enum status status = STATUS_OK;
+    if (s.children == NULL || s.signals < 0)
+        status = err_set(err, STATUS_IO, __FILE__, __LINE__, "processes cannot be watched: %s", strerror(errno));
+    if (status == STATUS_OK)
+        status = loop(&s, err);
+    if (s.children != NULL)
+        kill_rest(&s);
+    if (s.signals >= 0)
+        close(s.signals);
+    free(s.children);
+    pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
+    if (status == STATUS_OK)
+        *ret_outcome = s.gave_up ? SUPERVISOR_GAVE_UP : s.stopping ? SUPERVISOR_STOPPED : SUPERVISOR_ENDED;
+    return status;
+}

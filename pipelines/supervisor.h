@@ -1,0 +1,68 @@
+/* Keeps processes running until all have ended well: starts them, restarts those that die, kills those that hang, and
+ * passes on what the person at the terminal wants. Knows nothing of graphs and ledgers; those come in through hooks.
+ *
+ * Each child has a process group of its own, so a Ctrl-C at the terminal reaches the supervisor only. When the
+ * supervisor itself is killed, the kernel kills the children: a session must never have two sets of stages. */
+#ifndef ICESTREAM_PIPELINES_SUPERVISOR_H
+#define ICESTREAM_PIPELINES_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/status.h"
+
+struct supervisor_child {
+    const char *name;
+    char *const *argv;       /* argv[0] is the program's path; ends with NULL */
+    char *const *env;        /* "KEY=VALUE"s besides the inherited ones; ends with NULL; NULL: none */
+    const char *log;         /* gets stdout and stderr, appended */
+    const char *heartbeat;   /* a file that changes while the child lives well; NULL: it is not watched */
+    bool heartbeat_expected; /* it writes one from its start on; else only once it has begun to */
+    bool source;             /* gets SIGINT when the stream is to be drained */
+};
+
+enum child_state { CHILD_WAITING, CHILD_RUNNING, CHILD_ENDED };
+
+struct supervisor_options {
+    int restart_limit;                 /* deaths in a row with nothing finished between them */
+    double backoff, backoff_max;       /* s before the first restart, doubled for each death in a row */
+    double hang_report, hang_kill;     /* s without a heartbeat; then so many more until SIGKILL */
+    double stop_kill;                  /* s from SIGTERM to SIGKILL */
+    double tick;                       /* s between calls of the hook */
+};
+/* 5; 0.5, 30; 60, 60; 5; 0.2 */
+void supervisor_defaults(struct supervisor_options *ret_options);
+
+struct supervisor;
+struct supervisor_hooks {
+    void *context;
+    /* A child died badly (wait_status as of waitpid). *ret_finished: a number that grows with what has been finished,
+     * by which deaths in a row are told from deaths with work done between them. An error ends everything. */
+    enum status (*died)(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err);
+    /* Now and then, and after each change. May call supervisor_kill. */
+    void (*tick)(void *context, struct supervisor *supervisor);
+    /* What a person should know; urgent: an error. */
+    void (*say)(void *context, bool urgent, const char *text);
+};
+
+enum supervisor_outcome {
+    SUPERVISOR_ENDED,   /* all children ended well (after a drain, too) */
+    SUPERVISOR_STOPPED, /* told to stop at once */
+    SUPERVISOR_GAVE_UP, /* a child cannot be kept running; said why */
+};
+/* Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP of this thread while it runs, and takes them: SIGINT drains, a second one,
+ * SIGTERM or SIGHUP stops now. All children are gone when it returns. */
+enum status supervisor_run(const struct supervisor_child *children, size_t count,
+                           const struct supervisor_options *options, const struct supervisor_hooks *hooks,
+                           enum supervisor_outcome *ret_outcome, struct err *err);
+
+/* For hooks. */
+enum child_state supervisor_state(const struct supervisor *supervisor, size_t child);
+pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: not running */
+int supervisor_restarts(const struct supervisor *supervisor, size_t child);
+bool supervisor_draining(const struct supervisor *supervisor);
+void supervisor_kill(struct supervisor *supervisor, size_t child, int signal);
+
+#endif

@@ -1,0 +1,231 @@
+#include "pipelines/tally.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tally_clear(struct tally *tally) {
+    for (size_t i = 0; i < tally->count; i++) {
+        struct tally_stage *stage = &tally->stages[i];
+        for (size_t k = 0; k < stage->item_count; k++) {
+            free(stage->items[k].id);
+            free(stage->items[k].reason);
+        }
+        free(stage->items);
+        free(stage->name);
+    }
+    free(tally->stages);
+    *tally = (struct tally){0};
+}
+
+const struct tally_stage *tally_find(const struct tally *tally, const char *name) {
+    for (size_t i = 0; i < tally->count; i++)
+        if (strcmp(tally->stages[i].name, name) == 0)
+            return &tally->stages[i];
+    return NULL;
+}
+
+static enum status add_item(struct tally_stage *stage, const char *id, const char *reason,
+                            const struct tally_item *values, struct err *err) {
+    if (stage->item_count == stage->capacity) {
+        size_t capacity = stage->capacity ? 2 * stage->capacity : 64;
+        struct tally_item *items = realloc(stage->items, capacity * sizeof *items);
+        FAIL_IF(items == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", stage->name);
+        stage->items = items;
+        stage->capacity = capacity;
+    }
+    struct tally_item *item = &stage->items[stage->item_count];
+    *item = *values;
+    item->order = stage->item_count;
+    item->id = strdup(id);
+    item->reason = reason && reason[0] ? strdup(reason) : NULL;
+    stage->item_count++;
+    FAIL_IF(item->id == NULL || (reason && reason[0] && item->reason == NULL), err, STATUS_NO_MEMORY,
+            "no memory for the items of %s", stage->name);
+    return STATUS_OK;
+}
+
+static enum status visit_own(const struct ledger_row *row, void *context, struct err *err) {
+    const struct tally_item values = {.state = row->state, .time = row->time_changed, .own = true};
+    return add_item(context, row->id, row->reason, &values, err);
+}
+
+/* What a receiver said of an item: "done", "rejected: reason", "failed: reason". */
+static enum ledger_state verdict_state(const char *verdict, const char **ret_reason) {
+    const char *colon = verdict ? strchr(verdict, ':') : NULL;
+    *ret_reason = colon ? colon + 1 + strspn(colon + 1, " ") : NULL;
+    if (verdict != NULL && strncmp(verdict, "rejected", 8) == 0)
+        return LEDGER_REJECTED;
+    if (verdict != NULL && strncmp(verdict, "failed", 6) == 0)
+        return LEDGER_FAILED;
+    *ret_reason = NULL;
+    return LEDGER_DONE;
+}
+
+static enum status visit_sent(const struct ledger_parcel_row *row, void *context, struct err *err) {
+    struct tally_stage *stage = context;
+    const char *to = strchr(row->edge, '>');
+    if (to == NULL || strcmp(to + 1, stage->name) != 0)
+        return STATUS_OK;
+    struct tally_item values = {.sent = true, .time = row->time_sent};
+    const char *reason = NULL;
+    values.waiting = isnan(row->time_acknowledged);
+    if (!values.waiting) {
+        values.time = row->time_acknowledged;
+        values.state = verdict_state(row->verdict, &reason);
+    }
+    return add_item(stage, row->id, reason, &values, err);
+}
+
+static int by_id(const void *a, const void *b) {
+    const struct tally_item *one = a, *two = b;
+    int order = strcmp(one->id, two->id);
+    return order ? order : (one->order > two->order) - (one->order < two->order);
+}
+
+static int by_order(const void *a, const void *b) {
+    const struct tally_item *one = a, *two = b;
+    return (one->order > two->order) - (one->order < two->order);
+}
+
+/* One item of what its ledger and all who sent it say; the ledger has the last word on its state. */
+static void merge_into(struct tally_item *into, struct tally_item *from) {
+    bool from_wins = from->own || (!into->own && from->waiting);
+    if (from_wins) {
+        into->state = from->state;
+        into->time = from->time;
+        char *reason = into->reason;
+        into->reason = from->reason;
+        from->reason = reason;
+    }
+    into->own |= from->own;
+    into->sent |= from->sent;
+    into->waiting |= from->waiting;
+    free(from->id);
+    free(from->reason);
+}
+
+static void merge(struct tally_stage *stage) {
+    size_t kept = 0;
+    if (stage->item_count == 0)
+        return;
+    qsort(stage->items, stage->item_count, sizeof *stage->items, by_id);
+    for (size_t i = 1; i < stage->item_count; i++)
+        if (strcmp(stage->items[kept].id, stage->items[i].id) == 0)
+            merge_into(&stage->items[kept], &stage->items[i]);
+        else
+            stage->items[++kept] = stage->items[i];
+    stage->item_count = kept + 1;
+    qsort(stage->items, stage->item_count, sizeof *stage->items, by_order);
+}
+
+static void count(struct tally_stage *stage) {
+    for (size_t i = 0; i < stage->item_count; i++) {
+        struct tally_item *item = &stage->items[i];
+        if (!item->own && item->waiting)
+            item->state = LEDGER_IN_FLIGHT;
+        if (!item->own && !item->waiting && stage->has_ledger) {
+            item->state = LEDGER_IN_FLIGHT;
+            stage->lost++;
+        }
+        stage->seen++;
+        stage->done += item->state == LEDGER_DONE;
+        stage->rejected += item->state == LEDGER_REJECTED;
+        stage->failed += item->state == LEDGER_FAILED;
+        stage->in_flight += item->state == LEDGER_IN_FLIGHT;
+        stage->waiting += item->waiting;
+        stage->stray += !stage->source && stage->upstream_known && !item->sent;
+    }
+}
+
+static enum status take_upstream(const struct session *session, const char *up, struct tally_stage *stage,
+                                 struct err *err) {
+    struct ledger *ledger = NULL;
+    TRY(session_ledger(session, up, true, &ledger, err));
+    if (ledger == NULL) {
+        stage->upstream_known = false;
+        return STATUS_OK;
+    }
+    enum status status = ledger_each_parcel(ledger, visit_sent, stage, err);
+    ledger_close(&ledger);
+    return status;
+}
+
+static enum status take_stage(const struct session *session, const json_t *planned, struct tally_stage *stage,
+                              struct err *err) {
+    const char *name = json_string_value(json_object_get(planned, "name"));
+    const json_t *from = json_object_get(planned, "from");
+    FAIL_IF(name == NULL, err, STATUS_BAD_FORMAT, "%s/log/plan.json: a stage has no name", session->path);
+    stage->name = strdup(name);
+    FAIL_IF(stage->name == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", name);
+    stage->cumulative = json_is_true(json_object_get(planned, "cumulative"));
+    stage->left_out = json_is_true(json_object_get(planned, "left_out"));
+    stage->source = json_array_size(from) == 0;
+    stage->upstream_known = true;
+    if (stage->left_out)
+        return STATUS_OK;
+    /* Upstream first: what it has had acknowledged by then is in the stage's own ledger now. */
+    size_t i;
+    json_t *up;
+    json_array_foreach(from, i, up) TRY(take_upstream(session, json_string_value(up), stage, err));
+    struct ledger *ledger = NULL;
+    TRY(session_ledger(session, name, true, &ledger, err));
+    stage->has_ledger = ledger != NULL;
+    enum status status = STATUS_OK;
+    if (ledger != NULL)
+        status = ledger_each(ledger, -1, visit_own, stage, err);
+    ledger_close(&ledger);
+    merge(stage);
+    count(stage);
+    return status;
+}
+
+enum status tally_take(const struct session *session, const json_t *plan, struct tally *ret_tally, struct err *err) {
+    const json_t *stages = json_object_get(plan, "stages");
+    struct tally tally = {0};
+    tally.stages = calloc(json_array_size(stages) + 1, sizeof *tally.stages);
+    FAIL_IF(tally.stages == NULL, err, STATUS_NO_MEMORY, "no memory for the counts");
+    size_t i;
+    json_t *planned;
+    json_array_foreach(stages, i, planned) {
+        tally.count++;
+        enum status status = take_stage(session, planned, &tally.stages[i], err);
+        if (status != STATUS_OK) {
+            tally_clear(&tally);
+            return status;
+        }
+    }
+    *ret_tally = tally;
+    return STATUS_OK;
+}
+
+bool tally_adds_up(const struct tally *tally, char *reason, size_t size) {
+    for (size_t i = 0; i < tally->count; i++) {
+        const struct tally_stage *stage = &tally->stages[i];
+        const char *what = NULL;
+        int64_t number = 0;
+        if (stage->lost > 0)
+            what = "were acknowledged but are not in its ledger", number = stage->lost;
+        else if (stage->stray > 0)
+            what = "are in its ledger but nobody sent them", number = stage->stray;
+        else if (stage->in_flight > 0)
+            what = "are neither done, rejected nor failed", number = stage->in_flight;
+        else if (stage->waiting > 0)
+            what = "were not acknowledged", number = stage->waiting;
+        else if (stage->seen != stage->done + stage->rejected + stage->failed + stage->in_flight)
+            what = "were seen, which is not the sum of the others", number = stage->seen;
+        if (what == NULL)
+            continue;
+        snprintf(reason, size, "%s: %lld items %s", stage->name, (long long)number, what);
+        return false;
+    }
+    return true;
+}
+
+bool tally_has_failed(const struct tally *tally) {
+    for (size_t i = 0; i < tally->count; i++)
+        if (tally->stages[i].failed > 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,10 @@
+mkdir data
+cat >graph.yaml <<'END'
+session: {pixel_size: 1.0}
+stages:
+  fake-watcher:
+    directory: data
+    pattern: "*.mrc"
+    directory: data
+END
+icestream check graph.yaml

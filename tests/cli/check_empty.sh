@@ -1,0 +1,2 @@
+: >graph.yaml
+icestream check graph.yaml

@@ -1,0 +1,1 @@
+icestream check nothing.yaml

@@ -1,0 +1,2 @@
+printf -- '- watcher\n- picker\n' >graph.yaml
+icestream check graph.yaml

@@ -1,0 +1,5 @@
+cat >graph.yaml <<'END'
+stages:
+  mine: {program: ./my_stage.py}
+END
+icestream check graph.yaml

@@ -1,0 +1,8 @@
+mkdir data
+cat >graph.yaml <<'END'
+session: {pixel_size: 1.0}
+stages:
+  fake-watcher: {directory: data}
+  fake-pickre: {from: fake-watcher}
+END
+icestream check graph.yaml

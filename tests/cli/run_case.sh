@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# run_case.sh CASE: runs CASE.sh in an empty folder and compares exit code, stdout and stderr with CASE.exit,
+# CASE.stdout and CASE.stderr (an absent file: 0, or nothing is compared). The programs of the build and those in fake/
+# are on PATH; paths are compared as WORK (the folder) and BIN, FAKE. With ICESTREAM_ACCEPT=1 the files are rewritten.
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+case=$here/$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bin=$(cd "${ICESTREAM_BIN:-$here/../../build/cpu/bin}" && pwd)
+export PATH=$bin:$here/fake:$PATH LC_ALL=C.UTF-8 COLUMNS=80
+unset CUDA_VISIBLE_DEVICES
+
+mkdir "$work/in"
+(cd "$work/in" && exec bash "$case.sh") >"$work/stdout" 2>"$work/stderr" </dev/null
+code=$?
+for stream in stdout stderr; do
+  sed -i -e "s|$work/in|WORK|g" -e "s|$here/fake|FAKE|g" -e "s|$bin|BIN|g" "$work/$stream"
+done
+
+if [ "${ICESTREAM_ACCEPT:-}" = 1 ]; then
+  echo "$code" >"$case.exit"
+  for stream in stdout stderr; do
+    if [ -s "$work/$stream" ]; then cp "$work/$stream" "$case.$stream"; else rm -f "$case.$stream"; fi
+  done
+  exit 0
+fi
+bad=0
+wanted=0
+[ -e "$case.exit" ] && wanted=$(cat "$case.exit")
+if [ "$code" != "$wanted" ]; then
+  echo "exit code $code, expected $wanted"
+  bad=1
+fi
+for stream in stdout stderr; do
+  if [ -e "$case.$stream" ]; then
+    diff -u "$case.$stream" "$work/$stream" || bad=1
+  fi
+done
+[ "$bad" = 0 ] || { echo "--- stdout"; cat "$work/stdout"; echo "--- stderr"; cat "$work/stderr"; }
+exit "$bad"

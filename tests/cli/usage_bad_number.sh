@@ -1,0 +1,1 @@
+icestream replay a b --session here --speed fast

@@ -1,0 +1,1 @@
+icestream chek graph.yaml

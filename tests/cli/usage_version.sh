@@ -1,0 +1,3 @@
+icestream --version
+icestream check --help
+icestream run --session

@@ -1,0 +1,1 @@
+icestream check one.yaml two.yaml
