@@ -13,7 +13,7 @@
 
 /* Memory is taken on a directory's word, so it must be plausible: small files may be blank images, but no compression
  * makes more than MOST_PER_BYTE pixels of a byte. */
-enum { LARGEST_SIDE = 1 << 24, LIKELY_PIXELS = 1 << 26, MOST_PER_BYTE = 2048, MOST_SAMPLES = 16 };
+enum { LARGEST_SIDE = 1 << 24, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 2048, MOST_SAMPLES = 16 };
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 31;
 
 struct page {
