@@ -40,7 +40,7 @@ struct watcher_options {
 enum watcher_verdict {
     WATCHER_READY,
     WATCHER_DUPLICATE, /* of something taken before; said once */
-    WATCHER_FAILED,    /* incomplete for too long, or cannot become an image; said once, unless it changes */
+    WATCHER_FAILED,    /* incomplete for too long, or cannot become an image; said once */
 };
 
 struct watcher_find {

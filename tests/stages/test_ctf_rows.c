@@ -1,0 +1,180 @@
+#include "stages/watcher/ctf_rows.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "stages/watcher/record.h"
+#include "tests/stages/watched.h"
+
+static const char OPTICS[] = "data_optics\n\nloop_\n_rlnOpticsGroupName #1\n_rlnOpticsGroup #2\n"
+                             "_rlnMicrographOriginalPixelSize #3\n_rlnMicrographPixelSize #4\n_rlnVoltage #5\n"
+                             "_rlnSphericalAberration #6\n_rlnAmplitudeContrast #7\n"
+                             "first 1 0.8 1.6 300 2.7 0.07\nsecond 2 1.1 1.1 200 1.4 0.1\n\n";
+static const char MICROGRAPHS[] = "data_micrographs\n\nloop_\n_rlnMicrographName #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n"
+                                  "_rlnDefocusV #4\n_rlnDefocusAngle #5\n_rlnCtfImage #6\n_rlnCtfFigureOfMerit #7\n"
+                                  "MotionCorr/job2/grid1/mic_1.mrc 1 15000 14500 30 mic_1.ctf:mrc 0.2\n"
+                                  "MotionCorr/job2/grid2/mic_1.mrc 2 25000 24500 60 mic_1.ctf:mrc 0.03\n"
+                                  "mic_2.mrc 1 11000 10000 10 x 0.1\n";
+
+static struct ctf_rows *open_rows(const char *name, const char *text) {
+    struct err err = {0};
+    struct ctf_rows *rows = NULL;
+    char path[PATH_SIZE];
+    watched_put_text(name, text);
+    scratch_path(name, path);
+    assert_ok(ctf_rows_open(path, &rows, &err));
+    return rows;
+}
+
+static struct ctf_rows *both(const char *name) {
+    char text[4096];
+    snprintf(text, sizeof text, "%s%s", OPTICS, MICROGRAPHS);
+    return open_rows(name, text);
+}
+
+static void rows_match_by_path_else_by_name(void **state) {
+    (void)state;
+    struct ctf_rows *rows = both("match.star");
+    assert_int_equal(ctf_rows_find(rows, "/data/grid1/mic_1.mrc"), 0);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid2/mic_1.tif"), 1);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_1.mrc"), -1); /* both fit equally well */
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_2.mrc"), 2);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_22.mrc"), -1);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/xmic_2.mrc"), -1);
+    ctf_rows_close(&rows);
+    ctf_rows_close(&rows);
+}
+
+static struct record_source source_of(const struct ctf_rows *rows, long row, const struct stage_session *session) {
+    return (struct record_source){
+        .path = "/session/raw/mic_1.mrc",
+        .id = "mic_1",
+        .root = "/session",
+        .image = {.nx = 20, .ny = 10, .nz = 1, .pixel_size = 3},
+        .session = session,
+        .rows = rows,
+        .row = row,
+    };
+}
+
+static void session_stands_before_optics_before_header(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct ctf_rows *rows = both("optics.star");
+    struct item *item = NULL;
+    struct stage_session session = {NAN, 120, NAN, NAN};
+    struct record_source source = source_of(rows, 1, &session);
+    assert_ok(record_make(&source, &item, &err));
+    assert_string_equal(item_string(item, "micrograph.path"), "raw/mic_1.mrc");
+    assert_string_equal(item_string(item, "optics.group"), "second");
+    assert_true(item_number(item, "optics.pixel_size", 0) == 1.1);
+    assert_true(item_number(item, "optics.voltage", 0) == 120);
+    assert_true(item_number(item, "optics.spherical_aberration", 0) == 1.4);
+    assert_true(item_number(item, "columns.rlnDefocusU", 0) == 25000);
+    assert_true(item_number(item, "columns.rlnCtfFigureOfMerit", 0) == 0.03);
+    assert_false(item_has(item, "columns.rlnCtfImage"));
+    assert_false(item_has(item, "columns.rlnOpticsGroup"));
+    item_destroy(&item);
+    /* No CTF file: the header, and what most microscopes have. */
+    session.voltage = NAN;
+    source = source_of(NULL, -1, &session);
+    source.path = "/elsewhere/mic_1.mrc";
+    assert_ok(record_make(&source, &item, &err));
+    assert_string_equal(item_string(item, "micrograph.path"), "/elsewhere/mic_1.mrc");
+    assert_true(item_number(item, "optics.pixel_size", 0) == 3);
+    assert_true(item_number(item, "optics.original_pixel_size", 0) == 3);
+    assert_true(item_number(item, "optics.voltage", 0) == 300);
+    assert_true(item_number(item, "optics.amplitude_contrast", 0) == 0.1);
+    item_destroy(&item);
+    source.image.pixel_size = 0;
+    assert_int_equal(record_make(&source, &item, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.message, "session.pixel_size"));
+    ctf_rows_close(&rows);
+}
+
+static void older_files_carry_optics_in_each_row(void **state) {
+    (void)state;
+    struct ctf_rows *rows = open_rows("old.star", "data_\n\nloop_\n_rlnMicrographName #1\n_rlnDefocusU #2\n_rlnVoltage #3\n"
+                                                  "_rlnMagnification #4\n_rlnDetectorPixelSize #5\n"
+                                                  "Micrographs/a.mrc 12345.6 200 50000 7.0\n");
+    struct ctf_optics optics;
+    ctf_rows_optics(rows, ctf_rows_find(rows, "/x/a.mrc"), &optics);
+    assert_float_equal(optics.pixel_size, 1.4, 1e-9);
+    assert_float_equal(optics.voltage, 200, 1e-9);
+    assert_true(isnan(optics.amplitude_contrast));
+    ctf_rows_close(&rows);
+}
+
+static void file_that_grows_is_read_again(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct ctf_rows *rows = open_rows("grows.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\na.mrc 1\n");
+    bool changed;
+    watched_date("grows.star", 1000);
+    assert_ok(ctf_rows_refresh(rows, &changed, &err));
+    assert_true(changed);
+    assert_ok(ctf_rows_refresh(rows, &changed, &err));
+    assert_false(changed);
+    assert_int_equal(ctf_rows_find(rows, "b.mrc"), -1);
+    /* Half written: the rows read before stay; said once. */
+    watched_put_text("grows.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\na.mrc 1\nb.mrc");
+    assert_int_not_equal(ctf_rows_refresh(rows, &changed, &err), STATUS_OK);
+    assert_false(changed);
+    assert_ok(ctf_rows_refresh(rows, &changed, &err));
+    assert_int_equal(ctf_rows_find(rows, "a.mrc"), 0);
+    watched_put_text("grows.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\na.mrc 1\nb.mrc 2\n");
+    assert_ok(ctf_rows_refresh(rows, &changed, &err));
+    assert_true(changed);
+    assert_int_equal(ctf_rows_find(rows, "b.mrc"), 1);
+    ctf_rows_close(&rows);
+    char path[PATH_SIZE];
+    watched_put_text("nothing.star", "data_\nloop_\n_rlnDefocusU\n1\n");
+    scratch_path("nothing.star", path);
+    assert_int_equal(ctf_rows_open(path, &rows, &err), STATUS_BAD_FORMAT);
+    scratch_path("missing.star", path);
+    assert_int_equal(ctf_rows_open(path, &rows, &err), STATUS_NOT_FOUND);
+}
+
+static void table_of_micrographs_reads_back(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct ctf_rows *rows = both("table.star"), *again = NULL;
+    struct record_table *table = NULL;
+    assert_ok(record_table_create(&table, &err));
+    for (long row = 0; row < 3; row++) {
+        struct stage_session session = {NAN, NAN, NAN, NAN};
+        struct item *item = NULL;
+        struct record_source source = source_of(rows, row, &session);
+        source.path = row == 0 ? "/session/raw/grid1/mic_1.mrc" : row == 1 ? "/session/raw/grid2/mic_1.mrc" : "/m/mic_2.mrc";
+        assert_ok(record_make(&source, &item, &err));
+        assert_ok(record_table_add(table, item, &err));
+        item_destroy(&item);
+    }
+    char path[PATH_SIZE];
+    scratch_path("micrographs.star", path);
+    assert_ok(record_table_write(table, path, &err));
+    record_table_destroy(&table);
+    assert_ok(ctf_rows_open(path, &again, &err));
+    long row = ctf_rows_find(again, "/session/raw/grid2/mic_1.mrc");
+    struct ctf_optics optics;
+    ctf_rows_optics(again, row, &optics);
+    assert_int_equal(row, 1);
+    assert_string_equal(optics.group, "second");
+    assert_float_equal(optics.spherical_aberration, 1.4, 1e-6);
+    ctf_rows_optics(again, 2, &optics);
+    assert_string_equal(optics.group, "first");
+    ctf_rows_close(&again);
+    ctf_rows_close(&rows);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_match_by_path_else_by_name),
+        cmocka_unit_test(session_stands_before_optics_before_header),
+        cmocka_unit_test(older_files_carry_optics_in_each_row),
+        cmocka_unit_test(file_that_grows_is_read_again),
+        cmocka_unit_test(table_of_micrographs_reads_back),
+    };
+    return scratch_run("ctf-rows", tests, sizeof tests / sizeof *tests);
+}
