@@ -29,11 +29,11 @@ work=$(cd "$work" && pwd)
 
 # 22 micrographs of 1024 × 1024 px with 60 particles each, one a second, written as an acquisition program would.
 "$bin/icestream-simulate" --o "$work/microscope" --micrographs 22 --size 1024 --pixel_size 2.5 --particles 60 \
-  --interval 1 --seed 7 >"$work/simulate.log" 2>&1 &
+  --interval 1 --seed 7 --map_box 64 >"$work/simulate.log" 2>&1 &
 simulator=$!
 trap 'kill $simulator 2>/dev/null || true' EXIT
 # The truth, templates and reference are written before the first micrograph.
-until [ -e "$work/microscope/truth/ready" ]; do
+until compgen -G "$work/microscope/micrographs/*.mrc" >/dev/null; do
   kill -0 $simulator 2>/dev/null || { cat "$work/simulate.log"; exit 1; }
   sleep 0.1
 done
