@@ -1,0 +1,267 @@
+#include "classifier.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+
+enum { EMPTY_FROM_UPDATE = 6, SPLITS_PER_UPDATE = 3 };
+
+void classifier_init(struct classifier *c, const struct classifier_options *options, struct dataset *dataset) {
+    *c = (struct classifier){
+        .options = *options, .dataset = dataset, .random = options->seed * 2654435761u + 1, .last_changed = 1};
+}
+
+void classifier_clear(struct classifier *c) {
+    estep_destroy(&c->estep);
+    model_destroy(&c->model);
+    mem_free(&c->order);
+    mem_free(&c->batch);
+}
+
+static unsigned next_random(struct classifier *c) {
+    c->random = c->random * 1664525u + 1013904223u;
+    return c->random >> 8;
+}
+
+static double random_unit(struct classifier *c) {
+    return next_random(c) / 16777216.0;
+}
+
+static enum status reserve_indices(size_t **array, size_t *capacity, size_t count, struct err *err) {
+    if (count <= *capacity)
+        return STATUS_OK;
+    size_t wanted = *capacity * 2 > count ? *capacity * 2 : count;
+    size_t *moved = realloc(*array, wanted * sizeof *moved);
+    FAIL_IF(moved == NULL, err, STATUS_NO_MEMORY, "no memory for the order of %zu particles", wanted);
+    *array = moved;
+    *capacity = wanted;
+    return STATUS_OK;
+}
+
+enum status classifier_start(struct classifier *c, struct err *err) {
+    if (c->model != NULL)
+        return STATUS_OK;
+    const struct classifier_options *o = &c->options;
+    int box = dataset_box(c->dataset);
+    double pixel_size = dataset_pixel_size(c->dataset);
+    double diameter = isnan(o->diameter) ? 0.8 * box * pixel_size : o->diameter;
+    double radius = fmin(diameter / (2 * pixel_size), box / 2 - 1);
+    FAIL_IF(radius < 4, err, STATUS_BAD_ARGUMENT,
+            "diameter is %g Å, which is %.1f px of the particles (%.4g Å/px): at least 8 px are needed", diameter,
+            2 * radius, pixel_size);
+    int max_size = 2 * (int)ceil(box * pixel_size / o->resolution);
+    bool with_empty = o->classes >= 4;
+    struct model_options model = {
+        .box = box,
+        .max_size = max_size < box ? max_size : box,
+        .pixel_size = pixel_size,
+        .class_capacity = with_empty ? o->classes - 1 : o->classes,
+        .with_empty = with_empty,
+        .mask_radius = radius,
+        .tau_fudge = o->tau_fudge,
+        .threads = o->threads,
+    };
+    struct estep_options estep = {.psi_step = o->psi_step,
+                                  .offset_range = o->offset_range,
+                                  .offset_step = o->offset_step,
+                                  .adaptive_fraction = 0.999,
+                                  .threads = o->threads};
+    TRY(model_create(&model, &c->model, err));
+    c->model->sigma_offset = 10 / pixel_size;
+    int first_shell = (int)(0.07 * box) + 1;
+    c->model->size = 2 * (first_shell + box / 8);
+    if (c->model->size > model.max_size)
+        c->model->size = model.max_size;
+    return estep_create(&estep, c->model, &c->estep, err);
+}
+
+static void shuffle(struct classifier *c, size_t *array, size_t count) {
+    for (size_t i = count; i > 1; i--) {
+        size_t j = (size_t)(random_unit(c) * (double)i), kept = array[i - 1];
+        array[i - 1] = array[j];
+        array[j] = kept;
+    }
+}
+
+static int wanted_classes(const struct classifier *c) {
+    int all = c->model->options.class_capacity;
+    double by_count = (double)dataset_count(c->dataset) / c->options.particles_per_class;
+    int least = all < 3 ? all : 3;
+    return by_count < least ? least : by_count > all ? all : (int)by_count;
+}
+
+/* First references: averages of random subsets, low-passed. */
+static enum status seed(struct classifier *c, struct err *err) {
+    struct model *m = c->model;
+    size_t count = dataset_count(c->dataset);
+    if (count > 2000)
+        count = 2000;
+    m->class_count = wanted_classes(c);
+    TRY(reserve_indices(&c->order, &c->order_capacity, dataset_count(c->dataset), err));
+    for (size_t i = 0; i < dataset_count(c->dataset); i++)
+        c->order[i] = i;
+    shuffle(c, c->order, dataset_count(c->dataset));
+    int box = m->options.box;
+    for (int k = 0; k < m->class_count; k++)
+        TRY(model_set_map(m, k, 0, err));
+    TRY(estep_seed(c->estep, m, c->dataset, c->order, count, true, c->options.seed, err));
+    /* Signal variance before anything is known: as much as noise, so that the averages come out half-weighted. */
+    for (int k = 0; k < m->class_count; k++)
+        for (int s = 0; s <= box / 2; s++)
+            m->classes[k].tau2[s] = m->sigma2[s];
+    TRY(estep_seed(c->estep, m, c->dataset, c->order, count, false, c->options.seed, err));
+    int size = m->size;
+    TRY(model_maximise(m, err));
+    for (int k = 0; k < m->class_count; k++)
+        TRY(model_set_map(m, k, (int)(0.07 * box) + 1, err));
+    m->size = size;
+    m->sigma_offset = 10 / m->options.pixel_size;
+    c->order_count = c->order_next = 0;
+    return STATUS_OK;
+}
+
+static size_t batch_size(const struct classifier *c) {
+    size_t n = dataset_count(c->dataset), size = n / 3;
+    size_t most = 20u * (size_t)c->model->class_count > 400 ? 20u * (size_t)c->model->class_count : 400;
+    return size < 150 ? 150 : size > most ? most : size;
+}
+
+/* New particles first, then on through the pass; a particle comes once in a batch. */
+static enum status choose_batch(struct classifier *c, bool everything, struct err *err) {
+    size_t n = dataset_count(c->dataset);
+    size_t size = everything ? n : batch_size(c);
+    TRY(reserve_indices(&c->batch, &c->batch_capacity, size, err));
+    TRY(reserve_indices(&c->order, &c->order_capacity, n, err));
+    c->batch_count = c->batch_next = 0;
+    if (everything) {
+        for (size_t i = 0; i < n; i++)
+            c->batch[c->batch_count++] = i;
+        c->first_unseen = n;
+        c->order_count = c->order_next = 0;
+        return STATUS_OK;
+    }
+    while (c->first_unseen < n && c->batch_count < size)
+        c->batch[c->batch_count++] = c->first_unseen++;
+    size_t fresh = c->batch_count;
+    if (fresh == size)
+        return STATUS_OK;
+    if (c->order_next >= c->order_count) {
+        c->order_count = n;
+        c->order_next = 0;
+        for (size_t i = 0; i < n; i++)
+            c->order[i] = i;
+        shuffle(c, c->order, n);
+    }
+    size_t first_fresh = c->first_unseen - fresh;
+    while (c->batch_count < size && c->order_next < c->order_count) {
+        size_t index = c->order[c->order_next++];
+        if (index < first_fresh)
+            c->batch[c->batch_count++] = index;
+    }
+    return STATUS_OK;
+}
+
+/* How much of the sums stays when the batch is added. */
+static double fade_factor(const struct classifier *c) {
+    double n = (double)dataset_count(c->dataset), batch = (double)c->batch_count;
+    if (c->updates == 0 || c->restored || batch >= n)
+        return 0;
+    double target = n * fmin(1, 0.4 + 0.06 * c->updates);
+    return fmin(fmax(1 - batch / target, 0), 0.95);
+}
+
+/* More classes as particles come, and new ones for those that nearly died out: the largest class is halved. */
+static enum status renew_classes(struct classifier *c, struct err *err) {
+    struct model *m = c->model;
+    int wanted = wanted_classes(c);
+    for (int done = 0; done < SPLITS_PER_UPDATE; done++) {
+        int largest = 0, smallest = 0;
+        for (int k = 1; k < m->class_count; k++) {
+            if (model_fraction(m, k) > model_fraction(m, largest))
+                largest = k;
+            if (model_fraction(m, k) < model_fraction(m, smallest))
+                smallest = k;
+        }
+        const struct model_class *big = &m->classes[largest];
+        if (big->weight[0] + big->weight[1] < 16)
+            return STATUS_OK;
+        if (m->class_count < wanted)
+            TRY(model_split(m, largest, m->class_count, err));
+        else if (m->class_count > 1 && model_fraction(m, smallest) < 0.1 / m->class_count && smallest != largest)
+            TRY(model_split(m, largest, smallest, err));
+        else
+            return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
+static enum status begin_batch(struct classifier *c, bool everything, struct err *err) {
+    TRY(choose_batch(c, everything || c->restored, err));
+    double factor = fade_factor(c);
+    c->restored = false;
+    /* The priors over classes come from the old sums, before they fade. */
+    TRY(estep_begin(c->estep, c->model, everything ? 0 : random_unit(c) - 0.5, err));
+    if (everything || c->pass_seen >= (double)dataset_count(c->dataset)) {
+        c->pass = (struct estep_result){0};
+        c->pass_seen = 0;
+    }
+    return model_fade(c->model, factor, err);
+}
+
+static enum status end_batch(struct classifier *c, bool everything, struct err *err) {
+    TRY(model_maximise(c->model, err));
+    c->updates++;
+    c->model->empty_active = c->updates >= EMPTY_FROM_UPDATE;
+    c->batch_count = c->batch_next = 0;
+    if (c->pass_seen > 0) {
+        c->last_changed = c->pass.changed / c->pass_seen;
+        c->probability = c->pass.probability_sum / c->pass_seen;
+    }
+    if (everything) {
+        c->final_done++;
+        return STATUS_OK;
+    }
+    return renew_classes(c, err);
+}
+
+static bool settled(const struct classifier *c) {
+    return c->final_done >= c->options.final_passes || (c->final_done >= 2 && c->last_changed < 0.03);
+}
+
+enum status classifier_step(struct classifier *c, bool final, struct classifier_progress *ret_progress,
+                            struct err *err) {
+    *ret_progress = (struct classifier_progress){0};
+    size_t added = 0;
+    TRY(dataset_merge(c->dataset, &added, err));
+    size_t n = dataset_count(c->dataset);
+    if (n == 0 || (c->model == NULL && !final && n < (size_t)c->options.minimum_particles))
+        return STATUS_OK;
+    if (c->model == NULL) {
+        TRY(classifier_start(c, err));
+        TRY(seed(c, err));
+        ret_progress->more = true;
+        return STATUS_OK;
+    }
+    bool due = c->visits < c->options.visits * (double)n;
+    bool everything = final && !due;
+    if (c->batch_count == 0) {
+        if ((!final && !due) || (everything && settled(c)))
+            return STATUS_OK;
+        TRY(begin_batch(c, everything, err));
+        c->batch_is_everything = everything;
+    }
+    size_t left = c->batch_count - c->batch_next;
+    int count = (int)(left < ESTEP_CHUNK ? left : ESTEP_CHUNK);
+    TRY(estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, count, &c->pass, err));
+    c->batch_next += (size_t)count;
+    c->pass_seen += count;
+    c->visits += count;
+    ret_progress->more = true;
+    if (c->batch_next == c->batch_count) {
+        TRY(end_batch(c, c->batch_is_everything, err));
+        ret_progress->updated = true;
+    }
+    return STATUS_OK;
+}

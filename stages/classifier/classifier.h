@@ -1,0 +1,62 @@
+/* 2-D classification of a growing set of particles: which batch comes next, when classes are added or replaced, and
+ * when all is settled.
+ *
+ * Stepwise EM: batches of a few hundred particles, new ones first; sums of earlier batches fade so that they stand for
+ * at most one pass over all particles. Every particle is seen again until it has had its share of visits. At the end of
+ * the stream full passes follow until fewer than 3 % of the particles change class. */
+#ifndef ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
+#define ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
+
+#include "dataset.h"
+#include "estep.h"
+#include "model.h"
+#include "quality.h"
+
+struct classifier_options {
+    int classes;
+    double diameter; /* Å; NaN: 0.8 of the box */
+    double tau_fudge, psi_step, offset_range, offset_step; /* °, px, px */
+    double resolution;     /* Å: nothing finer is compared */
+    int particles_per_class, minimum_particles;
+    double visits;         /* of each particle before the final passes */
+    int final_passes;      /* at most */
+    int threads;
+    unsigned seed;
+    struct quality_rule keep;
+};
+
+struct classifier {
+    struct classifier_options options;
+    struct dataset *dataset;
+    struct model *model; /* NULL until there are enough particles */
+    struct estep *estep;
+    size_t *order; /* of particles in the pass under way */
+    size_t order_count, order_next, order_capacity;
+    size_t *batch;
+    size_t batch_count, batch_next, batch_capacity;
+    struct estep_result pass; /* since the pass began */
+    double pass_seen, last_changed; /* fraction of the last whole pass */
+    double probability;
+    double visits; /* of all particles so far */
+    int updates, final_done;
+    size_t first_unseen; /* all particles before it have been visited */
+    bool batch_is_everything;
+    bool restored;       /* the sums are empty: the first batch must be everything */
+    unsigned random;
+};
+
+/* The dataset stays the caller's. */
+void classifier_init(struct classifier *classifier, const struct classifier_options *options, struct dataset *dataset);
+void classifier_clear(struct classifier *classifier);
+
+struct classifier_progress {
+    bool more;    /* there is work left */
+    bool updated; /* the averages have changed */
+};
+/* One slice of work, about a second at most. final: no more particles come. */
+enum status classifier_step(struct classifier *classifier, bool final, struct classifier_progress *ret_progress,
+                            struct err *err);
+/* Makes the model and the workspaces for the particles' box; nothing when they are there. */
+enum status classifier_start(struct classifier *classifier, struct err *err);
+
+#endif

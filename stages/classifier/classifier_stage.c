@@ -1,0 +1,309 @@
+/* What the harness calls. Items only bring particles in; classification goes on whenever there is time. */
+#include "classifier_stage.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "snapshot.h"
+
+struct params {
+    int classes, particles_per_class, minimum_particles, final_passes, image_memory, seed;
+    double diameter, tau_fudge, psi_step, offset_range, offset_step, resolution, visits, snapshot_interval;
+    char *keep;
+};
+
+#define P(member) offsetof(struct params, member)
+static const struct param params[] = {
+    {.name = "classes", .type = PARAM_INT, .offset = P(classes), .unit = "", .default_text = "50", .minimum = 1,
+     .maximum = 1000, .help = "Classes at most; with 4 or more, one of them is empty and takes what is only noise."},
+    {.name = "diameter", .type = PARAM_FLOAT, .offset = P(diameter), .unit = "Å", .minimum = 1, .maximum = 1e5,
+     .help = "Diameter of the mask around a particle; by default 0.8 of the box."},
+    {.name = "tau_fudge", .type = PARAM_FLOAT, .offset = P(tau_fudge), .unit = "", .default_text = "2",
+     .minimum = 0.1, .maximum = 100, .help = "Weight of the data against the smoothness of averages."},
+    {.name = "psi_step", .type = PARAM_FLOAT, .offset = P(psi_step), .unit = "°", .default_text = "12", .minimum = 1,
+     .maximum = 45, .help = "Step of the in-plane angle in the first pass; the second halves it."},
+    {.name = "offset_range", .type = PARAM_FLOAT, .offset = P(offset_range), .unit = "px", .default_text = "5",
+     .minimum = 0, .maximum = 30, .help = "Shifts are searched so far around the last one."},
+    {.name = "offset_step", .type = PARAM_FLOAT, .offset = P(offset_step), .unit = "px", .default_text = "2",
+     .minimum = 0.1, .maximum = 20, .help = "Step of the shifts in the first pass; the second halves it."},
+    {.name = "keep", .type = PARAM_STRING, .offset = P(keep), .unit = "", .default_text = "auto",
+     .help = "Which classes go on: auto, all, or comparisons as \"quality >= 0.4 and members > 20\"."},
+    {.name = "resolution", .type = PARAM_FLOAT, .offset = P(resolution), .unit = "Å", .default_text = "6",
+     .minimum = 1, .maximum = 100, .help = "Nothing finer than this is compared."},
+    {.name = "particles_per_class", .type = PARAM_INT, .offset = P(particles_per_class), .unit = "",
+     .default_text = "25", .minimum = 1, .maximum = 100000,
+     .help = "Classes are added as particles come, one for so many, until there are as many as wanted."},
+    {.name = "minimum_particles", .type = PARAM_INT, .offset = P(minimum_particles), .unit = "",
+     .default_text = "150", .minimum = 10, .maximum = 1000000, .help = "Before there are so many nothing begins."},
+    {.name = "visits", .type = PARAM_FLOAT, .offset = P(visits), .unit = "", .default_text = "10", .minimum = 1,
+     .maximum = 1000, .help = "How often a particle is seen before the final passes."},
+    {.name = "final_passes", .type = PARAM_INT, .offset = P(final_passes), .unit = "", .default_text = "5",
+     .minimum = 1, .maximum = 100, .help = "Passes over all particles at the end of the stream, at most."},
+    {.name = "snapshot_interval", .type = PARAM_FLOAT, .offset = P(snapshot_interval), .unit = "s",
+     .default_text = "10", .minimum = 0, .maximum = 86400, .help = "Least time between two snapshots."},
+    {.name = "image_memory", .type = PARAM_INT, .offset = P(image_memory), .unit = "MiB", .default_text = "4096",
+     .minimum = 0, .maximum = 1 << 24, .help = "Particle images kept in memory; the rest is read again each time."},
+    {.name = "seed", .type = PARAM_INT, .offset = P(seed), .unit = "", .default_text = "1", .minimum = 0,
+     .maximum = INT_MAX, .help = "Of the first random averages and the order of batches."},
+};
+#undef P
+
+enum { KEPT_SNAPSHOTS = 3, FIRST_SNAPSHOT_UPDATE = 4 };
+
+struct state {
+    struct dataset *dataset;
+    struct classifier classifier;
+    struct classifier_options options;
+    char relative[PATH_MAX];
+    int iteration;
+    bool resumed;  /* items were already done when this run began */
+    bool restored; /* or there was nothing to restore */
+    bool finished; /* the last run ended with these very particles */
+    double last_time;
+    size_t last_count;
+    int last_updates;
+};
+
+struct lane {
+    struct dataset_batch *batch;
+};
+
+static double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static enum status init(struct stage *stage, void *state, struct err *err) {
+    struct state *s = state;
+    const struct params *p = stage_params(stage);
+    s->options = (struct classifier_options){
+        .classes = p->classes,
+        .diameter = p->diameter,
+        .tau_fudge = p->tau_fudge,
+        .psi_step = p->psi_step,
+        .offset_range = p->offset_range,
+        .offset_step = p->offset_step,
+        .resolution = p->resolution,
+        .particles_per_class = p->particles_per_class,
+        .minimum_particles = p->minimum_particles,
+        .visits = p->visits,
+        .final_passes = p->final_passes,
+        .threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1,
+        .seed = (unsigned)p->seed,
+    };
+    TRY(quality_rule_parse(p->keep != NULL ? p->keep : "auto", &s->options.keep, err));
+    /* Below the root where that is so, as in a session. */
+    const char *root = stage_root(stage), *folder = stage_folder(stage);
+    size_t length = strlen(root);
+    bool below = strncmp(folder, root, length) == 0 && folder[length] == '/';
+    snprintf(s->relative, sizeof s->relative, "%s", below ? folder + length + 1 : folder);
+    TRY(dataset_create((size_t)p->image_memory << 20, &s->dataset, err));
+    classifier_init(&s->classifier, &s->options, s->dataset);
+    return STATUS_OK;
+}
+
+static void fini(struct stage *stage, void *state) {
+    (void)stage;
+    struct state *s = state;
+    classifier_clear(&s->classifier);
+    dataset_destroy(&s->dataset);
+}
+
+static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
+    (void)stage, (void)state;
+    struct lane *lane = stage_lane->state;
+    dataset_batch_destroy(&lane->batch);
+}
+
+/* Beside the STAR file, else from the session or the working directory. */
+static enum status resolve(void *context, const char *star_path, const char *name, char *absolute, struct err *err) {
+    char folder[PATH_MAX];
+    TRY(path_folder(star_path, folder, sizeof folder, err));
+    TRY(path_join(folder, name, absolute, PATH_MAX, err));
+    return file_exists(absolute) ? STATUS_OK : stage_resolve(context, name, absolute, err);
+}
+
+static enum status read_item(struct stage *stage, const struct item *item, struct dataset_batch **ret_batch,
+                             struct err *err) {
+    const char *star;
+    char path[PATH_MAX];
+    dataset_batch_destroy(ret_batch);
+    if (item_number(item, "particles.count", 1) == 0)
+        return STATUS_OK;
+    TRY(item_need_string(item, "particles.star", &star, err));
+    TRY(stage_resolve(stage, star, path, err));
+    return dataset_batch_read(path, resolve, stage, ret_batch, err);
+}
+
+static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    struct state *s = state;
+    struct dataset_batch *batch = NULL;
+    if (strcmp(item_kind(item), "selection") == 0)
+        return STATUS_OK; /* what this stage has sent itself */
+    s->resumed = true;
+    TRY(read_item(stage, item, &batch, err));
+    enum status status = batch != NULL ? dataset_submit(s->dataset, &batch, err) : STATUS_OK;
+    dataset_batch_destroy(&batch);
+    return status;
+}
+
+static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    (void)state;
+    struct lane *lane = stage_lane->state;
+    return read_item(stage, stage_lane->item, &lane->batch, err);
+}
+
+static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    (void)stage;
+    struct state *s = state;
+    struct lane *lane = stage_lane->state;
+    return lane->batch != NULL ? dataset_submit(s->dataset, &lane->batch, err) : STATUS_OK;
+}
+
+static struct snapshot describe(struct stage *stage, const struct state *s, bool final) {
+    return (struct snapshot){
+        .folder = stage_folder(stage), .relative = s->relative, .iteration = s->iteration, .final = final};
+}
+
+/* Once, before the first step: the state of the last run, where there is one. */
+static enum status restore(struct stage *stage, struct state *s, struct err *err) {
+    if (s->restored)
+        return STATUS_OK;
+    TRY(dataset_merge(s->dataset, NULL, err));
+    if (dataset_count(s->dataset) == 0)
+        return STATUS_OK;
+    s->restored = true;
+    int last = s->resumed ? snapshot_last(stage_folder(stage)) : 0;
+    if (last == 0)
+        return STATUS_OK;
+    s->iteration = last;
+    struct snapshot snapshot = describe(stage, s, false);
+    struct err own = {0};
+    TRY(classifier_start(&s->classifier, err));
+    if (snapshot_restore(&s->classifier, &snapshot, &s->finished, &own) == STATUS_OK) {
+        stage_log(stage, LOG_INFO, "restored", "goes on from iteration %d with %zu particles", last,
+                  dataset_count(s->dataset));
+        s->last_count = dataset_count(s->dataset);
+        s->last_time = now_seconds();
+        return STATUS_OK;
+    }
+    stage_log(stage, LOG_WARN, "not-restored", "begins anew: %s", own.message);
+    classifier_clear(&s->classifier);
+    classifier_init(&s->classifier, &s->options, s->dataset);
+    for (size_t i = 0; i < dataset_count(s->dataset); i++)
+        dataset_at(s->dataset, i)->visits = 0;
+    return STATUS_OK;
+}
+
+static enum status emit(struct stage *stage, struct state *s, const struct snapshot *snapshot, struct err *err) {
+    char id[32], star[PATH_MAX + 64];
+    _cleanup_(item_destroy) struct item *item = NULL;
+    snprintf(id, sizeof id, "it%03d", snapshot->iteration);
+    snprintf(star, sizeof star, "%s/selected_it%03d.star", snapshot->relative, snapshot->iteration);
+    TRY(item_create(id, "selection", &item, err));
+    TRY(item_set_string(item, "selection.star", star, err));
+    TRY(item_set_number(item, "selection.count", (double)snapshot->kept, err));
+    TRY(item_set_number(item, "selection.iteration", snapshot->iteration, err));
+    const struct dataset_particle *first = dataset_at(s->dataset, 0);
+    TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
+    TRY(item_set_number(item, "optics.pixel_size", dataset_pixel_size(s->dataset), err));
+    TRY(item_set_number(item, "optics.voltage", first->ctf.voltage, err));
+    TRY(item_set_number(item, "optics.spherical_aberration", first->ctf.spherical_aberration, err));
+    TRY(item_set_number(item, "optics.amplitude_contrast", first->ctf.amplitude_contrast, err));
+    return stage_emit(stage, item, NULL, err);
+}
+
+static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
+    s->iteration++;
+    struct snapshot snapshot = describe(stage, s, final);
+    TRY(snapshot_write(&s->classifier, &snapshot, err));
+    TRY(snapshot_history(&s->classifier, &snapshot, err));
+    if (s->iteration > KEPT_SNAPSHOTS)
+        snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS);
+    s->last_time = now_seconds();
+    s->last_count = dataset_count(s->dataset);
+    s->last_updates = s->classifier.updates;
+    stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
+              snapshot.iteration, snapshot.kept, dataset_count(s->dataset), snapshot.kept_classes, snapshot.classes,
+              final ? "; final" : "");
+    return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
+}
+
+static void note(struct stage *stage, const struct state *s) {
+    const struct classifier *c = &s->classifier;
+    if (c->model == NULL) {
+        stage_note(stage, "%zu particles, begins with %d", dataset_count(s->dataset), c->options.minimum_particles);
+        return;
+    }
+    const struct model *m = c->model;
+    double length = m->options.box * m->options.pixel_size;
+    stage_note(stage, "update %d, %zu particles, %d classes, %.1f Å", c->updates, dataset_count(s->dataset),
+               m->class_count, length / (m->current_shell > 0 ? m->current_shell : 1));
+}
+
+static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
+    struct state *s = state;
+    struct classifier *c = &s->classifier;
+    const struct params *p = stage_params(stage);
+    struct classifier_progress progress;
+    TRY(restore(stage, s, err));
+    TRY(classifier_step(c, false, &progress, err));
+    *ret_work = progress.more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
+    if (progress.updated || (!progress.more && c->model == NULL))
+        note(stage, s);
+    if (c->model == NULL || c->updates < FIRST_SNAPSHOT_UPDATE || c->updates == s->last_updates)
+        return STATUS_OK;
+    size_t count = dataset_count(s->dataset);
+    bool rested = !progress.more; /* nothing new has come and all had their share */
+    bool grown = progress.updated && (double)count >= 1.05 * (double)s->last_count &&
+                 now_seconds() - s->last_time >= p->snapshot_interval &&
+                 (double)c->first_unseen >= 0.9 * (double)count;
+    return rested || grown ? take_snapshot(stage, s, false, err) : STATUS_OK;
+}
+
+static enum status flush(struct stage *stage, void *state, struct err *err) {
+    struct state *s = state;
+    TRY(restore(stage, s, err));
+    if (s->finished)
+        return STATUS_OK;
+    struct classifier_progress progress = {.more = true};
+    while (progress.more) {
+        if (stage_stopping(stage))
+            FAIL(err, STATUS_CANCELLED, "stopped before the last passes were through");
+        TRY(classifier_step(&s->classifier, true, &progress, err));
+        if (progress.updated)
+            note(stage, s);
+    }
+    if (s->classifier.model == NULL) {
+        stage_log(stage, LOG_WARN, "no-particles", "the stream ended without a particle");
+        return STATUS_OK;
+    }
+    return take_snapshot(stage, s, true, err);
+}
+
+const struct stage_descriptor classifier_stage = {
+    .name = "classifier",
+    .summary = "2-D class averages of a growing set of particles, and which particles go on",
+    .in = "particles",
+    .out = "selection",
+    .params = params,
+    .param_count = sizeof params / sizeof *params,
+    .params_size = sizeof(struct params),
+    .state_size = sizeof(struct state),
+    .lane_size = sizeof(struct lane),
+    .cumulative = true,
+    .init = init,
+    .fini = fini,
+    .lane_fini = lane_fini,
+    .resume = resume,
+    .load = load,
+    .store = store,
+    .idle = idle,
+    .flush = flush,
+};

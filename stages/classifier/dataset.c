@@ -1,0 +1,330 @@
+#include "dataset.h"
+
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "common/mrc.h"
+
+struct dataset {
+    pthread_mutex_t lock; /* pending, and the shape that batches must have */
+    struct dataset_batch **pending;
+    size_t pending_count, pending_capacity, pending_particles;
+    int box;
+    double pixel_size;
+
+    struct dataset_batch **batches;
+    size_t batch_count, batch_capacity;
+    struct dataset_particle *particles;
+    size_t count, capacity;
+    size_t memory_limit, memory_used;
+    struct mrc_reader *reader; /* the stack that was read last */
+    int reader_batch, reader_stack;
+};
+
+static enum status grow(void **array, size_t *capacity, size_t wanted, size_t size, struct err *err) {
+    if (wanted <= *capacity)
+        return STATUS_OK;
+    size_t next = *capacity < 64 ? 64 : *capacity;
+    while (next < wanted)
+        next *= 2;
+    void *moved = realloc(*array, next * size);
+    FAIL_IF(moved == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", next);
+    *array = moved;
+    *capacity = next;
+    return STATUS_OK;
+}
+
+void dataset_batch_destroy(struct dataset_batch **batch) {
+    if (batch == NULL || *batch == NULL)
+        return;
+    struct dataset_batch *b = *batch;
+    star_destroy(&b->file);
+    for (int i = 0; i < b->stack_count; i++)
+        free(b->stacks[i].path);
+    free(b->stacks);
+    free(b->particles);
+    free(b);
+    *batch = NULL;
+}
+
+static double number_or(const struct star_table *table, size_t row, const char *name, double fallback) {
+    int column = table != NULL ? star_column_find(table, name) : -1;
+    double value;
+    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK)
+        return fallback;
+    return value;
+}
+
+/* The row of the optics table with that group number, or -1. */
+static int optics_row(const struct dataset_batch *batch, size_t row) {
+    if (batch->optics == NULL || star_row_count(batch->optics) == 0)
+        return -1;
+    double group = number_or(batch->table, row, "rlnOpticsGroup", 1);
+    for (size_t i = 0; i < star_row_count(batch->optics); i++)
+        if (number_or(batch->optics, i, "rlnOpticsGroup", 1) == group)
+            return (int)i;
+    return 0;
+}
+
+/* From the optics table, else (older files) from the row itself. */
+static double shared_value(const struct dataset_batch *batch, size_t row, int optics, const char *name,
+                           double fallback) {
+    if (optics >= 0 && star_column_find(batch->optics, name) >= 0)
+        return number_or(batch->optics, (size_t)optics, name, fallback);
+    return number_or(batch->table, row, name, fallback);
+}
+
+static void read_ctf(const struct dataset_batch *batch, size_t row, struct dataset_particle *p) {
+    double u = number_or(batch->table, row, "rlnDefocusU", NAN);
+    p->has_ctf = isfinite(u) && u != 0;
+    p->ctf = (struct ctf){
+        .defocus_u = u,
+        .defocus_v = number_or(batch->table, row, "rlnDefocusV", u),
+        .defocus_angle = number_or(batch->table, row, "rlnDefocusAngle", 0),
+        .voltage = shared_value(batch, row, p->optics, "rlnVoltage", 300),
+        .spherical_aberration = shared_value(batch, row, p->optics, "rlnSphericalAberration", 2.7),
+        .amplitude_contrast = shared_value(batch, row, p->optics, "rlnAmplitudeContrast", 0.1),
+        .phase_shift = number_or(batch->table, row, "rlnPhaseShift", 0),
+        .b_factor = number_or(batch->table, row, "rlnCtfBfactor", 0),
+        .scale = number_or(batch->table, row, "rlnCtfScalefactor", 1),
+    };
+    if (p->ctf.scale == 0)
+        p->ctf.scale = 1;
+}
+
+/* Index of the stack of that name in the batch; opened once to see that it is there and what size it has. */
+static enum status find_stack(struct dataset_batch *batch, const char *star_path, const char *name,
+                              dataset_resolve *resolve, void *context, int *ret_stack, struct err *err) {
+    char path[PATH_MAX];
+    TRY(resolve(context, star_path, name, path, err));
+    for (int i = batch->stack_count - 1; i >= 0; i--)
+        if (strcmp(batch->stacks[i].path, path) == 0) {
+            *ret_stack = i;
+            return STATUS_OK;
+        }
+    struct mrc_header header;
+    TRY(mrc_read_header(path, &header, err));
+    FAIL_IF(header.nx != header.ny, err, STATUS_BAD_FORMAT, "%s: particle images must be square, these are %d × %d px",
+            path, header.nx, header.ny);
+    FAIL_IF(batch->box != 0 && header.nx != batch->box, err, STATUS_BAD_FORMAT,
+            "%s: images of %d px among others of %d px; extract all with one box", path, header.nx, batch->box);
+    batch->box = header.nx;
+    if (batch->pixel_size <= 0)
+        batch->pixel_size = header.pixel_size;
+    struct dataset_stack *stacks = realloc(batch->stacks, ((size_t)batch->stack_count + 1) * sizeof *stacks);
+    FAIL_IF(stacks == NULL, err, STATUS_NO_MEMORY, "no memory for the names of stacks");
+    batch->stacks = stacks;
+    stacks[batch->stack_count] = (struct dataset_stack){.path = strdup(path), .slices = header.nz};
+    FAIL_IF(stacks[batch->stack_count].path == NULL, err, STATUS_NO_MEMORY, "no memory for the names of stacks");
+    *ret_stack = batch->stack_count++;
+    return STATUS_OK;
+}
+
+static enum status read_rows(struct dataset_batch *batch, const char *star_path, dataset_resolve *resolve,
+                             void *context, struct err *err) {
+    int image, stack = -1;
+    char last[PATH_MAX] = "";
+    TRY(star_column_need(batch->table, "rlnImageName", &image, err));
+    for (size_t row = 0; row < batch->count; row++) {
+        struct dataset_particle *p = &batch->particles[row];
+        const char *name = star_get(batch->table, row, image), *at = strchr(name, '@');
+        char *end;
+        long slice = strtol(name, &end, 10);
+        FAIL_IF(at == NULL || end != at || slice < 1, err, STATUS_BAD_FORMAT,
+                "%s, row %zu: rlnImageName is \"%s\"; \"NNNNNN@stack.mrcs\" with a number from 1 was expected",
+                star_path, row + 1, name);
+        if (strcmp(last, at + 1) != 0) {
+            snprintf(last, sizeof last, "%s", at + 1);
+            TRY(find_stack(batch, star_path, last, resolve, context, &stack, err));
+        }
+        FAIL_IF(slice > batch->stacks[stack].slices, err, STATUS_BAD_FORMAT,
+                "%s, row %zu: image %ld was asked for, but %s holds %d", star_path, row + 1, slice,
+                batch->stacks[stack].path, batch->stacks[stack].slices);
+        *p = (struct dataset_particle){.row = (int)row, .stack = stack, .slice = (int)slice - 1, .class_index = -1,
+                                       .norm = 1};
+        p->optics = optics_row(batch, row);
+        p->pixel_size = shared_value(batch, row, p->optics, "rlnImagePixelSize", batch->pixel_size);
+        FAIL_IF(!(p->pixel_size > 0), err, STATUS_BAD_FORMAT,
+                "%s: the pixel size is not known; rlnImagePixelSize in the optics table was expected", star_path);
+        if (row == 0)
+            batch->pixel_size = p->pixel_size;
+        read_ctf(batch, row, p);
+    }
+    return STATUS_OK;
+}
+
+enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context,
+                               struct dataset_batch **ret_batch, struct err *err) {
+    _cleanup_(dataset_batch_destroy) struct dataset_batch *batch = calloc(1, sizeof *batch);
+    FAIL_IF(batch == NULL, err, STATUS_NO_MEMORY, "no memory for a table of particles");
+    TRY(star_read(star_path, &batch->file, err));
+    batch->optics = star_table_find(batch->file, "optics");
+    batch->table = star_table_find(batch->file, "particles");
+    for (size_t i = 0; batch->table == NULL && i < star_table_count(batch->file); i++)
+        if (star_column_find(star_table_at(batch->file, i), "rlnImageName") >= 0)
+            batch->table = star_table_at(batch->file, i);
+    FAIL_IF(batch->table == NULL, err, STATUS_BAD_FORMAT, "%s: no table of particles (column rlnImageName) in it",
+            star_path);
+    batch->count = star_row_count(batch->table);
+    batch->particles = calloc(batch->count + 1, sizeof *batch->particles);
+    FAIL_IF(batch->particles == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", batch->count);
+    TRY(read_rows(batch, star_path, resolve, context, err));
+    *ret_batch = batch;
+    batch = NULL;
+    return STATUS_OK;
+}
+
+enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, struct err *err) {
+    struct dataset *dataset = calloc(1, sizeof *dataset);
+    FAIL_IF(dataset == NULL, err, STATUS_NO_MEMORY, "no memory for particles");
+    if (pthread_mutex_init(&dataset->lock, NULL) != 0) {
+        free(dataset);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for a lock");
+    }
+    dataset->memory_limit = memory_limit;
+    *ret_dataset = dataset;
+    return STATUS_OK;
+}
+
+void dataset_destroy(struct dataset **dataset) {
+    if (dataset == NULL || *dataset == NULL)
+        return;
+    struct dataset *d = *dataset;
+    for (size_t i = 0; i < d->pending_count; i++)
+        dataset_batch_destroy(&d->pending[i]);
+    for (size_t i = 0; i < d->batch_count; i++)
+        dataset_batch_destroy(&d->batches[i]);
+    for (size_t i = 0; i < d->count; i++)
+        free(d->particles[i].image);
+    mrc_close(&d->reader);
+    pthread_mutex_destroy(&d->lock);
+    free(d->pending);
+    free(d->batches);
+    free(d->particles);
+    free(d);
+    *dataset = NULL;
+}
+
+static enum status submit_locked(struct dataset *d, struct dataset_batch **batch, struct err *err) {
+    struct dataset_batch *b = *batch;
+    FAIL_IF(d->box != 0 && b->box != d->box, err, STATUS_BAD_FORMAT,
+            "particles of %d px came after particles of %d px: one classification needs one box", b->box, d->box);
+    FAIL_IF(d->box != 0 && fabs(b->pixel_size / d->pixel_size - 1) > 0.01, err, STATUS_BAD_FORMAT,
+            "particles of %.4g Å/px came after particles of %.4g Å/px: one classification needs one pixel size",
+            b->pixel_size, d->pixel_size);
+    TRY(grow((void **)&d->pending, &d->pending_capacity, d->pending_count + 1, sizeof *d->pending, err));
+    if (d->box == 0) {
+        d->box = b->box;
+        d->pixel_size = b->pixel_size;
+    }
+    d->pending[d->pending_count++] = b;
+    d->pending_particles += b->count;
+    *batch = NULL;
+    return STATUS_OK;
+}
+
+enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err) {
+    if ((*batch)->count == 0) {
+        dataset_batch_destroy(batch);
+        return STATUS_OK;
+    }
+    pthread_mutex_lock(&dataset->lock);
+    enum status status = submit_locked(dataset, batch, err);
+    pthread_mutex_unlock(&dataset->lock);
+    return status;
+}
+
+size_t dataset_waiting(struct dataset *dataset) {
+    pthread_mutex_lock(&dataset->lock);
+    size_t waiting = dataset->pending_particles;
+    pthread_mutex_unlock(&dataset->lock);
+    return waiting;
+}
+
+static enum status merge_locked(struct dataset *d, struct err *err) {
+    TRY(grow((void **)&d->batches, &d->batch_capacity, d->batch_count + d->pending_count, sizeof *d->batches, err));
+    TRY(grow((void **)&d->particles, &d->capacity, d->count + d->pending_particles, sizeof *d->particles, err));
+    for (size_t i = 0; i < d->pending_count; i++) {
+        struct dataset_batch *b = d->pending[i];
+        memcpy(d->particles + d->count, b->particles, b->count * sizeof *b->particles);
+        for (size_t p = 0; p < b->count; p++)
+            d->particles[d->count + p].batch = (int)d->batch_count;
+        d->count += b->count;
+        free(b->particles);
+        b->particles = NULL;
+        d->batches[d->batch_count++] = b;
+    }
+    d->pending_count = d->pending_particles = 0;
+    return STATUS_OK;
+}
+
+enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err) {
+    pthread_mutex_lock(&dataset->lock);
+    size_t before = dataset->count;
+    enum status status = merge_locked(dataset, err);
+    pthread_mutex_unlock(&dataset->lock);
+    if (status == STATUS_OK && ret_added != NULL)
+        *ret_added = dataset->count - before;
+    return status;
+}
+
+size_t dataset_count(const struct dataset *dataset) {
+    return dataset->count;
+}
+
+int dataset_box(const struct dataset *dataset) {
+    return dataset->box;
+}
+
+double dataset_pixel_size(const struct dataset *dataset) {
+    return dataset->pixel_size;
+}
+
+struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
+    return &dataset->particles[index];
+}
+
+enum status dataset_image(struct dataset *d, size_t index, float *scratch, const float **ret_image, struct err *err) {
+    struct dataset_particle *p = &d->particles[index];
+    if (p->image != NULL) {
+        *ret_image = p->image;
+        return STATUS_OK;
+    }
+    if (d->reader == NULL || d->reader_batch != p->batch || d->reader_stack != p->stack) {
+        mrc_close(&d->reader);
+        TRY(mrc_open(d->batches[p->batch]->stacks[p->stack].path, &d->reader, err));
+        d->reader_batch = p->batch;
+        d->reader_stack = p->stack;
+    }
+    size_t pixels = (size_t)d->box * (size_t)d->box;
+    float *image = NULL;
+    if (d->memory_used + pixels * sizeof *image <= d->memory_limit)
+        image = mem_aligned(pixels, sizeof *image);
+    enum status status = mrc_read_slices(d->reader, p->slice, 1, image != NULL ? image : scratch, err);
+    if (status != STATUS_OK) {
+        free(image);
+        return status;
+    }
+    if (image != NULL)
+        d->memory_used += pixels * sizeof *image;
+    p->image = image;
+    *ret_image = image != NULL ? image : scratch;
+    return STATUS_OK;
+}
+
+const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row) {
+    const struct dataset_particle *p = &dataset->particles[index];
+    *ret_row = (size_t)p->row;
+    return dataset->batches[p->batch]->table;
+}
+
+const struct star_table *dataset_optics(const struct dataset *dataset, size_t index, size_t *ret_row) {
+    const struct dataset_particle *p = &dataset->particles[index];
+    *ret_row = p->optics < 0 ? 0 : (size_t)p->optics;
+    return p->optics < 0 ? NULL : dataset->batches[p->batch]->optics;
+}

@@ -1,0 +1,5 @@
+#include "classifier_stage.h"
+
+int main(int argc, char **argv) {
+    return stage_main(&classifier_stage, argc, argv);
+}

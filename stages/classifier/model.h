@@ -1,0 +1,69 @@
+/* What a classification knows apart from its particles: class averages with what they are made of, and the noise.
+ *
+ * Each class keeps two running sums (accumulators), one per half of the particles, so that their Fourier shell
+ * correlation tells how much of the average is reproducible. Sums fade when new batches are added (stepwise EM):
+ * `effective` is how many particles they stand for. */
+#ifndef ICESTREAM_STAGES_CLASSIFIER_MODEL_H
+#define ICESTREAM_STAGES_CLASSIFIER_MODEL_H
+
+#include <stdbool.h>
+
+#include "common/fft.h"
+#include "common/status.h"
+#include "kernels/fourier/pixels.h"
+#include "kernels/projector/projector.h"
+#include "kernels/reconstruct/reconstruct.h"
+
+struct model_class {
+    float *map; /* box² */
+    struct projector *projector;
+    struct accumulator *half[2];
+    float *tau2, *ssnr, *fsc, *completeness; /* box/2+1 */
+    double weight[2];                        /* Σ posterior of each half, over what the sums hold */
+    /* Filled when classes are judged (quality.h). */
+    double members, resolution, evidence, detail, quality;
+    bool kept;
+};
+
+struct model_options {
+    int box, max_size;
+    double pixel_size;  /* Å/px */
+    int class_capacity; /* real classes */
+    bool with_empty;    /* one class more, of nothing: what no average explains better than noise does */
+    double mask_radius; /* px */
+    double tau_fudge;
+    int threads;
+};
+
+struct model {
+    struct model_options options;
+    int class_count; /* in use */
+    struct model_class *classes;
+    bool empty_active; /* the empty class takes part: once averages are good enough to compete with */
+    double empty_weight;
+    float *sigma2; /* box/2+1: of one real or imaginary part */
+    double *sigma2_sum, *sigma2_count;
+    double offset_sum, offset_count, sigma_offset; /* px */
+    double norm_sum, norm_count, average_norm;
+    double effective;
+    int size, coarse_size; /* Fourier px that the next comparison uses */
+    int current_shell;     /* the resolution reached */
+    struct accumulator *scratch[3];
+    struct fft_plan *forward, *inverse;
+    float *spectrum, *image;
+};
+
+enum status model_create(const struct model_options *options, struct model **ret_model, struct err *err);
+void model_destroy(struct model **model);
+
+/* Makes `map` (box²) class `index`'s reference: low-passed to `lowpass_shell` (0: as it is). */
+enum status model_set_map(struct model *model, int index, int lowpass_shell, struct err *err);
+/* Before a batch is added: all sums times factor (0: begin anew). */
+enum status model_fade(struct model *model, double factor, struct err *err);
+/* M-step: averages, tau2, noise, priors and the next size from the sums. */
+enum status model_maximise(struct model *model, struct err *err);
+/* Class `from` becomes two: itself from its first half, `to` from its second. */
+enum status model_split(struct model *model, int from, int to, struct err *err);
+double model_fraction(const struct model *model, int index); /* of the particles; index class_count: the empty class */
+
+#endif

@@ -1,0 +1,356 @@
+#include "snapshot.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/mrc.h"
+
+static enum status put(struct star_table *t, size_t row, const char *name, double value, struct err *err) {
+    int column;
+    TRY(star_column_add(t, name, "0", &column, err));
+    return star_set_number(t, row, column, value, err);
+}
+
+static enum status put_integer(struct star_table *t, size_t row, const char *name, long value, struct err *err) {
+    int column;
+    TRY(star_column_add(t, name, "0", &column, err));
+    return star_set_integer(t, row, column, value, err);
+}
+
+/* A row of a table that may have no column yet. */
+static enum status add_row(struct star_table *t, const char *first_column, size_t *ret_row, struct err *err) {
+    int column;
+    TRY(star_column_add(t, first_column, "0", &column, err));
+    return star_row_add(t, ret_row, err);
+}
+
+static enum status put_text(struct star_table *t, size_t row, const char *name, const char *value, struct err *err) {
+    int column;
+    TRY(star_column_add(t, name, "0", &column, err));
+    return star_set(t, row, column, value, err);
+}
+
+/* The group of the joined optics table that says the same as `row` of `from`; added where it is new. */
+static enum status optics_group(struct star_table *joined, const struct star_table *from, size_t row, long *ret_group,
+                                struct err *err) {
+    size_t groups = star_row_count(joined);
+    for (size_t g = 0; g < groups; g++) {
+        bool same = true;
+        for (size_t c = 0; same && c < star_column_count(from); c++) {
+            const char *name = star_column_name(from, c);
+            int column = star_column_find(joined, name);
+            same = strcmp(name, "rlnOpticsGroup") == 0 ||
+                   (column >= 0 && strcmp(star_get(joined, g, column), star_get(from, row, (int)c)) == 0);
+        }
+        if (same) {
+            *ret_group = (long)g + 1;
+            return STATUS_OK;
+        }
+    }
+    size_t added;
+    TRY(add_row(joined, star_column_name(from, 0), &added, err));
+    for (size_t c = 0; c < star_column_count(from); c++)
+        TRY(put_text(joined, added, star_column_name(from, c), star_get(from, row, (int)c), err));
+    TRY(put_integer(joined, added, "rlnOpticsGroup", (long)added + 1, err));
+    *ret_group = (long)added + 1;
+    return STATUS_OK;
+}
+
+/* Columns that classification adds, in this order. */
+static const char *const RESULTS[] = {"rlnAnglePsi",
+                                      "rlnOriginXAngst",
+                                      "rlnOriginYAngst",
+                                      "rlnClassNumber",
+                                      "rlnNormCorrection",
+                                      "rlnLogLikeliContribution",
+                                      "rlnMaxValueProbDistribution",
+                                      "rlnNrOfSignificantSamples",
+                                      "rlnOpticsGroup"};
+enum { RESULT_COUNT = sizeof RESULTS / sizeof *RESULTS };
+
+/* Where the columns of the table that the last row came from go. */
+struct columns {
+    const struct star_table *table, *optics;
+    size_t optics_row;
+    long group;
+    int *to;
+    size_t capacity;
+    int results[RESULT_COUNT];
+};
+
+static enum status map_columns(struct columns *map, const struct star_table *from, struct star_table *to,
+                               struct err *err) {
+    size_t count = star_column_count(from);
+    map->table = NULL;
+    if (count > map->capacity) {
+        int *moved = realloc(map->to, count * sizeof *moved);
+        FAIL_IF(moved == NULL, err, STATUS_NO_MEMORY, "no memory for %zu columns", count);
+        map->to = moved;
+        map->capacity = count;
+    }
+    for (size_t c = 0; c < count; c++)
+        TRY(star_column_add(to, star_column_name(from, c), "0", &map->to[c], err));
+    for (int i = 0; i < RESULT_COUNT; i++)
+        TRY(star_column_add(to, RESULTS[i], "0", &map->results[i], err));
+    map->table = from;
+    return STATUS_OK;
+}
+
+static enum status add_particle(struct classifier *c, size_t index, struct columns *map, struct star_table *optics,
+                                struct star_table *table, struct err *err) {
+    size_t from_row, optics_row, row;
+    const struct star_table *from = dataset_row(c->dataset, index, &from_row);
+    const struct star_table *own_optics = dataset_optics(c->dataset, index, &optics_row);
+    const struct dataset_particle *p = dataset_at(c->dataset, index);
+    if (from != map->table)
+        TRY(map_columns(map, from, table, err));
+    if (own_optics != NULL && (own_optics != map->optics || optics_row != map->optics_row)) {
+        TRY(optics_group(optics, own_optics, optics_row, &map->group, err));
+        map->optics = own_optics;
+        map->optics_row = optics_row;
+    }
+    TRY(star_row_add(table, &row, err));
+    size_t columns = star_column_count(from);
+    if (star_column_count(table) > columns + RESULT_COUNT)
+        for (size_t k = 0; k < star_column_count(table); k++)
+            TRY(star_set(table, row, (int)k, "0", err));
+    for (size_t k = 0; k < columns; k++)
+        TRY(star_set(table, row, map->to[k], star_get(from, from_row, (int)k), err));
+    double px = p->pixel_size;
+    TRY(star_set_number(table, row, map->results[0], p->psi, err));
+    TRY(star_set_number(table, row, map->results[1], p->x * px, err));
+    TRY(star_set_number(table, row, map->results[2], p->y * px, err));
+    TRY(star_set_integer(table, row, map->results[3], p->class_index + 1, err));
+    TRY(star_set_number(table, row, map->results[4], p->norm, err));
+    TRY(star_set_number(table, row, map->results[5], p->log_likelihood, err));
+    TRY(star_set_number(table, row, map->results[6], p->probability, err));
+    TRY(star_set_integer(table, row, map->results[7], p->significant, err));
+    return star_set_integer(table, row, map->results[8], map->group, err);
+}
+
+static bool is_kept(struct classifier *c, size_t index) {
+    int k = dataset_at(c->dataset, index)->class_index;
+    return k >= 0 && k < c->model->class_count && c->model->classes[k].kept;
+}
+
+static enum status write_particles(struct classifier *c, const char *path, bool kept_only, size_t *ret_count,
+                                   struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    struct star_table *optics, *table;
+    struct columns map = {.group = 1};
+    TRY(star_create(&file, err));
+    TRY(star_table_add(file, "optics", true, &optics, err));
+    TRY(star_table_add(file, "particles", true, &table, err));
+    enum status status = STATUS_OK;
+    size_t count = 0;
+    for (size_t i = 0; status == STATUS_OK && i < dataset_count(c->dataset); i++)
+        if (!kept_only || is_kept(c, i)) {
+            status = add_particle(c, i, &map, optics, table, err);
+            count++;
+        }
+    free(map.to);
+    TRY(status);
+    *ret_count = count;
+    return star_write(file, path, err);
+}
+
+static enum status add_general(struct star_file *file, struct classifier *c, const struct snapshot *s,
+                               struct err *err) {
+    const struct model *m = c->model;
+    struct star_table *t;
+    const size_t row = 0;
+    double length = m->options.box * m->options.pixel_size;
+    TRY(star_table_add(file, "model_general", false, &t, err));
+    TRY(put_integer(t, row, "rlnReferenceDimensionality", 2, err));
+    TRY(put_integer(t, row, "rlnDataDimensionality", 2, err));
+    TRY(put_integer(t, row, "rlnOriginalImageSize", m->options.box, err));
+    TRY(put(t, row, "rlnCurrentResolution", length / (m->current_shell > 0 ? m->current_shell : 1), err));
+    TRY(put_integer(t, row, "rlnCurrentImageSize", m->size, err));
+    TRY(put(t, row, "rlnPaddingFactor", 2, err));
+    TRY(put(t, row, "rlnPixelSize", m->options.pixel_size, err));
+    TRY(put_integer(t, row, "rlnNrClasses", m->class_count + m->options.with_empty, err));
+    TRY(put_integer(t, row, "rlnNrBodies", 1, err));
+    TRY(put_integer(t, row, "rlnNrGroups", 1, err));
+    TRY(put_integer(t, row, "rlnNrOpticsGroups", 1, err));
+    TRY(put(t, row, "rlnTau2FudgeFactor", m->options.tau_fudge, err));
+    TRY(put(t, row, "rlnNormCorrectionAverage", m->average_norm, err));
+    TRY(put(t, row, "rlnSigmaOffsetsAngst", m->sigma_offset * m->options.pixel_size, err));
+    TRY(put(t, row, "rlnAveragePmax", c->probability, err));
+    TRY(put(t, row, "icestreamClassChanges", c->last_changed, err));
+    TRY(put_integer(t, row, "icestreamParticles", (long)dataset_count(c->dataset), err));
+    return put_integer(t, row, "icestreamFinal", s->final, err);
+}
+
+static enum status add_classes(struct star_file *file, const struct model *m, const char *stack, struct err *err) {
+    struct star_table *t;
+    TRY(star_table_add(file, "model_classes", true, &t, err));
+    double particles = 0;
+    for (int k = 0; k < m->class_count; k++)
+        particles += m->classes[k].members;
+    for (int k = 0; k < m->class_count + m->options.with_empty; k++) {
+        static const struct model_class nothing = {.resolution = 999};
+        const struct model_class *c = k < m->class_count ? &m->classes[k] : &nothing;
+        char name[PATH_MAX + 16];
+        size_t row;
+        snprintf(name, sizeof name, "%06d@%s", k + 1, stack);
+        TRY(add_row(t, "rlnReferenceImage", &row, err));
+        TRY(put_text(t, row, "rlnReferenceImage", name, err));
+        TRY(put(t, row, "rlnClassDistribution", model_fraction(m, k), err));
+        /* As RELION does before it has estimated them. */
+        TRY(put(t, row, "rlnAccuracyRotations", 999, err));
+        TRY(put(t, row, "rlnAccuracyTranslationsAngst", 999, err));
+        TRY(put(t, row, "rlnEstimatedResolution", c->resolution, err));
+        double complete = 0, shells = 0;
+        for (int s = 1; c->completeness != NULL && s <= m->current_shell; s++)
+            complete += c->completeness[s], shells++;
+        TRY(put(t, row, "rlnOverallFourierCompleteness", shells > 0 ? complete / shells : 0, err));
+        TRY(put(t, row, "rlnClassPriorOffsetX", 0, err));
+        TRY(put(t, row, "rlnClassPriorOffsetY", 0, err));
+        TRY(put(t, row, "icestreamQuality", c->quality, err));
+        TRY(put(t, row, "icestreamEvidence", c->evidence, err));
+        TRY(put_integer(t, row, "icestreamMembers", (long)c->members, err));
+        TRY(put_integer(t, row, "icestreamKept", c->kept, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status add_spectra(struct star_file *file, const struct model *m, int k, struct err *err) {
+    const struct model_class *c = &m->classes[k];
+    struct star_table *t;
+    char name[32];
+    snprintf(name, sizeof name, "model_class_%d", k + 1);
+    TRY(star_table_add(file, name, true, &t, err));
+    double length = m->options.box * m->options.pixel_size;
+    for (int s = 0; s <= m->options.box / 2; s++) {
+        size_t row;
+        TRY(add_row(t, "rlnSpectralIndex", &row, err));
+        TRY(put_integer(t, row, "rlnSpectralIndex", s, err));
+        TRY(put(t, row, "rlnResolution", s / length, err));
+        TRY(put(t, row, "rlnAngstromResolution", s > 0 ? length / s : 999, err));
+        TRY(put(t, row, "rlnSsnrMap", c->ssnr[s], err));
+        TRY(put(t, row, "rlnGoldStandardFsc", c->fsc[s], err));
+        TRY(put(t, row, "rlnFourierCompleteness", c->completeness[s], err));
+        TRY(put(t, row, "rlnReferenceTau2", c->tau2[s], err));
+    }
+    return STATUS_OK;
+}
+
+static enum status write_model(struct classifier *c, const struct snapshot *s, const char *path, const char *stack,
+                               struct err *err) {
+    const struct model *m = c->model;
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    struct star_table *t;
+    size_t row;
+    TRY(star_create(&file, err));
+    TRY(add_general(file, c, s, err));
+    TRY(add_classes(file, m, stack, err));
+    for (int k = 0; k < m->class_count; k++)
+        TRY(add_spectra(file, m, k, err));
+    TRY(star_table_add(file, "model_groups", true, &t, err));
+    TRY(add_row(t, "rlnGroupNumber", &row, err));
+    TRY(put_integer(t, row, "rlnGroupNumber", 1, err));
+    TRY(put_text(t, row, "rlnGroupName", "all", err));
+    TRY(put_integer(t, row, "rlnGroupNrParticles", (long)dataset_count(c->dataset), err));
+    TRY(put(t, row, "rlnGroupScaleCorrection", 1, err));
+    TRY(star_table_add(file, "model_optics_group_1", true, &t, err));
+    double length = m->options.box * m->options.pixel_size;
+    for (int shell = 0; shell <= m->options.box / 2; shell++) {
+        TRY(add_row(t, "rlnSpectralIndex", &row, err));
+        TRY(put_integer(t, row, "rlnSpectralIndex", shell, err));
+        TRY(put(t, row, "rlnResolution", shell / length, err));
+        TRY(put(t, row, "rlnSigma2Noise", m->sigma2[shell], err));
+    }
+    return star_write(file, path, err);
+}
+
+static enum status write_stack(const struct model *m, const char *path, struct err *err) {
+    int box = m->options.box;
+    struct image stack = {0};
+    enum status status = image_resize(&stack, box, box, m->class_count + m->options.with_empty, err);
+    if (status == STATUS_OK) {
+        size_t pixels = (size_t)box * (size_t)box;
+        stack.pixel_size = (float)m->options.pixel_size;
+        memset(stack.data, 0, image_count(&stack) * sizeof *stack.data);
+        for (int k = 0; k < m->class_count; k++)
+            memcpy(stack.data + (size_t)k * pixels, m->classes[k].map, pixels * sizeof *stack.data);
+        status = mrc_write(path, &stack, MRC_STACK, MRC_FLOAT32, err);
+    }
+    image_destroy(&stack);
+    return status;
+}
+
+/* "FOLDER/run_itNNN" + ending. */
+static void product(const struct snapshot *s, const char *ending, char *path, const char *folder) {
+    snprintf(path, PATH_MAX, "%s/run_it%03d%s", folder, s->iteration, ending);
+}
+
+enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err *err) {
+    char path[PATH_MAX], stack[PATH_MAX];
+    size_t all;
+    TRY(quality_judge(c->model, c->dataset, &c->options.keep, err));
+    s->classes = c->model->class_count + c->model->options.with_empty;
+    s->kept_classes = 0;
+    for (int k = 0; k < c->model->class_count; k++)
+        s->kept_classes += c->model->classes[k].kept;
+    product(s, "_classes.mrcs", path, s->folder);
+    product(s, "_classes.mrcs", stack, s->relative);
+    TRY(write_stack(c->model, path, err));
+    product(s, "_classes.png", path, s->folder);
+    TRY(snapshot_picture(c->model, path, err));
+    product(s, "_data.star", path, s->folder);
+    TRY(write_particles(c, path, false, &all, err));
+    snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
+    TRY(write_particles(c, path, true, &s->kept, err));
+    /* Last: where it is there, the others are. */
+    product(s, "_model.star", path, s->folder);
+    return write_model(c, s, path, stack, err);
+}
+
+enum status snapshot_history(const struct classifier *c, const struct snapshot *s, struct err *err) {
+    char path[PATH_MAX], prefix[64];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(prefix, sizeof prefix, "run_it%03d", s->iteration);
+    json_t *files = json_array();
+    static const char *const endings[] = {"_classes.mrcs", "_classes.png", "_data.star", "_model.star"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        json_array_append_new(files, json_sprintf("%s/%s%s", s->relative, prefix, endings[i]));
+    json_array_append_new(files, json_sprintf("%s/selected_it%03d.star", s->relative, s->iteration));
+    double resolution = c->model->options.box * c->model->options.pixel_size /
+                        (c->model->current_shell > 0 ? c->model->current_shell : 1);
+    json_t *line = json_pack("{s:f, s:s, s:i, s:I, s:I, s:i, s:i, s:f, s:b, s:o}", "time",
+                             (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "event", "classes", "iteration",
+                             s->iteration, "particles", (json_int_t)dataset_count(c->dataset), "kept",
+                             (json_int_t)s->kept, "classes", s->classes, "kept_classes", s->kept_classes, "resolution",
+                             resolution, "final", s->final, "files", files);
+    char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
+    json_decref(line);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a line of history");
+    snprintf(path, sizeof path, "%s/history.jsonl", s->folder);
+    FILE *out = fopen(path, "ae");
+    bool written = out != NULL && fprintf(out, "%s\n", text) > 0;
+    if (out != NULL && fclose(out) != 0)
+        written = false;
+    free(text);
+    FAIL_IF(!written, err, STATUS_IO, "%s: cannot be appended to", path);
+    return STATUS_OK;
+}
+
+void snapshot_remove(const struct snapshot *snapshot, int iteration) {
+    struct snapshot old = *snapshot;
+    old.iteration = iteration;
+    static const char *const endings[] = {"_model.star", "_data.star", "_classes.png", "_classes.mrcs"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        char path[PATH_MAX];
+        product(&old, endings[i], path, old.folder);
+        (void)unlink(path);
+    }
+}

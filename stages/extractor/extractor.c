@@ -1,0 +1,177 @@
+#include "extractor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "common/files.h"
+#include "common/memory.h"
+
+enum status extractor_options(const struct extractor_params *params, struct extract_options *ret_options,
+                              struct err *err) {
+    int size = params->downscale_to == INT_MIN ? params->box : params->downscale_to;
+    int radius = params->background_radius == INT_MIN ? -1 : params->background_radius;
+    FAIL_IF(params->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d px, but must be even: try %d", params->box,
+            params->box + 1);
+    FAIL_IF(size % 2 != 0, err, STATUS_BAD_ARGUMENT, "downscale_to is %d px, but must be even: try %d", size, size + 1);
+    FAIL_IF(size > params->box, err, STATUS_BAD_ARGUMENT,
+            "downscale_to is %d px, more than the box of %d px: particles are never enlarged", size, params->box);
+    FAIL_IF(2 * radius > size, err, STATUS_BAD_ARGUMENT,
+            "background_radius is %d px, but in the final box of %d px it can be %d px at most", radius, size, size / 2);
+    *ret_options = (struct extract_options){.box = params->box,
+                                            .size = size,
+                                            .background_radius = radius,
+                                            .normalise = params->normalise,
+                                            .invert = params->invert};
+    return STATUS_OK;
+}
+
+/* Two names of one micrograph: the same path, or the same file name less its ending. */
+static bool same_micrograph(const char *a, const char *b) {
+    if (strcmp(a, b) == 0)
+        return true;
+    const char *x = path_name(a), *y = path_name(b);
+    const char *dot_x = strrchr(x, '.'), *dot_y = strrchr(y, '.');
+    size_t length_x = dot_x != NULL ? (size_t)(dot_x - x) : strlen(x);
+    size_t length_y = dot_y != NULL ? (size_t)(dot_y - y) : strlen(y);
+    return length_x == length_y && memcmp(x, y, length_x) == 0;
+}
+
+static enum status reserve_picks(struct extractor_picks *picks, size_t count, struct err *err) {
+    if (count <= picks->capacity)
+        return STATUS_OK;
+    mem_free(&picks->rows);
+    mem_free(&picks->x);
+    mem_free(&picks->y);
+    picks->capacity = 0;
+    TRY(mem_new(count, sizeof *picks->rows, "picks", &picks->rows, err));
+    TRY(mem_new(count, sizeof *picks->x, "picks", &picks->x, err));
+    TRY(mem_new(count, sizeof *picks->y, "picks", &picks->y, err));
+    picks->capacity = count;
+    return STATUS_OK;
+}
+
+static struct star_table *table_of_coordinates(struct star_file *file) {
+    for (size_t i = 0; i < star_table_count(file); i++) {
+        struct star_table *table = star_table_at(file, i);
+        if (star_column_find(table, "rlnCoordinateX") >= 0)
+            return table;
+    }
+    return NULL;
+}
+
+static bool any_named(const struct star_table *table, int column, const char *micrograph_name) {
+    for (size_t row = 0; row < star_row_count(table); row++)
+        if (strcmp(star_get(table, row, column), micrograph_name) == 0)
+            return true;
+    return false;
+}
+
+enum status extractor_read_picks(const char *path, const char *micrograph_name, double minimum_fom, int nx, int ny,
+                                 struct extractor_picks *picks, struct err *err) {
+    star_destroy(&picks->file);
+    picks->table = NULL;
+    picks->count = picks->outside = 0;
+    TRY(star_read(path, &picks->file, err));
+    struct star_table *table = table_of_coordinates(picks->file);
+    if (table == NULL) {
+        /* A picker that found nothing may write an empty table with no columns at all. */
+        for (size_t i = 0; i < star_table_count(picks->file); i++)
+            FAIL_IF(star_row_count(star_table_at(picks->file, i)) > 0, err, STATUS_BAD_FORMAT,
+                    "%s: no table has a column rlnCoordinateX; a file of picks needs rlnCoordinateX and rlnCoordinateY",
+                    path);
+        return STATUS_OK;
+    }
+    int column_x, column_y;
+    TRY(star_column_need(table, "rlnCoordinateX", &column_x, err));
+    TRY(star_column_need(table, "rlnCoordinateY", &column_y, err));
+    int column_fom = star_column_find(table, "rlnAutopickFigureOfMerit");
+    int column_name = star_column_find(table, "rlnMicrographName");
+    bool exact = column_name >= 0 && any_named(table, column_name, micrograph_name);
+    TRY(reserve_picks(picks, star_row_count(table), err));
+    for (size_t row = 0; row < star_row_count(table); row++) {
+        if (column_name >= 0) {
+            const char *name = star_get(table, row, column_name);
+            if (exact ? strcmp(name, micrograph_name) != 0 : !same_micrograph(name, micrograph_name))
+                continue;
+        }
+        double x, y, fom;
+        TRY(star_get_number(table, row, column_x, &x, err));
+        TRY(star_get_number(table, row, column_y, &y, err));
+        if (column_fom >= 0 && !isnan(minimum_fom)) {
+            TRY(star_get_number(table, row, column_fom, &fom, err));
+            if (!(fom > minimum_fom))
+                continue;
+        }
+        if (!extract_inside(nx, ny, x, y)) {
+            picks->outside++;
+            continue;
+        }
+        picks->rows[picks->count] = row;
+        picks->x[picks->count] = x;
+        picks->y[picks->count] = y;
+        picks->count++;
+    }
+    picks->table = table;
+    return STATUS_OK;
+}
+
+void extractor_picks_clear(struct extractor_picks *picks) {
+    star_destroy(&picks->file);
+    mem_free(&picks->rows);
+    mem_free(&picks->x);
+    mem_free(&picks->y);
+    *picks = (struct extractor_picks){0};
+}
+
+enum status extractor_cut(struct extractor *extractor, struct extractor_lane *lane, struct err *err) {
+    const struct extractor_picks *picks = &lane->picks;
+    lane->flat = 0;
+    if (picks->count == 0)
+        return STATUS_OK;
+    int size = extractor->options.size;
+    TRY(image_resize(&lane->stack, size, size, (int)picks->count, err));
+    const struct image *micrograph = &lane->micrograph;
+    size_t flat = 0, pixels = (size_t)size * (size_t)size;
+#pragma omp parallel for num_threads(extractor->worker_count) schedule(static) reduction(+ : flat)
+    for (size_t i = 0; i < picks->count; i++) {
+#ifdef _OPENMP
+        struct extract *worker = extractor->workers[omp_get_thread_num()];
+#else
+        struct extract *worker = extractor->workers[0];
+#endif
+        if (!extract_particle(worker, micrograph->data, micrograph->nx, micrograph->ny, picks->x[i], picks->y[i],
+                              lane->stack.data + i * pixels))
+            flat++;
+    }
+    lane->flat = flat;
+    return STATUS_OK;
+}
+
+static double first_known(double a, double b, double fallback) {
+    return !isnan(a) ? a : !isnan(b) ? b : fallback;
+}
+
+enum status extractor_item_optics(const struct item *item, const struct stage_session *session, double file_pixel_size,
+                                  struct extractor_optics *ret_optics, struct err *err) {
+    struct extractor_optics o = {.group = item_string(item, "optics.group")};
+    if (o.group == NULL)
+        o.group = "opticsGroup1";
+    o.pixel_size = first_known(item_number(item, "optics.pixel_size", NAN), session->pixel_size, file_pixel_size);
+    FAIL_IF(!(o.pixel_size > 0), err, STATUS_BAD_ARGUMENT,
+            "the pixel size of %s is not known: neither the session, nor a STAR file, nor its header says it; set "
+            "session.pixel_size",
+            item_id(item));
+    o.original_pixel_size = item_number(item, "optics.original_pixel_size", o.pixel_size);
+    o.voltage = first_known(item_number(item, "optics.voltage", NAN), session->voltage, 300);
+    o.spherical_aberration =
+        first_known(item_number(item, "optics.spherical_aberration", NAN), session->spherical_aberration, 2.7);
+    o.amplitude_contrast =
+        first_known(item_number(item, "optics.amplitude_contrast", NAN), session->amplitude_contrast, 0.1);
+    *ret_optics = o;
+    return STATUS_OK;
+}

@@ -1,0 +1,225 @@
+/* Particle tables: one per micrograph, and all of them joined. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "extractor.h"
+
+static enum status put_text(struct star_table *table, size_t row, const char *name, const char *value,
+                            struct err *err) {
+    int column;
+    TRY(star_column_add(table, name, "0", &column, err));
+    return star_set(table, row, column, value, err);
+}
+
+static enum status put_number(struct star_table *table, size_t row, const char *name, double value, struct err *err) {
+    int column;
+    TRY(star_column_add(table, name, "0", &column, err));
+    return star_set_number(table, row, column, value, err);
+}
+
+static enum status put_integer(struct star_table *table, size_t row, const char *name, long value, struct err *err) {
+    int column;
+    TRY(star_column_add(table, name, "0", &column, err));
+    return star_set_integer(table, row, column, value, err);
+}
+
+static enum status add_optics(struct star_file *file, const struct extractor_optics *optics,
+                              const struct extract_options *options, struct err *err) {
+    struct star_table *table;
+    size_t row;
+    int first;
+    TRY(star_table_add(file, "optics", true, &table, err));
+    TRY(star_column_add(table, "rlnOpticsGroupName", "0", &first, err)); /* a row needs a column */
+    TRY(star_row_add(table, &row, err));
+    TRY(put_text(table, row, "rlnOpticsGroupName", optics->group, err));
+    TRY(put_integer(table, row, "rlnOpticsGroup", 1, err));
+    TRY(put_number(table, row, "rlnMicrographOriginalPixelSize", optics->original_pixel_size, err));
+    TRY(put_number(table, row, "rlnVoltage", optics->voltage, err));
+    TRY(put_number(table, row, "rlnSphericalAberration", optics->spherical_aberration, err));
+    TRY(put_number(table, row, "rlnAmplitudeContrast", optics->amplitude_contrast, err));
+    TRY(put_number(table, row, "rlnImagePixelSize", optics->pixel_size * options->box / options->size, err));
+    TRY(put_integer(table, row, "rlnImageSize", options->size, err));
+    TRY(put_integer(table, row, "rlnImageDimensionality", 2, err));
+    return put_integer(table, row, "rlnCtfDataAreCtfPremultiplied", 0, err);
+}
+
+/* The micrograph's numbers that go to each of its particles, once for all rows. */
+struct carried {
+    int column;
+    double value;
+};
+
+static enum status carried_columns(struct star_table *table, const struct item *item, struct carried **ret_carried,
+                                   size_t *ret_count, struct err *err) {
+    const json_t *columns = json_object_get(item_json(item), "columns");
+    size_t count = 0, room = json_object_size(columns) + 3;
+    _cleanup_(mem_free) struct carried *carried = NULL;
+    TRY(mem_new(room, sizeof *carried, "columns", &carried, err));
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)columns, name, value) {
+        if (!json_is_number(value) || strncmp(name, "rln", 3) != 0 || star_column_find(table, name) >= 0)
+            continue;
+        TRY(star_column_add(table, name, "0", &carried[count].column, err));
+        carried[count++].value = json_number_value(value);
+    }
+    /* RELION takes the absence of these for an old file; where there is a CTF they are always written. */
+    static const struct {
+        const char *name;
+        double value;
+    } always[] = {{"rlnCtfBfactor", 0}, {"rlnCtfScalefactor", 1}, {"rlnPhaseShift", 0}};
+    if (star_column_find(table, "rlnDefocusU") >= 0)
+        for (size_t i = 0; i < 3; i++) {
+            if (star_column_find(table, always[i].name) >= 0)
+                continue;
+            TRY(star_column_add(table, always[i].name, "0", &carried[count].column, err));
+            carried[count++].value = always[i].value;
+        }
+    *ret_carried = carried;
+    carried = NULL;
+    *ret_count = count;
+    return STATUS_OK;
+}
+
+enum status extractor_write_particles(const char *path, const char *stack_name, const struct item *item,
+                                      const struct extractor_optics *optics, const struct extract_options *options,
+                                      const struct extractor_lane *lane, struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    TRY(star_create(&file, err));
+    TRY(add_optics(file, optics, options, err));
+    struct star_table *table;
+    TRY(star_table_add(file, "particles", true, &table, err));
+    const struct extractor_picks *picks = &lane->picks;
+    size_t picked_columns = picks->table != NULL ? star_column_count(picks->table) : 0;
+    _cleanup_(mem_free) int *to = NULL;
+    _cleanup_(mem_free) struct carried *carried = NULL;
+    size_t carried_count = 0;
+    TRY(mem_new(picked_columns + 1, sizeof *to, "columns", &to, err));
+    for (size_t c = 0; c < picked_columns; c++)
+        TRY(star_column_add(table, star_column_name(picks->table, c), "0", &to[c], err));
+    int image, micrograph, group;
+    TRY(star_column_add(table, "rlnImageName", "", &image, err));
+    TRY(star_column_add(table, "rlnMicrographName", "", &micrograph, err));
+    TRY(star_column_add(table, "rlnOpticsGroup", "1", &group, err));
+    TRY(carried_columns(table, item, &carried, &carried_count, err));
+    for (size_t i = 0; i < picks->count; i++) {
+        size_t row;
+        char name[PATH_MAX + 16];
+        TRY(star_row_add(table, &row, err));
+        for (size_t c = 0; c < picked_columns; c++)
+            TRY(star_set(table, row, to[c], star_get(picks->table, picks->rows[i], (int)c), err));
+        snprintf(name, sizeof name, "%06zu@%s", i + 1, stack_name);
+        TRY(star_set(table, row, image, name, err));
+        TRY(star_set(table, row, micrograph, lane->micrograph_name, err));
+        TRY(star_set_integer(table, row, group, 1, err));
+        for (size_t c = 0; c < carried_count; c++)
+            TRY(star_set_number(table, row, carried[c].column, carried[c].value, err));
+    }
+    return star_write(file, path, err);
+}
+
+struct extractor_join {
+    struct star_file *file;
+    struct star_table *optics, *particles;
+};
+
+enum status extractor_join_create(struct extractor_join **ret_join, struct err *err) {
+    struct extractor_join *join = calloc(1, sizeof *join);
+    FAIL_IF(join == NULL, err, STATUS_NO_MEMORY, "no memory to join particle tables");
+    enum status status = star_create(&join->file, err);
+    if (status == STATUS_OK)
+        status = star_table_add(join->file, "optics", true, &join->optics, err);
+    if (status == STATUS_OK)
+        status = star_table_add(join->file, "particles", true, &join->particles, err);
+    if (status != STATUS_OK) {
+        extractor_join_destroy(&join);
+        return status;
+    }
+    *ret_join = join;
+    return STATUS_OK;
+}
+
+void extractor_join_destroy(struct extractor_join **join) {
+    if (join == NULL || *join == NULL)
+        return;
+    star_destroy(&(*join)->file);
+    free(*join);
+    *join = NULL;
+}
+
+/* Whether row `row` of `optics` says the same as the only row of `other`, the number of the group left out. */
+static bool same_optics(const struct star_table *optics, size_t row, const struct star_table *other) {
+    for (size_t c = 0; c < star_column_count(other); c++) {
+        const char *name = star_column_name(other, c);
+        int column = star_column_find(optics, name);
+        if (strcmp(name, "rlnOpticsGroup") == 0)
+            continue;
+        if (column < 0 || strcmp(star_get(optics, row, column), star_get(other, 0, (int)c)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The number (from 1) of the group of that file in the joined table; added where it is new. */
+static enum status join_optics(struct extractor_join *join, const struct star_table *other, long *ret_group,
+                               struct err *err) {
+    size_t groups = star_row_count(join->optics), row;
+    for (row = 0; row < groups; row++)
+        if (same_optics(join->optics, row, other)) {
+            *ret_group = (long)row + 1;
+            return STATUS_OK;
+        }
+    int name_column = star_column_find(other, "rlnOpticsGroupName");
+    const char *name = name_column >= 0 ? star_get(other, 0, name_column) : "opticsGroup";
+    char unique[512];
+    snprintf(unique, sizeof unique, "%s", name);
+    int joined_names = star_column_find(join->optics, "rlnOpticsGroupName");
+    for (row = 0; row < groups && joined_names >= 0; row++)
+        if (strcmp(star_get(join->optics, row, joined_names), name) == 0)
+            snprintf(unique, sizeof unique, "%.480s_%zu", name, groups + 1);
+    int first;
+    TRY(star_column_add(join->optics, star_column_name(other, 0), "0", &first, err)); /* a row needs a column */
+    TRY(star_row_add(join->optics, &row, err));
+    for (size_t c = 0; c < star_column_count(other); c++)
+        TRY(put_text(join->optics, row, star_column_name(other, c), star_get(other, 0, (int)c), err));
+    TRY(put_text(join->optics, row, "rlnOpticsGroupName", unique, err));
+    TRY(put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err));
+    *ret_group = (long)row + 1;
+    return STATUS_OK;
+}
+
+enum status extractor_join_add(struct extractor_join *join, const char *path, struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    TRY(star_read(path, &file, err));
+    struct star_table *optics = star_table_find(file, "optics"), *particles = star_table_find(file, "particles");
+    FAIL_IF(optics == NULL || particles == NULL || star_row_count(optics) != 1, err, STATUS_BAD_FORMAT,
+            "%s: one row of optics and a table of particles were expected", path);
+    if (star_row_count(particles) == 0)
+        return STATUS_OK;
+    long group;
+    TRY(join_optics(join, optics, &group, err));
+    size_t columns = star_column_count(particles);
+    _cleanup_(mem_free) int *to = NULL;
+    TRY(mem_new(columns, sizeof *to, "columns", &to, err));
+    for (size_t c = 0; c < columns; c++)
+        TRY(star_column_add(join->particles, star_column_name(particles, c), "0", &to[c], err));
+    size_t joined_columns = star_column_count(join->particles);
+    for (size_t i = 0; i < star_row_count(particles); i++) {
+        size_t row;
+        TRY(star_row_add(join->particles, &row, err));
+        if (joined_columns > columns)
+            for (size_t c = 0; c < joined_columns; c++)
+                TRY(star_set(join->particles, row, (int)c, "0", err));
+        for (size_t c = 0; c < columns; c++)
+            TRY(star_set(join->particles, row, to[c], star_get(particles, i, (int)c), err));
+        TRY(put_integer(join->particles, row, "rlnOpticsGroup", group, err));
+    }
+    return STATUS_OK;
+}
+
+enum status extractor_join_write(struct extractor_join *join, const char *path, struct err *err) {
+    return star_write(join->file, path, err);
+}

@@ -1,0 +1,5 @@
+#include "extractor.h"
+
+int main(int argc, char **argv) {
+    return stage_main(&extractor_stage, argc, argv);
+}
