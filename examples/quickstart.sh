@@ -33,7 +33,7 @@ work=$(cd "$work" && pwd)
 simulator=$!
 trap 'kill $simulator 2>/dev/null || true' EXIT
 # The truth, templates and reference are written before the first micrograph.
-until compgen -G "$work/microscope/micrographs/*.mrc" >/dev/null; do
+until [ -e "$work/microscope/truth/ready" ]; do
   kill -0 $simulator 2>/dev/null || { cat "$work/simulate.log"; exit 1; }
   sleep 0.1
 done

@@ -101,7 +101,7 @@ enum status score_picks(const char *session, const char *truth, double tolerance
         struct points picks = {0}, real = {0};
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         status = read_points(path, &picks, err);
-        snprintf(path, sizeof path, "%s/centres/%.*s.star", truth, (int)(ending - entry->d_name), entry->d_name);
+        snprintf(path, sizeof path, "%s/%.*s.star", truth, (int)(ending - entry->d_name), entry->d_name);
         if (status == STATUS_OK)
             status = read_points(path, &real, err);
         long hits = 0;
@@ -154,7 +154,7 @@ static enum status score_group(const struct star_table *table, size_t first, siz
     stem = stem != NULL ? stem + 1 : star_get(table, first, micrograph);
     const char *dot = strrchr(stem, '.');
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/centres/%.*s.star", truth, (int)(dot != NULL ? dot - stem : (long)strlen(stem)), stem);
+    snprintf(path, sizeof path, "%s/%.*s.star", truth, (int)(dot != NULL ? dot - stem : (long)strlen(stem)), stem);
 
     struct points real = {0}, found = {.count = last - first};
     TRY(read_points(path, &real, err));

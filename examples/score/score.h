@@ -20,7 +20,7 @@ static inline double score_ratio(long part, long whole) {
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-/* Every truth/centres/MIC.star (rlnCoordinateX, rlnCoordinateY) against lowpass-picker/MIC_autopick.star; tolerance in px. */
+/* Every truth/MIC.star (rlnCoordinateX, rlnCoordinateY) against lowpass-picker/MIC_autopick.star; tolerance in px. */
 enum status score_picks(const char *session, const char *truth, double tolerance, struct score_picks *ret_score,
                         struct err *err);
 /* The newest classifier/selected_itNNN.star and _model.star against the truth. */

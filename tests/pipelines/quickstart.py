@@ -21,7 +21,7 @@ def score_picks(session, truth):
         if not name.endswith("_autopick.star"):
             continue
         picks = points(f"{session}/lowpass-picker/{name}")
-        real = points(f"{truth}/centres/{name.replace('_autopick', '')}")
+        real = points(f"{truth}/{name.replace('_autopick', '')}")
         hits, found, wanted = hits + len(match(picks, real, TOLERANCE)), found + len(picks), wanted + len(real)
     return hits / max(wanted, 1), hits / max(found, 1)
 
@@ -38,7 +38,7 @@ def score_classes(session, truth):
     for micrograph, group in by_micrograph.items():
         stem = os.path.splitext(os.path.basename(micrograph))[0]
         xy = np.array([(float(r["rlnCoordinateX"]), float(r["rlnCoordinateY"])) for r in group])
-        true = {i for i, _ in match(xy, points(f"{truth}/centres/{stem}.star"), TOLERANCE)}
+        true = {i for i, _ in match(xy, points(f"{truth}/{stem}.star"), TOLERANCE)}
         for i, row in enumerate(group):
             tally = counts[i in true]
             tally[0] += 1
