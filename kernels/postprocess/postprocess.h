@@ -20,7 +20,7 @@ struct postprocess_options {
 struct postprocess_result {
     double resolution; /* Å, FSC 0.143 */
     double bfactor; /* Å², as applied; 0 when there was nothing to fit */
-    double guinier_slope, guinier_intercept, guinier_correlation; /* NaN when not fitted */
+    double guinier_slope, guinier_intercept, guinier_correlation; /* r², as RELION has it; NaN when not fitted */
     double randomise_from;  /* Å; 0 without mask, or where no phases were randomised: see postprocess_run */
     double mask_fraction;   /* of the box with mask > 0.5; 1 without mask */
     bool unmasked_curve;    /* fsc is the unmasked curve, which reaches further */

@@ -172,8 +172,8 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     return STATUS_OK;
 }
 
-/* Multiplies each coefficient by its shell's factor times exp(−B/4 s²); ret_log: ln of the mean amplitude per shell
- * afterwards. factor NULL: 1. Nothing beyond Nyquist. */
+/* Multiplies each coefficient by its shell's factor (NULL: 1), with nothing beyond the last shell, times exp(−B/4 s²),
+ * with nothing beyond Nyquist unless B is NaN (no sharpening). ret_log: ln of the mean amplitude per shell then. */
 static void filter(const struct work *w, const struct postprocess_options *o, const float *factor, double bfactor,
                    float *spectrum, float *ret_log) {
     int box = w->box, columns = box / 2 + 1;
@@ -184,9 +184,9 @@ static void filter(const struct work *w, const struct postprocess_options *o, co
             float *row = spectrum + 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
             for (int x = 0; x < columns; x++) {
                 int k2 = x * x + ky * ky + kz * kz, shell = (int)(sqrt(k2) + 0.5);
-                double scale = 0;
-                if (4 * k2 <= box * box)
-                    scale = (factor == NULL ? 1 : (double)factor[shell]) * exp(-bfactor / 4 * k2 * unit * unit);
+                double scale = factor == NULL ? 1 : shell <= box / 2 ? (double)factor[shell] : 0;
+                if (!isnan(bfactor))
+                    scale *= 4 * k2 <= box * box ? exp(-bfactor / 4 * k2 * unit * unit) : 0;
                 row[2 * x] *= (float)scale;
                 row[2 * x + 1] *= (float)scale;
                 if (shell <= box / 2) {
@@ -216,7 +216,7 @@ static void fit_guinier(const struct postprocess_options *o, struct postprocess_
     r->guinier_slope = (n * sxy - sx * sy) / spread;
     r->guinier_intercept = (sy - r->guinier_slope * sx) / n;
     double height = n * syy - sy * sy;
-    r->guinier_correlation = height > 0 ? (n * sxy - sx * sy) / sqrt(spread * height) : 0;
+    r->guinier_correlation = height > 0 ? (n * sxy - sx * sy) * (n * sxy - sx * sy) / (spread * height) : 0;
 }
 
 static enum status sharpen(struct work *w, const struct postprocess_options *o, const float *half1, const float *half2,
@@ -232,8 +232,8 @@ static enum status sharpen(struct work *w, const struct postprocess_options *o, 
     for (size_t i = 0; i < w->voxels; i++)
         w->real[i] = 0.5f * (half1[i] + half2[i]) / (float)w->voxels;
     fft_run(w->forward, w->real, w->a);
-    filter(w, o, NULL, 0, w->a, r->guinier_original);
-    filter(w, o, weight, 0, w->a, r->guinier_weighted);
+    filter(w, o, NULL, NAN, w->a, r->guinier_original);
+    filter(w, o, weight, NAN, w->a, r->guinier_weighted);
     fit_guinier(o, r);
     r->bfactor = !isnan(o->adhoc_bfactor) ? o->adhoc_bfactor : isnan(r->guinier_slope) ? 0 : 4 * r->guinier_slope;
     filter(w, o, NULL, r->bfactor, w->a, r->guinier_sharpened);

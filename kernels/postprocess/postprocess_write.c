@@ -27,6 +27,18 @@ static enum status put_text(struct star_table *table, const char *name, const ch
     return star_set(table, 0, column, value, err);
 }
 
+/* One row; the first makes the columns. */
+static enum status put_row(struct star_table *table, const struct cell *cells, size_t count, struct err *err) {
+    int column = 0;
+    size_t row = 0;
+    for (size_t c = 0; star_row_count(table) == 0 && c < count; c++)
+        TRY(star_column_add(table, cells[c].name, "0", &column, err));
+    TRY(star_row_add(table, &row, err));
+    for (size_t c = 0; c < count; c++)
+        TRY(put_number(table, row, cells[c].name, cells[c].value, err));
+    return STATUS_OK;
+}
+
 /* name: one of the maps, as the STAR file names it: beside half 1. */
 static enum status put_map(struct star_table *table, const char *column, const char *half1_name, const char *file,
                            struct err *err) {
@@ -37,12 +49,21 @@ static enum status put_map(struct star_table *table, const char *column, const c
     return put_text(table, column, name, err);
 }
 
+/* How much more of the box than the particle, if that fills this share of its mask. */
+static double box_per_particle(const struct postprocess_result *r) {
+    return 0.476 / r->mask_fraction;
+}
+
+/* What the unmasked curve says of the particle alone. */
+static double particle_fsc(const struct postprocess_result *r, int shell) {
+    double f = box_per_particle(r), unmasked = (double)r->fsc_unmasked[shell];
+    return f * unmasked / (1 + (f - 1) * unmasked);
+}
+
 static enum status add_general(struct star_file *file, const struct postprocess_result *r, const char *half1_name,
                                const char *half2_name, struct err *err) {
     struct star_table *t = NULL;
-    size_t row = 0;
     TRY(star_table_add(file, "general", false, &t, err));
-    TRY(star_row_add(t, &row, err));
     TRY(put_number(t, 0, "rlnFinalResolution", r->resolution, err));
     TRY(put_number(t, 0, "rlnBfactorUsedForSharpening", r->bfactor, err));
     TRY(put_text(t, "rlnUnfilteredMapHalf1", half1_name, err));
@@ -51,7 +72,7 @@ static enum status add_general(struct star_file *file, const struct postprocess_
     if (r->mask != NULL) {
         TRY(put_map(t, "rlnMaskName", half1_name, "postprocess_mask.mrc", err));
         TRY(put_number(t, 0, "rlnRandomiseFrom", r->randomise_from, err));
-        TRY(put_number(t, 0, "rlnParticleBoxFractionSolventMask", r->mask_fraction, err));
+        TRY(put_number(t, 0, "rlnParticleBoxFractionSolventMask", box_per_particle(r), err));
         TRY(put_map(t, "rlnPostprocessedMapMasked", half1_name, "postprocess_masked.mrc", err));
     }
     if (!isnan(r->guinier_slope)) {
@@ -60,12 +81,6 @@ static enum status add_general(struct star_file *file, const struct postprocess_
         TRY(put_number(t, 0, "rlnCorrelationFitGuinierPlot", r->guinier_correlation, err));
     }
     return STATUS_OK;
-}
-
-/* What the unmasked curve says of the particle alone, knowing which share of the box it fills. */
-static double particle_fsc(double unmasked, double mask_fraction) {
-    double f = 0.476 / mask_fraction;
-    return f * unmasked / (1 + (f - 1) * unmasked);
 }
 
 static enum status add_fsc(struct star_file *file, const struct postprocess_result *r,
@@ -79,17 +94,13 @@ static enum status add_fsc(struct star_file *file, const struct postprocess_resu
             {"rlnResolution", i / length},
             {"rlnAngstromResolution", i == 0 ? 999 : length / i},
             {"rlnFourierShellCorrelationCorrected", (double)r->fsc[i]},
-            {"rlnFourierShellCorrelationParticleMaskFraction",
-             particle_fsc((double)r->fsc_unmasked[i], r->mask_fraction)},
             {"rlnFourierShellCorrelationUnmaskedMaps", (double)r->fsc_unmasked[i]},
             {"rlnFourierShellCorrelationMaskedMaps", (double)r->fsc_masked[i]},
             {"rlnCorrectedFourierShellCorrelationPhaseRandomizedMaskedMaps", (double)r->fsc_randomised[i]},
+            {"rlnFourierShellCorrelationParticleMaskFraction", particle_fsc(r, i)},
         };
-        size_t row = 0, columns = r->mask != NULL ? 8 : 6;
-        TRY(star_row_add(t, &row, err));
-        for (size_t c = 0; c < columns; c++)
-            if (r->mask != NULL || c != 4)
-                TRY(put_number(t, row, cells[c].name, cells[c].value, err));
+        /* The last three are of the mask. */
+        TRY(put_row(t, cells, r->mask != NULL ? 8 : 5, err));
     }
     return STATUS_OK;
 }
@@ -98,21 +109,17 @@ static enum status add_guinier(struct star_file *file, const struct postprocess_
                                const struct postprocess_options *o, struct err *err) {
     struct star_table *t = NULL;
     TRY(star_table_add(file, "guinier", true, &t, err));
-    for (int i = 1; i <= o->box / 2; i++) {
+    double intercept = isnan(r->guinier_slope) ? (double)POSTPROCESS_NO_AMPLITUDE : r->guinier_intercept;
+    for (int i = 0; i <= o->box / 2; i++) {
         double s = i / (o->box * o->pixel_size);
-        double line = isnan(r->guinier_slope) ? (double)POSTPROCESS_NO_AMPLITUDE
-                                              : r->guinier_intercept + r->guinier_slope * s * s;
         const struct cell cells[] = {
             {"rlnResolutionSquared", s * s},
             {"rlnLogAmplitudesOriginal", (double)r->guinier_original[i]},
             {"rlnLogAmplitudesWeighted", (double)r->guinier_weighted[i]},
             {"rlnLogAmplitudesSharpened", (double)r->guinier_sharpened[i]},
-            {"rlnLogAmplitudesIntercept", line},
+            {"rlnLogAmplitudesIntercept", intercept},
         };
-        size_t row = 0;
-        TRY(star_row_add(t, &row, err));
-        for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
-            TRY(put_number(t, row, cells[c].name, cells[c].value, err));
+        TRY(put_row(t, cells, sizeof cells / sizeof *cells, err));
     }
     return STATUS_OK;
 }

@@ -148,6 +148,32 @@ static enum status correlate(int box, char **argv, struct err *err) {
     return STATUS_OK;
 }
 
+/* argv: PIXEL MAP MAP MASK|none|auto BFACTOR|fit FOLDER */
+static enum status postprocess(int box, char **argv, struct err *err) {
+    size_t voxels = (size_t)box * (size_t)box * (size_t)box;
+    float *a = NULL, *b = NULL, *mask = NULL;
+    TRY(read_floats(argv[1], voxels, &a, err));
+    TRY(read_floats(argv[2], voxels, &b, err));
+    bool automatic = strcmp(argv[3], "auto") == 0;
+    if (!automatic && strcmp(argv[3], "none") != 0)
+        TRY(read_floats(argv[3], voxels, &mask, err));
+    const struct postprocess_options options = {
+        .box = box,
+        .pixel_size = atof(argv[0]),
+        .mask = mask,
+        .automatic_mask = automatic,
+        .randomise_at_fsc = 0.8,
+        .bfactor_low = 10,
+        .adhoc_bfactor = strcmp(argv[4], "fit") == 0 ? NAN : atof(argv[4]),
+    };
+    struct postprocess_result result;
+    TRY(postprocess_run(&options, a, b, &result, err));
+    enum status status = postprocess_write(&result, &options, argv[5], "run_half1.mrc", "run_half2.mrc", err);
+    postprocess_result_destroy(&result);
+    free(a), free(b), free(mask);
+    return status;
+}
+
 static enum status print_symmetry(const char *name, struct err *err) {
     struct symmetry symmetry;
     TRY(symmetry_create(name, &symmetry, err));
@@ -168,6 +194,8 @@ int main(int argc, char **argv) {
         status = reconstruct(box, argv + 3, &err);
     else if (argc == 5 && strcmp(argv[1], "fsc") == 0)
         status = correlate(box, argv + 3, &err);
+    else if (argc == 9 && strcmp(argv[1], "postprocess") == 0)
+        status = postprocess(box, argv + 3, &err);
     else if (argc == 3 && strcmp(argv[1], "symmetry") == 0)
         status = print_symmetry(argv[2], &err);
     if (status != STATUS_OK)

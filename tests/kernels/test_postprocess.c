@@ -1,0 +1,261 @@
+/* Post-processing on maps whose answer is known: a B-factor put in, masked noise, equal halves, the automatic mask, and
+ * the files. Numbers against RELION's program: compare_relion.py. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+#include "common/mrc.h"
+#include "common/star.h"
+#include "kernels/fsc/fsc.h"
+#include "kernels/postprocess/postprocess.h"
+#include "tests/kernels/phantom.h"
+
+enum { BOX = 32, MAP = BOX * BOX * BOX, SHELLS = BOX / 2 + 1 };
+static const double PIXEL = 1.5;
+
+static uint64_t seed = 1729;
+
+static float *new_map(void) {
+    float *map = mem_aligned(MAP, sizeof *map);
+    assert_non_null(map);
+    return map;
+}
+
+static struct postprocess_options options(void) {
+    return (struct postprocess_options){
+        .box = BOX, .pixel_size = PIXEL, .randomise_at_fsc = 0.8, .bfactor_low = 10, .adhoc_bfactor = NAN, .seed = 3};
+}
+
+static void sphere(float *mask, double radius) {
+    for (int i = 0; i < MAP; i++)
+        mask[i] = 1;
+    mask_sphere(3, BOX, mask, radius, 4, 0);
+}
+
+/* White noise within a sphere, its amplitudes falling with exp(−B/4 s²); then independent noise for each half. */
+static void damped_halves(double b_factor, double noise, float *half1, float *half2) {
+    const struct fft_options forward = {.rank = 3, .shape = {BOX, BOX, BOX}, .direction = FFT_FORWARD};
+    struct fft_options inverse = forward;
+    inverse.direction = FFT_INVERSE;
+    struct fft_plan *to = NULL, *back = NULL;
+    assert_int_equal(fft_create(&forward, &to, NULL), STATUS_OK);
+    assert_int_equal(fft_create(&inverse, &back, NULL), STATUS_OK);
+    _cleanup_(mem_free) float *spectrum = mem_aligned(fft_complex_floats(to), sizeof *spectrum);
+    assert_non_null(spectrum);
+    sphere(half1, 8);
+    for (int i = 0; i < MAP; i++)
+        half1[i] *= (float)phantom_normal(&seed);
+    fft_run(to, half1, spectrum);
+    float *value = spectrum;
+    for (int z = 0; z < BOX; z++)
+        for (int y = 0; y < BOX; y++)
+            for (int x = 0; x <= BOX / 2; x++, value += 2) {
+                int kz = z <= BOX / 2 ? z : z - BOX, ky = y <= BOX / 2 ? y : y - BOX;
+                double s2 = (x * x + ky * ky + kz * kz) / (BOX * PIXEL * BOX * PIXEL);
+                float damp = (float)(exp(-b_factor / 4 * s2) / MAP);
+                value[0] *= damp, value[1] *= damp;
+            }
+    fft_run(back, spectrum, half1);
+    for (int i = 0; i < MAP; i++) {
+        half2[i] = half1[i] + (float)(noise * phantom_normal(&seed));
+        half1[i] += (float)(noise * phantom_normal(&seed));
+    }
+    fft_destroy(&to);
+    fft_destroy(&back);
+}
+
+static void b_factor_comes_back(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    damped_halves(100, 0, a, b);
+    struct postprocess_options o = options();
+    struct postprocess_result r;
+    assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+    printf("B %.1f for -100\n", r.bfactor);
+    assert_true(fabs(r.bfactor + 100) < 5);
+    assert_true(r.guinier_correlation > 0.95);
+    assert_true(fabs(r.resolution - 2 * PIXEL) < 1e-9);
+    /* Sharpened amplitudes no longer fall: the last shells lie where the first of the fit do. */
+    assert_true(fabsf(r.guinier_sharpened[BOX / 2 - 1] - r.guinier_sharpened[6]) < 0.3f);
+    assert_null(r.mask);
+    assert_null(r.map_masked);
+    float *first = r.map;
+    r.map = NULL;
+    postprocess_result_destroy(&r);
+    /* A B-factor of one's own is applied as it is. */
+    o.adhoc_bfactor = -60;
+    assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+    assert_true(r.bfactor == -60);
+    float rise = r.guinier_sharpened[14] - r.guinier_weighted[14], expected = 60 / 4.0f * powf(14 / (BOX * 1.5f), 2);
+    assert_true(fabsf(rise - expected) < 0.05f);
+    postprocess_result_destroy(&r);
+    free(first);
+}
+
+/* A tight mask on halves of pure noise, with a common low-resolution part, makes them correlate; randomised phases
+ * show it, and the corrected curve is about 0 where the maps have nothing in common. */
+static void mask_is_corrected_for(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    _cleanup_(mem_free) float *mask = new_map();
+    damped_halves(1500, 0.002, a, b);
+    sphere(mask, 5);
+    struct postprocess_options o = options();
+    o.mask = mask;
+    struct postprocess_result r, again;
+    assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+    int first = (int)lround(BOX * PIXEL / r.randomise_from);
+    assert_true(first >= 2 && first < 12);
+    assert_true(r.fsc_unmasked[first] < 0.8f && r.fsc_unmasked[first - 1] >= 0.8f);
+    double corrected = 0, n = 0;
+    for (int i = 13; i < SHELLS; i++)
+        corrected += (double)r.fsc[i], n++;
+    assert_true(fabs(corrected / n) < 0.1);
+    for (int i = 0; i < first + 2; i++)
+        assert_true(r.unmasked_curve || r.fsc[i] == r.fsc_masked[i]);
+    assert_true(r.resolution > BOX * PIXEL / 13 && r.resolution < 30);
+    for (int i = 0; i < MAP; i++)
+        assert_true(r.map_masked[i] == r.map[i] * mask[i]);
+    assert_int_equal(postprocess_run(&o, a, b, &again, NULL), STATUS_OK);
+    assert_memory_equal(r.fsc, again.fsc, SHELLS * sizeof *r.fsc); /* the seed decides */
+    postprocess_result_destroy(&again);
+    o.seed = 4;
+    assert_int_equal(postprocess_run(&o, a, b, &again, NULL), STATUS_OK);
+    assert_memory_not_equal(r.fsc_randomised, again.fsc_randomised, SHELLS * sizeof *r.fsc);
+    postprocess_result_destroy(&again);
+    postprocess_result_destroy(&r);
+}
+
+static void equal_halves_are_no_error(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *mask = new_map();
+    phantom_map(BOX, a);
+    sphere(mask, 10);
+    struct postprocess_options o = options();
+    o.mask = mask;
+    struct postprocess_result r;
+    assert_int_equal(postprocess_run(&o, a, a, &r, NULL), STATUS_OK);
+    assert_true(fabs(r.resolution - 2 * PIXEL) < 1e-9);
+    assert_true(r.randomise_from == 0 && r.unmasked_curve);
+    postprocess_result_destroy(&r);
+}
+
+static void automatic_mask_holds_the_density(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    _cleanup_(mem_free) float *truth = new_map();
+    phantom_map(BOX, truth);
+    for (int i = 0; i < MAP; i++) {
+        a[i] = truth[i] + 0.3f * (float)phantom_normal(&seed);
+        b[i] = truth[i] + 0.3f * (float)phantom_normal(&seed);
+    }
+    struct postprocess_options o = options();
+    o.automatic_mask = true;
+    struct postprocess_result r;
+    assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+    int missed = 0;
+    for (int i = 0; i < MAP; i++) {
+        assert_true(r.mask[i] >= 0 && r.mask[i] <= 1);
+        missed += truth[i] > 0.3f && r.mask[i] < 0.999f;
+    }
+    printf("mask: %.1f %% of the box\n", 100 * r.mask_fraction);
+    assert_int_equal(missed, 0);
+    assert_true(r.mask_fraction > 0.05 && r.mask_fraction < 0.5);
+    assert_true(r.mask[0] == 0);
+    postprocess_result_destroy(&r);
+}
+
+static void what_makes_no_sense_is_refused(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *mask = new_map();
+    struct postprocess_options o = options();
+    struct postprocess_result r;
+    struct err err = {0};
+    o.mask = mask;
+    assert_int_equal(postprocess_run(&o, a, a, &r, &err), STATUS_BAD_ARGUMENT); /* an empty mask */
+    mask[77] = 1.5f;
+    assert_int_equal(postprocess_run(&o, a, a, &r, &err), STATUS_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "1.5"));
+    o.mask = NULL, o.automatic_mask = true;
+    assert_int_equal(postprocess_run(&o, a, a, &r, &err), STATUS_BAD_ARGUMENT); /* empty maps */
+    o.automatic_mask = false;
+    assert_int_equal(postprocess_run(&o, a, a, &r, &err), STATUS_OK);
+    assert_true(r.bfactor == 0 && r.resolution == 999);
+    postprocess_result_destroy(&r);
+    o.box = 31;
+    assert_int_equal(postprocess_run(&o, a, a, &r, &err), STATUS_BAD_ARGUMENT);
+}
+
+static void files_can_be_read(void **state) {
+    (void)state;
+    char folder[] = "/tmp/icestream-postprocess-XXXXXX", path[256];
+    assert_non_null(mkdtemp(folder));
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    damped_halves(200, 0.05, a, b);
+    struct postprocess_options o = options();
+    o.automatic_mask = true;
+    struct postprocess_result r;
+    struct err err = {0};
+    assert_int_equal(postprocess_run(&o, a, b, &r, &err), STATUS_OK);
+    if (postprocess_write(&r, &o, folder, "refiner/run_half1.mrc", "refiner/run_half2.mrc", &err) != STATUS_OK)
+        fail_msg("%s", err.message);
+    static const char *maps[] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
+    const float *held[] = {r.map, r.map_masked, r.mask};
+    for (int i = 0; i < 3; i++) {
+        struct image image = {0};
+        snprintf(path, sizeof path, "%s/%s", folder, maps[i]);
+        assert_int_equal(mrc_read(path, &image, &err), STATUS_OK);
+        assert_true(image.nx == BOX && image.nz == BOX && fabsf(image.pixel_size - 1.5f) < 1e-5f);
+        assert_memory_equal(image.data, held[i], MAP * sizeof(float));
+        image_destroy(&image);
+        unlink(path);
+    }
+    struct star_file *file = NULL;
+    snprintf(path, sizeof path, "%s/postprocess.star", folder);
+    assert_int_equal(star_read(path, &file, &err), STATUS_OK);
+    struct star_table *general = star_table_find(file, "general"), *fsc = star_table_find(file, "fsc");
+    struct star_table *guinier = star_table_find(file, "guinier");
+    assert_true(general != NULL && fsc != NULL && guinier != NULL);
+    assert_int_equal(star_row_count(fsc), SHELLS);
+    assert_int_equal(star_row_count(guinier), SHELLS);
+    double value = 0;
+    assert_int_equal(star_get_number(general, 0, star_column_find(general, "rlnFinalResolution"), &value, NULL),
+                     STATUS_OK);
+    assert_true(fabs(value - r.resolution) < 1e-4);
+    assert_string_equal(star_get(general, 0, star_column_find(general, "rlnPostprocessedMap")),
+                        "refiner/postprocess.mrc");
+    assert_int_equal(
+        star_get_number(fsc, 3, star_column_find(fsc, "rlnFourierShellCorrelationCorrected"), &value, NULL), STATUS_OK);
+    assert_true(fabs(value - (double)r.fsc[3]) < 1e-4);
+    star_destroy(&file);
+    unlink(path);
+    rmdir(folder);
+    postprocess_result_destroy(&r);
+    postprocess_result_destroy(&r);
+}
+
+int main(void) {
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(b_factor_comes_back),       cmocka_unit_test(mask_is_corrected_for),
+        cmocka_unit_test(equal_halves_are_no_error), cmocka_unit_test(automatic_mask_holds_the_density),
+        cmocka_unit_test(what_makes_no_sense_is_refused), cmocka_unit_test(files_can_be_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
