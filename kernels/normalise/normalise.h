@@ -12,8 +12,8 @@ static inline int normalise_offset(int size, int n) {
     return (size - n) / 2;
 }
 
-/* in: [ny][nx]; out: [size][size], size ≥ nx and ny. */
-void normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,
-                          float *out);
+/* in: [ny][nx]; out: [size][size], size ≥ nx and ny. Returns the standard deviation in the units of `in`; 0: constant. */
+float normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,
+                           float *out);
 
 #endif

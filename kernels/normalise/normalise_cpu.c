@@ -46,8 +46,8 @@ MULTIVERSION static void row_scale(const float *row, int n, float mean, float fa
     }
 }
 
-void normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,
-                          float *out) {
+float normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,
+                           float *out) {
     /* Sums about a value of the image itself, so that a large offset does not eat the digits of the variance. Rows are
      * summed in order by one thread: the result must not depend on how many there are, and it is one pass of reading. */
     double origin = isfinite(in[0]) ? in[0] : 0;
@@ -76,4 +76,5 @@ void normalise_micrograph(const float *in, int nx, int ny, double clip, int size
         for (int x = x0 + nx; x < size; x++)
             row[x] = noise(seed, (uint64_t)y * size + x);
     }
+    return factor > 0 ? 1 / factor : 0;
 }

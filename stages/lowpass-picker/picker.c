@@ -88,6 +88,9 @@ void picker_destroy(struct picker **picker) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     free(p->rotation);
+    free(p->decoy);
+    free(p->decoy_size);
+    peak_list_destroy(&p->decoys);
     free(p->bad);
     free(p->terms);
     fft_destroy(&p->forward);
@@ -143,11 +146,12 @@ MULTIVERSION static void square_values(float *values, size_t count) {
         values[i] *= values[i];
 }
 
-/* I and I² as transforms at the work size. */
-static void prepare(struct picker *p, const float *micrograph, uint64_t seed) {
+/* I and I² as transforms at the work size; whether there is anything in the micrograph. */
+static bool prepare(struct picker *p, const float *micrograph, uint64_t seed) {
     size_t pixels = (size_t)p->size * p->size;
     float factor = 1.0f / (float)pixels;
-    normalise_micrograph(micrograph, p->nx, p->ny, OUTLIERS, p->size, seed, p->settings.threads, p->square);
+    float deviation =
+        normalise_micrograph(micrograph, p->nx, p->ny, OUTLIERS, p->size, seed, p->settings.threads, p->square);
     fft_run(p->forward, p->square, p->half);
     fourier_window_crop(p->half, p->size, p->work, factor, p->image);
     if (p->settings.method == PICKER_TEMPLATE) {
@@ -156,6 +160,7 @@ static void prepare(struct picker *p, const float *micrograph, uint64_t seed) {
         fourier_window_crop(p->half, p->size, p->work, factor, p->image2);
     }
     memset(p->bad, 0, (size_t)p->work * p->work);
+    return deviation > 0;
 }
 
 /* Peaks of all templates, of close ones the best. */
@@ -200,26 +205,40 @@ static enum status report(const struct picker *p, float threshold, struct pick_l
     return STATUS_OK;
 }
 
-/* From all peaks that stay after suppression, good and bad alike. */
-static enum status automatic_threshold(struct picker *p, float *ret_threshold, struct err *err) {
+/* Merits of the peaks that stay after suppression, falling; good and bad alike. */
+static enum status scores(struct picker *p, const float *merit, const uint16_t *rotation, int count, float threshold,
+                          struct peak_list *list, float *ret_scores, size_t *ret_count, struct err *err) {
     size_t pixels = (size_t)p->work * p->work;
-    /* In LoG mode what fits no particle size has response 0 and is no peak of noise either. */
-    bool templates = p->settings.method == PICKER_TEMPLATE;
-    struct peak_search search = picker_search(p, templates ? -INFINITY : FLT_MIN);
-    p->peaks.count = 0;
-    for (int t = 0; t < p->template_count; t++)
-        TRY(peaks_find(&search, p->merit + t * pixels, p->rotation + t * pixels, t, &p->peaks, err));
-    peaks_prune_greedy(&p->peaks, p->min_distance * p->scale);
-    size_t count = p->peaks.count < pixels ? p->peaks.count : pixels;
-    for (size_t i = 0; i < count; i++)
-        p->sorted[i] = p->peaks.items[i].merit;
-    *ret_threshold = threshold_split(p->sorted, count, templates ? MERIT_LEAST : LOG_LEAST);
+    struct peak_search search = picker_search(p, threshold);
+    list->count = 0;
+    for (int t = 0; t < count; t++)
+        TRY(peaks_find(&search, merit + t * pixels, rotation + t * pixels, t, list, err));
+    peaks_prune_greedy(list, p->min_distance * p->scale);
+    *ret_count = list->count < pixels ? list->count : pixels;
+    for (size_t i = 0; i < *ret_count; i++)
+        ret_scores[i] = list->items[i].merit;
+    return STATUS_OK;
+}
+
+static enum status automatic_threshold(struct picker *p, float *ret_threshold, struct err *err) {
+    size_t count = 0, decoys = 0;
+    if (p->settings.method == PICKER_TEMPLATE) {
+        TRY(scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
+        *ret_threshold = threshold_split(p->sorted, count, MERIT_LEAST);
+        return STATUS_OK;
+    }
+    TRY(scores(p, p->merit, p->rotation, 1, FLT_MIN, &p->peaks, p->sorted, &count, err));
+    float split = threshold_split(p->sorted, count, LOG_LEAST);
+    /* The decoys' scores take the place of their map, which is not needed any more. */
+    TRY(scores(p, p->decoy, p->decoy_size, 1, FLT_MIN, &p->decoys, p->decoy, &decoys, err));
+    *ret_threshold = threshold_over_decoys(p->sorted, count, p->decoy, decoys, split);
     return STATUS_OK;
 }
 
 enum status picker_run(struct picker *p, const float *micrograph, const struct ctf *ctf, uint64_t seed,
                        struct pick_list *picks, struct err *err) {
-    prepare(p, micrograph, seed);
+    p->peaks.count = 0;
+    if (!prepare(p, micrograph, seed)) return report(p, INFINITY, picks, err);
     TRY(p->settings.method == PICKER_TEMPLATE ? picker_template_run(p, ctf, err) : picker_log_run(p, err));
     float threshold = (float)p->settings.threshold;
     if (isnan(threshold)) TRY(automatic_threshold(p, &threshold, err));

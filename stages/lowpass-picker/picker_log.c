@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "common/memory.h"
 #include "stages/lowpass-picker/picker_private.h"
 
 enum status picker_log_create(struct picker *p, struct err *err) {
@@ -22,18 +23,26 @@ enum status picker_log_create(struct picker *p, struct err *err) {
             "particles of %.3g Å (%.0f px) do not fit into a micrograph of %d × %d px: check pixel_size and diameter",
             s->log_minimum, low, p->nx, p->ny);
     TRY(picker_allocate(p, err));
+    TRY(mem_new((size_t)p->work * p->work, sizeof *p->decoy, "LoG response", &p->decoy, err));
+    TRY(mem_new((size_t)p->work * p->work, sizeof *p->decoy_size, "LoG response", &p->decoy_size, err));
     return log_filter_create(p->size, p->work, p->log_diameters, LOG_DIAMETERS, s->threads, &p->log, err);
+}
+
+/* The response to one contrast; what fits no particle size counts for nothing. */
+static void respond(struct picker *p, const float *image, float *response, uint16_t *which) {
+    size_t pixels = (size_t)p->work * p->work;
+    log_filter_run(p->log, image, response, which);
+    for (size_t i = 0; i < pixels; i++)
+        if (which[i] < p->log_first || which[i] > p->log_last) response[i] = 0;
 }
 
 enum status picker_log_run(struct picker *p, struct err *err) {
     (void)err;
-    size_t floats = (size_t)p->work * (p->work + 2), pixels = (size_t)p->work * p->work;
-    /* Particles are to be bright. */
-    if (p->settings.invert)
-        for (size_t i = 0; i < floats; i++)
-            p->image2[i] = -p->image[i];
-    log_filter_run(p->log, p->settings.invert ? p->image2 : p->image, p->merit, p->rotation);
-    for (size_t i = 0; i < pixels; i++)
-        if (p->rotation[i] < p->log_first || p->rotation[i] > p->log_last) p->merit[i] = 0;
+    size_t floats = (size_t)p->work * (p->work + 2);
+    for (size_t i = 0; i < floats; i++)
+        p->image2[i] = -p->image[i];
+    bool dark = p->settings.invert;
+    respond(p, dark ? p->image2 : p->image, p->merit, p->rotation);
+    if (isnan(p->settings.threshold)) respond(p, dark ? p->image : p->image2, p->decoy, p->decoy_size);
     return STATUS_OK;
 }

@@ -44,6 +44,9 @@ struct picker {
     struct log_filter *log;
     double log_diameters[LOG_DIAMETERS]; /* px of the micrograph */
     int log_first, log_last;             /* those that count as particles */
+    float *decoy;                        /* work²: the response of the opposite contrast */
+    uint16_t *decoy_size;
+    struct peak_list decoys;
 };
 
 enum status picker_template_create(struct picker *picker, const struct picker_templates *templates, struct err *err);

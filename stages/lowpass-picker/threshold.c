@@ -5,6 +5,7 @@
 /* Fewer peaks tell nothing about two kinds. */
 enum { PEAKS_MIN = 16 };
 static const double BEST_CUT = 0.02;
+static const double DECOYS_PER_PEAK = 0.5;
 
 float threshold_split(const float *scores, size_t count, float least) {
     if (count == 0 || !(scores[0] >= least)) return INFINITY;
@@ -24,4 +25,15 @@ float threshold_split(const float *scores, size_t count, float least) {
         }
     }
     return split > least ? split : least;
+}
+
+float threshold_over_decoys(const float *scores, size_t count, const float *decoys, size_t decoy_count, float least) {
+    float threshold = INFINITY;
+    size_t above = 0, d = 0;
+    for (; above < count && scores[above] >= least; above++) {
+        while (d < decoy_count && decoys[d] >= scores[above])
+            d++;
+        if (DECOYS_PER_PEAK * (double)(above + 1) >= (double)d) threshold = scores[above];
+    }
+    return threshold;
 }

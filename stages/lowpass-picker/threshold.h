@@ -10,4 +10,8 @@
  * least `least`. */
 float threshold_split(const float *scores, size_t count, float least);
 
+/* The least threshold, at or above `least`, at which there are at most half as many peaks of the opposite contrast
+ * (decoys: noise has as many of one sign as of the other) as peaks; infinity when there is none. Both sorted falling. */
+float threshold_over_decoys(const float *scores, size_t count, const float *decoys, size_t decoy_count, float least);
+
 #endif
