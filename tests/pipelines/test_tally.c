@@ -1,0 +1,196 @@
+/* Counts from the ledgers of a session that is made by hand. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipelines/tally.h"
+#include "tests/common/scratch.h"
+
+static struct session session;
+
+static void put_text(const char *folder, const char *name, const char *text) {
+    char path[PATH_SIZE];
+    struct err err = {0};
+    assert_ok(session_file(&session, folder, name, "", path, &err));
+    assert_ok(file_make_parents(path, 0755, &err));
+    assert_ok(file_write_whole(path, text, strlen(text), &err));
+}
+
+static struct ledger *make_ledger(const char *stage) {
+    char path[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger;
+    assert_ok(session_file(&session, "ledger", stage, ".sqlite", path, &err));
+    assert_ok(file_make_parents(path, 0755, &err));
+    assert_ok(ledger_open(path, false, &ledger, &err));
+    return ledger;
+}
+
+static void make_session(const char *name) {
+    session = (struct session){.lock = -1};
+    scratch_path(name, session.path);
+    put_text("log", "plan.json",
+             "{\"run\": 1, \"stages\": ["
+             "{\"name\": \"watcher\", \"from\": [], \"instances\": [\"watcher.0\"]},"
+             "{\"name\": \"picker\", \"from\": [\"watcher\"], \"instances\": [\"picker.0\"]},"
+             "{\"name\": \"stranger\", \"from\": [\"picker\"], \"instances\": [\"stranger.0\"]},"
+             "{\"name\": \"extractor\", \"from\": [\"stranger\"], \"instances\": [\"extractor.0\"]},"
+             "{\"name\": \"refiner\", \"from\": [\"extractor\"], \"left_out\": true}]}");
+}
+
+static void originate(struct ledger *ledger, const char *id, enum ledger_state state, const char *edge) {
+    struct err err = {0};
+    struct item *item;
+    bool new;
+    assert_ok(item_create(id, "micrograph", &item, &err));
+    const struct ledger_send send = {.edge = edge, .item = item};
+    assert_ok(ledger_originate(ledger, item, state, state == LEDGER_DONE ? NULL : "why not", &send,
+                               state == LEDGER_DONE, &new, &err));
+    assert_true(new);
+    item_destroy(&item);
+}
+
+/* Claims, and finishes when state is one of an end. */
+static void work(struct ledger *ledger, const char *id, enum ledger_state state, const char *edge) {
+    struct err err = {0};
+    struct item *item;
+    enum ledger_claim claim;
+    assert_ok(item_create(id, "micrograph", &item, &err));
+    assert_ok(ledger_claim_item(ledger, item, 0, "token", &claim, &err));
+    const struct ledger_send send = {.edge = edge, .item = item};
+    const struct ledger_finish finish = {.id = id,
+                                         .state = state,
+                                         .reason = state == LEDGER_DONE ? NULL : "why not",
+                                         .instance = 0,
+                                         .run_token = "token",
+                                         .sends = &send,
+                                         .send_count = state == LEDGER_DONE && edge != NULL};
+    if (state != LEDGER_IN_FLIGHT)
+        assert_ok(ledger_finish_item(ledger, &finish, &err));
+    item_destroy(&item);
+}
+
+static void acknowledge(struct ledger *ledger, const char *edge, int count, const char *verdict) {
+    struct err err = {0};
+    for (int64_t after = -1; count > 0; count--) {
+        struct ledger_parcel parcel;
+        bool found, first;
+        assert_ok(ledger_next_parcel(ledger, edge, after, &parcel, &found, &err));
+        assert_true(found);
+        assert_ok(ledger_acknowledge(ledger, edge, parcel.seq, verdict, &first, &err));
+        after = parcel.seq;
+        ledger_parcel_clear(&parcel);
+    }
+}
+
+static void take(struct tally *tally) {
+    struct err err = {0};
+    json_t *plan;
+    assert_ok(session_read_plan(&session, &plan, &err));
+    assert_ok(tally_take(&session, plan, tally, &err));
+    json_decref(plan);
+}
+
+static void expect(const struct tally *tally, const char *name, const int64_t counts[5]) {
+    const struct tally_stage *stage = tally_find(tally, name);
+    assert_non_null(stage);
+    const int64_t found[5] = {stage->seen, stage->done, stage->rejected, stage->failed, stage->in_flight};
+    for (int i = 0; i < 5; i++)
+        if (found[i] != counts[i])
+            fail_msg("%s: count %d is %lld, not %lld", name, i, (long long)found[i], (long long)counts[i]);
+    assert_int_equal(found[0], found[1] + found[2] + found[3] + found[4]);
+}
+
+static void test_on_their_way(void **state) {
+    (void)state;
+    char reason[256];
+    struct tally tally;
+    make_session("on-their-way");
+    struct ledger *watcher = make_ledger("watcher"), *picker = make_ledger("picker");
+    for (int i = 0; i < 5; i++)
+        originate(watcher, (const char *[]){"a", "b", "c", "d", "e"}[i], LEDGER_DONE, "watcher.0>picker");
+    originate(watcher, "broken", LEDGER_FAILED, NULL);
+    work(picker, "a", LEDGER_DONE, "picker.0>stranger");
+    work(picker, "b", LEDGER_REJECTED, NULL);
+    work(picker, "c", LEDGER_IN_FLIGHT, NULL);
+    acknowledge(watcher, "watcher.0>picker", 1, "done");
+    take(&tally);
+    expect(&tally, "watcher", (int64_t[]){6, 5, 0, 1, 0});
+    expect(&tally, "picker", (int64_t[]){5, 1, 1, 0, 3}); /* c is in it; d and e are on their way to it */
+    expect(&tally, "stranger", (int64_t[]){1, 0, 0, 0, 1});
+    expect(&tally, "refiner", (int64_t[]){0, 0, 0, 0, 0});
+    assert_false(tally_adds_up(&tally, reason, sizeof reason));
+    assert_true(tally_has_failed(&tally));
+    tally_clear(&tally);
+    ledger_close(&watcher);
+    ledger_close(&picker);
+}
+
+/* A stage without a ledger is known by its verdicts, and what it sent on by who has it. */
+static void test_stranger(void **state) {
+    (void)state;
+    char reason[256] = "";
+    struct tally tally;
+    make_session("stranger");
+    struct ledger *watcher = make_ledger("watcher"), *picker = make_ledger("picker"), *extractor = make_ledger("extractor");
+    for (int i = 0; i < 3; i++) {
+        const char *id = (const char *[]){"a", "b", "c"}[i];
+        originate(watcher, id, LEDGER_DONE, "watcher.0>picker");
+        work(picker, id, LEDGER_DONE, "picker.0>stranger");
+    }
+    acknowledge(watcher, "watcher.0>picker", 3, "done");
+    acknowledge(picker, "picker.0>stranger", 1, "done");
+    acknowledge(picker, "picker.0>stranger", 1, "rejected: too few picks");
+    work(extractor, "a", LEDGER_DONE, NULL);
+    take(&tally);
+    expect(&tally, "picker", (int64_t[]){3, 3, 0, 0, 0});
+    expect(&tally, "stranger", (int64_t[]){3, 1, 1, 0, 1});
+    expect(&tally, "extractor", (int64_t[]){1, 1, 0, 0, 0});
+    assert_string_equal(tally_find(&tally, "stranger")->items[1].reason, "too few picks");
+    assert_false(tally_adds_up(&tally, reason, sizeof reason));
+    tally_clear(&tally);
+    acknowledge(picker, "picker.0>stranger", 1, "failed: no");
+    take(&tally);
+    expect(&tally, "stranger", (int64_t[]){3, 1, 1, 1, 0});
+    if (!tally_adds_up(&tally, reason, sizeof reason))
+        fail_msg("%s", reason);
+    tally_clear(&tally);
+    ledger_close(&watcher);
+    ledger_close(&picker);
+    ledger_close(&extractor);
+}
+
+static void test_what_does_not_add_up(void **state) {
+    (void)state;
+    char reason[256];
+    struct tally tally;
+    make_session("lost");
+    struct ledger *watcher = make_ledger("watcher"), *picker = make_ledger("picker");
+    originate(watcher, "a", LEDGER_DONE, "watcher.0>picker");
+    acknowledge(watcher, "watcher.0>picker", 1, "done");
+    take(&tally);
+    assert_false(tally_adds_up(&tally, reason, sizeof reason));
+    assert_non_null(strstr(reason, "picker: 1 items were acknowledged but are not in its ledger"));
+    tally_clear(&tally);
+    work(picker, "a", LEDGER_DONE, NULL);
+    take(&tally);
+    assert_true(tally_adds_up(&tally, reason, sizeof reason));
+    tally_clear(&tally);
+    work(picker, "from nowhere", LEDGER_DONE, NULL);
+    take(&tally);
+    assert_false(tally_adds_up(&tally, reason, sizeof reason));
+    assert_non_null(strstr(reason, "nobody sent"));
+    tally_clear(&tally);
+    ledger_close(&watcher);
+    ledger_close(&picker);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_on_their_way),
+        cmocka_unit_test(test_stranger),
+        cmocka_unit_test(test_what_does_not_add_up),
+    };
+    return scratch_run("tally", tests, sizeof tests / sizeof tests[0]);
+}
