@@ -130,6 +130,7 @@ static void broken_files_are_refused_with_their_line(void **state) {
         {"data_x\nloop_\n1 2\n", STATUS_BAD_FORMAT, "line 3"},
         {"data_x\nloop_\nloop_\n", STATUS_BAD_FORMAT, "line 3"},
         {"data_x\nloop_\n", STATUS_TRUNCATED, "loop_"},
+        {"data_x\nloop_\ndata_y\n", STATUS_BAD_FORMAT, "line 3"},
         {"data_x\nloop_\n_a 1\n", STATUS_BAD_FORMAT, "line 3"},
         {"data_x\n_ 1\n", STATUS_BAD_FORMAT, "line 2"},
     };

@@ -1,0 +1,78 @@
+# icestream_add_fuzz(NAME SOURCES FILE... [PACKAGES PKG...] [CORPUS DIR]): a libFuzzer program fuzz-NAME of exactly these
+# sources (relative to the top folder), and its CTest entry of ICESTREAM_FUZZ_SECONDS seconds with the label `fuzz`.
+#
+# The sources are compiled by clang, whatever compiles the rest, with the sanitizers address and undefined; an object
+# is shared between the targets that name its source. PACKAGES are names of pkg_check_modules (libtiff_4, jansson …).
+# The seeds lie in tests/fuzz/corpus/NAME, or in CORPUS; what the fuzzer finds is kept in the build folder, so a later
+# run goes on from there. A crash leaves its input as tests/fuzz/crash-* in the build folder:
+#   build/cpu/tests/fuzz/fuzz-NAME FILE     runs it once
+set(ICESTREAM_FUZZ_SECONDS 10 CACHE STRING "Seconds that each fuzz target runs as a test")
+
+set(ICESTREAM_CAN_FUZZ OFF)
+if(ICESTREAM_FUZZ AND NOT ICESTREAM_SANITIZE)
+  find_program(ICESTREAM_CLANG NAMES clang clang-20 clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
+  if(ICESTREAM_CLANG)
+    set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/fuzz-probe.c)
+    file(WRITE ${probe} "#include <stddef.h>\n#include <stdint.h>\nint LLVMFuzzerTestOneInput(const uint8_t *d, size_t n) { return (void)d, (void)n, 0; }\n")
+    execute_process(COMMAND ${ICESTREAM_CLANG} -fsanitize=fuzzer,address,undefined ${probe} -o ${CMAKE_BINARY_DIR}/CMakeFiles/fuzz-probe
+      RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(NOT failed)
+      set(ICESTREAM_CAN_FUZZ ON)
+    endif()
+  endif()
+  if(NOT ICESTREAM_CAN_FUZZ)
+    message(STATUS "clang with libFuzzer not found (packages clang, libclang-rt-dev): no fuzz targets are built")
+  endif()
+endif()
+
+set(ICESTREAM_FUZZ_FLAGS -std=gnu11 -O1 -g -fno-omit-frame-pointer -D_GNU_SOURCE -DICESTREAM_VERSION="${PROJECT_VERSION}"
+  -DICESTREAM_NO_MULTIVERSION -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-missing-field-initializers -I${CMAKE_SOURCE_DIR}
+  -fsanitize=address,undefined -fno-sanitize-recover=all)
+
+function(icestream_add_fuzz name)
+  cmake_parse_arguments(f "" "CORPUS" "SOURCES;PACKAGES" ${ARGN})
+  if(NOT ICESTREAM_CAN_FUZZ)
+    return()
+  endif()
+  if(NOT f_CORPUS)
+    set(f_CORPUS ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
+  endif()
+  # Objects are shared, so all are compiled with the flags of every package.
+  set(include_flags "")
+  foreach(package libtiff_4 libpng libjpeg jansson yaml_0_1 sqlite3)
+    list(APPEND include_flags ${${package}_CFLAGS})
+  endforeach()
+  list(REMOVE_DUPLICATES include_flags)
+  set(link_flags "")
+  foreach(package ${f_PACKAGES})
+    list(APPEND link_flags ${${package}_LDFLAGS})
+  endforeach()
+  set(objects "")
+  foreach(source ${f_SOURCES})
+    string(REPLACE "/" "_" object ${source})
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${object}.o)
+    # One rule an object, however many targets want it.
+    get_property(known DIRECTORY PROPERTY icestream_fuzz_objects)
+    if(NOT object IN_LIST known)
+      set_property(DIRECTORY APPEND PROPERTY icestream_fuzz_objects ${object})
+      add_custom_command(OUTPUT ${object}
+        COMMAND ${ICESTREAM_CLANG} ${ICESTREAM_FUZZ_FLAGS} -fsanitize=fuzzer-no-link ${include_flags}
+          -MD -MF ${object}.d -MT ${object} -c ${CMAKE_SOURCE_DIR}/${source} -o ${object}
+        DEPENDS ${CMAKE_SOURCE_DIR}/${source} DEPFILE ${object}.d
+        COMMENT "Compiling ${source} for fuzzing" VERBATIM)
+    endif()
+    list(APPEND objects ${object})
+  endforeach()
+  set(program ${CMAKE_CURRENT_BINARY_DIR}/fuzz-${name})
+  add_custom_command(OUTPUT ${program}
+    COMMAND ${ICESTREAM_CLANG} -fsanitize=fuzzer,address,undefined ${objects} ${link_flags} -lm -lpthread -o ${program}
+    DEPENDS ${objects} COMMENT "Linking fuzz-${name}" VERBATIM)
+  add_custom_target(build-fuzz-${name} ALL DEPENDS ${program})
+  set(found ${CMAKE_CURRENT_BINARY_DIR}/found/${name})
+  file(MAKE_DIRECTORY ${found})
+  math(EXPR limit "${ICESTREAM_FUZZ_SECONDS} + 110")
+  # libFuzzer by default exits with 77, which here would be a skip.
+  icestream_add_script_test(fuzz-${name} LABELS fuzz TIMEOUT ${limit}
+    COMMAND ${program} -error_exitcode=1 -max_total_time=${ICESTREAM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=3072 -max_len=65536
+      -print_final_stats=1 -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/ ${found} ${f_CORPUS})
+endfunction()
