@@ -193,7 +193,7 @@ static enum status bury(struct supervisor *s, size_t index, int wait_status, str
         return STATUS_OK;
     }
     if (child->deaths > s->options->restart_limit) {
-        say(s, true, "%s %s, for the %dth time with nothing finished in between; giving up. See %s", spec->name, how,
+        say(s, true, "%s %s; %d deaths in a row, with nothing finished between them, so this gives up. See %s", spec->name, how,
             child->deaths, spec->log);
         child->state = CHILD_ENDED;
         give_up(s);

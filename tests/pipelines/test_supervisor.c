@@ -203,7 +203,7 @@ static void test_gives_up(void **state) {
     assert_int_equal(run(scene), SUPERVISOR_GAVE_UP);
     assert_int_equal(scene->deaths, 4); /* three of the one, one by our SIGTERM */
     assert_non_null(strstr(scene->said, "signal 6"));
-    assert_non_null(strstr(scene->said, "giving up"));
+    assert_non_null(strstr(scene->said, "gives up"));
 }
 
 static void test_progress_between_deaths(void **state) {

@@ -1,0 +1,9 @@
+mkdir empty recorded
+touch recorded/a.mrc
+echo 'stages: {mine: {program: ./none}}' >graph.yaml
+for words in "nowhere graph.yaml" "empty graph.yaml" "recorded graph.yaml" "recorded graph.yaml --fault corrupt:2" \
+  "recorded graph.yaml --fault explode" "recorded graph.yaml --speed 0"; do
+  icestream replay $words --session session
+  echo "exit $?"
+done
+ls

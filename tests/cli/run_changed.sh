@@ -1,0 +1,17 @@
+# The same graph goes on, where it runs may change; another graph is refused.
+printf '#!/bin/sh\nexit 0\n' >stage.sh
+chmod +x stage.sh
+cat >graph.yaml <<'END'
+stages:
+  mine: {program: ./stage.sh, box: 64}
+END
+run() {
+  icestream run graph.yaml --session session "$@" 2>message >/dev/null
+  echo "exit $?"
+  grep -v -e warning -e '^mine ' message
+}
+run
+run --until-idle 3 --set mine.threads=2
+run --set mine.box=65
+run --set mine.other=1
+grep '"run"' session/log/plan.json

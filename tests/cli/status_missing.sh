@@ -1,0 +1,3 @@
+icestream status --session nowhere
+mkdir empty
+icestream status --session empty
