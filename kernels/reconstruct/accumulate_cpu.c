@@ -9,7 +9,8 @@
 #include "common/multiversion.h"
 #include "kernels/reconstruct/accumulator.h"
 
-enum { PAD = ACCUMULATOR_PAD, BLOCK = 64, MAX_SLABS = 256, SAMPLED_SLICES = 512 };
+/* Pixels are placed BLOCK at a time, and their voxels asked for AHEAD of use. */
+enum { PAD = ACCUMULATOR_PAD, BLOCK = 256, AHEAD = 16, MAX_SLABS = 256, SAMPLED_SLICES = 512 };
 
 enum status accumulator_create(int dimensions, int box, int size, struct accumulator **ret_accumulator,
                                struct err *err) {
@@ -96,6 +97,12 @@ static inline __attribute__((always_inline)) int locate(const struct accumulator
     return kept;
 }
 
+/* Two voxels side by side, which may lie in two cache lines. */
+static inline __attribute__((always_inline)) void fetch_row(const accumulator_voxel *voxel) {
+    __builtin_prefetch(voxel, 1);
+    __builtin_prefetch(voxel + 1, 1);
+}
+
 /* The four voxels of one plane about a point. */
 static inline __attribute__((always_inline)) void add_plane(accumulator_voxel *corner, size_t row, double fx, double fy,
                                                             double weight, const accumulator_voxel *value) {
@@ -117,6 +124,13 @@ MULTIVERSION static void add_slice_3d(struct accumulator *a, const struct fourie
             int i = at.pixel[k], p = begin + i;
             accumulator_voxel value = {(double)data[2 * p], (double)(at.turn[i] * data[2 * p + 1]), (double)weight[p], 0};
             accumulator_voxel *corner = a->voxels + at.index[i];
+            if (k + AHEAD < kept) {
+                const accumulator_voxel *soon = a->voxels + at.index[at.pixel[k + AHEAD]];
+                fetch_row(soon);
+                fetch_row(soon + row);
+                fetch_row(soon + plane);
+                fetch_row(soon + plane + row);
+            }
             double fx = (double)at.fx[i], fy = (double)at.fy[i], fz = (double)at.fz[i];
             if (at.z[i] >= first)
                 add_plane(corner, row, fx, fy, 1 - fz, &value);
