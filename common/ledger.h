@@ -61,7 +61,7 @@ struct ledger_finish {
 };
 enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err);
 /* For sources: records `item` in `state` (if its id is not known already) and the sends. ret_new is false, and nothing
- * is written, when the id is known. */
+ * is written, when the id is known; but what a source itself had set aside as failed may go on after all. */
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
                              struct err *err);

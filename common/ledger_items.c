@@ -150,6 +150,13 @@ static enum status posted(struct ledger *ledger, const char *id, bool *ret_poste
     return STATUS_OK;
 }
 
+static enum status forget(struct ledger *ledger, const char *id, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_RETRY_FORGET, &statement, err));
+    bind_text(statement, 1, id);
+    return ledger_run(ledger, statement, err);
+}
+
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
                              struct err *err) {
@@ -158,6 +165,11 @@ enum status ledger_originate(struct ledger *ledger, const struct item *item, enu
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
         status = find(ledger, item_id(item), NULL, &found, err);
+        if (status == STATUS_OK && found.known && found.instance == INSTANCE_ORIGIN && found.state == LEDGER_FAILED &&
+            state != LEDGER_FAILED) {
+            status = forget(ledger, item_id(item), err);
+            found.known = false;
+        }
         if (status == STATUS_OK && !found.known)
             status = insert_item(ledger, item, state, reason, INSTANCE_ORIGIN, NULL, err);
         if (status == STATUS_OK && !found.known)

@@ -116,6 +116,8 @@ enum status stage_set_aside(struct stage *stage, const struct item *item, int st
                             struct err *err);
 /* Whether an id is in the ledger. */
 enum status stage_known(struct stage *stage, const char *id, bool *ret_known, struct err *err);
+/* The same, and in which state (LEDGER_…). What a source had set aside as failed may still be emitted. */
+enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
 typedef enum status stage_visit(const struct item *item, void *context, struct err *err);
 enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err);
 

@@ -165,8 +165,9 @@ static enum status wait_for_room(struct stage *stage, struct err *err) {
 
 static enum status emit_from_source(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
     bool known = false;
-    TRY(ledger_lookup(stage->ledger, item_id(item), &known, NULL, err));
-    if (known) {
+    enum ledger_state before = LEDGER_DONE;
+    TRY(ledger_lookup(stage->ledger, item_id(item), &known, &before, err));
+    if (known && before != LEDGER_FAILED) {
         *ret_new = false;
         return STATUS_OK;
     }
@@ -227,6 +228,13 @@ enum status stage_set_aside(struct stage *stage, const struct item *item, int st
 
 enum status stage_known(struct stage *stage, const char *id, bool *ret_known, struct err *err) {
     return ledger_lookup(stage->ledger, id, ret_known, NULL, err);
+}
+
+enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err) {
+    enum ledger_state state = LEDGER_IN_FLIGHT;
+    TRY(ledger_lookup(stage->ledger, id, ret_known, &state, err));
+    *ret_state = (int)state;
+    return STATUS_OK;
 }
 
 struct done_walk {

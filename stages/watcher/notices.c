@@ -1,31 +1,33 @@
+/* On inotify itself: libinotifytools (3.22) keeps its state in globals without a lock, shows no descriptor to wait on,
+ * and waits in whole seconds, of which none means for ever. */
 #include "stages/watcher/notices.h"
 
 #include <errno.h>
-#include <inotifytools/inotify.h>
-#include <inotifytools/inotifytools.h>
-#include <stdatomic.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include "common/files.h"
 
-enum { EVENTS = IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO | IN_ONLYDIR };
+enum { EVENTS = IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO | IN_ONLYDIR, BUFFER = 1 << 16 };
 
 struct notices {
-    size_t folders;
+    int descriptor;
+    char **folders; /* by watch number; NULL: not in use */
+    size_t folder_capacity;
+    size_t used, taken; /* bytes of the buffer */
+    alignas(struct inotify_event) char buffer[BUFFER];
 };
 
-/* The library's own state is what there is one of. */
-static atomic_flag library_in_use = ATOMIC_FLAG_INIT;
-
 enum status notices_open(struct notices **ret_notices, struct err *err) {
-    FAIL_IF(atomic_flag_test_and_set(&library_in_use), err, STATUS_BAD_STATE,
-            "libinotifytools is in use already: only one folder can be watched by a process");
     struct notices *notices = calloc(1, sizeof *notices);
-    if (notices == NULL || !inotifytools_initialize()) {
-        int error = notices == NULL ? ENOMEM : inotifytools_error();
+    FAIL_IF(notices == NULL, err, STATUS_NO_MEMORY, "no memory for notices of new files");
+    notices->descriptor = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (notices->descriptor < 0) {
+        int error = errno;
         free(notices);
-        atomic_flag_clear(&library_in_use);
         FAIL(err, STATUS_UNSUPPORTED, "inotify cannot be used: %s", strerror(error));
     }
     *ret_notices = notices;
@@ -35,36 +37,76 @@ enum status notices_open(struct notices **ret_notices, struct err *err) {
 void notices_close(struct notices **notices) {
     if (notices == NULL || *notices == NULL)
         return;
-    inotifytools_cleanup();
+    close((*notices)->descriptor);
+    for (size_t i = 0; i < (*notices)->folder_capacity; i++)
+        free((*notices)->folders[i]);
+    free((*notices)->folders);
     free(*notices);
     *notices = NULL;
-    atomic_flag_clear(&library_in_use);
 }
 
-enum status notices_add(struct notices *notices, const char *folder, struct err *err) {
-    if (inotifytools_wd_from_filename(folder) >= 0)
+/* The path under which a watch number is known from now on. */
+static enum status name_watch(struct notices *notices, int watch, const char *folder, struct err *err) {
+    size_t index = (size_t)watch;
+    if (index >= notices->folder_capacity) {
+        size_t capacity = 2 * index + 16;
+        char **folders = realloc(notices->folders, capacity * sizeof *folders);
+        FAIL_IF(folders == NULL, err, STATUS_NO_MEMORY, "no memory for %zu watched folders", capacity);
+        memset(folders + notices->folder_capacity, 0, (capacity - notices->folder_capacity) * sizeof *folders);
+        notices->folders = folders;
+        notices->folder_capacity = capacity;
+    }
+    char **name = &notices->folders[index];
+    if (*name != NULL && strcmp(*name, folder) == 0)
         return STATUS_OK;
-    FAIL_IF(!inotifytools_watch_file(folder, EVENTS), err, STATUS_UNSUPPORTED,
-            "%s cannot be watched by inotify (%s), so it is only swept", folder, strerror(inotifytools_error()));
-    notices->folders++;
+    char *copy = strdup(folder);
+    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a folder");
+    free(*name);
+    *name = copy;
     return STATUS_OK;
 }
 
+enum status notices_add(struct notices *notices, const char *folder, struct err *err) {
+    int watch = inotify_add_watch(notices->descriptor, folder, EVENTS);
+    FAIL_IF(watch < 0 && (errno == ENOENT || errno == ENOTDIR), err, STATUS_NOT_FOUND, "%s is no folder any more", folder);
+    FAIL_IF(watch < 0, err, STATUS_UNSUPPORTED, "%s cannot be watched by inotify (%s), so it is only swept", folder,
+            errno == ENOSPC ? "no more watches are allowed: raise fs.inotify.max_user_watches" : strerror(errno));
+    enum status status = name_watch(notices, watch, folder, err);
+    if (status != STATUS_OK)
+        inotify_rm_watch(notices->descriptor, watch);
+    return status;
+}
+
+/* The next event in the buffer, which is filled again when it is empty; NULL: nothing now. */
+static const struct inotify_event *next_event(struct notices *notices) {
+    if (notices->taken == notices->used) {
+        notices->taken = 0;
+        ssize_t got = read(notices->descriptor, notices->buffer, sizeof notices->buffer);
+        notices->used = got > 0 ? (size_t)got : 0;
+    }
+    if (notices->used - notices->taken < sizeof(struct inotify_event)) {
+        notices->taken = notices->used;
+        return NULL;
+    }
+    /* The system writes events aligned and whole. */
+    const struct inotify_event *event = (const void *)(notices->buffer + notices->taken);
+    notices->taken += sizeof *event + event->len;
+    return event;
+}
+
 enum notice notices_next(struct notices *notices, char *path, size_t size) {
-    if (notices->folders == 0)
-        return NOTICE_NONE;
-    for (;;) {
-        struct inotify_event *event = inotifytools_next_event(0);
-        if (event == NULL)
-            return NOTICE_NONE;
+    const struct inotify_event *event;
+    while ((event = next_event(notices)) != NULL) {
         if (event->mask & IN_Q_OVERFLOW)
             return NOTICE_LOST;
-        if (event->mask & IN_IGNORED) { /* the folder is gone; one of that name may come again */
-            inotifytools_remove_watch_by_wd(event->wd);
+        char **folder = event->wd >= 0 && (size_t)event->wd < notices->folder_capacity ? &notices->folders[event->wd] : NULL;
+        if (folder == NULL || *folder == NULL)
             continue;
-        }
-        const char *folder = event->len > 0 ? inotifytools_filename_from_wd(event->wd) : NULL;
-        if (folder != NULL && path_join(folder, event->name, path, size, NULL) == STATUS_OK)
+        if (event->mask & IN_IGNORED) { /* the folder is gone; one of its name may come again, with another number */
+            free(*folder);
+            *folder = NULL;
+        } else if (event->len > 0 && path_join(*folder, event->name, path, size, NULL) == STATUS_OK)
             return NOTICE_PATH;
     }
+    return NOTICE_NONE;
 }

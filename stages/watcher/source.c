@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "common/files.h"
 #include "common/ledger.h"
 #include "common/memory.h"
 #include "stages/watcher/ctf_rows.h"
@@ -36,19 +38,33 @@ struct source {
 static enum status ask_ledger(void *context, const char *id, enum watcher_past *ret_past, struct err *err) {
     struct source *source = context;
     bool known;
-    TRY(stage_known(source->stage, id, &known, err));
-    *ret_past = known ? WATCHER_SETTLED : WATCHER_UNSEEN;
+    int state;
+    TRY(stage_lookup(source->stage, id, &known, &state, err));
+    *ret_past = !known ? WATCHER_UNSEEN : state == LEDGER_FAILED ? WATCHER_FAILED_THEN : WATCHER_SETTLED;
     return STATUS_OK;
 }
 
 static void watch_folder(void *context, const char *path) {
     struct source *source = context;
     struct err problem;
-    if (source->notices == NULL || notices_add(source->notices, path, &problem) == STATUS_OK)
+    if (source->notices == NULL || notices_add(source->notices, path, &problem) != STATUS_UNSUPPORTED)
         return;
     if (!source->watches_ran_out)
         stage_log(source->stage, LOG_WARN, "no-notices", "%s", problem.message);
     source->watches_ran_out = true;
+}
+
+/* Maps that other stages write would be taken for micrographs. */
+static enum status refuse_session_itself(struct stage *stage, const char *directory, struct err *err) {
+    char graph[PATH_SIZE];
+    struct stat root, watched;
+    TRY(path_join(stage_root(stage), "graph.yaml", graph, sizeof graph, err));
+    bool same = stat(stage_root(stage), &root) == 0 && stat(directory, &watched) == 0 &&
+                root.st_dev == watched.st_dev && root.st_ino == watched.st_ino;
+    FAIL_IF(same && file_exists(graph), err, STATUS_BAD_ARGUMENT,
+            "watcher.directory %s is the session folder itself: give the session a folder of its own (one inside is fine)",
+            directory);
+    return STATUS_OK;
 }
 
 enum status source_create(struct stage *stage, struct source **ret_source, struct err *err) {
@@ -60,7 +76,7 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
     struct watcher_options options = {
         .directory = params->directory,
         .pattern = params->pattern,
-        .skip = stage_root(stage),
+        .skip = {stage_root(stage), stage_folder(stage)},
         .recursive = params->recursive,
         .order = (enum watcher_order)params->order,
         .settle = params->settle,
@@ -70,6 +86,7 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
         .past = ask_ledger,
         .folder = watch_folder,
     };
+    TRY(refuse_session_itself(stage, params->directory, err));
     TRY(watcher_create(&options, &source->watcher, err));
     if (params->ctf != NULL)
         TRY(ctf_rows_open(params->ctf, &source->rows, err));
@@ -210,7 +227,7 @@ static enum status handle(struct source *source, const struct watcher_find *find
 }
 
 static enum status hear_notices(struct source *source, double now, struct err *err) {
-    char path[4096];
+    char path[PATH_SIZE];
     for (;;) {
         enum notice notice = source->notices != NULL ? notices_next(source->notices, path, sizeof path) : NOTICE_NONE;
         if (notice == NOTICE_NONE)

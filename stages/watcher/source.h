@@ -8,7 +8,7 @@ struct watcher_params {
     char *directory, *pattern, *ctf;
     bool recursive, notices;
     int order;
-    double settle, stall, poll, ctf_wait;
+    double settle, stall, poll, ctf_wait, until_idle;
 };
 
 struct source;

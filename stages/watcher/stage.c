@@ -1,5 +1,6 @@
 #include "stages/watcher/stage.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -27,6 +28,8 @@ static const struct param params[] = {
      .help = "Which of the waiting files goes first, by time of change"},
     {"ctf_wait", PARAM_FLOAT, AT(ctf_wait), "s", "60", 0, 864000,
      .help = "How long a micrograph waits for its row in the CTF file before it goes on without"},
+    {"until_idle", PARAM_FLOAT, AT(until_idle), "s", NULL, 0, 864000,
+     .help = "End when nothing new has come for so long; default: as the run says, else never"},
 };
 
 struct watcher_state {
@@ -52,10 +55,12 @@ static void fini(struct stage *stage, void *state) {
 
 static enum status produce(struct stage *stage, void *state, struct err *err) {
     struct source *source = ((struct watcher_state *)state)->source;
+    const struct watcher_params *set = stage_params(stage);
+    double until_idle = isnan(set->until_idle) ? stage_until_idle(stage) : set->until_idle;
     bool idle = false;
     while (!stage_stopping(stage)) {
         TRY(source_step(source, now(), err));
-        TRY(source_idle(source, now(), stage_until_idle(stage), &idle, err));
+        TRY(source_idle(source, now(), until_idle, &idle, err));
         if (idle)
             break;
         stage_wait(stage, ROUND);

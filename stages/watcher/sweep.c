@@ -68,9 +68,13 @@ static enum status sweep_entry(struct watcher *watcher, const char *relative, co
 }
 
 static bool enter(const struct watcher *watcher, const struct step *here) {
-    if (here->depth >= DEPTH_MAX ||
-        (watcher->skip_inode != 0 && here->inode == watcher->skip_inode && here->device == watcher->skip_device))
+    if (here->above == NULL)
+        return true;
+    if (here->depth >= DEPTH_MAX)
         return false;
+    for (int i = 0; i < 2; i++)
+        if (watcher->skip_inode[i] == here->inode && watcher->skip_device[i] == here->device)
+            return false;
     for (const struct step *s = here->above; s != NULL; s = s->above)
         if (s->device == here->device && s->inode == here->inode)
             return false;

@@ -29,10 +29,11 @@ enum status watcher_create(const struct watcher_options *options, struct watcher
     FAIL_IF(watcher->directory == NULL, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO,
             "watcher.directory %s: %s", options->directory, strerror(errno));
     struct stat information;
-    if (options->skip != NULL && stat(options->skip, &information) == 0) {
-        watcher->skip_device = information.st_dev;
-        watcher->skip_inode = information.st_ino;
-    }
+    for (int i = 0; i < 2; i++)
+        if (options->skip[i] != NULL && stat(options->skip[i], &information) == 0) {
+            watcher->skip_device[i] = information.st_dev;
+            watcher->skip_inode[i] = information.st_ino;
+        }
     *ret_watcher = watcher;
     watcher = NULL;
     return STATUS_OK;

@@ -23,7 +23,7 @@ enum watcher_past { WATCHER_UNSEEN, WATCHER_SETTLED, WATCHER_FAILED_THEN };
 struct watcher_options {
     const char *directory;
     const char *pattern; /* "*.mrc,*.tif": globs, case does not matter; with a slash, of the path below directory */
-    const char *skip;    /* a folder that is not entered (the session, when it lies below directory), or NULL */
+    const char *skip[2]; /* folders below directory that are not entered (the session, the stage's own), or NULL */
     bool recursive;
     enum watcher_order order; /* by time of change, then by name, among what waits */
     double settle;            /* s without change until content that cannot tell counts as whole, or as hopeless */
@@ -33,7 +33,7 @@ struct watcher_options {
     void *context;
     /* What is known of this id. Asked once a file, before it is opened. May be NULL. */
     enum status (*past)(void *context, const char *id, enum watcher_past *ret_past, struct err *err);
-    /* A folder (absolute) is about to be listed for the first time: the moment to watch it. May be NULL. */
+    /* A folder (absolute) is about to be listed: watched from this moment, nothing in it is missed. May be NULL. */
     void (*folder)(void *context, const char *path);
 };
 

@@ -25,8 +25,8 @@ struct watcher {
     struct watcher_options options;
     struct pattern pattern;
     char *directory; /* absolute */
-    dev_t skip_device;
-    ino_t skip_inode;
+    dev_t skip_device[2];
+    ino_t skip_inode[2]; /* 0: none */
     struct known known;
     struct queue waiting;
     size_t waiting_reported; /* of them, reported before */

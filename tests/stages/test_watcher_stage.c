@@ -1,0 +1,190 @@
+/* The watcher as a stage: items, CTF values, the ledger, micrographs.star; and the system's notices. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/ledger.h"
+#include "common/stage_private.h"
+#include "common/star.h"
+#include "stages/watcher/notices.h"
+#include "stages/watcher/stage.h"
+#include "tests/stages/watched.h"
+
+/* One run over what is there: no waiting for anything. */
+static struct stage_results run(const char *session, const char *const *more) {
+    struct err err = {0};
+    struct stage_results results = {0};
+    char root[PATH_SIZE], ledger[PATH_SIZE + 16], directory[PATH_SIZE + 8];
+    watched_folder(session);
+    scratch_path(session, root);
+    snprintf(ledger, sizeof ledger, "%s/l.sqlite", root);
+    snprintf(directory, sizeof directory, "%s/raw", root);
+    const char *key_values[32] = {"directory", directory, "until_idle", "0", "settle", "0"};
+    for (int i = 0; more != NULL && more[i] != NULL; i++)
+        key_values[6 + i] = more[i];
+    assert_ok(stage_run_results(&watcher_stage, root, ledger, key_values, NULL, 0, &results, &err));
+    return results;
+}
+
+static const struct item *emitted(const struct stage_results *results, const char *id) {
+    for (size_t i = 0; i < results->emitted_count; i++)
+        if (strcmp(item_id(results->emitted[i]), id) == 0)
+            return results->emitted[i];
+    fail_msg("%s was not emitted", id);
+    return NULL;
+}
+
+static void items_carry_what_is_known(void **state) {
+    (void)state;
+    struct err err = {0};
+    watched_put("s1/raw/g/a b.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put_sized("s1/raw/g/c.mrc", 8, 6, 2, WATCHED_WHOLE);
+    watched_put("s1/raw/g/broken.mrc", 8, 6, 1030);
+    watched_put_text("s1/ctf.star", "data_optics\nloop_\n_rlnOpticsGroup\n_rlnOpticsGroupName\n_rlnVoltage\n1 mine 200\n\n"
+                                    "data_micrographs\nloop_\n_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n"
+                                    "'x/a b.mrc' 1 12000\n");
+    char star[PATH_SIZE];
+    scratch_path("s1/ctf.star", star);
+    const char *more[] = {"ctf", star, "pixel_size", "1.5", NULL};
+    struct stage_results results = run("s1", more);
+    assert_int_equal(results.emitted_count, 2);
+    const struct item *a = emitted(&results, "g/a b"), *c = emitted(&results, "g/c");
+    assert_string_equal(item_string(a, "micrograph.path"), "raw/g/a b.mrc");
+    assert_true(item_number(a, "micrograph.nx", 0) == 8 && item_number(a, "micrograph.ny", 0) == 6);
+    assert_true(item_number(a, "columns.rlnDefocusU", 0) == 12000);
+    assert_true(item_number(a, "optics.voltage", 0) == 200);
+    assert_string_equal(item_string(a, "optics.group"), "mine");
+    assert_false(item_has(c, "columns.rlnDefocusU"));
+    assert_true(item_number(c, "optics.pixel_size", 0) == 1.5); /* the session's, although the header says 2 */
+    int failed = 0;
+    for (size_t i = 0; i < results.outcome_count; i++)
+        if (results.outcomes[i].state == LEDGER_FAILED) {
+            failed++;
+            assert_string_equal(results.outcomes[i].id, "g/broken");
+            assert_non_null(strstr(results.outcomes[i].reason, "broken.mrc"));
+        }
+    assert_int_equal(failed, 1);
+    stage_results_clear(&results);
+
+    struct star_file *file = NULL;
+    scratch_path("s1/watcher/micrographs.star", star);
+    assert_ok(star_read(star, &file, &err));
+    struct star_table *table = star_table_find(file, "micrographs");
+    assert_int_equal(star_row_count(table), 2);
+    assert_true(star_column_find(table, "rlnDefocusU") >= 0);
+    star_destroy(&file);
+}
+
+static void nothing_goes_twice_and_what_failed_may_go_later(void **state) {
+    (void)state;
+    watched_put("s2/raw/a.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put("s2/raw/b.mrc", 8, 6, 1030);
+    struct stage_results results = run("s2", NULL);
+    assert_int_equal(results.emitted_count, 1);
+    assert_int_equal(results.outcome_count, 2);
+    stage_results_clear(&results);
+    results = run("s2", NULL);
+    assert_int_equal(results.emitted_count, 0);
+    assert_int_equal(results.outcome_count, 0);
+    stage_results_clear(&results);
+    watched_put("s2/raw/b.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put("s2/raw/c.mrc", 8, 6, WATCHED_WHOLE);
+    watched_date("s2/raw/c.mrc", 1000);
+    const char *sweeps_only[] = {"notices", "false", NULL};
+    results = run("s2", sweeps_only);
+    assert_int_equal(results.emitted_count, 2);
+    assert_string_equal(item_id(results.emitted[0]), "c");
+    assert_string_equal(item_id(results.emitted[1]), "b");
+    stage_results_clear(&results);
+    char path[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger = NULL;
+    struct ledger_counts counts = {0};
+    scratch_path("s2/l.sqlite", path);
+    assert_ok(ledger_open(path, true, &ledger, &err));
+    assert_ok(ledger_counts(ledger, &counts, &err));
+    assert_int_equal(counts.done, 3);
+    assert_int_equal(counts.failed, 0);
+    ledger_close(&ledger);
+}
+
+static void rules_reject_by_ctf_column(void **state) {
+    (void)state;
+    watched_put("s3/raw/a.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put("s3/raw/b.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put_text("s3/ctf.star", "data_\nloop_\n_rlnMicrographName\n_rlnCtfFigureOfMerit\na.mrc 0.2\nb.mrc 0.03\n");
+    char star[PATH_SIZE];
+    scratch_path("s3/ctf.star", star);
+    const char *more[] = {"ctf", star, "reject_if", "rlnCtfFigureOfMerit < 0.1", NULL};
+    struct stage_results results = run("s3", more);
+    assert_int_equal(results.emitted_count, 1);
+    assert_int_equal(results.outcome_count, 2);
+    stage_results_clear(&results);
+}
+
+static void unknown_pixel_size_ends_the_stage(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct stage_results results = {0};
+    char root[PATH_SIZE], directory[PATH_SIZE];
+    watched_put_sized("s4/raw/a.mrc", 8, 6, 0, WATCHED_WHOLE);
+    scratch_path("s4", root);
+    scratch_path("s4/raw", directory);
+    const char *key_values[] = {"directory", directory, "until_idle", "0", NULL};
+    assert_int_not_equal(
+        stage_run_results(&watcher_stage, root, ":memory:", key_values, NULL, 0, &results, &err), STATUS_OK);
+    assert_non_null(strstr(err.message, "session.pixel_size"));
+    watched_put_text("s4/graph.yaml", "x");
+    key_values[1] = root;
+    assert_int_equal(stage_run_results(&watcher_stage, root, ":memory:", key_values, NULL, 0, &results, &err),
+                     STATUS_BAD_ARGUMENT);
+}
+
+static void the_system_tells_of_files_and_folders(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct notices *notices = NULL;
+    char folder[PATH_SIZE], expected[PATH_SIZE], path[PATH_SIZE];
+    watched_folder("told");
+    scratch_path("told", folder);
+    assert_ok(notices_open(&notices, &err));
+    assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_NONE);
+    assert_ok(notices_add(notices, folder, &err));
+    assert_ok(notices_add(notices, folder, &err));
+    assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_NONE);
+    watched_put("told/a b.mrc", 8, 6, WATCHED_WHOLE);
+    watched_rename("told/a b.mrc", "told/c\nd.mrc");
+    watched_folder("told/sub");
+    const char *const names[] = {"told/a b.mrc", "told/a b.mrc", "told/c\nd.mrc", "told/sub"};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_PATH);
+        scratch_path(names[i], expected);
+        assert_string_equal(path, expected);
+    }
+    assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_NONE);
+    scratch_path("told/missing", path);
+    assert_int_equal(notices_add(notices, path, &err), STATUS_NOT_FOUND);
+    /* A folder that is removed and made again is watched again. */
+    scratch_path("told/sub", folder);
+    assert_ok(notices_add(notices, folder, &err));
+    scratch_shell("rmdir '%s'", folder);
+    assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_NONE);
+    watched_folder("told/sub");
+    assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_PATH);
+    assert_ok(notices_add(notices, folder, &err));
+    watched_put("told/sub/e.mrc", 8, 6, WATCHED_WHOLE);
+    assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_PATH);
+    notices_close(&notices);
+    notices_close(&notices);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items_carry_what_is_known),
+        cmocka_unit_test(nothing_goes_twice_and_what_failed_may_go_later),
+        cmocka_unit_test(rules_reject_by_ctf_column),
+        cmocka_unit_test(unknown_pixel_size_ends_the_stage),
+        cmocka_unit_test(the_system_tells_of_files_and_folders),
+    };
+    return scratch_run("watcher-stage", tests, sizeof tests / sizeof *tests);
+}
