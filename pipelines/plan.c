@@ -46,7 +46,8 @@ static void give_gpus(const struct graph_stage *stage, const struct machine *mac
         place[0] = stage->gpus[(size_t)instance->replica % stage->gpu_count];
         instance->gpu_count = 1;
     } else {
-        memcpy(place, stage->gpus, stage->gpu_count * sizeof *place);
+        for (size_t g = 0; g < stage->gpu_count; g++)
+            place[g] = stage->gpus[g];
         instance->gpu_count = stage->gpu_count;
     }
     instance->device = stage->device ? stage->device : instance->gpu_count > 0 ? "auto" : "cpu";
