@@ -53,7 +53,8 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_WITHDRAW] = "UPDATE outbox SET acknowledged = NULL, verdict = NULL WHERE id = ?2"
                      " AND substr(edge, -length(?1)) = ?1",
     [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
-    [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1",
+    [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
+    [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",
 };
 
 const char *ledger_state_name(enum ledger_state state) {

@@ -5,7 +5,7 @@
  * items:  id, state, reason, attempts, crashes, instance (-1: none, -2: it began here), token, item (JSON as received,
  *         of a finished one as it went on), time_seen, time_changed
  * outbox: edge, seq, id, item (JSON), time_sent, acknowledged (time or NULL), verdict (what the receiver said)
- * ends:   edge, run: inputs that have ended in this run
+ * ends:   edge, run: inputs that have ended in this run; "out N": what instance N sends has ended
  *
  * Functions may be called from several threads of a process; one `struct ledger` locks inside. */
 #ifndef ICESTREAM_COMMON_LEDGER_H
@@ -100,6 +100,9 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
 /* End of stream, per run of the session. */
 enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err);
 enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err);
+/* An instance has told everybody downstream that nothing more comes in this run. */
+enum status ledger_end_output(struct ledger *ledger, int instance, int run, struct err *err);
+enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bool *ret_ended, struct err *err);
 
 /* An item killed its stage: counts it; at `limit` it is failed with `reason` and ret_set_aside is true. */
 enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,

@@ -1,4 +1,5 @@
 /* What a stage sends, until it is acknowledged, and which of its inputs have ended. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,5 +141,30 @@ enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, 
     ledger_unlock(ledger);
     if (status == STATUS_OK)
         *ret_count = (int)ended;
+    return status;
+}
+
+enum status ledger_end_output(struct ledger *ledger, int instance, int run, struct err *err) {
+    char name[32];
+    snprintf(name, sizeof name, "out %d", instance);
+    return run_edge(ledger, SQL_END_INPUT, name, run, NULL, NULL, err);
+}
+
+enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bool *ret_ended, struct err *err) {
+    char name[32];
+    snprintf(name, sizeof name, "out %d", instance);
+    bool ended = false;
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_OUTPUT_ENDED, &statement, err);
+    if (status == STATUS_OK) {
+        bind_text(statement, 1, name);
+        sqlite3_bind_int(statement, 2, run);
+        status = ledger_step(ledger, statement, &ended, err);
+        sqlite3_reset(statement);
+    }
+    ledger_unlock(ledger);
+    if (status == STATUS_OK)
+        *ret_ended = ended;
     return status;
 }

@@ -34,6 +34,7 @@ enum ledger_statement {
     SQL_WITHDRAW,
     SQL_END_INPUT,
     SQL_ENDED_INPUTS,
+    SQL_OUTPUT_ENDED,
     SQL_COUNT
 };
 

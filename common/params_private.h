@@ -20,6 +20,9 @@ enum status params_path_check(const char *name, const char *path, const char *wh
 enum status params_unknown(const char *key, const char *const *names, size_t count, const char *where, struct err *err);
 /* An error when no parameter has that name. */
 enum status params_known(const struct param *table, size_t count, const char *key, const char *where, struct err *err);
+/* The text of a scalar, or of a list of them with commas between. */
+enum status params_json_text(const char *key, const json_t *value, char *out, size_t size, const char *where,
+                             struct err *err);
 /* A key as the tables have it: underscores for hyphens. */
 void params_key(const char *key, char *out, size_t size);
 

@@ -93,7 +93,7 @@ json_t *params_describe(const struct param *table, size_t count) {
 }
 
 /* The text of a scalar, or of a list of them with commas between. */
-static enum status json_text(const char *key, const json_t *value, char *out, size_t size, const char *where,
+enum status params_json_text(const char *key, const json_t *value, char *out, size_t size, const char *where,
                              struct err *err) {
     int used = 0;
     if (json_is_string(value))
@@ -113,7 +113,7 @@ static enum status json_text(const char *key, const json_t *value, char *out, si
                     "%s: %s holds a list inside a list", where, key);
             if (i > 0 && at + 1 < size)
                 out[at++] = ',';
-            TRY(json_text(key, element, out + at, size - at, where, err));
+            TRY(params_json_text(key, element, out + at, size - at, where, err));
             at += strlen(out + at);
         }
         used = (int)at;
@@ -136,7 +136,7 @@ enum status params_set_json(const struct param *table, size_t count, void *targe
             continue;
         }
         char text[TEXT_MAX];
-        TRY(json_text(key, value, text, sizeof text, where, err));
+        TRY(params_json_text(key, value, text, sizeof text, where, err));
         TRY(params_set(table, count, target, key, text, where, err));
     }
     return STATUS_OK;

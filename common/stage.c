@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <signal.h>
 
 #include "common/memory.h"
 #include "common/stage_private.h"
@@ -172,7 +170,6 @@ static int on_files(struct stage *stage, const struct options *options) {
 }
 
 static int run_options(struct stage *stage, const struct options *options) {
-    struct err err = {0};
     if (options->help)
         print_help(stage->descriptor, stdout);
     else if (options->describe)
@@ -180,7 +177,7 @@ static int run_options(struct stage *stage, const struct options *options) {
     else if (options->version)
         fprintf(stdout, "icestream-%s %s\n", stage->descriptor->name, ICESTREAM_VERSION);
     else if (options->instance != NULL)
-        return stage_pipeline(stage, options->instance, &err);
+        return stage_pipeline(stage, options->instance);
     else
         return on_files(stage, options);
     return EXIT_OK;

@@ -1,9 +1,474 @@
-/* A stage in a pipeline. */
-#include "common/stage_private.h"
+/* A stage in a pipeline: the main thread serves the sockets, the ledger's outboxes and the heartbeat. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
-int stage_pipeline(struct stage *stage, const char *instance_file, struct err *err) {
-    err_set(err, STATUS_UNSUPPORTED, __FILE__, __LINE__, "%s: %s cannot run in a pipeline yet", instance_file,
-            stage->name);
-    fprintf(stderr, "%s\n", err->message);
-    return 1;
+#include "common/memory.h"
+#include "common/message.h"
+#include "common/outbox.h"
+#include "common/stage_private.h"
+#include "common/transport.h"
+
+enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_TERMINATED = 143 };
+enum { RECEIVE_BACKLOG = 2, ANSWERS_HELD = 4096, TICK_MS = 250 };
+
+enum pipeline_phase { PHASE_RUN, PHASE_FLUSH, PHASE_SUMMARY, PHASE_END, PHASE_OVER };
+
+struct inbox {
+    char edge[MESSAGE_EDGE_SIZE];
+    struct transport_socket *data, *acks;
+};
+
+struct pipeline {
+    struct stage *stage;
+    struct instance instance;
+    struct transport *transport;
+    struct inbox inboxes[EDGES_MAX];
+    struct outbox *outboxes[EDGES_MAX];
+    enum pipeline_phase phase;
+    double beat_at, look_at;
+    long long bad_frames;
+    unsigned bad_kinds; /* a bit for each status that was logged */
+    int first_input;    /* inputs take turns */
+};
+
+/* ---- Messages in and out ---- */
+
+static void note_bad_frame(struct pipeline *pipeline, const char *edge, const struct err *err) {
+    pipeline->bad_frames++;
+    unsigned bit = 1u << err->status;
+    if (pipeline->bad_kinds & bit)
+        return;
+    pipeline->bad_kinds |= bit;
+    log_write(pipeline->stage->log, LOG_WARN, "bad-frame", "%s: %s; it is dropped, and others like it without a word",
+              edge, err->message);
+}
+
+static enum status answer(struct pipeline *pipeline, const struct inbox *inbox, enum message_kind kind, int64_t seq,
+                          const char *verdict, struct err *err) {
+    struct message message = {.kind = kind, .seq = seq, .instance = pipeline->stage->instance};
+    memcpy(message.edge, inbox->edge, sizeof message.edge);
+    snprintf(message.token, sizeof message.token, "%s", pipeline->stage->token);
+    snprintf(message.verdict, sizeof message.verdict, "%s", verdict);
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    TRY(message_encode(&message, NULL, &text, &length, err));
+    /* Without a sender that listens the answer is lost; the item comes again and is answered again. */
+    bool sent;
+    return transport_send(inbox->acks, text, length, &sent, err);
+}
+
+static bool in_own_lanes(struct stage *stage, const char *id) {
+    bool found = false;
+    stage_lock(stage);
+    for (int i = 0; i < stage->lane_count; i++)
+        found = found || (stage->slots[i].phase != SLOT_FREE && strcmp(item_id(stage->slots[i].lane.item), id) == 0);
+    stage_unlock(stage);
+    return found;
+}
+
+static enum status take_item(struct pipeline *pipeline, int input, struct message *message, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    const struct inbox *inbox = &pipeline->inboxes[input];
+    enum ledger_claim claim;
+    enum ledger_state state = LEDGER_DONE;
+    bool known;
+    TRY(ledger_claim_item(stage->ledger, message->item, stage->instance, stage->token, &claim, err));
+    switch (claim) {
+    case CLAIM_NEW:
+    case CLAIM_AGAIN:
+        lanes_take(stage, &message->item, input, message->seq);
+        return answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
+    case CLAIM_FINISHED:
+        TRY(ledger_lookup(stage->ledger, item_id(message->item), &known, &state, err));
+        return answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(state), err);
+    case CLAIM_ELSEWHERE:
+        /* A sender that was started anew does not know who has what. */
+        if (in_own_lanes(stage, item_id(message->item)))
+            return answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
+        break;
+    }
+    return STATUS_OK;
+}
+
+/* Bad frames are counted and dropped; what is returned ends the stage. */
+static enum status take_frame(struct pipeline *pipeline, int input, const void *bytes, size_t length,
+                              struct err *err) {
+    struct stage *stage = pipeline->stage;
+    const struct inbox *inbox = &pipeline->inboxes[input];
+    struct message message = {0};
+    struct err bad = {0};
+    enum status status = message_decode(bytes, length, &message, &bad);
+    if (status == STATUS_OK && strcmp(message.edge, inbox->edge) != 0)
+        status = err_set(&bad, STATUS_BAD_FORMAT, __FILE__, __LINE__, "a message for the edge '%s'", message.edge);
+    if (status != STATUS_OK) {
+        note_bad_frame(pipeline, inbox->edge, &bad);
+        message_clear(&message);
+        return STATUS_OK;
+    }
+    if (message.kind == MESSAGE_ITEM)
+        status = take_item(pipeline, input, &message, err);
+    else if (message.kind == MESSAGE_END) {
+        status = ledger_end_input(stage->ledger, inbox->edge, stage->run, err);
+        if (status == STATUS_OK)
+            status = answer(pipeline, inbox, MESSAGE_ACK, message.seq, "end", err);
+        pipeline->look_at = 0;
+    }
+    message_clear(&message);
+    return status;
+}
+
+static bool has_room(struct stage *stage) {
+    stage_lock(stage);
+    bool room = lanes_room(stage);
+    stage_unlock(stage);
+    return room;
+}
+
+static enum status receive_items(struct pipeline *pipeline, struct err *err) {
+    int count = pipeline->instance.input_count, quiet = 0;
+    for (int turn = pipeline->first_input; quiet < count && has_room(pipeline->stage); turn++) {
+        int input = turn % count;
+        const void *bytes;
+        size_t length;
+        TRY(transport_receive(pipeline->inboxes[input].data, &bytes, &length, err));
+        quiet = bytes == NULL ? quiet + 1 : 0;
+        if (bytes != NULL)
+            TRY(take_frame(pipeline, input, bytes, length, err));
+        pipeline->first_input = (input + 1) % count;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_answer(struct pipeline *pipeline, int output, const void *bytes, size_t length,
+                               struct err *err) {
+    struct stage *stage = pipeline->stage;
+    struct message message = {0};
+    struct err bad = {0};
+    bool acknowledged = false;
+    enum status status = message_decode(bytes, length, &message, &bad);
+    if (status == STATUS_OK)
+        status = outbox_answer(pipeline->outboxes[output], &message, stage_clock(), &acknowledged, &bad);
+    message_clear(&message);
+    if (status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED) {
+        note_bad_frame(pipeline, pipeline->instance.outputs[output].edge, &bad);
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK) {
+        *err = bad;
+        return status;
+    }
+    if (acknowledged) {
+        stage_lock(stage);
+        if (stage->outputs[output].unacknowledged > 0)
+            stage->outputs[output].unacknowledged--;
+        stage_event(stage);
+        stage_unlock(stage);
+    }
+    return STATUS_OK;
+}
+
+static enum status receive_answers(struct pipeline *pipeline, struct err *err) {
+    for (int i = 0; i < pipeline->instance.output_count; i++) {
+        for (;;) {
+            const void *bytes;
+            size_t length;
+            TRY(transport_receive(outbox_acks(pipeline->outboxes[i]), &bytes, &length, err));
+            if (bytes == NULL)
+                break;
+            TRY(take_answer(pipeline, i, bytes, length, err));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Items whose products and outcome are on disk. */
+static enum status acknowledge_done(struct pipeline *pipeline, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    enum status status = STATUS_OK;
+    stage_lock(stage);
+    for (struct slot *slot; status == STATUS_OK && (slot = lanes_done(stage)) != NULL;) {
+        if (slot->settled)
+            status = answer(pipeline, &pipeline->inboxes[slot->edge], MESSAGE_ACK, slot->seq,
+                            ledger_state_name(slot->state), err);
+        lanes_free(stage, slot);
+    }
+    stage_unlock(stage);
+    return status;
+}
+
+/* ---- Once in a while ---- */
+
+static void beat(struct pipeline *pipeline) {
+    struct stage *stage = pipeline->stage;
+    struct err err = {0};
+    if (stage->descriptor->produce == NULL && atomic_load(&stage->metrics.state) != METRICS_PROCESSING) {
+        stage_lock(stage);
+        bool blocked = pipeline->phase == PHASE_RUN && !lanes_empty(stage) && !lanes_room(stage);
+        stage_unlock(stage);
+        atomic_store(&stage->metrics.state, blocked ? METRICS_BLOCKED : METRICS_WAITING);
+    }
+    if (metrics_heartbeat(&stage->metrics, pipeline->instance.heartbeat, &err) != STATUS_OK)
+        log_write(stage->log, LOG_WARN, "heartbeat", "%s", err.message);
+}
+
+/* Somebody else (a retry) may have put something back into the outbox. */
+static enum status check_outboxes(struct pipeline *pipeline, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    for (int i = 0; i < stage->output_count; i++) {
+        int64_t count;
+        TRY(ledger_unacknowledged(stage->ledger, stage->outputs[i].edge, &count, err));
+        stage_lock(stage);
+        bool differs = count != stage->outputs[i].unacknowledged;
+        stage->outputs[i].unacknowledged = count;
+        if (differs)
+            stage_event(stage);
+        stage_unlock(stage);
+        if (differs)
+            outbox_rescan(pipeline->outboxes[i]);
+    }
+    return STATUS_OK;
+}
+
+static enum status inputs_ended(struct pipeline *pipeline, bool *ret_ended, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    if (stage->descriptor->produce != NULL) {
+        *ret_ended = true;
+        return STATUS_OK;
+    }
+    int ended;
+    TRY(ledger_ended_inputs(stage->ledger, stage->run, &ended, err));
+    *ret_ended = ended >= pipeline->instance.input_count;
+    return STATUS_OK;
+}
+
+static enum status end_outputs(struct pipeline *pipeline, struct err *err) {
+    bool over = true;
+    for (int i = 0; i < pipeline->instance.output_count; i++) {
+        outbox_end(pipeline->outboxes[i]);
+        over = over && outbox_ended(pipeline->outboxes[i]);
+    }
+    if (!over)
+        return STATUS_OK;
+    /* A later incarnation in this run has nothing left to do, and nobody left to tell. */
+    TRY(ledger_end_output(pipeline->stage->ledger, pipeline->stage->instance, pipeline->stage->run, err));
+    pipeline->phase = PHASE_OVER;
+    return STATUS_OK;
+}
+
+/* From the end of the inputs to the end of the stage. */
+static enum status advance(struct pipeline *pipeline, double now, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    bool ended = false;
+    if (pipeline->phase == PHASE_RUN && now >= pipeline->look_at) {
+        pipeline->look_at = now + 1;
+        TRY(inputs_ended(pipeline, &ended, err));
+    }
+    stage_lock(stage);
+    if (ended && lanes_empty(stage)) {
+        stage->flush_wanted = true;
+        pipeline->phase = PHASE_FLUSH;
+        stage_event(stage);
+    } else if (ended)
+        pipeline->look_at = 0;
+    if (pipeline->phase == PHASE_FLUSH && stage->flushed) {
+        stage->summary_wanted = true;
+        pipeline->phase = PHASE_SUMMARY;
+        stage_event(stage);
+    }
+    if (pipeline->phase == PHASE_SUMMARY && stage->summarised)
+        pipeline->phase = PHASE_END;
+    stage_unlock(stage);
+    return pipeline->phase == PHASE_END ? end_outputs(pipeline, err) : STATUS_OK;
+}
+
+static enum status wait_for_something(struct pipeline *pipeline, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    struct transport_wait waits[3 * EDGES_MAX + 1];
+    size_t count = 0;
+    waits[count++] = (struct transport_wait){.descriptor = stage->wake};
+    bool room = pipeline->phase == PHASE_RUN && has_room(stage);
+    for (int i = 0; room && i < pipeline->instance.input_count; i++)
+        waits[count++] = (struct transport_wait){.socket = pipeline->inboxes[i].data};
+    for (int i = 0; i < pipeline->instance.output_count; i++) {
+        waits[count++] = (struct transport_wait){.socket = outbox_acks(pipeline->outboxes[i])};
+        if (outbox_blocked(pipeline->outboxes[i]))
+            waits[count++] =
+                (struct transport_wait){.socket = outbox_data(pipeline->outboxes[i]), .for_sending = true};
+    }
+    TRY(transport_poll(waits, count, TICK_MS, err));
+    uint64_t woken;
+    if (waits[0].ready && read(stage->wake, &woken, sizeof woken) < 0 && errno != EAGAIN)
+        FAIL(err, STATUS_IO, "the wake-up call cannot be read: %s", strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status run_once(struct pipeline *pipeline, struct err *err) {
+    double now = stage_clock();
+    if (now >= pipeline->beat_at) {
+        pipeline->beat_at = now + 1;
+        beat(pipeline);
+        TRY(check_outboxes(pipeline, err));
+    }
+    TRY(receive_answers(pipeline, err));
+    TRY(acknowledge_done(pipeline, err));
+    if (pipeline->phase == PHASE_RUN && pipeline->instance.input_count > 0)
+        TRY(receive_items(pipeline, err));
+    TRY(advance(pipeline, now, err));
+    for (int i = 0; i < pipeline->instance.output_count; i++)
+        TRY(outbox_pump(pipeline->outboxes[i], now, err));
+    return pipeline->phase != PHASE_OVER ? wait_for_something(pipeline, err) : STATUS_OK;
+}
+
+/* ---- Beginning and end ---- */
+
+static enum status map_current(struct stage *stage, const char *path, struct err *err) {
+    TRY(file_make_parents(path, 0777, err));
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: %s", path, strerror(errno));
+    void *memory = MAP_FAILED;
+    if (ftruncate(descriptor, PATH_SIZE) == 0)
+        memory = mmap(NULL, PATH_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    int reason = errno;
+    close(descriptor);
+    FAIL_IF(memory == MAP_FAILED, err, STATUS_IO, "%s cannot be mapped: %s", path, strerror(reason));
+    stage->current = memory;
+    memset(stage->current, 0, PATH_SIZE);
+    return STATUS_OK;
+}
+
+static enum status open_files(struct pipeline *pipeline, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    const struct instance *instance = &pipeline->instance;
+    char who[96];
+    snprintf(who, sizeof who, "%s.%d", stage->name, stage->instance);
+    TRY(file_make_parents(instance->log, 0777, err));
+    TRY(file_make_parents(instance->ledger, 0777, err));
+    TRY(file_make_parents(instance->heartbeat, 0777, err));
+    TRY(log_open(instance->log, who, LOG_ERROR + 1, &stage->log, err));
+    TRY(map_current(stage, instance->current, err));
+    TRY(ledger_open(instance->ledger, false, &stage->ledger, err));
+    return ledger_release_instance(stage->ledger, stage->instance, err);
+}
+
+static enum status open_edges(struct pipeline *pipeline, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    const struct instance *instance = &pipeline->instance;
+    TRY(transport_create(instance->public_key, instance->secret_key, &pipeline->transport, err));
+    for (int i = 0; i < instance->output_count; i++) {
+        const struct stage_edge *edge = &instance->outputs[i];
+        struct stage_output *output = &stage->outputs[i];
+        memcpy(output->edge, edge->edge, sizeof output->edge);
+        output->window = edge->window;
+        TRY(ledger_unacknowledged(stage->ledger, edge->edge, &output->unacknowledged, err));
+        TRY(outbox_create(pipeline->transport, stage->ledger, edge->edge, edge->data, edge->ack, edge->window,
+                          &pipeline->outboxes[i], err));
+    }
+    stage->output_count = instance->output_count;
+    for (int i = 0; i < instance->input_count; i++) {
+        struct inbox *inbox = &pipeline->inboxes[i];
+        memcpy(inbox->edge, instance->inputs[i].edge, sizeof inbox->edge);
+        TRY(transport_open(pipeline->transport, TRANSPORT_DATA_IN, instance->inputs[i].data, RECEIVE_BACKLOG,
+                           &inbox->data, err));
+        TRY(transport_open(pipeline->transport, TRANSPORT_ACK_OUT, instance->inputs[i].ack, ANSWERS_HELD, &inbox->acks,
+                           err));
+        TRY(answer(pipeline, inbox, MESSAGE_HELLO, 0, "", err));
+    }
+    return STATUS_OK;
+}
+
+static enum status configure(struct pipeline *pipeline, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    TRY(stage_configure(stage, stage->name, err));
+    if (stage->descriptor->cumulative || stage->descriptor->produce != NULL)
+        return STATUS_OK;
+    FAIL_IF(pipeline->instance.input_count == 0, err, STATUS_BAD_ARGUMENT, "%s has no inputs", stage->name);
+    return STATUS_OK;
+}
+
+static enum status run(struct pipeline *pipeline, bool *ret_configured, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    stage->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    FAIL_IF(stage->wake < 0, err, STATUS_IO, "no eventfd: %s", strerror(errno));
+    bool over = false;
+    TRY(ledger_output_ended(stage->ledger, stage->instance, stage->run, &over, err));
+    if (over) {
+        log_write(stage->log, LOG_INFO, "over", "everything was done and said before; nothing is left to do");
+        *ret_configured = true;
+        return STATUS_OK;
+    }
+    TRY(stage_begin(stage, err));
+    *ret_configured = true;
+    TRY(open_edges(pipeline, err));
+    log_write(stage->log, LOG_INFO, "start", "run %d, process %d, %d lanes, %d threads", stage->run, (int)getpid(),
+              stage->lane_count, stage->threads);
+    pipeline->phase = stage->descriptor->produce != NULL ? PHASE_FLUSH : PHASE_RUN;
+    while (pipeline->phase != PHASE_OVER && atomic_load(&stage->stopping) != STOP_NOW)
+        TRY(run_once(pipeline, err));
+    stage_lock(stage);
+    enum status fatal = stage->fatal;
+    if (fatal != STATUS_OK)
+        *err = stage->fatal_err;
+    stage_unlock(stage);
+    TRY(fatal);
+    FAIL_IF(pipeline->phase != PHASE_OVER, err, STATUS_CANCELLED, "asked to stop");
+    beat(pipeline);
+    log_write(stage->log, LOG_INFO, "end", "%lld in, %lld out, %lld rejected, %lld failed, %lld bad frames",
+              (long long)atomic_load(&stage->metrics.in), (long long)atomic_load(&stage->metrics.out),
+              (long long)atomic_load(&stage->metrics.rejected), (long long)atomic_load(&stage->metrics.failed),
+              pipeline->bad_frames);
+    return STATUS_OK;
+}
+
+static int report(struct stage *stage, enum status status, bool configured, const struct err *err) {
+    if (status == STATUS_OK)
+        return EXIT_OK;
+    if (status == STATUS_CANCELLED) {
+        log_write(stage->log, LOG_INFO, "stopped", "%s; what is not finished is done at the next run", err->message);
+        return EXIT_TERMINATED;
+    }
+    log_write(stage->log, LOG_ERROR, configured ? "fatal" : "configuration", "%s", err->message);
+    fprintf(stderr, "icestream-%s: error: %s\n", stage->name, err->message);
+    bool wrong = status == STATUS_BAD_ARGUMENT || status == STATUS_NOT_FOUND || status == STATUS_BAD_FORMAT ||
+                 status == STATUS_UNSUPPORTED;
+    return !configured && wrong ? EXIT_CONFIGURATION : EXIT_ERROR;
+}
+
+int stage_pipeline(struct stage *stage, const char *instance_file) {
+    struct pipeline *pipeline = calloc(1, sizeof *pipeline);
+    if (pipeline == NULL)
+        return EXIT_ERROR;
+    struct err err = {0};
+    struct signals *signals = NULL;
+    bool configured = false;
+    pipeline->stage = stage;
+    stage->mode = STAGE_IN_PIPELINE;
+    /* A stage does not outlive the launcher: the next one would start another beside it. */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    enum status status = signals_start(stage, &signals, &err);
+    if (status == STATUS_OK)
+        status = instance_read(stage, instance_file, &pipeline->instance, &err);
+    if (status == STATUS_OK)
+        status = open_files(pipeline, &err);
+    if (status == STATUS_OK)
+        status = configure(pipeline, &err);
+    if (status == STATUS_OK)
+        status = run(pipeline, &configured, &err);
+    int code = report(stage, status, configured, &err);
+    if (stage->threads_started > 0)
+        lanes_stop(stage);
+    for (int i = 0; i < EDGES_MAX; i++)
+        outbox_destroy(&pipeline->outboxes[i]);
+    transport_destroy(&pipeline->transport);
+    signals_stop(&signals);
+    instance_clear(&pipeline->instance);
+    free(pipeline);
+    return code;
 }

@@ -170,7 +170,24 @@ enum status stage_run_results(const struct stage_descriptor *descriptor, const c
                               struct stage_results *ret_results, struct err *err);
 void stage_results_clear(struct stage_results *results);
 
-/* stage_pipeline.c */
-int stage_pipeline(struct stage *stage, const char *instance_file, struct err *err);
+/* The instance file that the launcher writes. */
+struct stage_edge {
+    char edge[EDGE_NAME_SIZE];
+    char *data, *ack; /* endpoints */
+    int window;
+};
+
+struct instance {
+    struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];
+    int input_count, output_count;
+    char *ledger, *log, *heartbeat, *current, *public_key, *secret_key;
+};
+
+/* stage_instance.c: fills the stage's names, folders and parameters, and what the pipeline needs besides. */
+enum status instance_read(struct stage *stage, const char *path, struct instance *instance, struct err *err);
+void instance_clear(struct instance *instance);
+
+/* stage_pipeline.c: the exit code */
+int stage_pipeline(struct stage *stage, const char *instance_file);
 
 #endif

@@ -1,0 +1,36 @@
+/* The sending side of one edge: what is in the ledger's outbox goes out, is sent again when it got lost, and is struck
+ * off when it is acknowledged. docs/protocol.md says when. */
+#ifndef ICESTREAM_COMMON_OUTBOX_H
+#define ICESTREAM_COMMON_OUTBOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ledger.h"
+#include "common/message.h"
+#include "common/transport.h"
+
+struct outbox;
+
+/* Binds the edge's two sockets. window: items that may be on their way at once. The pointers are borrowed. */
+enum status outbox_create(struct transport *transport, struct ledger *ledger, const char *edge, const char *data,
+                          const char *ack, int window, struct outbox **ret_outbox, struct err *err);
+void outbox_destroy(struct outbox **outbox);
+
+/* Sends what may be sent; now: CLOCK_MONOTONIC, s. */
+enum status outbox_pump(struct outbox *outbox, double now, struct err *err);
+/* Takes in one message from downstream. ret_acknowledged: an item was struck off. */
+enum status outbox_answer(struct outbox *outbox, const struct message *message, double now, bool *ret_acknowledged,
+                          struct err *err);
+/* The ledger was changed by someone else (a retry): looks at it anew. */
+void outbox_rescan(struct outbox *outbox);
+/* From now on `end` is sent once everything before it is acknowledged. */
+void outbox_end(struct outbox *outbox);
+bool outbox_ended(const struct outbox *outbox);
+/* Something waits for the data socket to take it. */
+bool outbox_blocked(const struct outbox *outbox);
+
+struct transport_socket *outbox_data(struct outbox *outbox);
+struct transport_socket *outbox_acks(struct outbox *outbox);
+
+#endif
