@@ -358,20 +358,29 @@ static enum status open_files(struct pipeline *pipeline, struct err *err) {
     return ledger_release_instance(stage->ledger, stage->instance, err);
 }
 
+/* Before any thread of the stage can emit: what it emits must know where it goes. */
+static enum status set_outputs(struct pipeline *pipeline, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    for (int i = 0; i < pipeline->instance.output_count; i++) {
+        const struct stage_edge *edge = &pipeline->instance.outputs[i];
+        struct stage_output *output = &stage->outputs[i];
+        memcpy(output->edge, edge->edge, sizeof output->edge);
+        output->window = edge->window;
+        TRY(ledger_unacknowledged(stage->ledger, edge->edge, &output->unacknowledged, err));
+    }
+    stage->output_count = pipeline->instance.output_count;
+    return STATUS_OK;
+}
+
 static enum status open_edges(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
     const struct instance *instance = &pipeline->instance;
     TRY(transport_create(instance->public_key, instance->secret_key, &pipeline->transport, err));
     for (int i = 0; i < instance->output_count; i++) {
         const struct stage_edge *edge = &instance->outputs[i];
-        struct stage_output *output = &stage->outputs[i];
-        memcpy(output->edge, edge->edge, sizeof output->edge);
-        output->window = edge->window;
-        TRY(ledger_unacknowledged(stage->ledger, edge->edge, &output->unacknowledged, err));
         TRY(outbox_create(pipeline->transport, stage->ledger, edge->edge, edge->data, edge->ack, edge->window,
                           &pipeline->outboxes[i], err));
     }
-    stage->output_count = instance->output_count;
     for (int i = 0; i < instance->input_count; i++) {
         struct inbox *inbox = &pipeline->inboxes[i];
         memcpy(inbox->edge, instance->inputs[i].edge, sizeof inbox->edge);
@@ -404,6 +413,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
         *ret_configured = true;
         return STATUS_OK;
     }
+    TRY(set_outputs(pipeline, err));
     TRY(stage_begin(stage, err));
     *ret_configured = true;
     TRY(open_edges(pipeline, err));

@@ -170,9 +170,3 @@ enum status transport_poll(struct transport_wait *waits, size_t count, int milli
         waits[i].ready = (items[i].revents & items[i].events) != 0;
     return STATUS_OK;
 }
-
-enum status transport_new_keys(char public_key[41], char secret_key[41], struct err *err) {
-    FAIL_IF(zmq_curve_keypair(public_key, secret_key) != 0, err, STATUS_UNSUPPORTED,
-            "this libzmq makes no CURVE keys: %s", zmq_strerror(errno));
-    return STATUS_OK;
-}

@@ -44,7 +44,4 @@ struct transport_wait {
 };
 enum status transport_poll(struct transport_wait *waits, size_t count, int milliseconds, struct err *err);
 
-/* A new pair of Z85 keys, 41 bytes each with the terminating 0. */
-enum status transport_new_keys(char public_key[41], char secret_key[41], struct err *err);
-
 #endif

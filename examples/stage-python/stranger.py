@@ -1,0 +1,113 @@
+#!/usr/bin/python3
+"""A stage in Python that passes each item on with one column more. The protocol is in docs/protocol.md.
+
+In a graph:   stranger: {from: lowpass-picker, program: examples/stage-python/stranger.py}
+It acknowledges an item only when everybody downstream has acknowledged what came of it, so nothing is lost when this
+process dies, and it has nothing to remember. The table of items is there for `icestream status`."""
+import json
+import os
+import secrets
+import sqlite3
+import sys
+import time
+
+import zmq
+
+DESCRIPTION = {"name": "stranger", "summary": "adds a column", "version": "1", "in": "micrograph", "out": "micrograph",
+               "cumulative": False, "source": False, "params": []}
+TABLES = """PRAGMA journal_mode = WAL; PRAGMA user_version = 1;
+CREATE TABLE IF NOT EXISTS items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL,
+  state INTEGER NOT NULL, reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL,
+  token TEXT, item TEXT NOT NULL, time_seen REAL NOT NULL, time_changed REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge TEXT NOT NULL, id TEXT NOT NULL,
+  item TEXT NOT NULL, time_sent REAL NOT NULL, acknowledged REAL, verdict TEXT);
+CREATE TABLE IF NOT EXISTS ends (edge TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (edge, run));"""
+
+
+def work(item):
+    item.setdefault("columns", {})["strangerSeen"] = 1
+    return item
+
+
+def main(me):
+    context, poller, token = zmq.Context(), zmq.Poller(), secrets.token_hex(16)
+
+    def sockets(edge, bind):
+        pair = context.socket(zmq.PUSH), context.socket(zmq.PULL)
+        for s, endpoint in zip(pair, (edge["data"], edge["ack"]) if bind else (edge["ack"], edge["data"])):
+            (s.bind if bind else s.connect)(endpoint)
+        poller.register(pair[1], zmq.POLLIN)
+        return pair
+
+    ins, outs = ({e["edge"]: sockets(e, b) for e in me[k]} for k, b in (("inputs", False), ("outputs", True)))
+    ledger = sqlite3.connect(me["ledger"], isolation_level=None, timeout=20)
+    ledger.executescript(TABLES)
+    seq = time.time_ns() // 1000  # never one that an earlier life has used
+    held = {}  # (edge out, seq): [frame, source, when it was sent]
+    waiting = {}  # source, (edge in, seq) or "end": edges out that have not acknowledged what came of it
+    names, ends, beat = {}, {}, 0
+
+    def answer(edge, kind, number, verdict=""):
+        ins[edge][0].send_json({"v": 1, "kind": kind, "edge": edge, "seq": number, "instance": me["instance"],
+                                "token": token, "verdict": verdict})
+
+    def send(key):
+        try:
+            outs[key[0]][0].send_json(held[key][0], zmq.DONTWAIT)
+            held[key][2] = time.monotonic()
+        except zmq.Again:  # nobody is there, or all are busy: later
+            pass
+
+    def forward(source, kind, number, **more):
+        waiting[source] = set(outs)
+        for edge in outs:
+            held[edge, number] = [{"v": 1, "kind": kind, "edge": edge, "seq": number, "attempt": 1, **more}, source, 0]
+            send((edge, number))
+
+    for edge in ins:
+        answer(edge, "hello", 0)
+    while True:
+        for s, _ in poller.poll(200):
+            m = s.recv_json()
+            source = m["edge"], m["seq"]
+            if m["kind"] == "item":
+                answer(*source[:1], "got", m["seq"])
+                if source not in waiting:
+                    seq, names[source] = seq + 1, m["item"]["id"]
+                    ledger.execute("INSERT OR IGNORE INTO items VALUES (NULL, ?, 0, NULL, 1, 0, ?, NULL, ?, ?, ?)",
+                                   (m["item"]["id"], me["instance"], json.dumps(m["item"]), time.time(), time.time()))
+                    forward(source, "item", seq, item=work(m["item"]))
+            elif m["kind"] == "end":
+                ends[m["edge"]] = m["seq"]
+            elif m["kind"] == "hello":
+                for key in [k for k in held if k[0] == m["edge"]]:
+                    send(key)
+            elif m["kind"] == "ack" and source in held:
+                waiting[held.pop(source)[1]].discard(m["edge"])
+        for source in [s for s, edges in waiting.items() if not edges and s != "end"]:
+            del waiting[source]
+            ledger.execute("UPDATE items SET state = 1, time_changed = ? WHERE id = ?", (time.time(), names.pop(source)))
+            answer(source[0], "ack", source[1], "done")
+        if len(ends) == len(ins) and not waiting:
+            forward("end", "end", 0)
+        if waiting.get("end") == set():
+            for edge, number in ends.items():
+                answer(edge, "ack", number, "end")
+            context.destroy(linger=1000)
+            return
+        for key in [k for k, (_, _, sent) in held.items() if time.monotonic() - sent > 10]:
+            send(key)
+        if time.time() - beat > 1:
+            beat = time.time()
+            with open(me["heartbeat"] + ".tmp", "w") as f:
+                json.dump({"time": beat, "pid": os.getpid(), "state": "waiting", "queue": len(waiting)}, f)
+            os.replace(me["heartbeat"] + ".tmp", me["heartbeat"])
+
+
+if "--describe" in sys.argv:
+    print(json.dumps(DESCRIPTION))
+elif "--instance" in sys.argv:
+    with open(sys.argv[sys.argv.index("--instance") + 1]) as instance:
+        main(json.load(instance))
+else:
+    sys.exit("usage: stranger.py --instance FILE | --describe")

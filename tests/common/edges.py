@@ -1,0 +1,246 @@
+#!/usr/bin/python3
+"""Edges between processes, without a launcher: source → relay → sink, with a stage in Python, with replicas, with
+processes that are killed. Whatever happens, every item is done once at every stage, with its product on disk.
+
+usage: edges.py RELAY STRANGER CASE"""
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+
+RELAY, STRANGER, CASE = sys.argv[1:4]
+COUNT, TIMEOUT = 60, 60
+
+
+class Chain:
+    """stages: [(name, program, replicas, params)], each fed by the one before."""
+
+    def __init__(self, folder, stages, run=1):
+        self.folder, self.stages, self.run, self.processes = folder, stages, run, {}
+        os.makedirs(f"{folder}/run", exist_ok=True)
+        self.sockets = tempfile.mkdtemp(prefix="ic", dir="/tmp")
+
+    def edges(self, index):
+        """The edges that leave the stage of that index, by instance."""
+        if index < 0 or index + 1 >= len(self.stages):
+            return []
+        (name, _, replicas, _), after = self.stages[index], self.stages[index + 1][0]
+        return [{"edge": f"{name}.{i}>{after}", "data": f"ipc://{self.sockets}/{index}.{i}.d",
+                 "ack": f"ipc://{self.sockets}/{index}.{i}.a", "window": 8} for i in range(replicas)]
+
+    def start(self, index, instance=0):
+        name, program, replicas, params = self.stages[index]
+        outputs = [self.edges(index)[instance]] if self.edges(index) else []
+        base = f"{self.folder}/run/{name}.{instance}"
+        spec = {"v": 1, "name": name, "instance": instance, "replicas": replicas, "run": self.run,
+                "session": self.folder, "session_params": {"pixel_size": 1.5}, "params": params,
+                "inputs": self.edges(index - 1), "outputs": outputs, "until_idle": None, "device": "cpu", "threads": 1,
+                "curve": None, "ledger": f"{self.folder}/ledger/{name}.sqlite", "log": base + ".log",
+                "heartbeat": base + ".beat", "current": base + ".current"}
+        os.makedirs(f"{self.folder}/ledger", exist_ok=True)
+        with open(base + ".json", "w") as f:
+            json.dump(spec, f)
+        self.processes[index, instance] = subprocess.Popen([*program, "--instance", base + ".json"])
+
+    def start_all(self, order=None):
+        for index in order or range(len(self.stages)):
+            for instance in range(self.stages[index][2]):
+                self.start(index, instance)
+
+    def wait(self, restart=()):
+        """Until all have ended; those that die and are in restart are started again. Returns the deaths."""
+        deaths, limit = [], time.monotonic() + TIMEOUT
+        while any(p.poll() is None for p in self.processes.values()):
+            for key, process in list(self.processes.items()):
+                if process.poll() not in (None, 0):
+                    deaths.append((key, process.returncode))
+                    if key[0] not in restart or len(deaths) > 20:
+                        fail(f"{key} ended with {process.returncode}", self)
+                    self.start(*key)
+            if time.monotonic() > limit:
+                fail("it does not end", self)
+            time.sleep(0.01)
+        codes = {k: p.returncode for k, p in self.processes.items()}
+        if any(codes.values()):
+            fail(f"exit codes {codes}", self)
+        return deaths
+
+    def done(self, name):
+        path = f"{self.folder}/ledger/{name}.sqlite"
+        if not os.path.exists(path):
+            return 0
+        db = sqlite3.connect(path, timeout=20)
+        try:
+            return db.execute("SELECT COUNT(*) FROM items WHERE state = 1").fetchone()[0]
+        except sqlite3.OperationalError:
+            return 0
+        finally:
+            db.close()
+
+    def check(self, count=COUNT, products=True):
+        for name, _, _, _ in self.stages:
+            if self.done(name) != count:
+                fail(f"{name}: {self.done(name)} of {count} done", self)
+        last = self.stages[-1][0]
+        db = sqlite3.connect(f"{self.folder}/ledger/{last}.sqlite")
+        rows = [json.loads(r[0]) for r in db.execute("SELECT item FROM items WHERE state = 1")]
+        db.close()
+        if sorted(r["columns"]["number"] for r in rows) != list(range(count)):
+            fail("items are missing or doubled", self)
+        if products and len(os.listdir(f"{self.folder}/{last}/grid")) != count:
+            fail("products are missing", self)
+        if products and open(f"{self.folder}/{last}/summary.txt").read() != f"{count}\n":
+            fail("the summary is not the last one", self)
+        return rows
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def fail(text, chain):
+    print(f"{CASE}: {text}", file=sys.stderr)
+    for name in sorted(os.listdir(f"{chain.folder}/run")):
+        if name.endswith(".log"):
+            print(f"--- {name}\n{open(f'{chain.folder}/run/{name}').read()[-2000:]}", file=sys.stderr)
+    chain.stop()
+    sys.exit(1)
+
+
+def source(**params):
+    return ("source", [RELAY, "source"], 1, {"count": COUNT, **params})
+
+
+def relay(name, replicas=1, **params):
+    return (name, [RELAY, "relay"], replicas, params)
+
+
+def until(chain, condition):
+    limit = time.monotonic() + TIMEOUT
+    while not condition():
+        if time.monotonic() > limit:
+            fail("what was waited for does not come", chain)
+        time.sleep(0.002)
+
+
+def plain(folder):
+    chain = Chain(folder, [source(), relay("middle"), relay("sink")])
+    chain.start_all(order=[2, 1, 0])
+    chain.wait()
+    chain.check()
+    # Again: everything is known, nothing is done twice.
+    before = os.stat(f"{folder}/sink/grid/mic_0000.txt").st_mtime_ns
+    again = Chain(folder, chain.stages, run=2)
+    again.start_all()
+    again.wait()
+    again.check()
+    if os.stat(f"{folder}/sink/grid/mic_0000.txt").st_mtime_ns != before:
+        fail("a product was made twice", again)
+    chain.stop()
+    return again
+
+
+def python(folder):
+    chain = Chain(folder, [source(), ("stranger", [sys.executable, STRANGER], 1, {}), relay("sink")])
+    chain.start_all()
+    until(chain, lambda: chain.done("sink") > 5)
+    chain.processes[1, 0].kill()
+    chain.wait(restart=(1,))
+    rows = chain.check()
+    if any(r["columns"].get("strangerSeen") != 1 for r in rows):
+        fail("the stranger's column is missing", chain)
+    return chain
+
+
+def replicas(folder):
+    chain = Chain(folder, [source(), relay("middle", 2), relay("sink", 2)])
+    chain.start_all()
+    chain.wait()
+    chain.check()
+    return chain
+
+
+def killed(folder):
+    chain = Chain(folder, [source(), relay("middle", 2), relay("sink")])
+    chain.start_all()
+    for victim, enough in (((1, 0), 5), ((2, 0), 15), ((0, 0), 25), ((1, 1), 35), ((2, 0), 45)):
+        until(chain, lambda: chain.done("sink") >= enough or chain.processes[victim].poll() is not None)
+        if chain.processes[victim].poll() is None:
+            chain.processes[victim].kill()
+            chain.processes[victim].wait()
+            chain.start(*victim)
+    chain.wait(restart=(0, 1, 2))
+    chain.check()
+    return chain
+
+
+def aborting(folder):
+    chain = Chain(folder, [source(), relay("middle", abort_at=7, abort_times=2), relay("sink")])
+    chain.start_all()
+    until(chain, lambda: chain.processes[1, 0].poll() is not None)
+    current = open(f"{folder}/run/middle.0.current", "rb").read().split(b"\0")[0]
+    if current != b"grid/mic_0007":
+        fail(f"current names {current}", chain)
+    deaths = chain.wait(restart=(1,))
+    if [code for _, code in deaths] != [-signal.SIGABRT] * 2:
+        fail(f"deaths: {deaths}", chain)
+    chain.check()
+    return chain
+
+
+def terminated(folder):
+    """SIGTERM to all in the middle; the next run goes on where this one was."""
+    chain = Chain(folder, [source(), relay("middle"), relay("sink")])
+    chain.start_all()
+    until(chain, lambda: chain.done("sink") > 10)
+    begin = time.monotonic()
+    for process in chain.processes.values():
+        process.terminate()
+    codes = [p.wait(timeout=TIMEOUT) for p in chain.processes.values()]
+    if any(code not in (0, 143) for code in codes) or time.monotonic() - begin > 10:
+        fail(f"stopped with {codes} after {time.monotonic() - begin:.1f} s", chain)
+    chain.stop()
+    again = Chain(folder, chain.stages, run=2)
+    again.start_all()
+    again.wait()
+    again.check()
+    return again
+
+
+def failing(folder):
+    chain = Chain(folder, [source(), relay("middle", fail_at=4, reject_if="number > 50"), relay("sink")])
+    chain.start_all()
+    chain.wait()
+    db = sqlite3.connect(f"{folder}/ledger/middle.sqlite")
+    rows = db.execute("SELECT id, state, reason FROM items WHERE state > 1 ORDER BY id").fetchall()
+    verdicts = dict(sqlite3.connect(f"{folder}/ledger/source.sqlite").execute(
+        "SELECT verdict, COUNT(*) FROM outbox GROUP BY verdict").fetchall())
+    if rows[0] != ("grid/mic_0004", 3, "item 4 is broken") or len(rows) != 10:
+        fail(f"failed or rejected: {rows}", chain)
+    if rows[1] != ("grid/mic_0051", 2, "number 51 > 50 (reject_if)"):
+        fail(f"rejected: {rows[1]}", chain)
+    if verdicts != {"done": 50, "failed": 1, "rejected": 9}:
+        fail(f"verdicts: {verdicts}", chain)
+    if chain.done("sink") != 50:
+        fail(f"{chain.done('sink')} of 50 done", chain)
+    return chain
+
+
+try:
+    import zmq  # noqa: F401
+except ImportError:
+    if CASE == "python":
+        print("python3-zmq is not here: skipped")
+        sys.exit(77)
+
+with tempfile.TemporaryDirectory() as work:
+    {"plain": plain, "python": python, "replicas": replicas, "killed": killed, "aborting": aborting,
+     "terminated": terminated, "failing": failing}[CASE](work).stop()

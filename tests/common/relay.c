@@ -1,0 +1,126 @@
+/* Stages for tests of a pipeline's edges, without images:
+ *   relay source …   emits `count` items
+ *   relay relay …    passes them on with a column; `abort_at`: aborts inside process at that item, `abort_times` times */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/files.h"
+#include "common/stage.h"
+
+struct parameters {
+    int count, abort_at, abort_times, fail_at;
+};
+
+#define OFFSET(member) offsetof(struct parameters, member)
+static const struct param table[] = {
+    {"count", PARAM_INT, OFFSET(count), "", "10", 0, 100000, NULL, 0, false, "items of a source"},
+    {"abort_at", PARAM_INT, OFFSET(abort_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that kills"},
+    {"abort_times", PARAM_INT, OFFSET(abort_times), "", "1", 0, 100, NULL, 0, false, "how often it kills"},
+    {"fail_at", PARAM_INT, OFFSET(fail_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that fails"},
+};
+
+static enum status produce(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    const struct parameters *parameters = stage_params(stage);
+    for (int i = 0; i < parameters->count && !stage_stopping(stage); i++) {
+        char id[32];
+        struct item *item = NULL;
+        bool is_new;
+        snprintf(id, sizeof id, "grid/mic_%04d", i);
+        TRY(item_create(id, "micrograph", &item, err));
+        enum status status = item_set_string(item, "micrograph.path", "nowhere.mrc", err);
+        if (status == STATUS_OK)
+            status = item_set_number(item, "columns.number", i, err);
+        if (status == STATUS_OK)
+            status = stage_emit(stage, item, &is_new, err);
+        item_destroy(&item);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+/* Files beside the products count the deaths, as nothing else outlives them. */
+static bool may_abort(struct stage *stage, int times) {
+    for (int i = 0; i < times; i++) {
+        char path[PATH_SIZE + 32];
+        snprintf(path, sizeof path, "%s/aborted_%d", stage_folder(stage), i);
+        int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (descriptor >= 0) {
+            close(descriptor);
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state;
+    const struct parameters *parameters = stage_params(stage);
+    int number = (int)item_number(lane->item, "columns.number", -1);
+    if (number == parameters->abort_at && may_abort(stage, parameters->abort_times))
+        abort();
+    FAIL_IF(number == parameters->fail_at, err, STATUS_BAD_FORMAT, "item %d is broken", number);
+    char column[128];
+    snprintf(column, sizeof column, "columns.%s", stage_name(stage));
+    return item_set_number(lane->item, column, number, err);
+}
+
+static enum status store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state;
+    char relative[PATH_SIZE], absolute[PATH_SIZE];
+    TRY(stage_product(stage, lane->item, ".txt", relative, absolute, err));
+    return file_write_whole(absolute, relative, strlen(relative), err);
+}
+
+static enum status count_one(const struct item *item, void *context, struct err *err) {
+    (void)item, (void)err;
+    ++*(int *)context;
+    return STATUS_OK;
+}
+
+static enum status summarise(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    int count = 0;
+    char path[PATH_SIZE + 32], text[32];
+    TRY(stage_each_done(stage, count_one, &count, err));
+    snprintf(path, sizeof path, "%s/summary.txt", stage_folder(stage));
+    int length = snprintf(text, sizeof text, "%d\n", count);
+    return file_write_whole(path, text, (size_t)length, err);
+}
+
+static const struct stage_descriptor source = {
+    .name = "source",
+    .summary = "emits items",
+    .in = "",
+    .out = "micrograph",
+    .params = table,
+    .param_count = sizeof table / sizeof *table,
+    .params_size = sizeof(struct parameters),
+    .produce = produce,
+    .summarise = summarise,
+};
+
+static const struct stage_descriptor relay = {
+    .name = "relay",
+    .summary = "passes items on",
+    .in = "micrograph",
+    .out = "micrograph",
+    .params = table,
+    .param_count = sizeof table / sizeof *table,
+    .params_size = sizeof(struct parameters),
+    .process = process,
+    .store = store,
+    .summarise = summarise,
+};
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        fputs("usage: relay source|relay OPTIONS\n", stderr);
+        return 2;
+    }
+    return stage_main(strcmp(argv[1], "source") == 0 ? &source : &relay, argc - 1, argv + 1);
+}
