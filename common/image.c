@@ -60,7 +60,8 @@ static const struct {
 static enum status foreign(const char *path, const unsigned char *bytes, size_t length, struct err *err) {
     const char *what = "its content is none of these";
     size_t text = 0;
-    while (text < length && (bytes[text] >= ' ' || bytes[text] == '\n' || bytes[text] == '\r' || bytes[text] == '\t'))
+    while (text < length && ((bytes[text] >= ' ' && bytes[text] < 127) || bytes[text] == '\n' || bytes[text] == '\r' ||
+                             bytes[text] == '\t'))
         text++;
     if (text == length) what = "it holds text";
     for (size_t i = 0; i < sizeof FOREIGN / sizeof *FOREIGN; i++)
