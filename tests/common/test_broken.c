@@ -256,6 +256,8 @@ static void set_tag(unsigned char *bytes, uint16_t tag, uint16_t type, uint32_t 
     memcpy(entry + 8, &value, 4);
 }
 
+/* Not here, because libtiff mends them rightly: a strip's length in one uncompressed strip, a palette without colours.
+ */
 static void tiffs_that_cannot_be(void **state) {
     (void)state;
     enum { LONG = 4 };
@@ -284,7 +286,6 @@ static void tiffs_that_cannot_be(void **state) {
         {TIFFTAG_STRIPOFFSETS, 1, 100000, STATUS_TRUNCATED},
         {TIFFTAG_STRIPOFFSETS, 1, 0, STATUS_TRUNCATED},
         {TIFFTAG_STRIPOFFSETS, 100000, 8, STATUS_TRUNCATED},
-        {TIFFTAG_STRIPBYTECOUNTS, 1, 0xffffffff, STATUS_TRUNCATED},
         {TIFFTAG_STRIPBYTECOUNTS, 0xffffffff, 8, STATUS_TRUNCATED},
     };
     char path[PATH_SIZE];
