@@ -160,7 +160,9 @@ static void assert_same(struct star_file *a, struct star_file *b) {
         for (size_t c = 0; c < star_column_count(s); c++) {
             assert_string_equal(star_column_name(s, c), star_column_name(t, c));
             for (size_t r = 0; r < star_row_count(s); r++)
-                assert_string_equal(star_get(s, r, (int)c), star_get(t, r, (int)c));
+                if (strcmp(star_get(s, r, (int)c), star_get(t, r, (int)c)) != 0)
+                    fail_msg("row %zu: %s is \"%s\", not \"%s\"", r, star_column_name(s, c), star_get(t, r, (int)c),
+                             star_get(s, r, (int)c));
         }
     }
 }
