@@ -123,9 +123,17 @@ static void mask_is_corrected_for(void **state) {
     for (int i = 13; i < SHELLS; i++)
         corrected += (double)r.fsc[i], n++;
     assert_true(fabs(corrected / n) < 0.1);
-    for (int i = 0; i < first + 2; i++)
-        assert_true(r.unmasked_curve || r.fsc[i] == r.fsc_masked[i]);
+    assert_false(r.unmasked_curve);
+    for (int i = 0; i < SHELLS; i++) {
+        float masked = r.fsc_masked[i], chance = r.fsc_randomised[i];
+        float expected = i < first + 2 ? masked : (masked - chance) / (1 - chance);
+        assert_true(fabsf(r.fsc[i] - expected) < 1e-5f);
+    }
     assert_true(r.resolution > BOX * PIXEL / 13 && r.resolution < 30);
+    for (int i = 1; i < SHELLS && r.fsc[i] >= 1e-4f; i++) {
+        float weight = sqrtf(2 * r.fsc[i] / (1 + r.fsc[i]));
+        assert_true(fabsf(r.guinier_weighted[i] - r.guinier_original[i] - logf(weight)) < 1e-3f);
+    }
     for (int i = 0; i < MAP; i++)
         assert_true(r.map_masked[i] == r.map[i] * mask[i]);
     assert_int_equal(postprocess_run(&o, a, b, &again, NULL), STATUS_OK);

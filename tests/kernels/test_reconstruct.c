@@ -318,7 +318,13 @@ static void halves_correlate_as_their_maps(void **state) {
         assert_true(fabsf(ratio[i] - f / (1 - f)) < 0.02f * f / (1 - f));
         assert_true(complete[i] >= 0 && complete[i] <= 1);
     }
+    accumulator_voxel mine = accumulator_row(half[0], 3, -2)[5], other = accumulator_row(half[1], 3, -2)[5];
     accumulator_join_shells(half[0], half[1], 10);
+    accumulator_voxel joined = accumulator_row(half[0], 3, -2)[5], same = accumulator_row(half[1], 3, -2)[5];
+    for (int c = 0; c < 3; c++) {
+        assert_true(fabs(joined[c] - 0.5 * (mine[c] + other[c])) < 1e-9 * (1 + fabs(mine[c])));
+        assert_true(joined[c] == same[c]);
+    }
     assert_int_equal(accumulator_fsc(half[0], half[1], fsc, NULL), STATUS_OK);
     for (int i = 0; i < 10; i++)
         assert_true(fsc[i] > 0.9999f);
