@@ -210,10 +210,37 @@ static enum status begin_batch(struct classifier *c, bool everything, struct err
     return model_fade(c->model, factor, err);
 }
 
+static int by_size(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* What is usual among the norms: median, and the spread from the median of the distances to it. */
+static enum status measure_norms(struct classifier *c, struct err *err) {
+    size_t n = dataset_count(c->dataset), count = 0;
+    _cleanup_(mem_free) float *norms = NULL;
+    TRY(mem_new(n, sizeof *norms, "norms of particles", &norms, err));
+    for (size_t i = 0; i < n; i++)
+        if (dataset_at(c->dataset, i)->visits > 0)
+            norms[count++] = dataset_at(c->dataset, i)->norm;
+    if (count < 20)
+        return STATUS_OK;
+    qsort(norms, count, sizeof *norms, by_size);
+    float median = norms[count / 2];
+    for (size_t i = 0; i < count; i++)
+        norms[i] = fabsf(norms[i] - median);
+    qsort(norms, count, sizeof *norms, by_size);
+    c->model->norm_median = median;
+    /* 1.4826: from the median distance to the standard deviation of a Gaussian. */
+    c->model->norm_spread = 1.4826 * norms[count / 2];
+    return STATUS_OK;
+}
+
 static enum status end_batch(struct classifier *c, bool everything, struct err *err) {
     TRY(model_maximise(c->model, err));
     c->updates++;
     c->model->empty_active = c->updates >= EMPTY_FROM_UPDATE;
+    TRY(measure_norms(c, err));
     c->batch_count = c->batch_next = 0;
     if (c->pass_seen > 0) {
         c->last_changed = c->pass.changed / c->pass_seen;

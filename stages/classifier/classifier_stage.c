@@ -40,7 +40,7 @@ static const struct param params[] = {
      .help = "Classes are added as particles come, one for so many, until there are as many as wanted."},
     {.name = "minimum_particles", .type = PARAM_INT, .offset = P(minimum_particles), .unit = "",
      .default_text = "150", .minimum = 10, .maximum = 1000000, .help = "Before there are so many nothing begins."},
-    {.name = "visits", .type = PARAM_FLOAT, .offset = P(visits), .unit = "", .default_text = "10", .minimum = 1,
+    {.name = "visits", .type = PARAM_FLOAT, .offset = P(visits), .unit = "", .default_text = "8", .minimum = 1,
      .maximum = 1000, .help = "How often a particle is seen before the final passes."},
     {.name = "final_passes", .type = PARAM_INT, .offset = P(final_passes), .unit = "", .default_text = "5",
      .minimum = 1, .maximum = 100, .help = "Passes over all particles at the end of the stream, at most."},

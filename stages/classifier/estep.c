@@ -15,6 +15,9 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
+/* How far from the median, in (robust) standard deviations. */
+static const double OUTLIER_SPREADS = 6;
+
 static enum status make_shifts(struct estep *e, struct err *err) {
     double range = e->options.offset_range, step = e->options.offset_step;
     int reach = (int)floor(range / step + 1e-6);
@@ -287,6 +290,19 @@ static enum status prepare_chunk(struct estep *e, const struct model *m, struct 
     return STATUS_OK;
 }
 
+/* Contamination, a hot pixel, an edge: such an image is not like the rest, whatever class it resembles. */
+static void set_outlier(const struct estep *e, const struct model *m, struct estep_particle *p,
+                        struct dataset_particle *out) {
+    p->outlier = e->with_empty && m->norm_spread > 0 &&
+                 fabs(out->norm - m->norm_median) > OUTLIER_SPREADS * m->norm_spread;
+    if (!p->outlier)
+        return;
+    p->pose_count = 0;
+    p->empty = 1;
+    out->class_index = e->class_count;
+    out->probability = 1;
+}
+
 enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset, const size_t *which, int count,
                       struct estep_result *result, struct err *err) {
     TRY(prepare_chunk(e, m, dataset, which, count, err));
@@ -320,17 +336,17 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
     }
     if (failed != STATUS_OK)
         return failed;
-    TRY(estep_add(e, m, which, count, err));
     for (int i = 0; i < count; i++) {
         struct dataset_particle *p = dataset_at(dataset, which[i]);
-        result->changed += p->class_index != before[i];
-        result->probability_sum += p->probability;
         /* The spread of what no class explains, as if noise of all shells had been measured in real space. */
         p->norm = (float)fmax(sqrt(2 * e->particles[i].squares) / scale[i], 1e-6);
+        set_outlier(e, m, &e->particles[i], p);
+        result->changed += p->class_index != before[i];
+        result->probability_sum += p->probability;
         m->norm_sum += p->norm;
         m->norm_count++;
     }
-    return STATUS_OK;
+    return estep_add(e, m, which, count, err);
 }
 
 static unsigned next_random(unsigned *state) {
@@ -352,6 +368,7 @@ static enum status seed_chunk(struct estep *e, struct model *m, size_t first, in
                                           .shift = shift,
                                           .weight = 1};
         p->pose_count = 1;
+        p->outlier = false;
         p->empty = 0;
         p->best = 0;
         p->offset2 = 0;

@@ -40,6 +40,7 @@ struct estep_particle {
     int best;     /* likeliest pose, -1: none */
     double offset2;
     double squares; /* Σ of the residual over the half plane */
+    bool outlier;   /* far noisier or smoother than the others: counts for nothing */
 };
 
 struct estep {

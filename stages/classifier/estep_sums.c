@@ -87,7 +87,7 @@ enum status estep_add(struct estep *e, struct model *m, const size_t *which, int
         return failed;
     for (int i = 0; i < count; i++) {
         const struct estep_particle *p = &e->particles[i];
-        for (int s = 1; s <= e->box / 2; s++) {
+        for (int s = 1; s <= e->box / 2 && !p->outlier; s++) {
             m->sigma2_sum[s] += p->residual[s];
             m->sigma2_count[s] += e->shell_count[s];
         }

@@ -45,6 +45,7 @@ struct model {
     double *sigma2_sum, *sigma2_count;
     double offset_sum, offset_count, sigma_offset; /* px */
     double norm_sum, norm_count, average_norm;
+    double norm_median, norm_spread; /* of all particles, robust; spread 0: not known yet */
     double effective;
     int size, coarse_size; /* Fourier px that the next comparison uses */
     int current_shell;     /* the resolution reached */

@@ -9,7 +9,10 @@
 
 static const char *const NAMES[] = {"quality", "distribution", "resolution", "members", "evidence"};
 static const char *const COMPARISONS[] = {">=", "<=", ">", "<"};
-static const char AUTO_RULE[] = "quality >= 0.4";
+static const char AUTO_RULE[] = "quality >= 0.3";
+
+/* A class whose average is more than so many times as strong as the usual one loses quality. */
+static const double STRONGEST = 3;
 
 static const char *skip_space(const char *text) {
     while (isspace((unsigned char)*text))
@@ -82,46 +85,94 @@ static double estimated_resolution(const struct model *m, const struct model_cla
     return m->options.box * m->options.pixel_size / (s > 1 ? s - 1 : 1);
 }
 
-/* Σ over shells of ln(1 + SSNR) of what the halves of a class have in common, in units of shells: the reproducible
- * detail of the average. */
+/* How many shells of the average the halves of the class have in common. */
 static double reproducible_detail(const struct model *m, const struct model_class *c) {
     double sum = 0;
-    for (int s = 1; 2 * s <= m->size; s++) {
-        double f = fmin(fmax(c->fsc[s], 0), 0.999);
-        if (f < 0.143)
-            break;
-        sum += f;
-    }
+    for (int s = 1; 2 * s <= m->size && c->fsc[s] >= 0.143; s++)
+        sum += fmin(c->fsc[s], 0.999);
     return sum;
 }
 
-enum status quality_judge(struct model *m, struct dataset *dataset, const struct quality_rule *rule, struct err *err) {
-    size_t count = dataset_count(dataset);
-    double best = 0, classified = 0;
-    (void)err;
+/* Σ |P|² / σ² over the pixels compared, with a mean CTF² of ½: how strong the average stands out of the noise. */
+static double strength(const struct model *m, const struct model_class *c) {
+    double sum = 0;
+    for (int s = 1; 2 * s <= m->size; s++)
+        sum += 0.5 * M_PI * s * c->tau2[s] / m->sigma2[s];
+    return sum;
+}
+
+struct weighed {
+    double value, weight;
+};
+
+static int by_value(const void *a, const void *b) {
+    double x = ((const struct weighed *)a)->value, y = ((const struct weighed *)b)->value;
+    return (x > y) - (x < y);
+}
+
+/* The value below which half of the weight lies; 0 when there is none. */
+static double weighted_median(struct weighed *list, int count) {
+    double total = 0, sum = 0;
+    qsort(list, (size_t)count, sizeof *list, by_value);
+    for (int i = 0; i < count; i++)
+        total += list[i].weight;
+    for (int i = 0; i < count; i++) {
+        sum += list[i].weight;
+        if (sum > 0 && 2 * sum >= total)
+            return list[i].value;
+    }
+    return 0;
+}
+
+static double count_members(struct model *m, struct dataset *dataset) {
+    double classified = 0;
     for (int k = 0; k < m->class_count; k++)
         m->classes[k].members = m->classes[k].evidence = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < dataset_count(dataset); i++) {
         const struct dataset_particle *p = dataset_at(dataset, i);
-        if (p->class_index < 0)
-            continue;
-        classified++;
-        if (p->class_index < m->class_count) {
+        classified += p->class_index >= 0;
+        if (p->class_index >= 0 && p->class_index < m->class_count) {
             m->classes[p->class_index].members++;
             m->classes[p->class_index].evidence += p->evidence;
         }
     }
+    return classified;
+}
+
+/* At most 1, and less as far as `value` stays below `reference`. */
+static double part(double value, double reference) {
+    return reference > 0 ? fmin(fmax(value / reference, 0), 1) : 0;
+}
+
+enum status quality_judge(struct model *m, struct dataset *dataset, const struct quality_rule *rule, struct err *err) {
+    _cleanup_(mem_free) struct weighed *list = NULL;
+    TRY(mem_new((size_t)m->class_count, sizeof *list, "classes", &list, err));
+    double classified = count_members(m, dataset);
     for (int k = 0; k < m->class_count; k++) {
         struct model_class *c = &m->classes[k];
         c->evidence = c->members > 0 ? c->evidence / c->members : 0;
         c->resolution = estimated_resolution(m, c);
         c->detail = c->members > 0 ? reproducible_detail(m, c) : 0;
-        if (c->detail > best)
-            best = c->detail;
+        list[k] = (struct weighed){strength(m, c), c->members};
     }
+    /* Ice, carbon and whatever else is far stronger than what most particles look like. */
+    double usual_strength = weighted_median(list, m->class_count);
     for (int k = 0; k < m->class_count; k++) {
         struct model_class *c = &m->classes[k];
-        c->quality = best > 0 ? c->detail / best : 0;
+        c->quality = part(STRONGEST * usual_strength, strength(m, c));
+        list[k] = (struct weighed){c->evidence, c->members * fmax(c->evidence, 0) * c->quality};
+    }
+    /* Weighed by itself, so that many picks of noise do not make little evidence the usual. */
+    double usual_evidence = weighted_median(list, m->class_count);
+    for (int k = 0; k < m->class_count; k++) {
+        struct model_class *c = &m->classes[k];
+        c->quality *= part(c->evidence, usual_evidence);
+        list[k] = (struct weighed){c->detail, c->members * c->quality};
+    }
+    double usual_detail = weighted_median(list, m->class_count);
+    for (int k = 0; k < m->class_count; k++) {
+        struct model_class *c = &m->classes[k];
+        c->quality *= part(c->detail, usual_detail);
         c->kept = c->members > 0 && obeys(rule, c, classified);
     }
     return STATUS_OK;
