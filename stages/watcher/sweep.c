@@ -29,7 +29,7 @@ static enum status see_file(struct watcher *watcher, const char *relative, bool 
     if (index != KNOWN_NONE && watcher->known.files[index].state != KNOWN_GONE) {
         struct known_file *file = &watcher->known.files[index];
         if (noticed && (file->state == KNOWN_GROWING || file->state == KNOWN_REPORTED))
-            file->check_at = now;
+            file->check_at = watcher->wake_at = now;
         return STATUS_OK;
     }
     char path[PATH_SIZE];

@@ -24,6 +24,7 @@ enum status watcher_create(const struct watcher_options *options, struct watcher
     FAIL_IF(watcher == NULL, err, STATUS_NO_MEMORY, "no memory for a watcher");
     watcher->options = *options;
     watcher->last_change = -INFINITY;
+    watcher->wake_at = INFINITY;
     TRY(pattern_create(options->pattern, &watcher->pattern, err));
     watcher->directory = realpath(options->directory, NULL);
     FAIL_IF(watcher->directory == NULL, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO,
@@ -75,14 +76,18 @@ static enum status keep_looking(struct watcher *watcher, long index, double chec
     watcher->growing[watcher->growing_count++] = index;
     struct known_file *file = &watcher->known.files[index];
     file->check_at = check_at;
+    watcher->wake_at = fmin(watcher->wake_at, check_at);
     file->state = file->was_reported ? KNOWN_REPORTED : KNOWN_GROWING;
     return STATUS_OK;
 }
 
 /* Incomplete files whose next look is due join what waits, so that one order rules all. */
 static enum status wake_growing(struct watcher *watcher, double now, struct err *err) {
+    if (now < watcher->wake_at)
+        return STATUS_OK;
     size_t kept = 0;
     enum status status = STATUS_OK;
+    watcher->wake_at = INFINITY;
     for (size_t i = 0; i < watcher->growing_count; i++) {
         long index = watcher->growing[i];
         struct known_file *file = &watcher->known.files[index];
@@ -94,6 +99,7 @@ static enum status wake_growing(struct watcher *watcher, double now, struct err 
             }
         }
         watcher->growing[kept++] = index;
+        watcher->wake_at = fmin(watcher->wake_at, file->check_at);
     }
     watcher->growing_count = kept;
     return status;

@@ -32,6 +32,7 @@ struct watcher {
     size_t waiting_reported; /* of them, reported before */
     long *growing;
     size_t growing_count, growing_capacity;
+    double wake_at; /* none of them is due before */
     double last_change;
     char path[PATH_SIZE], id[PATH_SIZE];
 };
