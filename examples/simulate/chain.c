@@ -42,8 +42,7 @@ static bool clashes(const struct chain *chain, const struct residue *r) {
                 for (int i = chain->heads[(z * CELLS + y) * CELLS + x]; i >= 0; i = chain->next[i]) {
                     const struct residue *o = &chain->residues[i];
                     double dx = o->x - r->x, dy = o->y - r->y, dz = o->z - r->z;
-                    if (dx * dx + dy * dy + dz * dz < CLEARANCE * CLEARANCE)
-                        return true;
+                    if (dx * dx + dy * dy + dz * dz < CLEARANCE * CLEARANCE) return true;
                 }
     return false;
 }
@@ -107,8 +106,7 @@ static void fill_domain(struct chain *chain, const struct domain *domain, struct
     bool started = false;
     for (int attempt = 0; attempt < ATTEMPTS && chain->count < target; attempt++) {
         struct residue segment[LOOP + HELIX_MAX];
-        if (chain->count + LOOP + HELIX_MAX > chain->capacity)
-            return;
+        if (chain->count + LOOP + HELIX_MAX > chain->capacity) return;
         /* Now and then a fresh start: a chain that has walked into a corner would otherwise end the domain. */
         int count = lay_segment(chain, domain, started && attempt % 4 != 0, random, segment);
         for (int i = 0; i < count; i++) {
@@ -140,8 +138,7 @@ static int place_domains(double diameter, struct random *random, struct domain d
             double dx = d.x - domains[i].x, dy = d.y - domains[i].y, dz = d.z - domains[i].z;
             fits = sqrt(dx * dx + dy * dy + dz * dz) >= 0.9 * (d.radius + domains[i].radius);
         }
-        if (fits)
-            domains[count++] = d;
+        if (fits) domains[count++] = d;
     }
     return count;
 }

@@ -10,19 +10,16 @@ enum { TRIES_EACH = 400 };
 static bool free_place(const struct layout *layout, const struct scene *scene, double radius, double x, double y) {
     for (int i = 0; i < layout->particle_count; i++) {
         double dx = layout->particles[i].x - x, dy = layout->particles[i].y - y;
-        if (dx * dx + dy * dy < scene->min_distance * scene->min_distance)
-            return false;
+        if (dx * dx + dy * dy < scene->min_distance * scene->min_distance) return false;
     }
     for (int i = 0; i < layout->contaminant_count; i++) {
         const struct contaminant *c = &layout->contaminants[i];
-        if (hypot(c->x - x, c->y - y) < 1.2 * c->radius + radius)
-            return false;
+        if (hypot(c->x - x, c->y - y) < 1.2 * c->radius + radius) return false;
     }
     return !layout->has_carbon || x * layout->carbon_x + y * layout->carbon_y > layout->carbon_offset + radius;
 }
 
-static void draw_contamination(const struct scene *scene, double radius, struct random *random,
-                               struct layout *layout) {
+static void draw_contamination(const struct scene *scene, double radius, struct random *random, struct layout *layout) {
     double size = scene->size;
     int count = (int)floor(scene->contamination * random_uniform(random, 0.4, 1.6) + 0.5);
     layout->contaminant_count = count > LAYOUT_CONTAMINANTS ? LAYOUT_CONTAMINANTS : count;
@@ -77,8 +74,7 @@ enum status layout_draw(const struct scene *scene, double particle_radius, int i
     for (long tries = 0; tries < (long)TRIES_EACH * scene->particles && layout.particle_count < scene->particles;
          tries++) {
         double x = random_uniform(&random, low, high), y = random_uniform(&random, low, high);
-        if (!free_place(&layout, scene, particle_radius, x, y))
-            continue;
+        if (!free_place(&layout, scene, particle_radius, x, y)) continue;
         struct particle *p = &layout.particles[layout.particle_count++];
         p->x = x;
         p->y = y;

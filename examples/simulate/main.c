@@ -1,5 +1,5 @@
-/* icestream-simulate: a session at the microscope that needs no microscope. A folder fills with micrographs of a made-up
- * protein at a settable pace; the truth about them lies beside it. Parameters: --help. */
+/* icestream-simulate: a session at the microscope that needs no microscope. A folder fills with micrographs of a
+ * made-up protein at a settable pace; the truth about them lies beside it. Parameters: --help. */
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
@@ -18,13 +18,15 @@ struct options {
     char *folder;
     int micrographs, size, particles, seed, format, mode, box, map_box, templates, drifted;
     double pixel_size, snr, diameter, dose, interval, map_pixel_size, min_distance, voltage, spherical_aberration;
-    double amplitude_contrast, defocus_min, defocus_max, astigmatism, b_factor, ice_noise, contamination, carbon, lowpass;
+    double amplitude_contrast, defocus_min, defocus_max, astigmatism, b_factor, ice_noise, contamination, carbon,
+        lowpass;
     bool grow;
 };
 
 #define AT(member) offsetof(struct options, member)
 static const struct param table[] = {
-    {"o", PARAM_STRING, AT(folder), "", NULL, 0, 0, .required = true, .help = "Folder to fill: micrographs/ and truth/"},
+    {"o", PARAM_STRING, AT(folder), "", NULL, 0, 0, .required = true,
+     .help = "Folder to fill: micrographs/ and truth/"},
     {"micrographs", PARAM_INT, AT(micrographs), "", "24", 1, 99999, .help = "How many"},
     {"size", PARAM_INT, AT(size), "px", "1024", 64, 16384, .help = "Width and height of a micrograph"},
     {"pixel_size", PARAM_FLOAT, AT(pixel_size), "Å", "2.5", 0.2, 20, .help = "Pixel size of the micrographs"},
@@ -36,7 +38,8 @@ static const struct param table[] = {
     {"interval", PARAM_FLOAT, AT(interval), "s", "1", 0, 86400, .help = "From one micrograph to the next; 0: at once"},
     {"seed", PARAM_INT, AT(seed), "", "1", 0, 2147483647, .help = "The same seed gives the same bytes"},
     {"format", PARAM_CHOICE, AT(format), "", "mrc", .choices = "mrc|tiff", .help = "File format of the micrographs"},
-    {"mode", PARAM_CHOICE, AT(mode), "", "float", .choices = "float|uint16|int8", .help = "Number format of the pixels"},
+    {"mode", PARAM_CHOICE, AT(mode), "", "float", .choices = "float|uint16|int8",
+     .help = "Number format of the pixels"},
     {"grow", PARAM_BOOL, AT(grow), "", "false", .help = "Files grow in place, instead of being renamed into it whole"},
     {"box", PARAM_INT, AT(box), "px", "96", 16, 2048, .help = "Box of a particle, and of the templates; even"},
     {"map_box", PARAM_INT, AT(map_box), "px", NULL, 16, 1024, .help = "Box of the phantom's map; default: box"},
@@ -53,8 +56,10 @@ static const struct param table[] = {
     {"defocus_max", PARAM_FLOAT, AT(defocus_max), "Å", "25000", 0, 200000, .help = "Largest underfocus"},
     {"astigmatism", PARAM_FLOAT, AT(astigmatism), "Å", "500", 0, 20000, .help = "Largest difference of defocus"},
     {"b_factor", PARAM_FLOAT, AT(b_factor), "Å²", "80", 0, 2000, .help = "Envelope exp(−B u²/4)"},
-    {"ice_noise", PARAM_FLOAT, AT(ice_noise), "", "0.2", 0, 100, .help = "Variance of the ice's structure over the shot noise's"},
-    {"contamination", PARAM_FLOAT, AT(contamination), "", "4", 0, 18, .help = "Mean number of ice lumps on a micrograph"},
+    {"ice_noise", PARAM_FLOAT, AT(ice_noise), "", "0.2", 0, 100,
+     .help = "Variance of the ice's structure over the shot noise's"},
+    {"contamination", PARAM_FLOAT, AT(contamination), "", "4", 0, 18,
+     .help = "Mean number of ice lumps on a micrograph"},
     {"carbon", PARAM_FLOAT, AT(carbon), "", "0.1", 0, 1, .help = "Fraction of micrographs with a carbon edge"},
     {"drifted", PARAM_INT, AT(drifted), "", "0", 0, 99999, .help = "Number of micrographs smeared by drift"},
 };
@@ -63,12 +68,13 @@ enum { TABLE_COUNT = sizeof table / sizeof *table };
 /* "--key value", "--key=value", "--flag". */
 static enum status read_arguments(int argc, char **argv, struct options *options, struct err *err) {
     for (int i = 1; i < argc; i++) {
-        FAIL_IF(strncmp(argv[i], "--", 2) != 0, err, STATUS_BAD_ARGUMENT, "command line: '%s' is not --KEY VALUE; see --help",
-                argv[i]);
+        FAIL_IF(strncmp(argv[i], "--", 2) != 0, err, STATUS_BAD_ARGUMENT,
+                "command line: '%s' is not --KEY VALUE; see --help", argv[i]);
         char key[64];
         const char *equals = strchr(argv[i], '=');
         size_t length = equals != NULL ? (size_t)(equals - argv[i] - 2) : strlen(argv[i] + 2);
-        FAIL_IF(length >= sizeof key, err, STATUS_BAD_ARGUMENT, "command line: unknown parameter %s; see --help", argv[i]);
+        FAIL_IF(length >= sizeof key, err, STATUS_BAD_ARGUMENT, "command line: unknown parameter %s; see --help",
+                argv[i]);
         memcpy(key, argv[i] + 2, length);
         key[length] = '\0';
         bool alone = equals == NULL && (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0);
@@ -152,8 +158,7 @@ static double now(void) {
 
 static void wait_until(double moment) {
     double seconds = moment - now();
-    if (seconds <= 0)
-        return;
+    if (seconds <= 0) return;
     struct timespec time = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
     nanosleep(&time, NULL);
 }
@@ -187,7 +192,8 @@ static enum status simulate(const struct options *o, struct layout *layouts, str
     FAIL_IF(o->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d: an even number is needed", o->box);
     FAIL_IF(o->defocus_min > o->defocus_max, err, STATUS_BAD_ARGUMENT, "defocus_min %g is above defocus_max %g",
             o->defocus_min, o->defocus_max);
-    FAIL_IF(o->size <= 2 * o->box, err, STATUS_BAD_ARGUMENT, "size %d is too small for boxes of %d px", o->size, o->box);
+    FAIL_IF(o->size <= 2 * o->box, err, STATUS_BAD_ARGUMENT, "size %d is too small for boxes of %d px", o->size,
+            o->box);
     TRY(file_make_folders(path, 0777, err));
     TRY(output_folders(o->folder, err));
 
@@ -225,27 +231,25 @@ int main(int argc, char **argv) {
     struct err err = {0};
     struct options options = {0};
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("icestream-simulate: a folder that fills with micrographs of a made-up protein, and the truth about them\n");
+        printf("icestream-simulate: a folder that fills with micrographs of a made-up protein, and the truth about "
+               "them\n");
         params_help(table, TABLE_COUNT, stdout);
         return 0;
     }
     enum status status = params_defaults(table, TABLE_COUNT, &options, &err);
-    if (status == STATUS_OK)
-        status = read_arguments(argc, argv, &options, &err);
+    if (status == STATUS_OK) status = read_arguments(argc, argv, &options, &err);
     int code = status == STATUS_OK ? 0 : 2;
     if (status == STATUS_OK) {
         struct layout *layouts = NULL;
         size_t count = (size_t)options.micrographs;
         status = mem_new(count, sizeof *layouts, "micrographs", &layouts, &err);
-        if (status == STATUS_OK)
-            status = simulate(&options, layouts, &err);
+        if (status == STATUS_OK) status = simulate(&options, layouts, &err);
         for (size_t i = 0; layouts != NULL && i < count; i++)
             layout_destroy(&layouts[i]);
         mem_free(&layouts);
         code = status == STATUS_OK ? 0 : 1;
     }
-    if (status != STATUS_OK)
-        fprintf(stderr, "icestream-simulate: %s\n", err.message);
+    if (status != STATUS_OK) fprintf(stderr, "icestream-simulate: %s\n", err.message);
     params_clear(table, TABLE_COUNT, &options);
     return code;
 }

@@ -17,10 +17,10 @@ enum { LAYOUT_CONTAMINANTS = 32 };
 
 struct scene { /* what all micrographs of a session share */
     uint64_t seed;
-    int size;                        /* px, both ways */
-    double pixel_size;               /* Å */
-    int particles;                   /* on each, as far as there is room */
-    double min_distance, margin;     /* px, between centres and from the border */
+    int size;                    /* px, both ways */
+    double pixel_size;           /* Å */
+    int particles;               /* on each, as far as there is room */
+    double min_distance, margin; /* px, between centres and from the border */
     double voltage, spherical_aberration, amplitude_contrast, b_factor;
     double defocus_min, defocus_max; /* Å */
     double astigmatism;              /* Å, the most */

@@ -97,10 +97,8 @@ enum status output_prepare(const struct output *output, const char *name, struct
     static const enum mrc_mode modes[] = {MRC_FLOAT32, MRC_UINT16, MRC_INT8};
     char path[PATH_MAX];
     TRY(place(output, ".next", name, path, err));
-    if (output->mode != OUTPUT_FLOAT)
-        quantise(output, image);
-    if (output->format == OUTPUT_TIFF)
-        return write_tiff(output, path, image, err);
+    if (output->mode != OUTPUT_FLOAT) quantise(output, image);
+    if (output->format == OUTPUT_TIFF) return write_tiff(output, path, image, err);
     return mrc_write(path, image, MRC_IMAGE, modes[output->mode], err);
 }
 
@@ -126,8 +124,7 @@ static enum status grow(const struct output *output, int from, int to, const cha
     return STATUS_OK;
 }
 
-static enum status release_growing(const struct output *output, const char *ready, const char *path,
-                                   struct err *err) {
+static enum status release_growing(const struct output *output, const char *ready, const char *path, struct err *err) {
     int from = open(ready, O_RDONLY | O_CLOEXEC);
     FAIL_IF(from < 0, err, STATUS_IO, "%s: %s", ready, strerror(errno));
     int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -148,8 +145,7 @@ enum status output_release(const struct output *output, const char *name, struct
     char ready[PATH_MAX], path[PATH_MAX];
     TRY(place(output, ".next", name, ready, err));
     TRY(place(output, "micrographs", name, path, err));
-    if (output->grow)
-        return release_growing(output, ready, path, err);
+    if (output->grow) return release_growing(output, ready, path, err);
     FAIL_IF(rename(ready, path) != 0, err, STATUS_IO, "%s: cannot be renamed to %s: %s", ready, path, strerror(errno));
     return STATUS_OK;
 }

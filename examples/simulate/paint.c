@@ -29,8 +29,7 @@ enum status painter_create(int nx, int ny, struct painter **ret_painter, struct 
 }
 
 void painter_destroy(struct painter **painter) {
-    if (painter == NULL || *painter == NULL)
-        return;
+    if (painter == NULL || *painter == NULL) return;
     fft_destroy(&(*painter)->forward);
     fft_destroy(&(*painter)->inverse);
     free((*painter)->spectrum);
@@ -59,8 +58,7 @@ void painter_apply_ctf(struct painter *painter, const struct scene *scene, const
             double phase = M_PI * lambda * focus - M_PI / 2 * cs * lambda * lambda * lambda * u2 * u2;
             double ctf = sin(phase + offset) * exp(-scene->b_factor / 4 * u2);
             double way = M_PI * (layout->drift_x * kx / nx + layout->drift_y * ky / ny);
-            if (fabs(way) > 1e-6)
-                ctf *= sin(way) / way;
+            if (fabs(way) > 1e-6) ctf *= sin(way) / way;
             value[0] *= (float)(norm * ctf);
             value[1] *= (float)(norm * ctf);
         }
@@ -69,8 +67,7 @@ void painter_apply_ctf(struct painter *painter, const struct scene *scene, const
 }
 
 static double carbon_here(const struct layout *layout, double x, double y) {
-    if (!layout->has_carbon)
-        return 0;
+    if (!layout->has_carbon) return 0;
     return 1 / (1 + exp((x * layout->carbon_x + y * layout->carbon_y - layout->carbon_offset) / 2));
 }
 
@@ -85,8 +82,7 @@ static void add_ice(const struct scene *scene, const struct layout *layout, stru
             random_normal_pair(random, &a, &b);
             float strength = sigma * (float)(1 + 2 * carbon_here(layout, x, y));
             row[x] += strength * a;
-            if (x + 1 < image->nx)
-                row[x + 1] += strength * b;
+            if (x + 1 < image->nx) row[x + 1] += strength * b;
         }
     }
 }
@@ -99,7 +95,8 @@ static void shade(const struct contaminant *c, struct image *light) {
     for (int y = y0; y <= y1; y++)
         for (int x = x0; x <= x1; x++) {
             double dx = x - c->x, dy = y - c->y, angle = atan2(dy, dx);
-            double outline = c->radius * (1 + 0.12 * cos(2 * angle + c->wobble[0]) + 0.1 * cos(3 * angle + c->wobble[1]));
+            double outline =
+                c->radius * (1 + 0.12 * cos(2 * angle + c->wobble[0]) + 0.1 * cos(3 * angle + c->wobble[1]));
             double inside = 1 / (1 + exp((sqrt(dx * dx + dy * dy) - outline) / 1.5));
             light->data[(size_t)y * (size_t)light->nx + (size_t)x] *= (float)(1 - c->depth * inside);
         }

@@ -92,10 +92,13 @@ static void crop(const float *fine, int fine_box, float *coarse, int box) {
     for (int z = -box / 2 + 1; z < box / 2; z++)
         for (int y = -box / 2 + 1; y < box / 2; y++)
             for (int x = 0; x < box / 2; x++) {
-                size_t from = ((size_t)((z + fine_box) % fine_box) * (size_t)fine_box +
-                               (size_t)((y + fine_box) % fine_box)) * (size_t)(fine_box / 2 + 1) + (size_t)x;
-                size_t to = ((size_t)((z + box) % box) * (size_t)box + (size_t)((y + box) % box)) *
-                                (size_t)(box / 2 + 1) + (size_t)x;
+                size_t from =
+                    ((size_t)((z + fine_box) % fine_box) * (size_t)fine_box + (size_t)((y + fine_box) % fine_box)) *
+                        (size_t)(fine_box / 2 + 1) +
+                    (size_t)x;
+                size_t to =
+                    ((size_t)((z + box) % box) * (size_t)box + (size_t)((y + box) % box)) * (size_t)(box / 2 + 1) +
+                    (size_t)x;
                 /* exp(−2πi k·(fine_box/2)/fine_box) = (−1)^k in either box. */
                 coarse[2 * to] = factor * fine[2 * from];
                 coarse[2 * to + 1] = factor * fine[2 * from + 1];

@@ -18,8 +18,8 @@ static enum status add_columns(struct star_table *table, const char *const *name
     return STATUS_OK;
 }
 
-static enum status add_numbers(struct star_table *table, int first_column, const double *values, int count,
-                               size_t row, struct err *err) {
+static enum status add_numbers(struct star_table *table, int first_column, const double *values, int count, size_t row,
+                               struct err *err) {
     for (int i = 0; i < count; i++)
         TRY(star_set_number(table, row, first_column + i, values[i], err));
     return STATUS_OK;
@@ -33,9 +33,13 @@ static enum status micrograph_name(const struct truth *truth, const struct layou
 }
 
 static enum status add_optics(const struct truth *truth, bool particles, struct star_file *file, struct err *err) {
-    const char *names[] = {"rlnOpticsGroup", "rlnOpticsGroupName", "rlnMicrographOriginalPixelSize",
-                           particles ? "rlnImagePixelSize" : "rlnMicrographPixelSize", "rlnVoltage",
-                           "rlnSphericalAberration", "rlnAmplitudeContrast"};
+    const char *names[] = {"rlnOpticsGroup",
+                           "rlnOpticsGroupName",
+                           "rlnMicrographOriginalPixelSize",
+                           particles ? "rlnImagePixelSize" : "rlnMicrographPixelSize",
+                           "rlnVoltage",
+                           "rlnSphericalAberration",
+                           "rlnAmplitudeContrast"};
     const struct scene *s = truth->scene;
     struct star_table *table;
     size_t row;
@@ -64,8 +68,8 @@ static enum status save(struct star_file *file, const char *folder, const char *
 
 static enum status write_particles(const struct truth *truth, struct err *err) {
     static const char *const names[] = {"rlnMicrographName", "rlnOpticsGroup", "rlnCoordinateX", "rlnCoordinateY",
-                                        "rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi", "rlnOriginXAngst",
-                                        "rlnOriginYAngst", "rlnDefocusU", "rlnDefocusV", "rlnDefocusAngle"};
+                                        "rlnAngleRot",       "rlnAngleTilt",   "rlnAnglePsi",    "rlnOriginXAngst",
+                                        "rlnOriginYAngst",   "rlnDefocusU",    "rlnDefocusV",    "rlnDefocusAngle"};
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *table;
     TRY(star_create(&file, err));
@@ -78,8 +82,8 @@ static enum status write_particles(const struct truth *truth, struct err *err) {
         TRY(micrograph_name(truth, layout, name, err));
         for (int i = 0; i < layout->particle_count; i++) {
             const struct particle *p = &layout->particles[i];
-            double values[] = {p->x,   p->y, p->rot, p->tilt, p->psi, 0, 0, layout->defocus_u, layout->defocus_v,
-                               layout->defocus_angle};
+            double values[] = {
+                p->x, p->y, p->rot, p->tilt, p->psi, 0, 0, layout->defocus_u, layout->defocus_v, layout->defocus_angle};
             size_t row;
             TRY(star_row_add(table, &row, err));
             TRY(star_set(table, row, 0, name, err));
@@ -136,8 +140,7 @@ static enum status write_ctf(const struct truth *truth, struct err *err) {
 }
 
 static enum status write_contamination(const struct truth *truth, struct err *err) {
-    static const char *const names[] = {"rlnMicrographName", "rlnCoordinateX", "rlnCoordinateY",
-                                        "rlnParticleDiameter"};
+    static const char *const names[] = {"rlnMicrographName", "rlnCoordinateX", "rlnCoordinateY", "rlnParticleDiameter"};
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *table;
     TRY(star_create(&file, err));
@@ -173,8 +176,8 @@ static double grey_scale(const struct truth *truth, double pixel_size) {
 static enum status write_maps(const struct truth *truth, struct err *err) {
     _cleanup_(image_destroy) struct image map = {0};
     char path[PATH_MAX];
-    TRY(phantom_map(truth->phantom, truth->map_box, truth->map_pixel_size,
-                    grey_scale(truth, truth->map_pixel_size), &map, err));
+    TRY(phantom_map(truth->phantom, truth->map_box, truth->map_pixel_size, grey_scale(truth, truth->map_pixel_size),
+                    &map, err));
     snprintf(path, sizeof path, "%s/phantom.mrc", truth->folder);
     TRY(mrc_write(path, &map, MRC_VOLUME, MRC_FLOAT32, err));
     TRY(phantom_lowpass(&map, truth->lowpass, err));

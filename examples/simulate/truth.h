@@ -1,14 +1,11 @@
-/* The truth of a simulated session, as STAR and MRC files in DIR/truth, written before the first micrograph arrives; the
- * empty file `ready` comes last:
- *   particles.star          every particle: micrograph, centre (px, 0-based), angles, defocus; optics table; RELION 3.1
- *   MIC.star                centres and angles of one micrograph
- *   micrographs_ctf.star    defocus of every micrograph
- *   contamination.star      what is not a particle: centres, and diameter in Å (rlnParticleDiameter)
- *   phantom.mrc             the density, white, at the map's box and pixel size
- *   reference.mrc           the same, low-passed to 60 Å
- *   templates.mrcs          projections in well-spread directions, white, at the micrographs' pixel size
- * Maps and templates are on the grey scale of noise-normalised particles (background σ = 1). Names of micrographs are
- * relative to DIR. */
+/* The truth of a simulated session, as STAR and MRC files in DIR/truth, written before the first micrograph arrives;
+ * the empty file `ready` comes last: particles.star          every particle: micrograph, centre (px, 0-based), angles,
+ * defocus; optics table; RELION 3.1 MIC.star                centres and angles of one micrograph micrographs_ctf.star
+ * defocus of every micrograph contamination.star      what is not a particle: centres, and diameter in Å
+ * (rlnParticleDiameter) phantom.mrc             the density, white, at the map's box and pixel size reference.mrc the
+ * same, low-passed to 60 Å templates.mrcs          projections in well-spread directions, white, at the micrographs'
+ * pixel size Maps and templates are on the grey scale of noise-normalised particles (background σ = 1). Names of
+ * micrographs are relative to DIR. */
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_TRUTH_H
 #define ICESTREAM_EXAMPLES_SIMULATE_TRUTH_H
 
@@ -20,7 +17,7 @@ struct truth {
     const struct scene *scene;
     const struct phantom *phantom;
     const struct layout *layouts; /* scene->micrographs of them */
-    int box; /* of particles and templates, at the micrographs' pixel size */
+    int box;                      /* of particles and templates, at the micrographs' pixel size */
     int map_box;
     double map_pixel_size;
     int templates;

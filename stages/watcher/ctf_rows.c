@@ -49,7 +49,8 @@ static enum status index_rows(struct ctf_rows *rows, struct err *err) {
     for (size_t i = 0; i < rows->bucket_count; i++)
         rows->buckets[i] = -1;
     for (size_t i = 0; i < count; i++) {
-        long *bucket = &rows->buckets[hash_stem(star_get(rows->table, i, rows->name_column)) & (rows->bucket_count - 1)];
+        long *bucket =
+            &rows->buckets[hash_stem(star_get(rows->table, i, rows->name_column)) & (rows->bucket_count - 1)];
         rows->next[i] = *bucket;
         *bucket = (long)i;
     }
@@ -62,8 +63,7 @@ static enum status load(struct ctf_rows *rows, struct err *err) {
     for (size_t i = 0; i < star_table_count(rows->file) && rows->table == NULL; i++) {
         struct star_table *table = star_table_at(rows->file, i);
         rows->name_column = star_column_find(table, "rlnMicrographName");
-        if (rows->name_column >= 0)
-            rows->table = table;
+        if (rows->name_column >= 0) rows->table = table;
     }
     FAIL_IF(rows->table == NULL, err, STATUS_BAD_FORMAT,
             "watcher.ctf %s: no table has the column rlnMicrographName: expected one row per micrograph", rows->path);
@@ -90,8 +90,7 @@ enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct e
 }
 
 void ctf_rows_close(struct ctf_rows **rows) {
-    if (rows == NULL || *rows == NULL)
-        return;
+    if (rows == NULL || *rows == NULL) return;
     unload(*rows);
     free((*rows)->path);
     free(*rows);
@@ -101,8 +100,7 @@ void ctf_rows_close(struct ctf_rows **rows) {
 enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct err *err) {
     struct stat now;
     *ret_changed = false;
-    if (stat(rows->path, &now) != 0)
-        return STATUS_OK; /* between two versions of itself */
+    if (stat(rows->path, &now) != 0) return STATUS_OK; /* between two versions of itself */
     if (now.st_size == rows->seen.st_size && now.st_ino == rows->seen.st_ino &&
         now.st_mtim.tv_sec == rows->seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == rows->seen.st_mtim.tv_nsec)
         return STATUS_OK;
@@ -124,8 +122,7 @@ static int common_parts(const char *a, const char *b, bool *ret_whole) {
     size_t length_a, length_b;
     const char *name_a = stem(a, &length_a), *name_b = stem(b, &length_b);
     *ret_whole = false;
-    if (length_a != length_b || memcmp(name_a, name_b, length_a) != 0)
-        return 0;
+    if (length_a != length_b || memcmp(name_a, name_b, length_a) != 0) return 0;
     int parts = 1;
     const char *end_a = name_a, *end_b = name_b; /* just after the slash before what agrees */
     while (end_a > a && end_b > b) {
@@ -152,8 +149,7 @@ long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
     for (long row = rows->buckets[hash_stem(path) & (rows->bucket_count - 1)]; row >= 0; row = rows->next[row]) {
         bool whole;
         int parts = 2 * common_parts(path, star_get(rows->table, (size_t)row, rows->name_column), &whole);
-        if (parts == 0)
-            continue;
+        if (parts == 0) continue;
         parts += whole;
         /* Rows were chained from the last to the first: of equal names the latest stands. */
         bool same = best >= 0 && strcmp(star_get(rows->table, (size_t)row, rows->name_column),
@@ -171,8 +167,7 @@ long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
 static double number(const struct star_table *table, size_t row, const char *name) {
     int column = star_column_find(table, name);
     double value;
-    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK)
-        return NAN;
+    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK) return NAN;
     return value;
 }
 
@@ -183,17 +178,16 @@ static void read_optics(const struct star_table *table, size_t row, struct ctf_o
     optics->spherical_aberration = number(table, row, "rlnSphericalAberration");
     optics->amplitude_contrast = number(table, row, "rlnAmplitudeContrast");
     if (isnan(optics->pixel_size)) { /* before RELION 3.1 */
-        double detector = number(table, row, "rlnDetectorPixelSize"), magnification = number(table, row, "rlnMagnification");
-        if (magnification > 0)
-            optics->pixel_size = 1e4 * detector / magnification;
+        double detector = number(table, row, "rlnDetectorPixelSize"),
+               magnification = number(table, row, "rlnMagnification");
+        if (magnification > 0) optics->pixel_size = 1e4 * detector / magnification;
     }
 }
 
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics) {
     struct ctf_optics optics = {"", NAN, NAN, NAN, NAN, NAN};
     if (rows->optics == NULL) {
-        if (row >= 0)
-            read_optics(rows->table, (size_t)row, &optics);
+        if (row >= 0) read_optics(rows->table, (size_t)row, &optics);
         *ret_optics = optics;
         return;
     }
@@ -201,13 +195,12 @@ void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *r
     int id_column = star_column_find(rows->optics, "rlnOpticsGroup");
     int name_column = star_column_find(rows->optics, "rlnOpticsGroupName");
     for (size_t i = 0; i < count; i++) {
-        bool ours = row < 0 || rows->group_column < 0 || id_column < 0 ||
-                    strcmp(star_get(rows->table, (size_t)row, rows->group_column), star_get(rows->optics, i, id_column)) == 0;
-        if (!ours)
-            continue;
+        bool ours =
+            row < 0 || rows->group_column < 0 || id_column < 0 ||
+            strcmp(star_get(rows->table, (size_t)row, rows->group_column), star_get(rows->optics, i, id_column)) == 0;
+        if (!ours) continue;
         read_optics(rows->optics, i, &optics);
-        if (name_column >= 0)
-            snprintf(optics.group, sizeof optics.group, "%s", star_get(rows->optics, i, name_column));
+        if (name_column >= 0) snprintf(optics.group, sizeof optics.group, "%s", star_get(rows->optics, i, name_column));
         break;
     }
     *ret_optics = optics;
@@ -215,9 +208,9 @@ void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *r
 
 enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err) {
     /* What the optics table says has its own place in an item. */
-    static const char *const elsewhere[] = {"rlnOpticsGroup", "rlnVoltage", "rlnSphericalAberration",
-                                            "rlnAmplitudeContrast", "rlnMagnification", "rlnDetectorPixelSize",
-                                            "rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize"};
+    static const char *const elsewhere[] = {
+        "rlnOpticsGroup",   "rlnVoltage",           "rlnSphericalAberration", "rlnAmplitudeContrast",
+        "rlnMagnification", "rlnDetectorPixelSize", "rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize"};
     for (size_t column = 0; column < star_column_count(rows->table); column++) {
         const char *name = star_column_name(rows->table, column);
         bool skip = false;
@@ -229,8 +222,7 @@ enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item 
             continue;
         char path[256];
         int length = snprintf(path, sizeof path, "columns.%s", name);
-        if (length < (int)sizeof path)
-            TRY(item_set_number(item, path, value, err));
+        if (length < (int)sizeof path) TRY(item_set_number(item, path, value, err));
     }
     return STATUS_OK;
 }

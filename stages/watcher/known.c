@@ -32,12 +32,10 @@ static uint64_t hash_inode(dev_t device, ino_t inode) {
 
 /* The next slot with this hash after *position (start at the hash itself); 0 when there is none. */
 static uint32_t next_match(const struct known_table *table, uint64_t hash, size_t *position) {
-    if (table->capacity == 0)
-        return 0;
+    if (table->capacity == 0) return 0;
     for (;; ++*position) {
         const struct known_slot *slot = &table->slots[*position & (table->capacity - 1)];
-        if (slot->file == 0)
-            return 0;
+        if (slot->file == 0) return 0;
         if (slot->hash == hash) {
             ++*position;
             return slot->file;
@@ -59,8 +57,7 @@ static enum status insert(struct known_table *table, uint64_t hash, long file, s
         larger.slots = calloc(larger.capacity, sizeof *larger.slots);
         FAIL_IF(larger.slots == NULL, err, STATUS_NO_MEMORY, "no memory for the names of %zu files", larger.capacity);
         for (size_t i = 0; i < table->capacity; i++)
-            if (table->slots[i].file != 0)
-                put(&larger, table->slots[i].hash, table->slots[i].file);
+            if (table->slots[i].file != 0) put(&larger, table->slots[i].hash, table->slots[i].file);
         free(table->slots);
         *table = larger;
     }
@@ -83,8 +80,7 @@ long known_find_path(const struct known *known, const char *path) {
     size_t position = (size_t)hash;
     uint32_t file;
     while ((file = next_match(&known->by_path, hash, &position)) != 0)
-        if (strcmp(known->files[file - 1].path, path) == 0)
-            return (long)file - 1;
+        if (strcmp(known->files[file - 1].path, path) == 0) return (long)file - 1;
     return KNOWN_NONE;
 }
 
@@ -98,8 +94,7 @@ long known_find_id(const struct known *known, const char *id) {
     size_t position = (size_t)hash;
     uint32_t file;
     while ((file = next_match(&known->by_id, hash, &position)) != 0)
-        if (has_id(&known->files[file - 1], id))
-            return (long)file - 1;
+        if (has_id(&known->files[file - 1], id)) return (long)file - 1;
     return KNOWN_NONE;
 }
 
@@ -110,8 +105,7 @@ long known_find_inode(const struct known *known, dev_t device, ino_t inode) {
     uint32_t file;
     long latest = KNOWN_NONE;
     while ((file = next_match(&known->by_inode, hash, &position)) != 0)
-        if (known->files[file - 1].device == device && known->files[file - 1].inode == inode)
-            latest = (long)file - 1;
+        if (known->files[file - 1].device == device && known->files[file - 1].inode == inode) latest = (long)file - 1;
     return latest;
 }
 

@@ -35,8 +35,7 @@ enum status notices_open(struct notices **ret_notices, struct err *err) {
 }
 
 void notices_close(struct notices **notices) {
-    if (notices == NULL || *notices == NULL)
-        return;
+    if (notices == NULL || *notices == NULL) return;
     close((*notices)->descriptor);
     for (size_t i = 0; i < (*notices)->folder_capacity; i++)
         free((*notices)->folders[i]);
@@ -57,8 +56,7 @@ static enum status name_watch(struct notices *notices, int watch, const char *fo
         notices->folder_capacity = capacity;
     }
     char **name = &notices->folders[index];
-    if (*name != NULL && strcmp(*name, folder) == 0)
-        return STATUS_OK;
+    if (*name != NULL && strcmp(*name, folder) == 0) return STATUS_OK;
     char *copy = strdup(folder);
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a folder");
     free(*name);
@@ -68,12 +66,12 @@ static enum status name_watch(struct notices *notices, int watch, const char *fo
 
 enum status notices_add(struct notices *notices, const char *folder, struct err *err) {
     int watch = inotify_add_watch(notices->descriptor, folder, EVENTS);
-    FAIL_IF(watch < 0 && (errno == ENOENT || errno == ENOTDIR), err, STATUS_NOT_FOUND, "%s is no folder any more", folder);
+    FAIL_IF(watch < 0 && (errno == ENOENT || errno == ENOTDIR), err, STATUS_NOT_FOUND, "%s is no folder any more",
+            folder);
     FAIL_IF(watch < 0, err, STATUS_UNSUPPORTED, "%s cannot be watched by inotify (%s), so it is only swept", folder,
             errno == ENOSPC ? "no more watches are allowed: raise fs.inotify.max_user_watches" : strerror(errno));
     enum status status = name_watch(notices, watch, folder, err);
-    if (status != STATUS_OK)
-        inotify_rm_watch(notices->descriptor, watch);
+    if (status != STATUS_OK) inotify_rm_watch(notices->descriptor, watch);
     return status;
 }
 
@@ -97,11 +95,10 @@ static const struct inotify_event *next_event(struct notices *notices) {
 enum notice notices_next(struct notices *notices, char *path, size_t size) {
     const struct inotify_event *event;
     while ((event = next_event(notices)) != NULL) {
-        if (event->mask & IN_Q_OVERFLOW)
-            return NOTICE_LOST;
-        char **folder = event->wd >= 0 && (size_t)event->wd < notices->folder_capacity ? &notices->folders[event->wd] : NULL;
-        if (folder == NULL || *folder == NULL)
-            continue;
+        if (event->mask & IN_Q_OVERFLOW) return NOTICE_LOST;
+        char **folder =
+            event->wd >= 0 && (size_t)event->wd < notices->folder_capacity ? &notices->folders[event->wd] : NULL;
+        if (folder == NULL || *folder == NULL) continue;
         if (event->mask & IN_IGNORED) { /* the folder is gone; one of its name may come again, with another number */
             free(*folder);
             *folder = NULL;

@@ -23,8 +23,8 @@ enum status pattern_create(const char *globs, struct pattern *ret_pattern, struc
     }
     if (pattern.count == 0) {
         pattern_destroy(&pattern);
-        FAIL(err, STATUS_BAD_ARGUMENT, "watcher.pattern '%s' holds no glob: expected one or more, as in \"*.mrc,*.tif\"",
-             globs);
+        FAIL(err, STATUS_BAD_ARGUMENT,
+             "watcher.pattern '%s' holds no glob: expected one or more, as in \"*.mrc,*.tif\"", globs);
     }
     *ret_pattern = pattern;
     return STATUS_OK;
@@ -37,13 +37,11 @@ void pattern_destroy(struct pattern *pattern) {
 
 bool pattern_match(const struct pattern *pattern, const char *relative) {
     const char *name = path_name(relative), *glob = pattern->text;
-    if (name[0] == '.')
-        return false;
+    if (name[0] == '.') return false;
     for (int i = 0; i < pattern->count; i++, glob += strlen(glob) + 1) {
         bool whole = strchr(glob, '/') != NULL;
         int flags = FNM_PERIOD | FNM_CASEFOLD | (whole ? FNM_PATHNAME : 0);
-        if (fnmatch(glob, whole ? relative : name, flags) == 0)
-            return true;
+        if (fnmatch(glob, whole ? relative : name, flags) == 0) return true;
     }
     return false;
 }

@@ -26,12 +26,9 @@ long queue_pop(struct watcher *watcher) {
     size_t place = 0;
     for (;;) {
         size_t child = 2 * place + 1;
-        if (child >= queue->count)
-            break;
-        if (child + 1 < queue->count && watcher_before(watcher, queue->files[child + 1], queue->files[child]))
-            child++;
-        if (!watcher_before(watcher, queue->files[child], last))
-            break;
+        if (child >= queue->count) break;
+        if (child + 1 < queue->count && watcher_before(watcher, queue->files[child + 1], queue->files[child])) child++;
+        if (!watcher_before(watcher, queue->files[child], last)) break;
         queue->files[place] = queue->files[child];
         place = child;
     }

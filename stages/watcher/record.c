@@ -17,20 +17,19 @@ const char *record_relative(const char *path, const char *root) {
     size_t length = strlen(root);
     while (length > 1 && root[length - 1] == '/')
         length--;
-    if (length == 0 || strncmp(path, root, length) != 0 || path[length] != '/')
-        return path;
+    if (length == 0 || strncmp(path, root, length) != 0 || path[length] != '/') return path;
     return path + length + 1;
 }
 
 static enum status set_optics(const struct record_source *source, struct item *item, struct err *err) {
     const struct stage_session *session = source->session;
     struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN};
-    if (source->rows != NULL)
-        ctf_rows_optics(source->rows, source->row, &given);
+    if (source->rows != NULL) ctf_rows_optics(source->rows, source->row, &given);
     double header = source->image.pixel_size > 0 ? (double)source->image.pixel_size : NAN;
     double pixel_size = first_of(session->pixel_size, given.pixel_size, header);
     FAIL_IF(isnan(pixel_size), err, STATUS_NOT_FOUND,
-            "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set session.pixel_size (Å)",
+            "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set "
+            "session.pixel_size (Å)",
             source->path);
     TRY(item_set_string(item, "optics.group", given.group[0] != '\0' ? given.group : "opticsGroup1", err));
     TRY(item_set_number(item, "optics.pixel_size", pixel_size, err));
@@ -43,12 +42,10 @@ static enum status set_optics(const struct record_source *source, struct item *i
 }
 
 static void destroy(struct item **item) {
-    if (*item != NULL)
-        item_destroy(item);
+    if (*item != NULL) item_destroy(item);
 }
 
-enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item,
-                          struct err *err) {
+enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err) {
     _cleanup_(destroy) struct item *item = NULL;
     TRY(item_create(id, "micrograph", &item, err));
     const char *name = record_relative(path, root);
@@ -67,11 +64,9 @@ enum status record_make(const struct record_source *source, struct item **ret_it
     TRY(item_set_string(item, "micrograph.path", record_relative(source->path, source->root), err));
     TRY(item_set_number(item, "micrograph.nx", source->image.nx, err));
     TRY(item_set_number(item, "micrograph.ny", source->image.ny, err));
-    if (source->image.nz > 1)
-        TRY(item_set_number(item, "micrograph.nz", source->image.nz, err));
+    if (source->image.nz > 1) TRY(item_set_number(item, "micrograph.nz", source->image.nz, err));
     TRY(set_optics(source, item, err));
-    if (source->rows != NULL && source->row >= 0)
-        TRY(ctf_rows_columns(source->rows, source->row, item, err));
+    if (source->rows != NULL && source->row >= 0) TRY(ctf_rows_columns(source->rows, source->row, item, err));
     *ret_item = item;
     item = NULL;
     return STATUS_OK;
@@ -85,11 +80,16 @@ struct record_table {
 enum { OPTICS_COLUMNS = 7 };
 
 static const char *const optics_columns[OPTICS_COLUMNS] = {
-    "rlnOpticsGroup", "rlnOpticsGroupName",      "rlnMicrographOriginalPixelSize", "rlnMicrographPixelSize",
-    "rlnVoltage",     "rlnSphericalAberration", "rlnAmplitudeContrast"};
-static const char *const optics_members[OPTICS_COLUMNS] = {
-    "",               "optics.group",                "optics.original_pixel_size", "optics.pixel_size",
-    "optics.voltage", "optics.spherical_aberration", "optics.amplitude_contrast"};
+    "rlnOpticsGroup",         "rlnOpticsGroupName", "rlnMicrographOriginalPixelSize",
+    "rlnMicrographPixelSize", "rlnVoltage",         "rlnSphericalAberration",
+    "rlnAmplitudeContrast"};
+static const char *const optics_members[OPTICS_COLUMNS] = {"",
+                                                           "optics.group",
+                                                           "optics.original_pixel_size",
+                                                           "optics.pixel_size",
+                                                           "optics.voltage",
+                                                           "optics.spherical_aberration",
+                                                           "optics.amplitude_contrast"};
 
 enum status record_table_create(struct record_table **ret_table, struct err *err) {
     _cleanup_(record_table_destroy) struct record_table *table = calloc(1, sizeof *table);
@@ -108,8 +108,7 @@ enum status record_table_create(struct record_table **ret_table, struct err *err
 }
 
 void record_table_destroy(struct record_table **table) {
-    if (table == NULL || *table == NULL)
-        return;
+    if (table == NULL || *table == NULL) return;
     star_destroy(&(*table)->file);
     free(*table);
     *table = NULL;
@@ -152,8 +151,7 @@ enum status record_table_add(struct record_table *table, const struct item *item
     const json_t *value;
     json_object_foreach(json_object_get(item_json(item), "columns"), name, value) {
         int column;
-        if (!json_is_number(value))
-            continue;
+        if (!json_is_number(value)) continue;
         TRY(star_column_add(table->micrographs, name, "0", &column, err));
         TRY(star_set_number(table->micrographs, row, column, json_number_value(value), err));
     }

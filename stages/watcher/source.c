@@ -47,10 +47,8 @@ static enum status ask_ledger(void *context, const char *id, enum watcher_past *
 static void watch_folder(void *context, const char *path) {
     struct source *source = context;
     struct err problem;
-    if (source->notices == NULL || notices_add(source->notices, path, &problem) != STATUS_UNSUPPORTED)
-        return;
-    if (!source->watches_ran_out)
-        stage_log(source->stage, LOG_WARN, "no-notices", "%s", problem.message);
+    if (source->notices == NULL || notices_add(source->notices, path, &problem) != STATUS_UNSUPPORTED) return;
+    if (!source->watches_ran_out) stage_log(source->stage, LOG_WARN, "no-notices", "%s", problem.message);
     source->watches_ran_out = true;
 }
 
@@ -61,9 +59,10 @@ static enum status refuse_session_itself(struct stage *stage, const char *direct
     TRY(path_join(stage_root(stage), "graph.yaml", graph, sizeof graph, err));
     bool same = stat(stage_root(stage), &root) == 0 && stat(directory, &watched) == 0 &&
                 root.st_dev == watched.st_dev && root.st_ino == watched.st_ino;
-    FAIL_IF(same && file_exists(graph), err, STATUS_BAD_ARGUMENT,
-            "watcher.directory %s is the session folder itself: give the session a folder of its own (one inside is fine)",
-            directory);
+    FAIL_IF(
+        same && file_exists(graph), err, STATUS_BAD_ARGUMENT,
+        "watcher.directory %s is the session folder itself: give the session a folder of its own (one inside is fine)",
+        directory);
     return STATUS_OK;
 }
 
@@ -88,8 +87,7 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
     };
     TRY(refuse_session_itself(stage, params->directory, err));
     TRY(watcher_create(&options, &source->watcher, err));
-    if (params->ctf != NULL)
-        TRY(ctf_rows_open(params->ctf, &source->rows, err));
+    if (params->ctf != NULL) TRY(ctf_rows_open(params->ctf, &source->rows, err));
     struct err problem;
     if (params->notices && notices_open(&source->notices, &problem) != STATUS_OK)
         stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", problem.message, params->poll);
@@ -104,8 +102,7 @@ static void held_clear(struct held *held) {
 }
 
 void source_destroy(struct source **source) {
-    if (source == NULL || *source == NULL)
-        return;
+    if (source == NULL || *source == NULL) return;
     for (size_t i = 0; i < (*source)->held_count; i++)
         held_clear(&(*source)->held[i]);
     free((*source)->held);
@@ -117,8 +114,7 @@ void source_destroy(struct source **source) {
 }
 
 static void drop_item(struct item **item) {
-    if (*item != NULL)
-        item_destroy(item);
+    if (*item != NULL) item_destroy(item);
 }
 
 /* Said once: one wrong setting touches every micrograph. */
@@ -128,8 +124,8 @@ static void compare_pixel_size(struct source *source, const char *path, double h
         return;
     source->pixel_size_differs = true;
     stage_log(source->stage, LOG_WARN, "pixel-size",
-              "%s: its header says %g Å/px, the session %g: the session's value is used; check session.pixel_size", path,
-              header, session);
+              "%s: its header says %g Å/px, the session %g: the session's value is used; check session.pixel_size",
+              path, header, session);
 }
 
 static enum status set_aside(struct source *source, const char *id, const char *path, const char *reason,
@@ -142,12 +138,11 @@ static enum status set_aside(struct source *source, const char *id, const char *
 static enum status pass_on(struct source *source, const char *id, const char *path, const struct image_info *image,
                            long row, struct err *err) {
     _cleanup_(drop_item) struct item *item = NULL;
-    struct record_source record = {path,  id, stage_root(source->stage), *image, stage_session(source->stage),
+    struct record_source record = {path,         id, stage_root(source->stage), *image, stage_session(source->stage),
                                    source->rows, row};
     struct err problem;
     enum status status = record_make(&record, &item, &problem);
-    if (status == STATUS_NOT_FOUND && source->has_pixel_size)
-        return set_aside(source, id, path, problem.message, err);
+    if (status == STATUS_NOT_FOUND && source->has_pixel_size) return set_aside(source, id, path, problem.message, err);
     FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
     source->has_pixel_size = true;
     compare_pixel_size(source, path, (double)image->pixel_size);
@@ -161,7 +156,8 @@ static enum status hold(struct source *source, const struct watcher_find *find, 
     if (source->held_count == source->held_capacity) {
         size_t capacity = source->held_capacity > 0 ? 2 * source->held_capacity : 16;
         struct held *held = realloc(source->held, capacity * sizeof *held);
-        FAIL_IF(held == NULL, err, STATUS_NO_MEMORY, "no memory for %zu micrographs that wait for CTF values", capacity);
+        FAIL_IF(held == NULL, err, STATUS_NO_MEMORY, "no memory for %zu micrographs that wait for CTF values",
+                capacity);
         source->held = held;
         source->held_capacity = capacity;
     }
@@ -202,8 +198,7 @@ static enum status release_held(struct source *source, double now, struct err *e
 }
 
 static enum status refresh_ctf(struct source *source, double now, struct err *err) {
-    if (source->rows == NULL)
-        return STATUS_OK;
+    if (source->rows == NULL) return STATUS_OK;
     struct err problem;
     bool changed;
     if (ctf_rows_refresh(source->rows, &changed, &problem) != STATUS_OK)
@@ -216,13 +211,11 @@ static enum status handle(struct source *source, const struct watcher_find *find
         stage_log(source->stage, LOG_INFO, "duplicate", "%s: %s", find->relative, find->reason);
         return STATUS_OK;
     }
-    if (find->verdict == WATCHER_FAILED)
-        return set_aside(source, find->id, find->path, find->reason, err);
+    if (find->verdict == WATCHER_FAILED) return set_aside(source, find->id, find->path, find->reason, err);
     if (find->failed_before)
         stage_log(source->stage, LOG_INFO, "whole-after-all", "%s is whole now and goes on", find->id);
     long row = source->rows != NULL ? ctf_rows_find(source->rows, find->path) : -1;
-    if (source->rows != NULL && row < 0)
-        return hold(source, find, now + source->params->ctf_wait, err);
+    if (source->rows != NULL && row < 0) return hold(source, find, now + source->params->ctf_wait, err);
     return pass_on(source, find->id, find->path, &find->image, row, err);
 }
 
@@ -230,8 +223,7 @@ static enum status hear_notices(struct source *source, double now, struct err *e
     char path[PATH_SIZE];
     for (;;) {
         enum notice notice = source->notices != NULL ? notices_next(source->notices, path, sizeof path) : NOTICE_NONE;
-        if (notice == NOTICE_NONE)
-            return STATUS_OK;
+        if (notice == NOTICE_NONE) return STATUS_OK;
         if (notice == NOTICE_LOST)
             source->next_sweep = now;
         else
@@ -245,8 +237,7 @@ static enum status sweep(struct source *source, double now, struct err *err) {
     enum status status = watcher_sweep(source->watcher, now, &problem);
     source->next_sweep = now + source->params->poll;
     source->is_started = true;
-    if (status == STATUS_OK)
-        return STATUS_OK;
+    if (status == STATUS_OK) return STATUS_OK;
     /* A network file system that is away for a while comes back; one that was never there is a wrong setting. */
     bool away = !first && (status == STATUS_NOT_FOUND || status == STATUS_IO);
     FAIL_IF(!away, err, status, "%s", problem.message);
@@ -255,20 +246,16 @@ static enum status sweep(struct source *source, double now, struct err *err) {
 }
 
 enum status source_step(struct source *source, double now, struct err *err) {
-    if (!source->is_started)
-        source->started = now;
+    if (!source->is_started) source->started = now;
     TRY(hear_notices(source, now, err));
-    if (!source->is_started || now >= source->next_sweep)
-        TRY(sweep(source, now, err));
+    if (!source->is_started || now >= source->next_sweep) TRY(sweep(source, now, err));
     TRY(refresh_ctf(source, now, err));
     for (;;) {
         struct watcher_find find;
         bool found;
-        if (stage_stopping(source->stage))
-            return STATUS_OK;
+        if (stage_stopping(source->stage)) return STATUS_OK;
         TRY(watcher_next(source->watcher, now, &find, &found, err));
-        if (!found)
-            break;
+        if (!found) break;
         source->was_busy = true;
         TRY(handle(source, &find, now, err));
         TRY(hear_notices(source, now, err)); /* emitting may have waited long: newer files take part in the order */
@@ -281,20 +268,16 @@ enum status source_step(struct source *source, double now, struct err *err) {
 enum status source_idle(struct source *source, double now, double seconds, bool *ret_idle, struct err *err) {
     *ret_idle = false;
     /* Passing on may have waited long for room: the quiet begins after it. */
-    if (source->was_busy)
-        source->last_busy = now;
+    if (source->was_busy) source->last_busy = now;
     source->was_busy = false;
     double last = fmax(fmax(watcher_last_change(source->watcher), source->last_busy), source->started);
-    if (now - last < seconds || watcher_pending(source->watcher) > 0)
-        return STATUS_OK;
+    if (now - last < seconds || watcher_pending(source->watcher) > 0) return STATUS_OK;
     /* Where notices never come, something may lie there unseen. */
     TRY(sweep(source, now, err));
-    if (watcher_pending(source->watcher) > 0)
-        return STATUS_OK;
+    if (watcher_pending(source->watcher) > 0) return STATUS_OK;
     for (size_t i = 0; i < source->held_count; i++)
         source->held[i].until = now;
-    if (source->held_count > 0)
-        TRY(release_held(source, now, err));
+    if (source->held_count > 0) TRY(release_held(source, now, err));
     *ret_idle = true;
     return STATUS_OK;
 }

@@ -23,7 +23,8 @@ static const struct param params[] = {
      .help = "Time without change after which an incomplete file is reported as failed; default: 6 × settle"},
     {"poll", PARAM_FLOAT, AT(poll), "s", "5", 0.05, 86400,
      .help = "From one sweep of the folder to the next, for file systems that send no notices"},
-    {"notices", PARAM_BOOL, AT(notices), "", "true", .help = "Let the system tell of new files (inotify) between sweeps"},
+    {"notices", PARAM_BOOL, AT(notices), "", "true",
+     .help = "Let the system tell of new files (inotify) between sweeps"},
     {"order", PARAM_CHOICE, AT(order), "", "oldest", .choices = "oldest|newest",
      .help = "Which of the waiting files goes first, by time of change"},
     {"ctf_wait", PARAM_FLOAT, AT(ctf_wait), "s", "60", 0, 864000,
@@ -61,8 +62,7 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     while (!stage_stopping(stage)) {
         TRY(source_step(source, now(), err));
         TRY(source_idle(source, now(), until_idle, &idle, err));
-        if (idle)
-            break;
+        if (idle) break;
         stage_wait(stage, ROUND);
     }
     return STATUS_OK;

@@ -23,8 +23,7 @@ static enum status sweep_folder(struct watcher *watcher, const char *relative, c
 
 /* A file that matches: known from now on, or looked at again when it has not been taken. */
 static enum status see_file(struct watcher *watcher, const char *relative, bool noticed, double now, struct err *err) {
-    if (!pattern_match(&watcher->pattern, relative))
-        return STATUS_OK;
+    if (!pattern_match(&watcher->pattern, relative)) return STATUS_OK;
     long index = known_find_path(&watcher->known, relative);
     if (index != KNOWN_NONE && watcher->known.files[index].state != KNOWN_GONE) {
         struct known_file *file = &watcher->known.files[index];
@@ -37,8 +36,7 @@ static enum status see_file(struct watcher *watcher, const char *relative, bool 
     TRY(path_join(watcher->directory, relative, path, sizeof path, err));
     if (stat(path, &information) != 0 || !S_ISREG(information.st_mode))
         return STATUS_OK; /* already gone, a link to nothing, or a folder that is named like a micrograph */
-    if (index == KNOWN_NONE)
-        TRY(known_add(&watcher->known, relative, &index, err));
+    if (index == KNOWN_NONE) TRY(known_add(&watcher->known, relative, &index, err));
     struct known_file *file = &watcher->known.files[index];
     file->state = KNOWN_WAITING;
     file->time = (double)information.st_mtim.tv_sec + 1e-9 * (double)information.st_mtim.tv_nsec;
@@ -49,8 +47,7 @@ static enum status see_file(struct watcher *watcher, const char *relative, bool 
 }
 
 static bool is_folder(const struct dirent *entry, const char *path) {
-    if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK)
-        return entry->d_type == DT_DIR;
+    if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK) return entry->d_type == DT_DIR;
     return file_is_folder(path);
 }
 
@@ -62,22 +59,17 @@ static enum status sweep_entry(struct watcher *watcher, const char *relative, co
     if (path_join(relative, entry->d_name, below, sizeof below, NULL) != STATUS_OK ||
         path_join(watcher->directory, below, path, sizeof path, NULL) != STATUS_OK)
         return STATUS_OK; /* longer than the system lets us open */
-    if (!is_folder(entry, path))
-        return see_file(watcher, below, false, now, err);
+    if (!is_folder(entry, path)) return see_file(watcher, below, false, now, err);
     return watcher->options.recursive ? sweep_folder(watcher, below, here, now, err) : STATUS_OK;
 }
 
 static bool enter(const struct watcher *watcher, const struct step *here) {
-    if (here->above == NULL)
-        return true;
-    if (here->depth >= DEPTH_MAX)
-        return false;
+    if (here->above == NULL) return true;
+    if (here->depth >= DEPTH_MAX) return false;
     for (int i = 0; i < 2; i++)
-        if (watcher->skip_inode[i] == here->inode && watcher->skip_device[i] == here->device)
-            return false;
+        if (watcher->skip_inode[i] == here->inode && watcher->skip_device[i] == here->device) return false;
     for (const struct step *s = here->above; s != NULL; s = s->above)
-        if (s->device == here->device && s->inode == here->inode)
-            return false;
+        if (s->device == here->device && s->inode == here->inode) return false;
     return true;
 }
 
@@ -93,10 +85,8 @@ static enum status sweep_folder(struct watcher *watcher, const char *relative, c
         return STATUS_OK;
     }
     struct step here = {information.st_dev, information.st_ino, above, above != NULL ? above->depth + 1 : 0};
-    if (!enter(watcher, &here))
-        return STATUS_OK;
-    if (watcher->options.folder != NULL)
-        watcher->options.folder(watcher->options.context, path);
+    if (!enter(watcher, &here)) return STATUS_OK;
+    if (watcher->options.folder != NULL) watcher->options.folder(watcher->options.context, path);
     DIR *folder = opendir(path);
     if (folder == NULL) {
         FAIL_IF(top, err, STATUS_IO, "watcher.directory %s: %s", path, strerror(errno));
@@ -117,8 +107,7 @@ enum status watcher_sweep(struct watcher *watcher, double now, struct err *err) 
 /* The part of an absolute path below the directory; NULL for other and for hidden ones. */
 static const char *below_directory(const struct watcher *watcher, const char *path) {
     size_t length = strlen(watcher->directory);
-    if (strncmp(path, watcher->directory, length) != 0 || (path[length] != '/' && length > 1))
-        return NULL;
+    if (strncmp(path, watcher->directory, length) != 0 || (path[length] != '/' && length > 1)) return NULL;
     const char *relative = path + length;
     relative += strspn(relative, "/");
     return *relative == '\0' || *relative == '.' || strstr(relative, "/.") != NULL ? NULL : relative;
@@ -126,13 +115,10 @@ static const char *below_directory(const struct watcher *watcher, const char *pa
 
 enum status watcher_notice(struct watcher *watcher, const char *path, double now, struct err *err) {
     const char *relative = below_directory(watcher, path);
-    if (relative == NULL)
-        return STATUS_OK;
+    if (relative == NULL) return STATUS_OK;
     bool deep = strchr(relative, '/') != NULL;
-    if (deep && !watcher->options.recursive)
-        return STATUS_OK;
-    if (!file_is_folder(path))
-        return see_file(watcher, relative, true, now, err);
+    if (deep && !watcher->options.recursive) return STATUS_OK;
+    if (!file_is_folder(path)) return see_file(watcher, relative, true, now, err);
     /* A folder was made or moved here. It is swept as part of the whole, so that links back and what is to be skipped
      * are told by the way down; folders are few. */
     return watcher->options.recursive ? watcher_sweep(watcher, now, err) : STATUS_OK;

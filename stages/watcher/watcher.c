@@ -27,8 +27,8 @@ enum status watcher_create(const struct watcher_options *options, struct watcher
     watcher->wake_at = INFINITY;
     TRY(pattern_create(options->pattern, &watcher->pattern, err));
     watcher->directory = realpath(options->directory, NULL);
-    FAIL_IF(watcher->directory == NULL, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO,
-            "watcher.directory %s: %s", options->directory, strerror(errno));
+    FAIL_IF(watcher->directory == NULL, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "watcher.directory %s: %s",
+            options->directory, strerror(errno));
     struct stat information;
     for (int i = 0; i < 2; i++)
         if (options->skip[i] != NULL && stat(options->skip[i], &information) == 0) {
@@ -41,8 +41,7 @@ enum status watcher_create(const struct watcher_options *options, struct watcher
 }
 
 void watcher_destroy(struct watcher **watcher) {
-    if (watcher == NULL || *watcher == NULL)
-        return;
+    if (watcher == NULL || *watcher == NULL) return;
     pattern_destroy(&(*watcher)->pattern);
     known_destroy(&(*watcher)->known);
     queue_destroy(&(*watcher)->waiting);
@@ -56,8 +55,7 @@ void watcher_destroy(struct watcher **watcher) {
 bool watcher_before(const struct watcher *watcher, long a, long b) {
     const struct known_file *x = &watcher->known.files[a], *y = &watcher->known.files[b];
     bool newest = watcher->options.order == WATCHER_NEWEST;
-    if (x->time < y->time || x->time > y->time)
-        return (x->time < y->time) != newest;
+    if (x->time < y->time || x->time > y->time) return (x->time < y->time) != newest;
     return (strcmp(x->path, y->path) < 0) != newest;
 }
 
@@ -83,8 +81,7 @@ static enum status keep_looking(struct watcher *watcher, long index, double chec
 
 /* Incomplete files whose next look is due join what waits, so that one order rules all. */
 static enum status wake_growing(struct watcher *watcher, double now, struct err *err) {
-    if (now < watcher->wake_at)
-        return STATUS_OK;
+    if (now < watcher->wake_at) return STATUS_OK;
     size_t kept = 0;
     enum status status = STATUS_OK;
     watcher->wake_at = INFINITY;
@@ -116,16 +113,14 @@ static bool name_is_text(const char *name) {
 }
 
 static void make_id(struct watcher *watcher, const struct known_file *file) {
-    if (path_without_ending(file->path, watcher->id, sizeof watcher->id, NULL) != STATUS_OK)
-        watcher->id[0] = '\0';
+    if (path_without_ending(file->path, watcher->id, sizeof watcher->id, NULL) != STATUS_OK) watcher->id[0] = '\0';
 }
 
 /* Shown in place of a name that cannot be an id. */
 static void make_shown_id(struct watcher *watcher) {
     bool text = name_is_text(watcher->id);
     for (unsigned char *c = (unsigned char *)watcher->id; *c != '\0'; c++)
-        if (*c < 0x20 || *c == 0x7f || (!text && *c >= 0x80))
-            *c = '?';
+        if (*c < 0x20 || *c == 0x7f || (!text && *c >= 0x80)) *c = '?';
     if (strlen(watcher->id) >= ITEM_ID_MAX) {
         size_t end = ITEM_ID_MAX - 1;
         while (end > 0 && ((unsigned char)watcher->id[end] & 0xc0) == 0x80)
@@ -137,8 +132,7 @@ static void make_shown_id(struct watcher *watcher) {
 /* Room for the whole file may have been set aside before its pixels came: then it ends in zeros. */
 static bool ends_in_zeros(const char *path, int64_t size) {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return false;
+    if (descriptor < 0) return false;
     unsigned char tail[TAIL];
     ssize_t got = pread(descriptor, tail, sizeof tail, size > TAIL ? size - TAIL : 0);
     close(descriptor);
@@ -163,8 +157,7 @@ static bool is_duplicate(const struct watcher *watcher, long index, struct watch
         return true;
     }
     other = known_find_inode(&watcher->known, file->device, file->inode);
-    if (other == KNOWN_NONE || other == index)
-        return false;
+    if (other == KNOWN_NONE || other == index) return false;
     char path[PATH_SIZE];
     struct stat information;
     const char *name = watcher->known.files[other].path;
@@ -179,12 +172,10 @@ static bool is_duplicate(const struct watcher *watcher, long index, struct watch
 static bool is_thumbnail(const char *path) {
     static const char *const endings[] = {".mrc", ".tif", ".tiff"};
     char stem[PATH_SIZE], sibling[PATH_SIZE + 8];
-    if (path_without_ending(path, stem, sizeof stem, NULL) != STATUS_OK)
-        return false;
+    if (path_without_ending(path, stem, sizeof stem, NULL) != STATUS_OK) return false;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         snprintf(sibling, sizeof sibling, "%s%s", stem, endings[i]);
-        if (file_exists(sibling))
-            return true;
+        if (file_exists(sibling)) return true;
     }
     return false;
 }
@@ -216,8 +207,7 @@ static enum look refresh(struct watcher *watcher, struct known_file *file, doubl
 }
 
 /* The content: ready, failed, or to be looked at again. */
-static enum look look_inside(struct watcher *watcher, struct known_file *file, double now,
-                             struct watcher_find *find) {
+static enum look look_inside(struct watcher *watcher, struct known_file *file, double now, struct watcher_find *find) {
     struct err problem = {0};
     enum status status = image_probe(watcher->path, &find->image, &problem);
     double unchanged = now - file->changed_at;
@@ -236,28 +226,25 @@ static enum look look_inside(struct watcher *watcher, struct known_file *file, d
     }
     bool hopeless = status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED;
     double limit = hopeless ? fmin(watcher->options.settle, watcher->options.stall) : watcher->options.stall;
-    if (file->was_reported || unchanged < limit)
-        return LOOK_AGAIN;
+    if (file->was_reported || unchanged < limit) return LOOK_AGAIN;
     char reason[sizeof problem.message + 64];
     snprintf(reason, sizeof reason, "%s (unchanged for %.0f s)", problem.message, unchanged);
     set_failed(find, reason);
     return LOOK_SAY;
 }
 
-static enum status look(struct watcher *watcher, long index, double now, struct watcher_find *find,
-                        enum look *ret_look, struct err *err) {
+static enum status look(struct watcher *watcher, long index, double now, struct watcher_find *find, enum look *ret_look,
+                        struct err *err) {
     struct known_file *file = &watcher->known.files[index];
     *ret_look = LOOK_DROP;
     TRY(path_join(watcher->directory, file->path, watcher->path, sizeof watcher->path, err));
     *find = (struct watcher_find){.path = watcher->path, .relative = file->path, .id = watcher->id};
     make_id(watcher, file);
-    if (refresh(watcher, file, now) == LOOK_DROP)
-        return STATUS_OK;
+    if (refresh(watcher, file, now) == LOOK_DROP) return STATUS_OK;
     find->time = file->time;
     enum watcher_past past = WATCHER_UNSEEN;
     bool valid = name_is_text(watcher->id) && strlen(watcher->id) < ITEM_ID_MAX;
-    if (!valid)
-        make_shown_id(watcher);
+    if (!valid) make_shown_id(watcher);
     if (!file->asked && watcher->options.past != NULL)
         TRY(watcher->options.past(watcher->options.context, watcher->id, &past, err));
     file->asked = true;
@@ -269,8 +256,9 @@ static enum status look(struct watcher *watcher, long index, double now, struct 
     *ret_look = LOOK_SAY;
     if (!valid) {
         file->state = KNOWN_DONE;
-        set_failed(find, "its name holds a line break, a control character or bytes that are not UTF-8, or is too long, "
-                         "and cannot be written into STAR files: rename it");
+        set_failed(find,
+                   "its name holds a line break, a control character or bytes that are not UTF-8, or is too long, "
+                   "and cannot be written into STAR files: rename it");
         return STATUS_OK;
     }
     if (is_duplicate(watcher, index, find)) {
@@ -301,10 +289,8 @@ enum status watcher_next(struct watcher *watcher, double now, struct watcher_fin
         enum look outcome;
         struct watcher_find find;
         TRY(look(watcher, index, now, &find, &outcome, err));
-        if (outcome != LOOK_SAY)
-            continue;
-        if (find.verdict == WATCHER_READY)
-            watcher->last_change = now;
+        if (outcome != LOOK_SAY) continue;
+        if (find.verdict == WATCHER_READY) watcher->last_change = now;
         *ret_find = find;
         *ret_found = true;
         return STATUS_OK;

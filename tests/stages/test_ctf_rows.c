@@ -11,11 +11,12 @@ static const char OPTICS[] = "data_optics\n\nloop_\n_rlnOpticsGroupName #1\n_rln
                              "_rlnMicrographOriginalPixelSize #3\n_rlnMicrographPixelSize #4\n_rlnVoltage #5\n"
                              "_rlnSphericalAberration #6\n_rlnAmplitudeContrast #7\n"
                              "first 1 0.8 1.6 300 2.7 0.07\nsecond 2 1.1 1.1 200 1.4 0.1\n\n";
-static const char MICROGRAPHS[] = "data_micrographs\n\nloop_\n_rlnMicrographName #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n"
-                                  "_rlnDefocusV #4\n_rlnDefocusAngle #5\n_rlnCtfImage #6\n_rlnCtfFigureOfMerit #7\n"
-                                  "MotionCorr/job2/grid1/mic_1.mrc 1 15000 14500 30 mic_1.ctf:mrc 0.2\n"
-                                  "MotionCorr/job2/grid2/mic_1.mrc 2 25000 24500 60 mic_1.ctf:mrc 0.03\n"
-                                  "mic_2.mrc 1 11000 10000 10 x 0.1\n";
+static const char MICROGRAPHS[] =
+    "data_micrographs\n\nloop_\n_rlnMicrographName #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n"
+    "_rlnDefocusV #4\n_rlnDefocusAngle #5\n_rlnCtfImage #6\n_rlnCtfFigureOfMerit #7\n"
+    "MotionCorr/job2/grid1/mic_1.mrc 1 15000 14500 30 mic_1.ctf:mrc 0.2\n"
+    "MotionCorr/job2/grid2/mic_1.mrc 2 25000 24500 60 mic_1.ctf:mrc 0.03\n"
+    "mic_2.mrc 1 11000 10000 10 x 0.1\n";
 
 static struct ctf_rows *open_rows(const char *name, const char *text) {
     struct err err = {0};
@@ -95,9 +96,10 @@ static void session_stands_before_optics_before_header(void **state) {
 
 static void older_files_carry_optics_in_each_row(void **state) {
     (void)state;
-    struct ctf_rows *rows = open_rows("old.star", "data_\n\nloop_\n_rlnMicrographName #1\n_rlnDefocusU #2\n_rlnVoltage #3\n"
-                                                  "_rlnMagnification #4\n_rlnDetectorPixelSize #5\n"
-                                                  "Micrographs/a.mrc 12345.6 200 50000 7.0\n");
+    struct ctf_rows *rows =
+        open_rows("old.star", "data_\n\nloop_\n_rlnMicrographName #1\n_rlnDefocusU #2\n_rlnVoltage #3\n"
+                              "_rlnMagnification #4\n_rlnDetectorPixelSize #5\n"
+                              "Micrographs/a.mrc 12345.6 200 50000 7.0\n");
     struct ctf_optics optics;
     ctf_rows_optics(rows, ctf_rows_find(rows, "/x/a.mrc"), &optics);
     assert_float_equal(optics.pixel_size, 1.4, 1e-9);
@@ -146,7 +148,9 @@ static void table_of_micrographs_reads_back(void **state) {
         struct stage_session session = {NAN, NAN, NAN, NAN};
         struct item *item = NULL;
         struct record_source source = source_of(rows, row, &session);
-        source.path = row == 0 ? "/session/raw/grid1/mic_1.mrc" : row == 1 ? "/session/raw/grid2/mic_1.mrc" : "/m/mic_2.mrc";
+        source.path = row == 0   ? "/session/raw/grid1/mic_1.mrc"
+                      : row == 1 ? "/session/raw/grid2/mic_1.mrc"
+                                 : "/m/mic_2.mrc";
         assert_ok(record_make(&source, &item, &err));
         assert_ok(record_table_add(table, item, &err));
         item_destroy(&item);

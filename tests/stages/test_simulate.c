@@ -43,8 +43,7 @@ static void project_map(const struct image *map, double rot, double tilt, double
         for (int d = 0; d < 3; d++) /* position = x·row1 + y·row2 + z·row3 */
             p[d] = x * rows[0][d] + y * rows[1][d] + z * rows[2][d] + BOX / 2;
         int b[3] = {(int)floor(p[0]), (int)floor(p[1]), (int)floor(p[2])};
-        if (b[0] < 0 || b[1] < 0 || b[2] < 0 || b[0] > BOX - 2 || b[1] > BOX - 2 || b[2] > BOX - 2)
-            continue;
+        if (b[0] < 0 || b[1] < 0 || b[2] < 0 || b[0] > BOX - 2 || b[1] > BOX - 2 || b[2] > BOX - 2) continue;
         double value = 0;
         for (int corner = 0; corner < 8; corner++) {
             int cx = corner & 1, cy = corner >> 1 & 1, cz = corner >> 2;
@@ -61,8 +60,7 @@ static double correlate(const float *a, const struct image *image, int x0, int y
     double sums[5] = {0}, count = 0;
     for (int y = -30; y <= 30; y++)
         for (int x = -30; x <= 30; x++) {
-            if (x * x + y * y > 900)
-                continue;
+            if (x * x + y * y > 900) continue;
             double u = (double)a[(y + BOX / 2) * BOX + (mirrored ? -x : x) + BOX / 2];
             double v = (double)image->data[(y0 + y) * image->nx + x0 + x];
             sums[0] += u, sums[1] += v, sums[2] += u * u, sums[3] += v * v, sums[4] += u * v;
@@ -157,7 +155,8 @@ static void contrast_has_the_sign_of_underfocus(void **state) {
             image.data[i] = (float)cos(2 * M_PI * k * (i % N) / N);
         painter_apply_ctf(painter, &scene, &layout, &image);
         double u = k / (N * PIXEL), lambda = 0.0196876;
-        double expected = sin(M_PI * lambda * 14000 * u * u - M_PI / 2 * 2.7e7 * pow(lambda, 3) * pow(u, 4) + asin(0.1));
+        double expected =
+            sin(M_PI * lambda * 14000 * u * u - M_PI / 2 * 2.7e7 * pow(lambda, 3) * pow(u, 4) + asin(0.1));
         assert_float_equal(image.data[0], expected, 1e-3);
     }
     painter_destroy(&painter);
@@ -168,8 +167,7 @@ static void same_seed_same_bytes(void **state) {
     (void)state;
     char a[PATH_SIZE], b[PATH_SIZE], c[PATH_SIZE];
     const char *bin = getenv("ICESTREAM_BIN");
-    if (bin == NULL)
-        skip();
+    if (bin == NULL) skip();
     scratch_path("a", a);
     scratch_path("b", b);
     scratch_path("c", c);

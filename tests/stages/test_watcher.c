@@ -37,11 +37,12 @@ static void expect(struct watcher *watcher, double now, const char *expected) {
         struct watcher_find find;
         bool found;
         assert_ok(watcher_next(watcher, now, &find, &found, &err));
-        if (!found)
-            break;
+        if (!found) break;
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "%s%s%s", used > 0 ? " " : "", find.id,
-                 find.verdict == WATCHER_READY ? "" : find.verdict == WATCHER_DUPLICATE ? "?" : "!");
+                 find.verdict == WATCHER_READY       ? ""
+                 : find.verdict == WATCHER_DUPLICATE ? "?"
+                                                     : "!");
         assert_true(find.verdict == WATCHER_READY || find.reason[0] != '\0');
     }
     assert_string_equal(text, expected);
@@ -318,11 +319,11 @@ static void what_an_earlier_run_did_is_not_done_again(void **state) {
 static void thumbnails_are_not_micrographs(void **state) {
     (void)state;
     /* The smallest PNG: 1 × 1, grey. */
-    static const unsigned char png[] = {0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0,    0,    0,    0x0d, 'I',  'H',
-                                        'D',  'R',  0,    0,    0,    1,    0,    0,    0,    1,    8,    0,    0,    0,
-                                        0,    0x3a, 0x7e, 0x9b, 0x55, 0,    0,    0,    0x0a, 'I',  'D',  'A',  'T',  0x78,
-                                        0x9c, 0x63, 0x60, 0,    0,    0,    2,    0,    1,    0x48, 0xaf, 0xa4, 0x71, 0,
-                                        0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
+    static const unsigned char png[] = {
+        0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0,    0,    0,    0x0d, 'I',  'H',  'D',  'R',  0,
+        0,    0,    1,    0,    0,    0,    1,    8,    0,    0,    0,    0,    0x3a, 0x7e, 0x9b, 0x55, 0,
+        0,    0,    0x0a, 'I',  'D',  'A',  'T',  0x78, 0x9c, 0x63, 0x60, 0,    0,    0,    2,    0,    1,
+        0x48, 0xaf, 0xa4, 0x71, 0,    0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
     struct watcher *watcher = watch("thumbnails", plain());
     static const char *const names[] = {"thumbnails/a.png", "thumbnails/b.png"};
     for (int i = 0; i < 2; i++) {

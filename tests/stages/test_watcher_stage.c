@@ -28,8 +28,7 @@ static struct stage_results run(const char *session, const char *const *more) {
 
 static const struct item *emitted(const struct stage_results *results, const char *id) {
     for (size_t i = 0; i < results->emitted_count; i++)
-        if (strcmp(item_id(results->emitted[i]), id) == 0)
-            return results->emitted[i];
+        if (strcmp(item_id(results->emitted[i]), id) == 0) return results->emitted[i];
     fail_msg("%s was not emitted", id);
     return NULL;
 }
@@ -40,9 +39,10 @@ static void items_carry_what_is_known(void **state) {
     watched_put("s1/raw/g/a b.mrc", 8, 6, WATCHED_WHOLE);
     watched_put_sized("s1/raw/g/c.mrc", 8, 6, 2, WATCHED_WHOLE);
     watched_put("s1/raw/g/broken.mrc", 8, 6, 1030);
-    watched_put_text("s1/ctf.star", "data_optics\nloop_\n_rlnOpticsGroup\n_rlnOpticsGroupName\n_rlnVoltage\n1 mine 200\n\n"
-                                    "data_micrographs\nloop_\n_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n"
-                                    "'x/a b.mrc' 1 12000\n");
+    watched_put_text("s1/ctf.star",
+                     "data_optics\nloop_\n_rlnOpticsGroup\n_rlnOpticsGroupName\n_rlnVoltage\n1 mine 200\n\n"
+                     "data_micrographs\nloop_\n_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n"
+                     "'x/a b.mrc' 1 12000\n");
     char star[PATH_SIZE];
     scratch_path("s1/ctf.star", star);
     const char *more[] = {"ctf", star, "pixel_size", "1.5", NULL};
@@ -131,8 +131,8 @@ static void unknown_pixel_size_ends_the_stage(void **state) {
     scratch_path("s4", root);
     scratch_path("s4/raw", directory);
     const char *key_values[] = {"directory", directory, "until_idle", "0", NULL};
-    assert_int_not_equal(
-        stage_run_results(&watcher_stage, root, ":memory:", key_values, NULL, 0, &results, &err), STATUS_OK);
+    assert_int_not_equal(stage_run_results(&watcher_stage, root, ":memory:", key_values, NULL, 0, &results, &err),
+                         STATUS_OK);
     assert_non_null(strstr(err.message, "session.pixel_size"));
     watched_put_text("s4/graph.yaml", "x");
     key_values[1] = root;
