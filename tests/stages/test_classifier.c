@@ -1,0 +1,330 @@
+/* Classification of made-up particles: three shapes, turned, shifted and noisy, are told apart; a stream ends like a
+ * batch; a state is taken up again; rules; tables. */
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/mrc.h"
+#include "stages/classifier/snapshot.h"
+
+enum { BOX = 32, SHAPES = 3, PER_SHAPE = 70, NOISE = 30, COUNT = SHAPES * PER_SHAPE + NOISE, PARTS = 3 };
+
+static char folder[PATH_MAX];
+
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        struct err err = {0};                                                                                          \
+        if ((call) != STATUS_OK)                                                                                       \
+            fail_msg("%s:%d: %s", err.file, err.line, err.message);                                                    \
+    } while (0)
+
+static double uniform(unsigned *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 8) / 16777216.0;
+}
+
+static double gaussian(unsigned *state) {
+    double u = uniform(state), v = uniform(state);
+    return sqrt(-2 * log(u + 1e-12)) * cos(2 * M_PI * v);
+}
+
+/* Blobs that no rotation takes into each other's: (x, y, width) in px. */
+static const double BLOBS[SHAPES][3][3] = {
+    {{-6, 0, 2}, {6, 0, 2}, {0, 0, 2}},
+    {{0, 6, 3}, {-5, -3, 2}, {5, -3, 2}},
+    {{0, 0, 4.5}, {4, 4, 1.5}, {5, 3, 1.5}},
+};
+
+/* Shape at an angle and shift, 0 for noise alone. Particle i has shape i % 4, 3 being nothing, as far as they go. */
+static int shape_of(int i) {
+    return i < 4 * NOISE ? i % 4 : i % SHAPES;
+}
+
+static void draw(int i, float *image, unsigned *random) {
+    double psi = 2 * M_PI * uniform(random), sx = 4 * uniform(random) - 2, sy = 4 * uniform(random) - 2;
+    double c = cos(psi), s = sin(psi);
+    int shape = shape_of(i);
+    for (int y = 0; y < BOX; y++)
+        for (int x = 0; x < BOX; x++) {
+            double px = x - BOX / 2 - sx, py = y - BOX / 2 - sy, value = 0;
+            for (int b = 0; b < 3 && shape < SHAPES; b++) {
+                const double *blob = BLOBS[shape][b];
+                double dx = px - (c * blob[0] - s * blob[1]), dy = py - (s * blob[0] + c * blob[1]);
+                value += exp(-(dx * dx + dy * dy) / (2 * blob[2] * blob[2]));
+            }
+            image[y * BOX + x] = (float)(1.2 * value + gaussian(random));
+        }
+}
+
+/* PARTS tables with stacks of their own, as an extractor would leave them; column truth holds the shape. */
+static int make_particles(void **state) {
+    (void)state;
+    unsigned random = 12345;
+    printf("seed %u\n", random);
+    strcpy(folder, "/tmp/test_classifier_XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    for (int part = 0; part < PARTS; part++) {
+        char stack[PATH_MAX], star[PATH_MAX], text[16384] = "";
+        int first = part * COUNT / PARTS, last = (part + 1) * COUNT / PARTS;
+        size_t length = 0;
+        struct image image = {0};
+        OK(image_resize(&image, BOX, BOX, last - first, &err));
+        image.pixel_size = 4;
+        length += (size_t)snprintf(text, sizeof text,
+                                   "data_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnVoltage #3\n"
+                                   "_rlnImagePixelSize #4\n_rlnImageSize #5\n1 og 300 4.0 %d\n\n\ndata_particles\n\n"
+                                   "loop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n_truth #3\n",
+                                   BOX);
+        for (int i = first; i < last; i++) {
+            draw(i, image.data + (size_t)(i - first) * BOX * BOX, &random);
+            length += (size_t)snprintf(text + length, sizeof text - length, "%06d@part%d.mrcs 1 %d\n", i - first + 1,
+                                       part, shape_of(i));
+        }
+        assert_true(length < sizeof text - 2);
+        strcat(text, "\n");
+        snprintf(stack, sizeof stack, "%.200s/part%d.mrcs", folder, part);
+        snprintf(star, sizeof star, "%.200s/part%d.star", folder, part);
+        OK(mrc_write(stack, &image, MRC_STACK, MRC_FLOAT32, &err));
+        OK(file_write_whole(star, text, strlen(text), &err));
+        image_destroy(&image);
+    }
+    return 0;
+}
+
+static int remove_particles(void **state) {
+    (void)state;
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static enum status resolve(void *context, const char *star_path, const char *name, char *absolute, struct err *err) {
+    (void)context;
+    char beside[PATH_MAX];
+    TRY(path_folder(star_path, beside, sizeof beside, err));
+    return path_join(beside, name, absolute, PATH_MAX, err);
+}
+
+static void submit(struct dataset *dataset, int part) {
+    char star[PATH_MAX];
+    struct dataset_batch *batch = NULL;
+    snprintf(star, sizeof star, "%.200s/part%d.star", folder, part);
+    OK(dataset_batch_read(star, resolve, NULL, &batch, &err));
+    OK(dataset_submit(dataset, &batch, &err));
+    assert_null(batch);
+}
+
+static struct classifier_options options_of(int classes) {
+    struct classifier_options o = {.classes = classes,
+                                   .diameter = 100,
+                                   .tau_fudge = 2,
+                                   .psi_step = 12,
+                                   .offset_range = 4,
+                                   .offset_step = 2,
+                                   .resolution = 8,
+                                   .particles_per_class = 25,
+                                   .minimum_particles = 60,
+                                   .visits = 5,
+                                   .final_passes = 4,
+                                   .threads = 2,
+                                   .seed = 3};
+    OK(quality_rule_parse("auto", &o.keep, &err));
+    return o;
+}
+
+static void run(struct classifier *c, bool final, int most) {
+    struct classifier_progress progress = {.more = true};
+    for (int i = 0; progress.more && i < most; i++)
+        OK(classifier_step(c, final, &progress, &err));
+}
+
+static int truth_of(struct dataset *dataset, size_t index) {
+    size_t row;
+    long value = -1;
+    const struct star_table *table = dataset_row(dataset, index, &row);
+    OK(star_get_integer(table, row, star_column_find(table, "truth"), &value, &err));
+    return (int)value;
+}
+
+/* Fraction of the shapes' particles that are in a class in which their shape is the most frequent, and of the noise
+ * that is not kept. */
+static void measure(struct classifier *c, double *ret_pure, double *ret_dropped) {
+    int table[64][SHAPES + 1] = {{0}}, pure = 0, dropped = 0, shapes = 0, noise = 0;
+    size_t count = dataset_count(c->dataset);
+    for (size_t i = 0; i < count; i++)
+        table[dataset_at(c->dataset, i)->class_index][truth_of(c->dataset, i)]++;
+    for (size_t i = 0; i < count; i++) {
+        int k = dataset_at(c->dataset, i)->class_index, shape = truth_of(c->dataset, i);
+        bool most = true;
+        for (int other = 0; other <= SHAPES; other++)
+            most = most && table[k][other] <= table[k][shape];
+        bool kept = k < c->model->class_count && c->model->classes[k].kept;
+        if (shape < SHAPES)
+            shapes++, pure += most && kept;
+        else
+            noise++, dropped += !kept;
+    }
+    *ret_pure = (double)pure / shapes;
+    *ret_dropped = (double)dropped / noise;
+}
+
+static void shapes_are_told_apart(void **state) {
+    (void)state;
+    struct dataset *dataset = NULL;
+    struct classifier c;
+    double pure, dropped;
+    OK(dataset_create(1 << 24, &dataset, &err));
+    for (int part = 0; part < PARTS; part++)
+        submit(dataset, part);
+    struct classifier_options o = options_of(8);
+    classifier_init(&c, &o, dataset);
+    run(&c, true, 10000);
+    OK(quality_judge(c.model, dataset, &o.keep, &err));
+    measure(&c, &pure, &dropped);
+    printf("batch: %.3f pure and kept, %.3f of the noise dropped, %d updates\n", pure, dropped, c.updates);
+    assert_true(pure >= 0.9);
+    assert_true(dropped >= 0.7);
+    classifier_clear(&c);
+    dataset_destroy(&dataset);
+}
+
+/* Particles that come while work goes on, and whose images do not fit into memory. */
+static void a_stream_ends_like_a_batch(void **state) {
+    (void)state;
+    struct dataset *dataset = NULL;
+    struct classifier c;
+    double pure, dropped;
+    OK(dataset_create(BOX * BOX * 4 * 20, &dataset, &err));
+    struct classifier_options o = options_of(8);
+    classifier_init(&c, &o, dataset);
+    for (int part = 0; part < PARTS; part++) {
+        submit(dataset, part);
+        run(&c, false, part == 0 ? 10000 : 7);
+        if (part == 0) {
+            assert_non_null(c.model);
+            assert_true(c.visits >= 5.0 * COUNT / PARTS && c.visits < 5.0 * COUNT / PARTS + 200);
+        }
+    }
+    run(&c, true, 10000);
+    assert_int_equal(dataset_count(dataset), COUNT);
+    OK(quality_judge(c.model, dataset, &o.keep, &err));
+    measure(&c, &pure, &dropped);
+    printf("stream: %.3f pure and kept, %.3f of the noise dropped\n", pure, dropped);
+    assert_true(pure >= 0.85);
+    assert_true(dropped >= 0.7);
+    classifier_clear(&c);
+    dataset_destroy(&dataset);
+}
+
+static void a_state_is_taken_up_again(void **state) {
+    (void)state;
+    struct dataset *dataset = NULL;
+    struct classifier c, again;
+    bool final = false;
+    OK(dataset_create(1 << 24, &dataset, &err));
+    for (int part = 0; part < PARTS; part++)
+        submit(dataset, part);
+    struct classifier_options o = options_of(8);
+    classifier_init(&c, &o, dataset);
+    run(&c, true, 10000);
+    struct snapshot s = {.folder = folder, .relative = "classifier", .iteration = 7, .final = true};
+    OK(snapshot_write(&c, &s, &err));
+    OK(snapshot_history(&c, &s, &err));
+    assert_int_equal(snapshot_last(folder), 7);
+    assert_true(s.kept > 150);
+
+    struct dataset *second = NULL;
+    OK(dataset_create(1 << 24, &second, &err));
+    for (int part = PARTS - 1; part >= 0; part--) /* in another order: names count */
+        submit(second, part);
+    classifier_init(&again, &o, second);
+    OK(dataset_merge(second, NULL, &err));
+    OK(classifier_start(&again, &err));
+    OK(snapshot_restore(&again, &s, &final, &err));
+    assert_true(final);
+    assert_int_equal(dataset_count(second), COUNT);
+    assert_int_equal(again.model->class_count, c.model->class_count);
+    size_t offset = COUNT - COUNT / PARTS; /* the first part of `dataset` is the last of `second` */
+    for (size_t i = 0; i < COUNT / PARTS; i++) {
+        const struct dataset_particle *a = dataset_at(dataset, i), *b = dataset_at(second, offset + i);
+        assert_int_equal(a->class_index, b->class_index);
+        assert_true(fabsf(a->x - b->x) < 1e-4f && fabsf(a->psi - b->psi) < 1e-3f);
+    }
+    /* Nothing new has come: no visits are due, and the final passes leave nearly all where they were. */
+    struct classifier_progress progress;
+    OK(classifier_step(&again, false, &progress, &err));
+    assert_false(progress.more);
+    run(&again, true, 10000);
+    int moved = 0;
+    for (size_t i = 0; i < COUNT / PARTS; i++)
+        moved += dataset_at(dataset, i)->class_index != dataset_at(second, offset + i)->class_index;
+    printf("restored: %d of %d particles moved\n", moved, COUNT / PARTS);
+    assert_true(moved <= COUNT / PARTS / 5);
+    snapshot_remove(&s, 7);
+    assert_int_equal(snapshot_last(folder), 0);
+    classifier_clear(&again);
+    classifier_clear(&c);
+    dataset_destroy(&second);
+    dataset_destroy(&dataset);
+}
+
+static void rules_are_read(void **state) {
+    (void)state;
+    struct quality_rule rule;
+    OK(quality_rule_parse("all", &rule, &err));
+    assert_int_equal(rule.count, 0);
+    OK(quality_rule_parse(" quality>=0.25 and resolution < 20.5 and members > 9", &rule, &err));
+    assert_int_equal(rule.count, 3);
+    assert_true(rule.terms[1].value == 20.5);
+    const char *const bad[] = {"quality", "quality >= ", "quality >= x", "sharpness > 1", "quality > 1 or members > 2",
+                               "quality >= nan", "quality > 0.1 and"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct err err = {0};
+        assert_int_equal(quality_rule_parse(bad[i], &rule, &err), STATUS_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, bad[i]));
+    }
+}
+
+static void bad_tables_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *rows, *expected;
+    } cases[] = {
+        {"000001@nowhere.mrcs 1\n", "nowhere.mrcs"},
+        {"part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
+        {"000999@part0.mrcs 1\n", "999"},
+        {"0@part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char star[PATH_MAX], text[512];
+        struct dataset_batch *batch = NULL;
+        snprintf(star, sizeof star, "%.200s/bad.star", folder);
+        snprintf(text, sizeof text, "data_particles\n\nloop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n%s\n",
+                 cases[i].rows);
+        OK(file_write_whole(star, text, strlen(text), &err));
+        struct err err = {0};
+        assert_int_not_equal(dataset_batch_read(star, resolve, NULL, &batch, &err), STATUS_OK);
+        assert_non_null(strstr(err.message, cases[i].expected));
+        assert_null(batch);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes_are_told_apart),   cmocka_unit_test(a_stream_ends_like_a_batch),
+        cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(rules_are_read),
+        cmocka_unit_test(bad_tables_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_particles, remove_particles);
+}
