@@ -122,20 +122,28 @@ void correlate_best(struct correlate *c, const struct template_spectra *spectra,
         join_best(c->workers[t].best, c->workers[t].rotation, pixels, best, rotation);
 }
 
-MULTIVERSION static void merit_values(float mean, float power, float scale, const float *best, const float *mu,
-                                      const float *sigma, size_t count, float *merit) {
+MULTIVERSION static void amplitudes(float mean, float factor, const float *best, const float *mu, const float *sigma,
+                                    size_t count, float *out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = factor * (best[i] - mu[i] * mean) / sigma[i];
+}
+
+void merit_amplitude(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma,
+                     size_t count, float *amplitude) {
+    double factor = terms->power > 1e-30 ? 1 / terms->power : 0;
+    amplitudes((float)terms->mean, (float)factor, best, mu, sigma, count, amplitude);
+}
+
+MULTIVERSION static void merit_values(float slope, float offset, float factor, size_t count, float *values) {
     for (size_t i = 0; i < count; i++) {
-        float d = 2 * (mu[i] * mean - best[i]) / sigma[i] + power;
         /* exp stays finite: a template on a wrong grey scale must not make infinities. */
-        float exponent = fminf(-0.5f * d, 60.0f);
-        merit[i] = (expf(exponent) - 1) * scale;
+        float exponent = fminf(slope * values[i] - offset, 60.0f);
+        values[i] = (expf(exponent) - 1) * factor;
     }
 }
 
-void merit_map(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma, size_t count,
-               float *merit) {
-    double expected = expm1(fmin(terms->power / 2, 60));
-    /* An empty template expects nothing: its merit is 0 everywhere. */
-    double scale = expected > 1e-30 ? 1 / expected : 0;
-    merit_values((float)terms->mean, (float)terms->power, (float)scale, best, mu, sigma, count, merit);
+void merit_map(const struct merit_terms *terms, double scale, size_t count, float *values) {
+    double half = scale * scale * terms->power / 2, expected = expm1(fmin(half, 60));
+    double factor = expected > 1e-30 ? 1 / expected : 0;
+    merit_values((float)(scale * terms->power), (float)half, (float)factor, count, values);
 }

@@ -93,6 +93,7 @@ void picker_destroy(struct picker **picker) {
     peak_list_destroy(&p->decoys);
     free(p->bad);
     free(p->terms);
+    free(p->terms_here);
     fft_destroy(&p->forward);
     peak_list_destroy(&p->peaks);
     template_spectra_destroy(&p->spectra);
@@ -205,8 +206,7 @@ static enum status report(const struct picker *p, float threshold, struct pick_l
     return STATUS_OK;
 }
 
-/* Merits of the peaks that stay after suppression, falling; good and bad alike. */
-static enum status scores(struct picker *p, const float *merit, const uint16_t *rotation, int count, float threshold,
+enum status picker_scores(struct picker *p, const float *merit, const uint16_t *rotation, int count, float threshold,
                           struct peak_list *list, float *ret_scores, size_t *ret_count, struct err *err) {
     size_t pixels = (size_t)p->work * p->work;
     struct peak_search search = picker_search(p, threshold);
@@ -223,14 +223,14 @@ static enum status scores(struct picker *p, const float *merit, const uint16_t *
 static enum status automatic_threshold(struct picker *p, float *ret_threshold, struct err *err) {
     size_t count = 0, decoys = 0;
     if (p->settings.method == PICKER_TEMPLATE) {
-        TRY(scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
+        TRY(picker_scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
         *ret_threshold = threshold_split(p->sorted, count, MERIT_LEAST);
         return STATUS_OK;
     }
-    TRY(scores(p, p->merit, p->rotation, 1, FLT_MIN, &p->peaks, p->sorted, &count, err));
+    TRY(picker_scores(p, p->merit, p->rotation, 1, FLT_MIN, &p->peaks, p->sorted, &count, err));
     float split = threshold_split(p->sorted, count, LOG_LEAST);
     /* The decoys' scores take the place of their map, which is not needed any more. */
-    TRY(scores(p, p->decoy, p->decoy_size, 1, FLT_MIN, &p->decoys, p->decoy, &decoys, err));
+    TRY(picker_scores(p, p->decoy, p->decoy_size, 1, FLT_MIN, &p->decoys, p->decoy, &decoys, err));
     *ret_threshold = threshold_over_decoys(p->sorted, count, p->decoy, decoys, split);
     return STATUS_OK;
 }

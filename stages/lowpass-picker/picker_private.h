@@ -38,7 +38,9 @@ struct picker {
     struct local_stats *stats;
     struct correlate *correlate;
     struct merit_window *window;
-    struct merit_terms *terms; /* without CTF, [template] */
+    struct merit_terms *terms;      /* without CTF, [template] */
+    struct merit_terms *terms_here; /* with the micrograph's */
+    double template_scale;          /* that the last micrograph asked for */
 
     /* LoG only. */
     struct log_filter *log;
@@ -58,6 +60,11 @@ enum status picker_allocate(struct picker *picker, struct err *err);
 
 /* The part of the maps that holds centres. */
 struct peak_search picker_search(const struct picker *picker, float threshold);
+
+/* Merits of the peaks of all templates that stay after suppression, falling, good and bad alike; at most work². */
+enum status picker_scores(struct picker *picker, const float *merit, const uint16_t *rotation, int count,
+                          float threshold, struct peak_list *list, float *ret_scores, size_t *ret_count,
+                          struct err *err);
 
 /* Median and standard deviation (from the median of absolute deviations) of the pixels inside the search that are not
  * marked bad. */

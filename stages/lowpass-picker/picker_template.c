@@ -13,6 +13,9 @@ static const size_t ROTATED_LIMIT = (size_t)512 << 20;
 enum { SHRINK_MASK = 2 };
 /* Robust standard deviations of the local mean and deviation at which a place is not ice any more. */
 static const float CONTAMINATION_SPREADS = 6;
+/* Fitted amplitude of the best peaks from which on templates count as too weak, and the part of it that they then get:
+ * a gentle scale ranks better than a steep one. */
+static const double AMPLITUDE_MOST = 2.5, AMPLITUDE_PART = 0.5;
 
 /* Width of what is not zero on the central row, Å, averaged over the templates (masked templates end at zero). */
 static double diameter_of(const struct picker_templates *t) {
@@ -52,6 +55,7 @@ static enum status resized(struct picker *p, const struct picker_templates *temp
 
 static enum status make_terms(struct picker *p, struct err *err) {
     TRY(mem_new((size_t)p->template_count, sizeof *p->terms, "templates", &p->terms, err));
+    TRY(mem_new((size_t)p->template_count, sizeof *p->terms, "templates", &p->terms_here, err));
     for (int t = 0; t < p->template_count; t++) {
         bool conjugate = false;
         const float *f = template_spectra_get(p->spectra, t, 0, p->product, &conjugate);
@@ -114,16 +118,17 @@ MULTIVERSION static void prepare_product(const float *image, const float *ctf, s
     }
 }
 
-/* The figure of merit of one template everywhere. */
+/* The amplitude of one template everywhere. */
 static void correlate_template(struct picker *p, int t, const float *ctf) {
     size_t pixels = (size_t)p->work * p->work;
-    struct merit_terms terms = p->terms[t];
+    p->terms_here[t] = p->terms[t];
     if (ctf) {
         bool conjugate = false;
-        merit_window_terms(p->window, template_spectra_get(p->spectra, t, 0, p->rotated, &conjugate), ctf, &terms);
+        const float *f = template_spectra_get(p->spectra, t, 0, p->rotated, &conjugate);
+        merit_window_terms(p->window, f, ctf, &p->terms_here[t]);
     }
     correlate_best(p->correlate, p->spectra, t, p->rotations, p->product, p->best, p->rotation + t * pixels);
-    merit_map(&terms, p->best, p->mu, p->sigma, pixels, p->merit + t * pixels);
+    merit_amplitude(&p->terms_here[t], p->best, p->mu, p->sigma, pixels, p->merit + t * pixels);
 }
 
 /* Marks what lies on ice crystals, carbon or dirt: there the background is rougher, or darker, than anywhere else. */
@@ -144,14 +149,30 @@ static void mark_contamination(struct picker *p) {
     }
 }
 
+/* Templates should be on the scale of normalised particles. Where they clearly are weaker (projections of a map in its
+ * own units), an automatic threshold takes the scale from the best peaks. Not so where they are stronger: a micrograph
+ * without particles looks the same. A threshold that is given is on the scale of the templates as they are. */
+static enum status template_scale(struct picker *p, double *ret_scale, struct err *err) {
+    size_t count = 0;
+    *ret_scale = 1;
+    if (!isnan(p->settings.threshold)) return STATUS_OK;
+    TRY(picker_scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
+    if (count == 0) return STATUS_OK;
+    double amplitude = p->sorted[count / 20];
+    if (amplitude > AMPLITUDE_MOST) *ret_scale = AMPLITUDE_PART * amplitude;
+    return STATUS_OK;
+}
+
 enum status picker_template_run(struct picker *p, const struct ctf *ctf, struct err *err) {
-    (void)err;
-    size_t half = (size_t)p->work * (p->work / 2 + 1);
+    size_t half = (size_t)p->work * (p->work / 2 + 1), pixels = (size_t)p->work * p->work;
     local_stats_run(p->stats, p->image, p->image2, p->mu, p->sigma);
     mark_contamination(p);
     if (ctf) ctf_half_plane(ctf, p->size, p->settings.pixel_size, p->work, p->ctf);
     prepare_product(p->image, ctf ? p->ctf : NULL, half, 1.0f / (float)p->circle, p->product);
     for (int t = 0; t < p->template_count; t++)
         correlate_template(p, t, ctf ? p->ctf : NULL);
+    TRY(template_scale(p, &p->template_scale, err));
+    for (int t = 0; t < p->template_count; t++)
+        merit_map(&p->terms_here[t], p->template_scale, pixels, p->merit + t * pixels);
     return STATUS_OK;
 }

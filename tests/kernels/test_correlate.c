@@ -244,7 +244,8 @@ static struct found search(const float *image, const float *template, int work, 
     for (size_t i = 0; i < floats; i++)
         a[i] *= transfer[i / 2] / (float)circle_count(BOX, RADIUS);
     correlate_best(correlate, spectra, 0, rotations, a, best, rotation);
-    merit_map(&terms, best, mu, sigma, pixels, merit);
+    merit_amplitude(&terms, best, mu, sigma, pixels, merit);
+    merit_map(&terms, 1, pixels, merit);
     size_t top = 0;
     for (size_t i = 0; i < pixels; i++) {
         assert_true(isfinite(merit[i]));
