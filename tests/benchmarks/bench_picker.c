@@ -1,0 +1,84 @@
+/* Time of picking one micrograph beside its floor: the inverse transforms, templates × rotations of them, spread over
+ * the threads. bench_picker [SIZE PIXEL_SIZE TEMPLATES THREADS]: by default two micrographs of the usual sizes. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+#include "stages/lowpass-picker/picker.h"
+
+enum { BOX = 64, REPEATS = 3 };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds of one inverse transform on one thread, the best of many. */
+static double transform_time(int work) {
+    struct fft_plan *plan = NULL;
+    struct fft_options options = {.rank = 2, .shape = {work, work}, .direction = FFT_INVERSE};
+    float *in = mem_aligned((size_t)work * (work + 2), sizeof *in), *out = mem_aligned((size_t)work * work, sizeof *out);
+    double best = INFINITY;
+    if (in && out && fft_create(&options, &plan, NULL) == STATUS_OK)
+        for (int i = 0; i < 20; i++) {
+            double start = now();
+            fft_run(plan, in, out);
+            best = fmin(best, now() - start);
+        }
+    fft_destroy(&plan);
+    free(in);
+    free(out);
+    return best;
+}
+
+static int bench(int size, double pixel_size, int templates, int threads) {
+    float *stack = mem_aligned((size_t)templates * BOX * BOX, sizeof *stack);
+    float *micrograph = mem_aligned((size_t)size * size, sizeof *micrograph);
+    if (!stack || !micrograph) return 1;
+    for (int i = 0; i < templates * BOX * BOX; i++) {
+        double x = i % BOX - BOX / 2, y = i / BOX % BOX - BOX / 2;
+        stack[i] = (float)exp(-(x * x + (2 + i / (BOX * BOX)) * y * y) / 200);
+    }
+    for (int i = 0; i < size * size; i++)
+        micrograph[i] = (float)rand() / (float)RAND_MAX;
+    struct picker_settings settings = {.method = PICKER_TEMPLATE, .pixel_size = pixel_size, .diameter = 130, .lowpass = 20,
+        .angle_step = 5, .threshold = NAN, .min_distance = NAN, .max_stddev_noise = NAN, .invert = true,
+        .threads = threads};
+    struct picker_templates set = {.data = stack, .box = BOX, .count = templates, .pixel_size = 3};
+    struct picker *picker = NULL;
+    struct pick_list picks = {0};
+    struct err err = {0};
+    struct ctf ctf = {.defocus_u = 15000, .defocus_v = 14500, .voltage = 300, .spherical_aberration = 2.7,
+                      .amplitude_contrast = 0.1, .scale = 1};
+    double start = now(), best = INFINITY;
+    enum status status = picker_create(&settings, &set, size, size, &picker, &err);
+    double create = now() - start;
+    for (int i = 0; i < REPEATS && status == STATUS_OK; i++) {
+        start = now();
+        status = picker_run(picker, micrograph, &ctf, 1, &picks, &err);
+        best = fmin(best, now() - start);
+    }
+    if (status == STATUS_OK) {
+        struct picker_view view = picker_view(picker);
+        double floor = transform_time(view.work) * templates * view.rotations / threads;
+        printf("%5d px %.2f A, %d templates x %d rotations at %d px, %d threads: set up %.3f s, run %.3f s, floor %.3f s, "
+               "ratio %.2f\n",
+               size, pixel_size, templates, view.rotations, view.work, threads, create, best, floor, best / floor);
+    } else {
+        fprintf(stderr, "%s\n", err.message);
+    }
+    pick_list_destroy(&picks);
+    picker_destroy(&picker);
+    free(stack);
+    free(micrograph);
+    return status == STATUS_OK ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 5) return bench(atoi(argv[1]), atof(argv[2]), atoi(argv[3]), atoi(argv[4]));
+    return bench(1240, 1.5, 4, 2) | bench(4096, 1.77, 8, 2);
+}
