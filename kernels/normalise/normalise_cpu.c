@@ -64,6 +64,7 @@ float normalise_micrograph(const float *in, int nx, int ny, double clip, int siz
     double least = 1e-14 * mean * mean;
     float factor = variance > least && isfinite(variance) ? (float)(1 / sqrt(variance)) : 0;
 
+    (void)threads; /* unused where there is no OpenMP */
     int x0 = normalise_offset(size, nx), y0 = normalise_offset(size, ny);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int y = 0; y < size; y++) {
