@@ -171,6 +171,25 @@ static struct snapshot describe(struct stage *stage, const struct state *s, bool
         .folder = stage_folder(stage), .relative = s->relative, .iteration = s->iteration, .final = final};
 }
 
+static enum status emit(struct stage *stage, struct state *s, const struct snapshot *snapshot, struct err *err) {
+    char id[32], star[PATH_MAX + 64];
+    _cleanup_(item_destroy) struct item *item = NULL;
+    snprintf(id, sizeof id, "it%03d", snapshot->iteration);
+    snprintf(star, sizeof star, "%s/selected_it%03d.star", snapshot->relative, snapshot->iteration);
+    TRY(item_create(id, "selection", &item, err));
+    TRY(item_set_string(item, "selection.star", star, err));
+    TRY(item_set_number(item, "selection.count", (double)snapshot->kept, err));
+    TRY(item_set_number(item, "selection.iteration", snapshot->iteration, err));
+    const struct dataset_particle *first = dataset_at(s->dataset, 0);
+    TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
+    TRY(item_set_number(item, "optics.pixel_size", dataset_pixel_size(s->dataset), err));
+    TRY(item_set_number(item, "optics.voltage", first->ctf.voltage, err));
+    TRY(item_set_number(item, "optics.spherical_aberration", first->ctf.spherical_aberration, err));
+    TRY(item_set_number(item, "optics.amplitude_contrast", first->ctf.amplitude_contrast, err));
+    bool is_new;
+    return stage_emit(stage, item, &is_new, err);
+}
+
 /* Once, before the first step: the state of the last run, where there is one. */
 static enum status restore(struct stage *stage, struct state *s, struct err *err) {
     if (s->restored)
@@ -191,7 +210,9 @@ static enum status restore(struct stage *stage, struct state *s, struct err *err
                   dataset_count(s->dataset));
         s->last_count = dataset_count(s->dataset);
         s->last_time = now_seconds();
-        return STATUS_OK;
+        s->last_updates = s->classifier.updates;
+        /* Its selection may not have got out before the end came; a known one is not sent again. */
+        return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
     }
     stage_log(stage, LOG_WARN, "not-restored", "begins anew: %s", own.message);
     classifier_clear(&s->classifier);
@@ -199,24 +220,6 @@ static enum status restore(struct stage *stage, struct state *s, struct err *err
     for (size_t i = 0; i < dataset_count(s->dataset); i++)
         dataset_at(s->dataset, i)->visits = 0;
     return STATUS_OK;
-}
-
-static enum status emit(struct stage *stage, struct state *s, const struct snapshot *snapshot, struct err *err) {
-    char id[32], star[PATH_MAX + 64];
-    _cleanup_(item_destroy) struct item *item = NULL;
-    snprintf(id, sizeof id, "it%03d", snapshot->iteration);
-    snprintf(star, sizeof star, "%s/selected_it%03d.star", snapshot->relative, snapshot->iteration);
-    TRY(item_create(id, "selection", &item, err));
-    TRY(item_set_string(item, "selection.star", star, err));
-    TRY(item_set_number(item, "selection.count", (double)snapshot->kept, err));
-    TRY(item_set_number(item, "selection.iteration", snapshot->iteration, err));
-    const struct dataset_particle *first = dataset_at(s->dataset, 0);
-    TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
-    TRY(item_set_number(item, "optics.pixel_size", dataset_pixel_size(s->dataset), err));
-    TRY(item_set_number(item, "optics.voltage", first->ctf.voltage, err));
-    TRY(item_set_number(item, "optics.spherical_aberration", first->ctf.spherical_aberration, err));
-    TRY(item_set_number(item, "optics.amplitude_contrast", first->ctf.amplitude_contrast, err));
-    return stage_emit(stage, item, NULL, err);
 }
 
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {

@@ -33,7 +33,7 @@ static enum status need_number(const struct star_table *t, size_t row, const cha
 }
 
 static enum status restore_model(struct model *m, const char *prefix, bool *ret_final, double *ret_particles,
-                                 struct err *err) {
+                                 double *ret_kept, struct err *err) {
     char path[PATH_MAX];
     struct image stack = {0};
     _cleanup_(star_destroy) struct star_file *file = NULL;
@@ -51,6 +51,7 @@ static enum status restore_model(struct model *m, const char *prefix, bool *ret_
     TRY(need_number(general, 0, "rlnNormCorrectionAverage", &m->average_norm, err));
     TRY(need_number(general, 0, "icestreamFinal", &final, err));
     TRY(need_number(general, 0, "icestreamParticles", ret_particles, err));
+    TRY(need_number(general, 0, "icestreamKeptParticles", ret_kept, err));
     int count = (int)star_row_count(classes) - m->options.with_empty, half = m->options.box / 2;
     FAIL_IF((int)box != m->options.box || count < 1 || count > m->options.class_capacity ||
                 (int)star_row_count(noise) != half + 1 || !(size >= 4 && size <= m->options.max_size),
@@ -150,19 +151,20 @@ static enum status restore_particles(struct classifier *c, const char *prefix, s
     return STATUS_OK;
 }
 
-enum status snapshot_restore(struct classifier *c, const struct snapshot *s, bool *ret_final, struct err *err) {
+enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret_final, struct err *err) {
     char prefix[PATH_MAX];
     bool final = false;
-    double particles = 0;
+    double particles = 0, kept = 0;
     size_t known = 0;
     snprintf(prefix, sizeof prefix, "%s/run_it%03d", s->folder, s->iteration);
-    TRY(restore_model(c->model, prefix, &final, &particles, err));
+    TRY(restore_model(c->model, prefix, &final, &particles, &kept, err));
     TRY(restore_particles(c, prefix, &known, err));
     /* What was visited before has had its share; the sums themselves are gone, so the first batch is everything. */
     c->visits = c->options.visits * (double)known;
     c->updates = 20;
     c->model->empty_active = true;
     c->restored = true;
+    s->kept = (size_t)kept;
     *ret_final = final && known == dataset_count(c->dataset) && (size_t)particles == known;
     return STATUS_OK;
 }

@@ -186,6 +186,7 @@ static enum status add_general(struct star_file *file, struct classifier *c, con
     TRY(put(t, row, "rlnAveragePmax", c->probability, err));
     TRY(put(t, row, "icestreamClassChanges", c->last_changed, err));
     TRY(put_integer(t, row, "icestreamParticles", (long)dataset_count(c->dataset), err));
+    TRY(put_integer(t, row, "icestreamKeptParticles", (long)s->kept, err));
     return put_integer(t, row, "icestreamFinal", s->final, err);
 }
 

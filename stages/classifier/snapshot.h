@@ -9,7 +9,7 @@ struct snapshot {
     const char *relative; /* the same, as written in STAR files: "classifier" */
     int iteration;
     bool final;
-    size_t kept; /* particles of kept classes: filled by snapshot_write */
+    size_t kept; /* particles of kept classes: filled by snapshot_write and snapshot_restore */
     int kept_classes, classes;
 };
 
@@ -27,7 +27,7 @@ enum status snapshot_picture(const struct model *model, const char *path, struct
 int snapshot_last(const char *folder);
 /* Averages, priors, noise and assignments from a snapshot. The classifier has been started and its particles merged.
  * ret_final: it was the last of a finished stream, and no particle has come since. */
-enum status snapshot_restore(struct classifier *classifier, const struct snapshot *snapshot, bool *ret_final,
+enum status snapshot_restore(struct classifier *classifier, struct snapshot *snapshot, bool *ret_final,
                              struct err *err);
 
 #endif
