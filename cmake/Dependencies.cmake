@@ -1,16 +1,14 @@
 # What icestream stands on. Everything here is in Debian 12 and Ubuntu 24.04.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f gsl chealpix)
+foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f chealpix)
   string(MAKE_C_IDENTIFIER ${part} name)
   pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${part})
 endforeach()
 pkg_search_module(openblas REQUIRED IMPORTED_TARGET openblas blas-openblas)
 pkg_check_modules(cmocka IMPORTED_TARGET cmocka)
 
-# Neither of the two ships a pkg-config file.
-find_path(INOTIFYTOOLS_INCLUDE_DIR inotifytools/inotifytools.h REQUIRED)
-find_library(INOTIFYTOOLS_LIBRARY inotifytools REQUIRED)
+# It ships no pkg-config file.
 find_library(FFTW3F_THREADS_LIBRARY fftw3f_omp)
 
 # ThreadSanitizer does not know libgomp's barriers and would report every parallel loop.

@@ -8,7 +8,7 @@ from session import Work, check, finish, launch, pids_of, products, run, simulat
 GRAPH = """\
 session: {pixel_size: 4.0}
 stages:
-  watcher:        {directory: INCOMING}
+  watcher:        {directory: INCOMING, ctf: TRUTH/micrographs_ctf.star}
   lowpass-picker: {from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}
   extractor:      {from: lowpass-picker, box: 48}
   classifier:     {from: extractor, classes: 4, diameter: 170}
