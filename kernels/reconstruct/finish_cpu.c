@@ -7,7 +7,7 @@
 #include "common/multiversion.h"
 #include "kernels/reconstruct/accumulator.h"
 
-enum { PAD = ACCUMULATOR_PAD, STRETCH = 64 };
+enum { PAD = ACCUMULATOR_PAD, STRETCH = 64, BRICK = 16 };
 
 /* (0, y, z) and (0, −y, −z) are one place that was written to as two. */
 static void join_pairs(struct accumulator *a) {
@@ -66,16 +66,22 @@ MULTIVERSION static void add_rotated_row(const struct accumulator *a, const samp
     }
 }
 
-/* All rows of a plane for one operator before the next: its reads then stay on one slanted plane. */
-static void sum_plane(const struct accumulator *a, const sample *samples, const struct symmetry *symmetry, int z) {
-    int limit = PAD * a->r_max;
-    memset(accumulator_row(a, z, -a->reach), 0, (size_t)a->nx * (size_t)a->ny * sizeof *a->voxels);
+/* BRICK × BRICK rows for one operator before the next: what it reads then stays in the cache next to the core. */
+static void sum_bundle(const struct accumulator *a, const sample *samples, const struct symmetry *symmetry, int first_z,
+                       int first_y) {
+    int limit = PAD * a->r_max, last_z = first_z + BRICK - 1, last_y = first_y + BRICK - 1;
+    last_z = last_z < a->reach ? last_z : a->reach;
+    last_y = last_y < a->reach ? last_y : a->reach;
+    for (int z = first_z; z <= last_z; z++)
+        for (int y = first_y; y <= last_y; y++)
+            memset(accumulator_row(a, z, y), 0, (size_t)a->nx * sizeof *a->voxels);
     for (int i = 0; i < symmetry->count; i++)
-        for (int y = -limit; y <= limit; y++) {
-            int rest = limit * limit - y * y - z * z;
-            if (rest >= 0)
-                add_rotated_row(a, samples, symmetry->matrices[i], z, y, (int)sqrt(rest), accumulator_row(a, z, y));
-        }
+        for (int z = first_z; z <= last_z; z++)
+            for (int y = first_y; y <= last_y; y++) {
+                int rest = limit * limit - y * y - z * z;
+                if (rest >= 0)
+                    add_rotated_row(a, samples, symmetry->matrices[i], z, y, (int)sqrt(rest), accumulator_row(a, z, y));
+            }
 }
 
 static enum status sum_operators(struct accumulator *a, const struct symmetry *symmetry, int threads,
@@ -88,8 +94,9 @@ static enum status sum_operators(struct accumulator *a, const struct symmetry *s
         samples[i] = value;
     }
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads > 0 ? threads : 1)
-    for (int z = -a->reach; z <= a->reach; z++)
-        sum_plane(a, samples, symmetry, z);
+    for (int z = -a->reach; z <= a->reach; z += BRICK)
+        for (int y = -a->reach; y <= a->reach; y += BRICK)
+            sum_bundle(a, samples, symmetry, z, y);
     return STATUS_OK;
 }
 
