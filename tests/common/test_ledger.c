@@ -1,0 +1,321 @@
+/* The ledger: claims between replicas, transactions that hold or do not, the outbox, crashes and retries. */
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/ledger.h"
+#include "tests/common/scratch.h"
+
+static struct item *make_item(const char *id) {
+    struct item *item = NULL;
+    struct err err = {0};
+    assert_ok(item_create(id, "micrograph", &item, &err));
+    return item;
+}
+
+static struct ledger *open_fresh(char path[PATH_SIZE]) {
+    struct ledger *ledger = NULL;
+    struct err err = {0};
+    static int number;
+    char name[32];
+    snprintf(name, sizeof name, "ledger_%d.sqlite", number++);
+    scratch_path(name, path);
+    assert_ok(ledger_open(path, false, &ledger, &err));
+    return ledger;
+}
+
+static enum ledger_claim claim(struct ledger *ledger, const char *id, int instance, const char *token) {
+    struct err err = {0};
+    enum ledger_claim result = CLAIM_NEW;
+    struct item *item = make_item(id);
+    assert_ok(ledger_claim_item(ledger, item, instance, token, &result, &err));
+    item_destroy(&item);
+    return result;
+}
+
+static enum status finish(struct ledger *ledger, const char *id, enum ledger_state state, int instance,
+                          const char *token, const char *edge) {
+    struct err err = {0};
+    struct item *item = make_item(id);
+    struct ledger_send send = {edge, item};
+    const struct ledger_finish what = {.id = id,
+                                       .state = state,
+                                       .reason = state == LEDGER_DONE ? NULL : "because",
+                                       .item = item,
+                                       .instance = instance,
+                                       .run_token = token,
+                                       .sends = &send,
+                                       .send_count = edge != NULL};
+    enum status status = ledger_finish_item(ledger, &what, &err);
+    item_destroy(&item);
+    return status;
+}
+
+static struct ledger_counts counts_of(struct ledger *ledger) {
+    struct ledger_counts counts = {0};
+    struct err err = {0};
+    assert_ok(ledger_counts(ledger, &counts, &err));
+    return counts;
+}
+
+static void claims_are_held_by_the_living(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path);
+    assert_int_equal(claim(ledger, "a", 0, "t0"), CLAIM_NEW);
+    assert_int_equal(claim(ledger, "a", 0, "t0"), CLAIM_ELSEWHERE);
+    assert_int_equal(claim(ledger, "a", 1, "u0"), CLAIM_ELSEWHERE);
+    /* The same instance with another token: the one before is dead. */
+    assert_int_equal(claim(ledger, "a", 0, "t1"), CLAIM_AGAIN);
+    assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, "t0", NULL), STATUS_BAD_STATE);
+    assert_ok(ledger_release_instance(ledger, 0, &err));
+    assert_int_equal(claim(ledger, "a", 1, "u0"), CLAIM_AGAIN);
+    assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, "t1", "s.0>x"), STATUS_BAD_STATE);
+    assert_int_equal(counts_of(ledger).outbox, 0);
+    assert_int_equal(finish(ledger, "a", LEDGER_DONE, 1, "u0", "s.1>x"), STATUS_OK);
+    assert_int_equal(claim(ledger, "a", 0, "t2"), CLAIM_FINISHED);
+    struct ledger_counts counts = counts_of(ledger);
+    assert_true(counts.seen == 1 && counts.done == 1 && counts.in_flight == 0 && counts.outbox == 1);
+    ledger_close(&ledger);
+    ledger_close(&ledger);
+}
+
+static void two_processes_share_the_work(void **state) {
+    (void)state;
+    enum { ITEMS = 60 };
+    char path[PATH_SIZE];
+    struct ledger *ledger = open_fresh(path);
+    ledger_close(&ledger);
+    pid_t children[2];
+    for (int instance = 0; instance < 2; instance++) {
+        children[instance] = fork();
+        assert_true(children[instance] >= 0);
+        if (children[instance] > 0)
+            continue;
+        struct err err = {0};
+        int claimed = 0;
+        if (ledger_open(path, false, &ledger, &err) != STATUS_OK)
+            _exit(255);
+        for (int i = 0; i < ITEMS; i++) {
+            char id[16];
+            struct item *item = NULL;
+            enum ledger_claim result;
+            snprintf(id, sizeof id, "m%d", i);
+            if (item_create(id, "micrograph", &item, &err) != STATUS_OK ||
+                ledger_claim_item(ledger, item, instance, "t", &result, &err) != STATUS_OK)
+                _exit(255);
+            item_destroy(&item);
+            if (result == CLAIM_NEW) {
+                claimed++;
+                if (finish(ledger, id, LEDGER_DONE, instance, "t", "s>x") != STATUS_OK)
+                    _exit(255);
+            }
+        }
+        ledger_close(&ledger);
+        _exit(claimed);
+    }
+    int total = 0;
+    for (int i = 0; i < 2; i++) {
+        int result;
+        assert_int_equal(waitpid(children[i], &result, 0), children[i]);
+        assert_true(WIFEXITED(result) && WEXITSTATUS(result) <= ITEMS);
+        total += WEXITSTATUS(result);
+    }
+    assert_int_equal(total, ITEMS);
+    struct err err = {0};
+    assert_ok(ledger_open(path, true, &ledger, &err));
+    assert_int_equal(counts_of(ledger).done, ITEMS);
+    assert_int_equal(counts_of(ledger).outbox, ITEMS);
+    ledger_close(&ledger);
+}
+
+/* A process that dies between the two halves of a transaction leaves neither. */
+static void a_death_inside_a_transaction_leaves_nothing(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct ledger *ledger = open_fresh(path);
+    assert_int_equal(claim(ledger, "a", 0, "t0"), CLAIM_NEW);
+    ledger_close(&ledger);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        sqlite3 *db;
+        if (sqlite3_open(path, &db) != SQLITE_OK ||
+            sqlite3_exec(db, "BEGIN IMMEDIATE; UPDATE items SET state = 1 WHERE id = 'a';", NULL, NULL, NULL) !=
+                SQLITE_OK)
+            _exit(1);
+        raise(SIGKILL);
+    }
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFSIGNALED(result));
+    struct err err = {0};
+    assert_ok(ledger_open(path, false, &ledger, &err));
+    assert_true(counts_of(ledger).in_flight == 1 && counts_of(ledger).done == 0);
+    assert_int_equal(claim(ledger, "a", 0, "t1"), CLAIM_AGAIN);
+    ledger_close(&ledger);
+}
+
+/* A transaction whose second half fails takes back its first. */
+static void what_cannot_be_sent_is_not_done(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct ledger *ledger = open_fresh(path);
+    assert_int_equal(claim(ledger, "a", 0, "t"), CLAIM_NEW);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    const char *refuse = "CREATE TRIGGER refuse BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'refused'); END;";
+    assert_int_equal(sqlite3_exec(db, refuse, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, "t", "s>x"), STATUS_IO);
+    assert_int_equal(counts_of(ledger).in_flight, 1);
+    assert_int_equal(sqlite3_exec(db, "DROP TRIGGER refuse", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, "t", "s>x"), STATUS_OK);
+    ledger_close(&ledger);
+}
+
+static void the_outbox_keeps_until_acknowledged(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    bool first, found, is_new;
+    int64_t count;
+    struct ledger *ledger = open_fresh(path);
+    struct ledger_parcel one = {0}, two = {0};
+    for (int i = 0; i < 2; i++) {
+        struct item *item = make_item(i == 0 ? "a" : "b");
+        const struct ledger_send sends[] = {{"w.0>p", item}, {"w.0>q", item}};
+        assert_ok(ledger_originate(ledger, item, LEDGER_DONE, NULL, sends, 2, &is_new, &err));
+        assert_true(is_new);
+        assert_ok(ledger_originate(ledger, item, LEDGER_DONE, NULL, sends, 2, &is_new, &err));
+        assert_false(is_new);
+        item_destroy(&item);
+    }
+    assert_int_equal(counts_of(ledger).outbox, 4);
+    assert_ok(ledger_next_parcel(ledger, "w.0>p", 0, &one, &found, &err));
+    assert_true(found);
+    assert_string_equal(one.id, "a");
+    assert_ok(ledger_next_parcel(ledger, "w.0>p", one.seq, &two, &found, &err));
+    assert_string_equal(two.id, "b");
+    assert_ok(ledger_acknowledge(ledger, "w.0>p", one.seq, "done", &first, &err));
+    assert_true(first);
+    assert_ok(ledger_acknowledge(ledger, "w.0>p", one.seq, "done", &first, &err));
+    assert_false(first);
+    assert_ok(ledger_acknowledge(ledger, "w.0>q", one.seq, "done", &first, &err));
+    assert_false(first);
+    assert_ok(ledger_unacknowledged(ledger, "w.0>p", &count, &err));
+    assert_int_equal(count, 1);
+    ledger_parcel_clear(&two);
+    assert_ok(ledger_next_parcel(ledger, "w.0>p", 0, &two, &found, &err));
+    assert_string_equal(two.id, "b");
+    assert_ok(ledger_withdraw(ledger, ">p", "a", &err));
+    assert_ok(ledger_unacknowledged(ledger, "w.0>p", &count, &err));
+    assert_int_equal(count, 2);
+    assert_ok(ledger_unacknowledged(ledger, "w.0>q", &count, &err));
+    assert_int_equal(count, 2);
+    ledger_parcel_clear(&one);
+    ledger_parcel_clear(&two);
+    ledger_close(&ledger);
+}
+
+static enum status collect(const struct ledger_row *row, void *context, struct err *err) {
+    (void)err;
+    char *text = context;
+    snprintf(text + strlen(text), 256 - strlen(text), "%s:%s:%s ", row->id, ledger_state_name(row->state),
+             row->reason != NULL ? row->reason : "");
+    return STATUS_OK;
+}
+
+static void crashes_count_and_retries_forgive(void **state) {
+    (void)state;
+    char path[PATH_SIZE], text[256] = "";
+    struct err err = {0};
+    bool aside = true, is_new, known;
+    int64_t count;
+    struct ledger *ledger = open_fresh(path);
+    for (int death = 1; death <= 3; death++) {
+        claim(ledger, "killer", 0, death == 1 ? "t1" : death == 2 ? "t2" : "t3");
+        assert_ok(ledger_crashed(ledger, "killer", 3, "killed its stage three times (SIGSEGV)", &aside, &err));
+        assert_int_equal(aside, death == 3);
+    }
+    assert_int_equal(claim(ledger, "killer", 0, "t4"), CLAIM_FINISHED);
+    struct item *item = make_item("half");
+    assert_ok(ledger_originate(ledger, item, LEDGER_FAILED, "incomplete", NULL, 0, &is_new, &err));
+    item_destroy(&item);
+    assert_ok(ledger_each(ledger, -1, collect, text, &err));
+    assert_string_equal(text, "killer:failed:killed its stage three times (SIGSEGV) half:failed:incomplete ");
+    assert_ok(ledger_retry(ledger, "killer", &count, &err));
+    assert_int_equal(count, 1);
+    assert_int_equal(claim(ledger, "killer", 0, "t5"), CLAIM_AGAIN);
+    assert_ok(ledger_crashed(ledger, "killer", 3, "again", &aside, &err));
+    assert_false(aside);
+    assert_ok(ledger_retry(ledger, NULL, &count, &err));
+    assert_int_equal(count, 1);
+    assert_ok(ledger_lookup(ledger, "half", &known, NULL, &err));
+    assert_false(known);
+    ledger_close(&ledger);
+}
+
+static void ends_belong_to_a_run(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    int count;
+    bool ended;
+    struct ledger *ledger = open_fresh(path);
+    assert_ok(ledger_end_input(ledger, "w.0>p", 1, &err));
+    assert_ok(ledger_end_input(ledger, "w.0>p", 1, &err));
+    assert_ok(ledger_end_input(ledger, "w.1>p", 1, &err));
+    assert_ok(ledger_end_output(ledger, 0, 1, &err));
+    assert_ok(ledger_ended_inputs(ledger, 1, &count, &err));
+    assert_int_equal(count, 2);
+    assert_ok(ledger_ended_inputs(ledger, 2, &count, &err));
+    assert_int_equal(count, 0);
+    assert_ok(ledger_output_ended(ledger, 0, 1, &ended, &err));
+    assert_true(ended);
+    assert_ok(ledger_output_ended(ledger, 0, 2, &ended, &err));
+    assert_false(ended);
+    ledger_close(&ledger);
+}
+
+static void what_is_no_ledger_is_refused(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger = NULL;
+    scratch_path("absent.sqlite", path);
+    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_IO);
+    assert_false(file_exists(path));
+    scratch_path("text.sqlite", path);
+    assert_ok(file_write_whole(path, "this is no database, but long enough to be looked at as one....", 60, &err));
+    assert_int_equal(ledger_open(path, false, &ledger, &err), STATUS_IO);
+    assert_non_null(strstr(err.message, "text.sqlite"));
+    ledger = open_fresh(path);
+    ledger_close(&ledger);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 9", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(ledger_open(path, false, &ledger, &err), STATUS_UNSUPPORTED);
+    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_UNSUPPORTED);
+    assert_null(ledger);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(claims_are_held_by_the_living),
+        cmocka_unit_test(two_processes_share_the_work),
+        cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
+        cmocka_unit_test(what_cannot_be_sent_is_not_done),
+        cmocka_unit_test(the_outbox_keeps_until_acknowledged),
+        cmocka_unit_test(crashes_count_and_retries_forgive),
+        cmocka_unit_test(ends_belong_to_a_run),
+        cmocka_unit_test(what_is_no_ledger_is_refused),
+    };
+    return scratch_run("ledger", tests, sizeof tests / sizeof *tests);
+}
