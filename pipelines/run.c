@@ -18,7 +18,7 @@
 #include "pipelines/progress.h"
 #include "pipelines/status.h"
 
-enum { CRASH_LIMIT = 3, ENV_MAX = 8 };
+enum { CRASH_LIMIT = 3, ENV_MAX = 8, MISCOUNT_LIMIT = 20 };
 static const double REPLAY_IDLE = 2; /* s without a new file after which a replay's stream ends */
 
 /* Texts of one child, which its spec points into. */
@@ -40,6 +40,7 @@ struct run {
     struct child_texts *texts;
     struct tally tally;
     double tally_at, tally_cost;
+    int miscounts; /* in a row */
     struct progress progress;
     struct err failure; /* of a hook */
     bool failed;
@@ -250,7 +251,9 @@ static void inject_kills(struct run *run, struct supervisor *supervisor) {
             if (strcmp(run->graph->stages[run->plan->instances[i].stage].section.name, fault->stage) == 0 &&
                 supervisor_pid(supervisor, i) > 0) {
                 fault->happened = true;
-                progress_say(&run->progress, "fault: killing a stage");
+                char text[160];
+                snprintf(text, sizeof text, "fault: killing %s", run->children[i].name);
+                progress_say(&run->progress, text);
                 supervisor_kill(supervisor, i, SIGKILL);
             }
     }
@@ -270,6 +273,15 @@ static void end_replay(struct run *run, struct supervisor *supervisor) {
             supervisor_kill(supervisor, i, SIGINT);
 }
 
+/* A ledger that cannot be read for a moment is no reason to stop the stages; one that cannot be read at all is. */
+static enum status miscount(struct run *run, struct err *err) {
+    run->tally_at = now();
+    if (++run->miscounts >= MISCOUNT_LIMIT)
+        return err->status;
+    err->message[0] = '\0';
+    return STATUS_OK;
+}
+
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
     if (run->replay != NULL)
         TRY(replay_advance(run->replay, err));
@@ -281,7 +293,9 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
     if (begin - run->tally_at < pause)
         return STATUS_OK;
     struct tally tally;
-    TRY(tally_take(&run->session, run->planned, &tally, err));
+    if (tally_take(&run->session, run->planned, &tally, err) != STATUS_OK)
+        return miscount(run, err);
+    run->miscounts = 0;
     tally_clear(&run->tally);
     run->tally = tally;
     run->tally_at = now();

@@ -147,8 +147,13 @@ static enum status take_upstream(const struct session *session, const char *up, 
         stage->upstream_known = false;
         return STATUS_OK;
     }
+    size_t before = stage->item_count;
     enum status status = ledger_each_parcel(ledger, visit_sent, stage, err);
     ledger_close(&ledger);
+    /* One that remembers nothing of what it sent (it acknowledges an item only when it has been taken downstream) can
+     * keep a ledger all the same. */
+    if (stage->item_count == before)
+        stage->upstream_known = false;
     return status;
 }
 

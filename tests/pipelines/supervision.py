@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Whole sessions of stages that only pass items on (tests/common/relay.c): deaths, signals, failures, joins, retries.
+
+supervision.py CASE"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = os.path.abspath(os.environ.get("ICESTREAM_BIN", os.path.join(os.path.dirname(__file__), "../../build/cpu/bin")))
+RELAY = os.path.join(BIN, "../tests/relay")
+MANY = 250
+
+
+class Session:
+    def __init__(self, folder, stages):
+        self.folder, self.path, self.graph = folder, f"{folder}/session", f"{folder}/graph.yaml"
+        for name in ("source", "relay"):
+            with open(f"{folder}/{name}.sh", "w") as script:
+                script.write(f"#!/bin/sh\nexec '{RELAY}' {name} \"$@\"\n")
+            os.chmod(f"{folder}/{name}.sh", 0o755)
+        with open(self.graph, "w") as graph:
+            graph.write("stages:\n" + "".join(f"  {line}\n" for line in stages))
+
+    def start(self, *options):
+        return subprocess.Popen([f"{BIN}/icestream", "run", self.graph, "--session", self.path, *options],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def finish(self, process, expected):
+        output, _ = process.communicate(timeout=100)
+        if process.returncode != expected:
+            raise AssertionError(f"exit {process.returncode}, expected {expected}:\n{output}")
+        return output
+
+    def run(self, expected=0, *options):
+        return self.finish(self.start(*options), expected)
+
+    def command(self, *words):
+        return subprocess.run([f"{BIN}/icestream", *words, "--session", self.path], capture_output=True, text=True)
+
+    def status(self):
+        return json.loads(self.command("status", "--json").stdout)
+
+    def counts(self, stage):
+        found = self.status()["stages"][stage]
+        return tuple(found[k] for k in ("seen", "done", "rejected", "failed", "in_flight"))
+
+    def expect(self, stage, *counts):
+        if self.counts(stage) != counts:
+            raise AssertionError(f"{stage}: {self.counts(stage)}, expected {counts}")
+
+    def wait_done(self, stage, number, process):
+        """Until so many items are done; a status that is not there yet counts as none."""
+        end = time.time() + 60
+        while time.time() < end:
+            try:
+                if self.counts(stage)[1] >= number:
+                    return
+            except (ValueError, KeyError):
+                pass
+            if process.poll() is not None:
+                raise AssertionError(f"over before {stage} had done {number}:\n{process.stdout.read()}")
+        raise AssertionError(f"{stage} has not done {number} within a minute")
+
+    def pid(self, stage):
+        return self.status()["stages"][stage]["instances"][0]["pid"]
+
+
+def chain(folder, count, source="", first=""):
+    return Session(folder, [f"source: {{program: ./source.sh, count: {count}{source}}}",
+                            f"one: {{program: ./relay.sh, from: source{first}}}",
+                            "two: {program: ./relay.sh, from: one}"])
+
+
+def all_done(session, count):
+    for stage in ("source", "one", "two"):
+        session.expect(stage, count, count, 0, 0, 0)
+    assert open(f"{session.path}/two/summary.txt").read() == f"{count}\n"
+
+
+def case_calm(folder):
+    session = chain(folder, 40)
+    session.run()
+    all_done(session, 40)
+    session.run()  # nothing to do
+    all_done(session, 40)
+
+
+def case_tcp(folder):
+    session = chain(folder, 40)
+    session.run(0, "--set", "session.transport=tcp", "--set", "one.replicas=2")
+    all_done(session, 40)
+    secret = f"{session.path}/log/source.0.instance.json"
+    assert os.stat(secret).st_mode & 0o077 == 0, "the keys can be read by others"
+
+
+def case_crash(folder):
+    """An item that kills its stage twice is done all the same."""
+    session = chain(folder, 40, first=", abort_at: 20, abort_times: 2")
+    output = session.run()
+    assert output.count("died while it worked on grid/mic_0020") == 2, output
+    all_done(session, 40)
+
+
+def case_set_aside(folder):
+    """An item that kills its stage three times is set aside; a retry sends it through."""
+    session = chain(folder, 40, first=", abort_at: 20, abort_times: 3")
+    output = session.run(3)
+    assert "set aside" in output and "icestream retry" in output, output
+    session.expect("one", 40, 39, 0, 1, 0)
+    session.expect("two", 39, 39, 0, 0, 0)
+    item, = [i for i in session.status()["items"] if i["state"] == "failed"]
+    assert item["id"] == "grid/mic_0020" and item["stage"] == "one" and "Aborted" in item["reason"], item
+    assert session.command("retry", "--stage", "two").stdout == "nothing has failed\n"
+    assert session.command("retry", "--stage", "three").returncode == 2
+    assert session.command("retry", "grid/mic_0021").returncode == 2
+    assert session.command("retry", "grid/mic_0020").returncode == 0
+    session.expect("one", 40, 39, 0, 0, 1)
+    session.run()
+    all_done(session, 40)
+
+
+def case_failed_item(folder):
+    session = chain(folder, 40, first=", fail_at: 7, reject_if: number > 30")
+    session.run(3)
+    session.expect("one", 40, 30, 9, 1, 0)
+    session.expect("two", 30, 30, 0, 0, 0)
+    reasons = {i["reason"] for i in session.status()["items"] if i["state"] == "failed"}
+    assert any("item 7 is broken" in r for r in reasons), reasons
+
+
+def case_kill_stage(folder):
+    session = chain(folder, MANY)
+    live = session.start()
+    for stage, number in (("one", 20), ("two", 40), ("source", 60)):
+        session.wait_done("two", number, live)
+        os.kill(session.pid(stage), signal.SIGKILL)
+    output = session.finish(live, 0)
+    assert output.count("starting it again") == 3, output
+    all_done(session, MANY)
+
+
+def case_kill_launcher(folder):
+    session = chain(folder, MANY)
+    live = session.start()
+    session.wait_done("two", 20, live)
+    pids = [session.pid(s) for s in ("source", "one", "two")]
+    live.kill()
+    live.communicate()
+    end = time.time() + 20
+    while any(os.path.exists(f"/proc/{p}") and open(f"/proc/{p}/stat").read().split(")")[1][1] != "Z" for p in pids):
+        assert time.time() < end, "a stage outlives its launcher"
+    session.run()
+    all_done(session, MANY)
+
+
+def case_stop(folder):
+    session = chain(folder, MANY)
+    live = session.start()
+    session.wait_done("two", 20, live)
+    live.send_signal(signal.SIGTERM)
+    assert "run it again" in session.finish(live, 1)
+    assert session.counts("two")[1] < MANY, "nothing was left to go on with"
+    session.run()
+    all_done(session, MANY)
+
+
+def case_drain(folder):
+    session = chain(folder, 100000)
+    live = session.start()
+    session.wait_done("two", 20, live)
+    live.send_signal(signal.SIGINT)
+    assert "draining" in session.finish(live, 0)
+    seen = session.counts("source")[0]
+    assert 20 <= seen < 100000, seen
+    for stage in ("source", "one", "two"):
+        session.expect(stage, seen, seen, 0, 0, 0)
+
+
+def case_join(folder):
+    """Two ways to one stage, replicas, and two sources that find the same: each item counts once."""
+    session = Session(folder, ["left: {program: ./source.sh, count: 30}", "right: {program: ./source.sh, count: 40}",
+                               "up: {program: ./relay.sh, from: [left, right], replicas: 2}",
+                               "down: {program: ./relay.sh, from: right, replicas: 2}",
+                               "join: {program: ./relay.sh, from: [up, down]}"])
+    session.run()
+    session.expect("left", 30, 30, 0, 0, 0)
+    for stage in ("right", "up", "down", "join"):
+        session.expect(stage, 40, 40, 0, 0, 0)
+
+
+cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
+if len(sys.argv) != 2 or sys.argv[1] not in cases:
+    sys.exit(f"usage: supervision.py {'|'.join(cases)}")
+work = tempfile.mkdtemp(prefix="icestream-supervision-")
+print(f"in {work}")
+cases[sys.argv[1]](work)
+shutil.rmtree(work)
