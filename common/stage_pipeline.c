@@ -65,11 +65,12 @@ static enum status answer(struct pipeline *pipeline, const struct inbox *inbox, 
     return transport_send(inbox->acks, text, length, &sent, err);
 }
 
-static bool in_own_lanes(struct stage *stage, const char *id) {
+static bool in_own_lanes(struct stage *stage, int input, int64_t seq, const char *id) {
     bool found = false;
     stage_lock(stage);
     for (int i = 0; i < stage->lane_count; i++)
-        found = found || (stage->slots[i].phase != SLOT_FREE && strcmp(item_id(stage->slots[i].lane.item), id) == 0);
+        found = found || (stage->slots[i].phase != SLOT_FREE && stage->slots[i].edge == input &&
+                          stage->slots[i].seq == seq && strcmp(item_id(stage->slots[i].lane.item), id) == 0);
     stage_unlock(stage);
     return found;
 }
@@ -90,8 +91,9 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
         TRY(ledger_lookup(stage->ledger, item_id(message->item), &known, &state, err));
         return answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(state), err);
     case CLAIM_ELSEWHERE:
-        /* A sender that was started anew does not know who has what. */
-        if (in_own_lanes(stage, item_id(message->item)))
+        /* A sender that was started anew does not know who has what. One that sends by another way what a lane already
+         * holds is not answered, as only the first will be told when it is done: it asks again. */
+        if (in_own_lanes(stage, input, message->seq, item_id(message->item)))
             return answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
         break;
     }
