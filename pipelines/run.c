@@ -67,16 +67,29 @@ static enum status make_socket_folder(struct run *run, struct err *err) {
     FAIL(err, STATUS_IO, "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s", strerror(errno));
 }
 
-static void remove_socket_folder(const struct run *run) {
-    if (run->sockets[0] == '\0')
+static void remove_socket_folder(const char *path) {
+    if (path[0] == '\0')
         return;
-    DIR *folder = opendir(run->sockets);
+    DIR *folder = opendir(path);
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry != NULL; entry = readdir(folder))
         if (entry->d_name[0] != '.')
             unlinkat(dirfd(folder), entry->d_name, 0);
     if (folder != NULL)
         closedir(folder);
-    rmdir(run->sockets);
+    rmdir(path);
+}
+
+/* A launcher that was killed has left its folder; its name is kept in log/sockets. */
+static enum status replace_socket_folder(struct run *run, struct err *err) {
+    char path[PATH_SIZE];
+    _cleanup_(mem_free) char *old = NULL;
+    TRY(session_file(&run->session, "log", "sockets", "", path, err));
+    if (file_exists(path))
+        TRY(file_read_whole(path, PATH_SIZE, &old, NULL, err));
+    if (old != NULL && strncmp(path_name(old), "icestream-", 10) == 0 && strlen(path_name(old)) == 16)
+        remove_socket_folder(old);
+    TRY(make_socket_folder(run, err));
+    return file_write_whole(path, run->sockets, strlen(run->sockets), err);
 }
 
 /* GPU i of what this process may see, as CUDA numbers them. */
@@ -162,7 +175,7 @@ static enum status prepare(struct run *run, struct err *err) {
     run->children = calloc(run->plan->instance_count, sizeof *run->children);
     run->texts = calloc(run->plan->instance_count, sizeof *run->texts);
     FAIL_IF(run->children == NULL || run->texts == NULL, err, STATUS_NO_MEMORY, "no memory for the processes");
-    TRY(make_socket_folder(run, err));
+    TRY(replace_socket_folder(run, err));
     TRY(plan_endpoints(run->plan, run->sockets, err));
     TRY(release_claims(run, err));
     for (size_t i = 0; i < run->plan->instance_count; i++)
@@ -350,7 +363,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 }
 
 static void run_clear(struct run *run) {
-    remove_socket_folder(run);
+    remove_socket_folder(run->sockets);
     for (size_t i = 0; run->texts != NULL && i < run->plan->instance_count; i++) {
         free(run->texts[i].argv[1]);
         for (size_t k = 0; k < ENV_MAX; k++)

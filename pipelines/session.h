@@ -1,7 +1,7 @@
 /* The session folder, as the launcher keeps it:
  *   graph.yaml  the graph that it runs, resolved, with versions
  *   ledger/     one SQLite file a stage
- *   log/        plan.json (what status needs to know), lock, and of each instance: its orders (NAME.instance.json), log
+ *   log/        plan.json (what status needs to know), lock, sockets (their folder), and of each instance: its orders (NAME.instance.json), log
  *               (NAME.log), heartbeat (NAME.heartbeat.json) and what is in process (NAME.current) */
 #ifndef ICESTREAM_PIPELINES_SESSION_H
 #define ICESTREAM_PIPELINES_SESSION_H
