@@ -53,7 +53,8 @@ static const struct param params[] = {
 };
 #undef P
 
-enum { KEPT_SNAPSHOTS = 3, FIRST_SNAPSHOT_UPDATE = 4 };
+/* Selections stay longer than the rest: one that was sent may still wait to be read. */
+enum { KEPT_SNAPSHOTS = 3, KEPT_SELECTIONS = 20, FIRST_SNAPSHOT_UPDATE = 4 };
 
 struct state {
     struct dataset *dataset;
@@ -198,6 +199,7 @@ static enum status restore(struct stage *stage, struct state *s, struct err *err
     if (dataset_count(s->dataset) == 0)
         return STATUS_OK;
     s->restored = true;
+    s->last_time = now_seconds() - 1e6; /* the first snapshot is due at once */
     int last = s->resumed ? snapshot_last(stage_folder(stage)) : 0;
     if (last == 0)
         return STATUS_OK;
@@ -228,7 +230,9 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     TRY(snapshot_write(&s->classifier, &snapshot, err));
     TRY(snapshot_history(&s->classifier, &snapshot, err));
     if (s->iteration > KEPT_SNAPSHOTS)
-        snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS);
+        snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
+    if (s->iteration > KEPT_SELECTIONS)
+        snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
     s->last_time = now_seconds();
     s->last_count = dataset_count(s->dataset);
     s->last_updates = s->classifier.updates;
@@ -264,10 +268,12 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
         return STATUS_OK;
     size_t count = dataset_count(s->dataset);
     bool rested = !progress.more; /* nothing new has come and all had their share */
-    bool grown = progress.updated && (double)count >= 1.05 * (double)s->last_count &&
-                 now_seconds() - s->last_time >= p->snapshot_interval &&
-                 (double)c->first_unseen >= 0.9 * (double)count;
-    return rested || grown ? take_snapshot(stage, s, false, err) : STATUS_OK;
+    bool grown = (double)count >= 1.05 * (double)s->last_count && (double)c->first_unseen >= 0.9 * (double)count;
+    /* A state that is only better, not larger, is worth files less often. */
+    double due = s->last_time + p->snapshot_interval * (grown ? 1 : 6), now = now_seconds();
+    if ((rested || (grown && progress.updated)) && now >= due)
+        return take_snapshot(stage, s, false, err);
+    return STATUS_OK;
 }
 
 static enum status flush(struct stage *stage, void *state, struct err *err) {

@@ -345,12 +345,15 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
     return STATUS_OK;
 }
 
-void snapshot_remove(const struct snapshot *snapshot, int iteration) {
+void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection) {
     struct snapshot old = *snapshot;
     old.iteration = iteration;
     static const char *const endings[] = {"_model.star", "_data.star", "_classes.png", "_classes.mrcs"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        char path[PATH_MAX];
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/selected_it%03d.star", old.folder, iteration);
+    if (selection)
+        (void)unlink(path);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && !selection; i++) {
         product(&old, endings[i], path, old.folder);
         (void)unlink(path);
     }

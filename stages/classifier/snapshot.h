@@ -17,8 +17,8 @@ struct snapshot {
 enum status snapshot_write(struct classifier *classifier, struct snapshot *snapshot, struct err *err);
 /* Appends a line to history.jsonl. */
 enum status snapshot_history(const struct classifier *classifier, const struct snapshot *snapshot, struct err *err);
-/* Removes the run_itNNN files of an earlier iteration; the selection stays, since somebody may yet read it. */
-void snapshot_remove(const struct snapshot *snapshot, int iteration);
+/* Removes the run_itNNN files of an earlier iteration, or its selection. */
+void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection);
 
 /* All class averages in one picture, largest class first; kept ones in a green frame, the others dimmed. */
 enum status snapshot_picture(const struct model *model, const char *path, struct err *err);

@@ -80,10 +80,12 @@ enum status extractor_read_picks(const char *path, const char *micrograph_name, 
     struct star_table *table = table_of_coordinates(picks->file);
     if (table == NULL) {
         /* A picker that found nothing may write an empty table with no columns at all. */
-        for (size_t i = 0; i < star_table_count(picks->file); i++)
-            FAIL_IF(star_row_count(star_table_at(picks->file, i)) > 0, err, STATUS_BAD_FORMAT,
+        for (size_t i = 0; i < star_table_count(picks->file); i++) {
+            const struct star_table *other = star_table_at(picks->file, i);
+            FAIL_IF(star_row_count(other) > 0 && star_column_count(other) > 0, err, STATUS_BAD_FORMAT,
                     "%s: no table has a column rlnCoordinateX; a file of picks needs rlnCoordinateX and rlnCoordinateY",
                     path);
+        }
         return STATUS_OK;
     }
     int column_x, column_y;

@@ -271,7 +271,7 @@ static void a_state_is_taken_up_again(void **state) {
         moved += dataset_at(dataset, i)->class_index != dataset_at(second, offset + i)->class_index;
     printf("restored: %d of %d particles moved\n", moved, COUNT / PARTS);
     assert_true(moved <= COUNT / PARTS / 5);
-    snapshot_remove(&s, 7);
+    snapshot_remove(&s, 7, false);
     assert_int_equal(snapshot_last(folder), 0);
     classifier_clear(&again);
     classifier_clear(&c);

@@ -1,0 +1,181 @@
+/* The extractor as a stage, in process: what it passes on, what it leaves out, what it refuses. */
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/files.h"
+#include "common/mrc.h"
+#include "stages/extractor/extractor.h"
+
+enum { NX = 90, NY = 70 };
+
+static char folder[PATH_MAX];
+
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        struct err err = {0};                                                                                          \
+        if ((call) != STATUS_OK)                                                                                       \
+            fail_msg("%s:%d: %s", err.file, err.line, err.message);                                                    \
+    } while (0)
+
+static void place(const char *name, char *path) {
+    snprintf(path, PATH_MAX, "%.200s/%s", folder, name);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    strcpy(folder, "/tmp/test_extractor_XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct image image = {0};
+    char path[PATH_MAX];
+    unsigned seed = 7;
+    OK(image_resize(&image, NX, NY, 1, &err));
+    image.pixel_size = 2;
+    for (int i = 0; i < NX * NY; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        image.data[i] = (float)(seed >> 8) / 16777216.0f;
+    }
+    place("mic.mrc", path);
+    OK(mrc_write(path, &image, MRC_IMAGE, MRC_FLOAT32, &err));
+    image_destroy(&image);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static struct item *make_item(const char *id, const char *picks_text, double count) {
+    struct item *item = NULL;
+    char path[PATH_MAX], name[64];
+    snprintf(name, sizeof name, "%s_pick.star", id);
+    place(name, path);
+    OK(file_write_whole(path, picks_text, strlen(picks_text), &err));
+    OK(item_create(id, "micrograph", &item, &err));
+    OK(item_set_string(item, "picks.star", path, &err));
+    if (count >= 0)
+        OK(item_set_number(item, "picks.count", count, &err));
+    place("mic.mrc", path);
+    OK(item_set_string(item, "micrograph.path", path, &err));
+    OK(item_set_number(item, "optics.pixel_size", 2, &err));
+    OK(item_set_number(item, "columns.rlnDefocusU", 12345, &err));
+    return item;
+}
+
+static enum status run(struct item *item, const char *const *parameters, struct item ***ret_items, size_t *ret_count,
+                       struct err *err) {
+    return stage_run_in_process(&extractor_stage, folder, parameters, &item, 1, ret_items, ret_count, err);
+}
+
+static void clear(struct item **items, size_t count, struct item *item) {
+    for (size_t i = 0; i < count; i++)
+        item_destroy(&items[i]);
+    free(items);
+    item_destroy(&item);
+}
+
+#define HEAD "data_\n\nloop_\n_rlnCoordinateX #1\n_rlnCoordinateY #2\n_rlnAutopickFigureOfMerit #3\n_mine #4\n"
+
+static void picks_become_particles(void **state) {
+    (void)state;
+    static const char *const parameters[] = {"box", "32", "downscale_to", "16", "minimum_pick_fom", "0.5", NULL};
+    struct item *item =
+        make_item("a", HEAD "30.5 20.2 0.9 x\n90 10 0.9 out\n40 40 0.5 low\n-0.5 69.9 0.7 \"two words\"\n\n", 4);
+    struct item **items = NULL;
+    size_t count = 0;
+    OK(run(item, parameters, &items, &count, &err));
+    assert_int_equal(count, 1);
+    assert_true(item_number(items[0], "particles.count", -1) == 2);
+    assert_true(item_number(items[0], "particles.box", -1) == 16);
+    assert_true(item_number(items[0], "particles.pixel_size", -1) == 4);
+    char path[PATH_MAX];
+    struct mrc_header header;
+    place("extractor/a.mrcs", path);
+    OK(mrc_read_header(path, &header, &err));
+    assert_int_equal(header.nz, 2);
+    assert_int_equal(header.nx, 16);
+    assert_true(fabsf(header.pixel_size - 4) < 1e-5f);
+    place("extractor/a_extract.star", path);
+    struct star_file *file = NULL;
+    OK(star_read(path, &file, &err));
+    struct star_table *t = star_table_find(file, "particles"), *optics = star_table_find(file, "optics");
+    assert_non_null(t);
+    assert_non_null(optics);
+    assert_int_equal(star_row_count(t), 2);
+    /* Columns that nobody here understands survive, as do those of the micrograph. */
+    assert_string_equal(star_get(t, 1, star_column_find(t, "mine")), "two words");
+    assert_non_null(strstr(star_get(t, 1, star_column_find(t, "rlnImageName")), "000002@extractor/a.mrcs"));
+    double value;
+    OK(star_get_number(t, 0, star_column_find(t, "rlnDefocusU"), &value, &err));
+    assert_true(value == 12345);
+    OK(star_get_number(t, 0, star_column_find(t, "rlnCoordinateX"), &value, &err));
+    assert_true(value == 30.5); /* as given: only the window is truncated */
+    OK(star_get_number(optics, 0, star_column_find(optics, "rlnImagePixelSize"), &value, &err));
+    assert_true(value == 4);
+    star_destroy(&file);
+    place("extractor/particles.star", path);
+    OK(star_read(path, &file, &err));
+    assert_int_equal(star_row_count(star_table_find(file, "particles")), 2);
+    star_destroy(&file);
+    clear(items, count, item);
+}
+
+static void no_picks_go_on_without_a_stack(void **state) {
+    (void)state;
+    static const char *const parameters[] = {"box", "32", NULL};
+    const char *const texts[] = {HEAD "\n", "data_\n\n"};
+    for (int i = 0; i < 2; i++) {
+        struct item *item = make_item(i == 0 ? "b" : "c", texts[i], i == 0 ? 0 : -1);
+        struct item **items = NULL;
+        size_t count = 0;
+        char path[PATH_MAX];
+        OK(run(item, parameters, &items, &count, &err));
+        assert_int_equal(count, 1);
+        assert_true(item_number(items[0], "particles.count", -1) == 0);
+        assert_false(item_has(items[0], "particles.stack"));
+        place(i == 0 ? "extractor/b.mrcs" : "extractor/c.mrcs", path);
+        assert_false(file_exists(path));
+        clear(items, count, item);
+    }
+}
+
+static void nonsense_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *parameters[5], *expected;
+    } cases[] = {
+        {{"box", "33", NULL}, "box is 33 px"},
+        {{"box", "32", "downscale_to", "64", NULL}, "downscale_to is 64 px"},
+        {{"box", "32", "background_radius", "17", NULL}, "background_radius is 17 px"},
+    };
+    struct item *item = make_item("d", HEAD "30 20 0.9 x\n\n", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct item **items = NULL;
+        size_t count = 0;
+        struct err err = {0};
+        assert_int_not_equal(run(item, cases[i].parameters, &items, &count, &err), STATUS_OK);
+        assert_non_null(strstr(err.message, cases[i].expected));
+    }
+    item_destroy(&item);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(picks_become_particles),
+        cmocka_unit_test(no_picks_go_on_without_a_stack),
+        cmocka_unit_test(nonsense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
