@@ -59,17 +59,13 @@ static enum status retry_stage(const struct options *options, const struct sessi
 static enum status retry(const struct options *options, int64_t *total, bool *running, struct err *err) {
     struct session session;
     json_t *plan = NULL;
-    struct tally tally;
+    struct tally tally = {0};
     TRY(session_find(options->session, &session, err));
     TRY(session_read_plan(&session, &plan, err));
     *running = session_is_running(&session);
     enum status status = tally_take(&session, plan, &tally, err);
     if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
         status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session.path, options->stage);
-    if (status != STATUS_OK) {
-        json_decref(plan);
-        return status;
-    }
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
         if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
             status = retry_stage(options, &session, json_array_get(json_object_get(plan, "stages"), i),
