@@ -9,6 +9,9 @@
 
 enum { SCHEMA_VERSION = 1, BUSY_MILLISECONDS = 20000 };
 
+/* The page cache is small and soon full, so that a stage's memory does not grow with the session. */
+static const char writable[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256;";
+
 static const char schema[] =
     "CREATE TABLE items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, state INTEGER NOT NULL,"
     "  reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL, token TEXT,"
@@ -160,8 +163,7 @@ static enum status set_up(struct ledger *ledger, bool read_only, struct err *err
         TRY(read_version(ledger, &version, err));
         return check_version(ledger, version, err);
     }
-    if (sqlite3_exec(ledger->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", NULL, NULL, NULL) !=
-        SQLITE_OK)
+    if (sqlite3_exec(ledger->db, writable, NULL, NULL, NULL) != SQLITE_OK)
         return ledger_fail(ledger, "opened for writing", err);
     /* Several replicas may open a new ledger at once: who comes first makes the tables. */
     TRY(ledger_begin(ledger, false, err));
