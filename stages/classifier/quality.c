@@ -85,11 +85,15 @@ static double estimated_resolution(const struct model *m, const struct model_cla
     return m->options.box * m->options.pixel_size / (s > 1 ? s - 1 : 1);
 }
 
-/* How many shells of the average the halves of the class have in common. */
+/* How many shells of the average the halves of the class have in common, up to where two in a row are not. The first
+ * shell has three pixels and next to no contrast: it says nothing. */
 static double reproducible_detail(const struct model *m, const struct model_class *c) {
     double sum = 0;
-    for (int s = 1; 2 * s <= m->size && c->fsc[s] >= 0.143; s++)
-        sum += fmin(c->fsc[s], 0.999);
+    for (int s = 2; 2 * s <= m->size; s++) {
+        if (c->fsc[s] < 0.143 && (2 * s + 2 > m->size || c->fsc[s + 1] < 0.143))
+            break;
+        sum += fmin(fmax(c->fsc[s], 0), 0.999);
+    }
     return sum;
 }
 
@@ -172,7 +176,8 @@ enum status quality_judge(struct model *m, struct dataset *dataset, const struct
     double usual_detail = weighted_median(list, m->class_count);
     for (int k = 0; k < m->class_count; k++) {
         struct model_class *c = &m->classes[k];
-        c->quality *= part(c->detail, usual_detail);
+        if (usual_detail > 0) /* else there are too few particles to tell */
+            c->quality *= part(c->detail, usual_detail);
         c->kept = c->members > 0 && obeys(rule, c, classified);
     }
     return STATUS_OK;

@@ -1,0 +1,87 @@
+#!/usr/bin/python3
+"""The classifier on files: what it writes is read by relion_star_handler, relion_image_handler and mrcfile."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import mrcfile
+    import numpy as np
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+BIN = os.environ["ICESTREAM_BIN"]
+SEED, BOX, COUNT = 11, 32, 160
+
+
+def check(condition, message):
+    if not condition:
+        print("FAILED:", message)
+        sys.exit(1)
+
+
+def rows(path, name):
+    found, inside = [], False
+    with open(path) as text:
+        for line in text:
+            words = line.split()
+            if line.startswith("data_"):
+                inside = line.strip() == "data_" + name
+            elif inside and words and words[0] != "loop_" and words[0][0] not in "_#":
+                found.append(words)
+    return found
+
+
+def particle(random, kind):
+    """Two blobs (kind 0) or a ring (kind 1), turned and noisy."""
+    angle = random.uniform(0, 2 * np.pi)
+    y, x = np.mgrid[:BOX, :BOX] - BOX // 2
+    if kind == 1:
+        image = np.exp(-((np.hypot(x, y) - 7) ** 2) / 6)
+    else:
+        image = sum(np.exp(-((x - s * 6 * np.cos(angle)) ** 2 + (y - s * 6 * np.sin(angle)) ** 2) / 12) for s in (-1, 1))
+    return (1.5 * image + random.normal(size=image.shape)).astype(np.float32)
+
+
+print("seed", SEED)
+random = np.random.default_rng(SEED)
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    with mrcfile.new("p.mrcs") as stack:
+        stack.set_data(np.array([particle(random, i % 2) for i in range(COUNT)]))
+        stack.voxel_size = 4.0
+    with open("particles.star", "w") as out:
+        out.write("\n# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnVoltage #3\n"
+                  "_rlnSphericalAberration #4\n_rlnAmplitudeContrast #5\n_rlnImagePixelSize #6\n_rlnImageSize #7\n"
+                  f"_rlnImageDimensionality #8\n1 og 300 2.7 0.1 4.0 {BOX} 2\n\n\n# version 30001\n\ndata_particles\n\nloop_\n"
+                  "_rlnImageName #1\n_rlnMicrographName #2\n_rlnOpticsGroup #3\n")
+        out.writelines(f"{i + 1:06d}@p.mrcs m.mrc 1\n" for i in range(COUNT))
+        out.write("\n")
+    run = subprocess.run([f"{BIN}/icestream-classifier", "--i", "particles.star", "--o", "classifier", "--classes", "5",
+                          "--diameter", "100", "--visits", "4", "--threads", "1"], capture_output=True, text=True)
+    check(run.returncode == 0, f"exit {run.returncode}: {run.stderr}")
+    history = [json.loads(line) for line in open("classifier/history.jsonl")]
+    last = history[-1]
+    check(last["event"] == "classes" and last["final"] and last["particles"] == COUNT, f"history: {last}")
+    check(all(os.path.exists(path) for path in last["files"]), f"files that are not there: {last['files']}")
+    prefix = f"classifier/run_it{last['iteration']:03d}"
+    data = rows(prefix + "_data.star", "particles")
+    check(len(data) == COUNT, f"{len(data)} rows of {COUNT}")
+    check(len(rows(f"classifier/selected_it{last['iteration']:03d}.star", "particles")) == last["kept"], "selection")
+    check(last["kept"] >= 0.8 * COUNT, f"only {last['kept']} of {COUNT} particles are kept")
+    with mrcfile.open(prefix + "_classes.mrcs") as stack:
+        check(stack.data.shape == (last["classes"], BOX, BOX), f"averages: {stack.data.shape}")
+        check(np.isfinite(stack.data).all(), "averages that are not numbers")
+    check(mrcfile.validate(prefix + "_classes.mrcs"), "mrcfile.validate refuses the averages")
+    if shutil.which("relion_star_handler") is None:
+        print("skipped: relion is not installed")
+        sys.exit(77)
+    read = subprocess.run(["relion_star_handler", "--i", prefix + "_data.star", "--o", "read.star"], capture_output=True, text=True)
+    check(read.returncode == 0 and len(rows("read.star", "particles")) == COUNT, f"relion_star_handler: {read.stderr}")
+    read = subprocess.run(["relion_image_handler", "--i", prefix + "_classes.mrcs", "--stats"], capture_output=True, text=True)
+    check(read.returncode == 0 and "angpix = 4" in read.stdout, f"relion_image_handler: {read.stdout}{read.stderr}")
+print("passed")
