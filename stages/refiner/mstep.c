@@ -1,0 +1,101 @@
+/* The M-step: low resolution joined, FSC of the halves, the prior that follows from it, maps, and the other parameters.
+ * Order and formulas: Scheres 2012; Scheres & Chen 2012 for the gold standard. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/fsc/fsc.h"
+#include "stages/refiner/refiner_private.h"
+
+enum { MINRES_SHELL = 5, FEW_PARTICLES = 20 };
+
+static double clamp_fsc(double f) {
+    return fmin(fmax(f, 0.001), 0.999);
+}
+
+/* joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)). */
+static void priors_from_fsc(const struct refiner *r, struct half *h, bool joined, float *ssnr, float *tau2) {
+    accumulator_sigma2(h->accumulator, h->sigma2_reconstruction);
+    for (int s = 0; s < r->shells; s++) {
+        double f = clamp_fsc(r->fsc_joined[s]);
+        if (joined)
+            f = clamp_fsc(sqrt(2 * f / (1 + f)));
+        double value = s <= r->schedule.current_size / 2 ? r->options.tau_fudge * f / (1 - f) : 0;
+        ssnr[s] = (float)value;
+        tau2[s] = (float)(value * h->sigma2_reconstruction[s]);
+    }
+}
+
+static void flatten(const struct refiner *r, float *map) {
+    if (r->mask == NULL) {
+        mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
+        return;
+    }
+    for (size_t i = 0; i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
+        map[i] *= r->mask[i];
+}
+
+static enum status reconstruct(const struct refiner *r, const struct half *h, const float *tau2, float *map,
+                               float *completeness, struct err *err) {
+    const struct reconstruct_options options = {.tau2 = tau2, .tau_fudge = 1, .minres_shell = MINRES_SHELL,
+                                                .threads = r->options.threads};
+    return reconstruct_map(h->accumulator, &options, map, NULL, completeness, err);
+}
+
+static void update_noise(struct refiner *r, struct half *h) {
+    size_t shells = (size_t)r->shells;
+    double all_weight = 0;
+    for (int o = 0; o < r->sigma2_optics; o++)
+        all_weight += h->optics_weight[o];
+    for (size_t s = 1; s < shells; s++) {
+        double all = 0;
+        for (int o = 0; o < r->sigma2_optics; o++)
+            all += h->sigma2_sum[(size_t)o * shells + s];
+        for (int o = 0; o < r->sigma2_optics; o++) {
+            /* A group of a few particles has the noise of all. */
+            bool few = h->optics_weight[o] < FEW_PARTICLES;
+            double value = few ? all / all_weight : h->sigma2_sum[(size_t)o * shells + s] / h->optics_weight[o];
+            if (value > 0)
+                h->sigma2[(size_t)o * shells + s] = (float)value;
+        }
+    }
+}
+
+static void update_parameters(struct refiner *r, struct half *h) {
+    update_noise(r, h);
+    h->average_norm = h->norm_sum / h->member_count;
+    double least = 2 / (r->pixel_size * r->pixel_size);
+    h->sigma_offset = sqrt(fmax(h->offset2_sum / (2 * h->weight_sum), least));
+}
+
+enum status mstep(struct refiner *r, struct err *err) {
+    struct half *a = &r->half[0], *b = &r->half[1];
+    bool final = r->schedule.final;
+    for (int h = 0; h < 2; h++) {
+        TRY(accumulator_finish(r->half[h].accumulator, &r->symmetry, r->options.threads, err));
+        TRY(reconstruct(r, &r->half[h], NULL, r->half[h].unfiltered, NULL, err));
+    }
+    TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
+    /* Beyond the current size the maps hold nothing but what the division by the interpolation's fall-off leaves. */
+    for (int s = r->pixels.size / 2 + 1; s < r->shells; s++)
+        r->fsc[s] = 0;
+    r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
+    double join = fmax(r->options.join_resolution, r->resolution);
+    if (!final)
+        accumulator_join_shells(a->accumulator, b->accumulator, (int)ceil(r->box * r->pixel_size / join));
+    TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
+    for (int h = 0; h < 2; h++) {
+        struct half *half = &r->half[h];
+        priors_from_fsc(r, half, false, half->ssnr, half->tau2);
+        TRY(reconstruct(r, half, half->tau2, half->map, half->completeness, err));
+        flatten(r, half->map);
+        update_parameters(r, half);
+    }
+    /* The map of all particles; the accumulators are not needed any more. */
+    accumulator_merge(a->accumulator, b->accumulator);
+    float ssnr[4097], tau2[4097];
+    priors_from_fsc(r, a, true, ssnr, tau2);
+    TRY(reconstruct(r, a, tau2, r->combined, NULL, err));
+    if (!final)
+        flatten(r, r->combined);
+    return STATUS_OK;
+}

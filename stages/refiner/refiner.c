@@ -1,0 +1,358 @@
+/* The refinement as a whole: what an iteration is made of, in slices. */
+#include "stages/refiner/refiner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/memory.h"
+#include "stages/refiner/refiner_private.h"
+
+enum status grown_reserve(struct grown *buffer, size_t count, const char *what, struct err *err) {
+    if (count <= buffer->capacity)
+        return STATUS_OK;
+    mem_free(&buffer->data);
+    buffer->capacity = 0;
+    TRY(mem_new(count, sizeof *buffer->data, what, &buffer->data, err));
+    buffer->capacity = count;
+    return STATUS_OK;
+}
+
+enum status int_list_reserve(struct int_list *list, int capacity, struct err *err) {
+    if (capacity <= list->capacity)
+        return STATUS_OK;
+    int larger = capacity + capacity / 4;
+    mem_free(&list->data);
+    list->count = list->capacity = 0;
+    TRY(mem_new((size_t)larger, sizeof *list->data, "a list of poses", &list->data, err));
+    list->capacity = larger;
+    return STATUS_OK;
+}
+
+double refiner_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum status keep_text(const char *text, char **ret_copy, struct err *err) {
+    if (text == NULL)
+        return STATUS_OK;
+    *ret_copy = strdup(text);
+    FAIL_IF(*ret_copy == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
+    return STATUS_OK;
+}
+
+static enum status initialise(struct refiner *r, struct err *err) {
+    const struct refiner_options *o = &r->options;
+    FAIL_IF(!(o->diameter > 0) || !(o->initial_lowpass > 0), err, STATUS_BAD_ARGUMENT,
+            "diameter (%g Å) and initial_lowpass (%g Å) must be positive", o->diameter, o->initial_lowpass);
+    FAIL_IF(o->reference == NULL, err, STATUS_BAD_ARGUMENT, "a refinement needs a reference map: set `reference`");
+    TRY(keep_text(o->reference, &r->reference_path, err));
+    TRY(keep_text(o->mask, &r->mask_path, err));
+    TRY(symmetry_create(o->symmetry, &r->symmetry, err));
+    particle_set_init(&r->set, o->seed, (size_t)(o->memory / 2), o->fallback_pixel_size);
+    return keep_text(o->root, &r->set.root, err);
+}
+
+enum status refiner_create(const struct refiner_options *options, struct refiner **ret_refiner, struct err *err) {
+    struct refiner *r = calloc(1, sizeof *r);
+    FAIL_IF(r == NULL, err, STATUS_NO_MEMORY, "no memory for a refinement");
+    r->options = *options;
+    if (r->options.threads < 1)
+        r->options.threads = 1;
+    enum status status = initialise(r, err);
+    if (status != STATUS_OK) {
+        refiner_destroy(&r);
+        return status;
+    }
+    *ret_refiner = r;
+    return STATUS_OK;
+}
+
+static void destroy_half(struct half *h) {
+    projector_destroy(&h->projector);
+    accumulator_destroy(&h->accumulator);
+    void *owned[] = {h->map, h->unfiltered, h->sigma2, h->tau2, h->ssnr, h->completeness, h->sigma2_reconstruction,
+                     h->members, h->sigma2_sum, h->optics_weight};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+}
+
+static void destroy_thread(struct thread_space *t) {
+    prepare_destroy(&t->prepare);
+    expectation_destroy(&t->expectation);
+    void *owned[] = {t->pose_slice.data, t->pose_shift.data, t->pose_values, t->local_slices, t->sum, t->cross, t->power,
+                     t->shifted};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+}
+
+static void destroy_batch(struct batch_particle *b) {
+    sampling_subset_destroy(&b->near);
+    free(b->significant.data);
+    free(b->orientations.data);
+    free(b->contributions);
+    free(b->shift_slot);
+}
+
+void refiner_destroy(struct refiner **refiner) {
+    struct refiner *r = *refiner;
+    if (r == NULL)
+        return;
+    for (int h = 0; h < 2; h++)
+        destroy_half(&r->half[h]);
+    for (int i = 0; r->threads != NULL && i < r->options.threads; i++)
+        destroy_thread(&r->threads[i]);
+    for (int i = 0; i < BATCH_PARTICLES; i++)
+        destroy_batch(&r->batch[i]);
+    expectation_destroy(&r->expectation);
+    symmetry_destroy(&r->symmetry);
+    particle_set_destroy(&r->set);
+    sampling_destroy(&r->sampling);
+    fourier_pixels_destroy(&r->pixels);
+    star_destroy(&r->restored);
+    void *owned[] = {r->reference_path, r->mask_path, r->mask, r->combined, r->fsc, r->fsc_joined, r->shell_pixels,
+                     r->coarse_shift, r->fine_shift, r->coarse_slices.data, r->images.data, r->spectra.data,
+                     r->coarse.data, r->priors.data, r->fine_slices.data, r->shifted.data, r->scatter.data,
+                     r->slots.data, r->fine_slots.data, r->threads};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+    free(r);
+    *refiner = NULL;
+}
+
+enum status refiner_merge(struct refiner *r, struct star_file **file, const char *path, bool replace, size_t *ret_new,
+                          struct err *err) {
+    if (r->busy) {
+        star_destroy(file);
+        FAIL(err, STATUS_BAD_STATE, "particles cannot join in the middle of an iteration");
+    }
+    return particle_set_merge(&r->set, file, path, replace, ret_new, err);
+}
+
+size_t refiner_particles(const struct refiner *r) {
+    return r->set.present;
+}
+
+bool refiner_busy(const struct refiner *r) {
+    return r->busy;
+}
+
+const char *refiner_remark(const struct refiner *r) {
+    return r->remark;
+}
+
+struct member_key {
+    uint64_t key;
+    int index;
+};
+
+static int by_key(const void *a, const void *b) {
+    const struct member_key *x = a, *y = b;
+    return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Members of each half, in an order that depends on their names alone and not on how they arrived. */
+static enum status choose_members(struct refiner *r, struct err *err) {
+    _cleanup_(mem_free) struct member_key *keys = NULL;
+    TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
+    for (int h = 0; h < 2; h++) {
+        size_t count = 0;
+        for (size_t i = 0; i < r->set.count; i++)
+            if (r->set.particles[i].source >= 0 && r->set.particles[i].half == h)
+                keys[count++] = (struct member_key){particle_hash(r->set.particles[i].name, r->options.seed), (int)i};
+        qsort(keys, count, sizeof *keys, by_key);
+        free(r->half[h].members);
+        r->half[h].members = NULL;
+        TRY(mem_new(count, sizeof(int), "particles", &r->half[h].members, err));
+        for (size_t i = 0; i < count; i++)
+            r->half[h].members[i] = keys[i].index;
+        r->half[h].member_count = (int)count;
+    }
+    FAIL_IF(r->half[0].member_count < 2 || r->half[1].member_count < 2, err, STATUS_BAD_STATE,
+            "%zu particles are too few for two halves", r->set.present);
+    return STATUS_OK;
+}
+
+/* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
+static int coarse_size(const struct refiner *r) {
+    double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * r->sampling.angle_step / 360;
+    int size = 2 * (int)ceil(r->pixel_size * r->box * 1.2 / rotated);
+    return size < r->schedule.current_size ? size : r->schedule.current_size;
+}
+
+/* Grids, pixel lists and the size of a batch. */
+enum status estep_open(struct refiner *r, struct err *err) {
+    struct schedule *s = &r->schedule;
+    sampling_destroy(&r->sampling);
+    fourier_pixels_destroy(&r->pixels);
+    TRY(sampling_create(s->order, r->local ? NULL : &r->symmetry, s->offset_range, s->offset_step, &r->sampling, err));
+    sampling_perturb(&r->sampling, s->perturbation);
+    TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
+    r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r));
+    int shifts = r->sampling.shift_count;
+    r->fine_shifts = shifts * SAMPLING_SHIFTS;
+    mem_free(&r->coarse_shift);
+    mem_free(&r->fine_shift);
+    TRY(mem_new((size_t)shifts, sizeof *r->coarse_shift, "shifts", &r->coarse_shift, err));
+    TRY(mem_new((size_t)r->fine_shifts, sizeof *r->fine_shift, "shifts", &r->fine_shift, err));
+    for (int t = 0; t < r->fine_shifts; t++) {
+        sampling_shift(&r->sampling, t / SAMPLING_SHIFTS, r->coarse_shift[t / SAMPLING_SHIFTS]);
+        sampling_child_shift(&r->sampling, t / SAMPLING_SHIFTS, t % SAMPLING_SHIFTS, r->fine_shift[t]);
+    }
+    for (int i = 0; i < BATCH_PARTICLES; i++) {
+        mem_free(&r->batch[i].shift_slot);
+        TRY(mem_new((size_t)r->fine_shifts, sizeof *r->batch[i].shift_slot, "shifts", &r->batch[i].shift_slot, err));
+    }
+    r->batch_size = BATCH_PARTICLES;
+    if (r->local)
+        return STATUS_OK;
+    double orientations = sampling_orientation_count(&r->sampling), quarter = r->options.memory / 4 / sizeof(float);
+    while (r->coarse_pixels > 100 && orientations * 2 * r->coarse_pixels > quarter)
+        r->coarse_pixels -= r->coarse_pixels / 16;
+    /* At most about 1e11 operations in one go: a second or two. */
+    double most = fmin(quarter / (orientations * shifts), 1e11 / (orientations * shifts * 4 * r->coarse_pixels));
+    if (most < r->batch_size)
+        r->batch_size = most < 2 ? 2 : (int)most;
+    return STATUS_OK;
+}
+
+static void apply_restored(struct refiner *r);
+
+static enum status first_iteration(struct refiner *r, struct err *err) {
+    TRY(setup_noise(r, err));
+    TRY(setup_reference(r, err));
+    schedule_start(r);
+    TRY(estep_open(r, err));
+    return setup_scale(r, err);
+}
+
+/* Particles without a pose cannot be searched near it. */
+static bool all_aligned(const struct refiner *r) {
+    for (size_t i = 0; i < r->set.count; i++)
+        if (r->set.particles[i].source >= 0 && !r->set.particles[i].aligned)
+            return false;
+    return true;
+}
+
+enum status refiner_begin(struct refiner *r, int max_order, bool final, struct err *err) {
+    FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
+    FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
+    struct schedule *s = &r->schedule;
+    r->began = refiner_now();
+    if (r->box == 0)
+        TRY(setup_allocate(r, err));
+    TRY(setup_optics(r, err));
+    apply_restored(r);
+    TRY(choose_members(r, err));
+    if (!r->started)
+        TRY(first_iteration(r, err));
+    r->started = true;
+    s->max_order = max_order;
+    if (max_order >= 0 && s->order > max_order)
+        s->order = max_order;
+    if (s->order >= r->options.local_order && !all_aligned(r))
+        s->order = r->options.local_order - 1 > r->options.healpix_order ? r->options.local_order - 1
+                                                                         : r->options.healpix_order;
+    r->local = s->order >= r->options.local_order && all_aligned(r);
+    s->final = final;
+    s->iteration++;
+    double uniform = (double)(particle_hash("perturbation", r->options.seed + (unsigned)s->iteration) >> 11) * 0x1p-53;
+    s->perturbation = sampling_next_perturbation(s->perturbation, uniform);
+    schedule_sizes(r);
+    TRY(estep_open(r, err));
+    r->current_half = r->cursor = 0;
+    r->busy = true;
+    return STATUS_OK;
+}
+
+static enum status begin_half(struct refiner *r, struct half *h, struct err *err) {
+    TRY(projector_set_map(h->projector, h->map, r->pixels.size, err));
+    TRY(accumulator_clear(h->accumulator, r->pixels.size, err));
+    memset(h->sigma2_sum, 0, (size_t)r->sigma2_optics * (size_t)r->shells * sizeof *h->sigma2_sum);
+    memset(h->optics_weight, 0, (size_t)r->sigma2_optics * sizeof *h->optics_weight);
+    h->norm_sum = h->offset2_sum = h->weight_sum = h->pmax_sum = h->likelihood_sum = h->significant_sum = 0;
+    h->angle_change = h->offset_change = h->reliability_sum = 0;
+    h->changed = 0;
+    return r->local ? STATUS_OK : estep_coarse_slices(r, h, err);
+}
+
+enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err) {
+    FAIL_IF(!r->busy, err, STATUS_BAD_STATE, "no iteration is running");
+    *ret_complete = false;
+    if (r->current_half == 2) {
+        TRY(schedule_accuracy(r, err));
+        TRY(mstep(r, err));
+        schedule_after(r);
+        r->seconds = refiner_now() - r->began;
+        r->busy = false;
+        *ret_complete = true;
+        return STATUS_OK;
+    }
+    struct half *h = &r->half[r->current_half];
+    if (r->cursor == 0)
+        TRY(begin_half(r, h, err));
+    int count = h->member_count - r->cursor < r->batch_size ? h->member_count - r->cursor : r->batch_size;
+    TRY(estep_load(r, h, r->cursor, count, err));
+    TRY(estep_coarse(r, h, count, err));
+    TRY(estep_fine(r, h, count, err));
+    r->cursor += count;
+    if (r->cursor >= h->member_count) {
+        r->current_half++;
+        r->cursor = 0;
+    }
+    return STATUS_OK;
+}
+
+/* Poses that an earlier run found, to the particles that have joined since. */
+static void apply_restored(struct refiner *r) {
+    if (r->restored == NULL)
+        return;
+    const struct star_table *t = star_table_find(r->restored, "particles");
+    static const char *const NAMES[] = {"rlnImageName", "rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi", "rlnOriginXAngst",
+                                        "rlnOriginYAngst", "rlnNormCorrection", "rlnRandomSubset"};
+    int columns[8];
+    bool complete = t != NULL;
+    for (int i = 0; i < 8 && complete; i++)
+        complete = (columns[i] = star_column_find(t, NAMES[i])) >= 0;
+    for (size_t row = 0; complete && row < star_row_count(t); row++) {
+        struct particle *p = particle_find(&r->set, star_get(t, row, columns[0]));
+        double v[8] = {0};
+        bool whole = p != NULL && !p->aligned;
+        for (int i = 1; i < 8 && whole; i++)
+            whole = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
+        if (!whole || (v[7] != 1 && v[7] != 2))
+            continue;
+        euler_to_matrix(v[1], v[2], v[3], p->pose);
+        p->origin[0] = v[4] / r->pixel_size;
+        p->origin[1] = v[5] / r->pixel_size;
+        p->norm = v[6] > 0 ? v[6] : 1;
+        p->half = (int)v[7] - 1;
+        p->aligned = true;
+    }
+    star_destroy(&r->restored);
+}
+
+struct refiner_state refiner_state(const struct refiner *r) {
+    const struct schedule *s = &r->schedule;
+    double count = r->half[0].member_count + r->half[1].member_count;
+    struct refiner_state state = {
+        .iteration = s->iteration, .order = r->sampling.order, .current_size = r->pixels.size, .local = r->local,
+        .converged = s->converged, .final = s->final, .particles = (size_t)count, .idle_iterations = s->since_resolution,
+        .stalled = s->stalled, .resolution = r->resolution, .angle_step = r->sampling.angle_step / 2,
+        .offset_step = r->sampling.offset_step / 2, .accuracy_angle = s->accuracy_angle,
+        .accuracy_offset = s->accuracy_offset, .average_pmax = s->average_pmax, .seconds = r->seconds};
+    if (count > 0) {
+        state.significant = (r->half[0].significant_sum + r->half[1].significant_sum) / count;
+        state.reliability = (r->half[0].reliability_sum + r->half[1].reliability_sum) / count;
+    }
+    return state;
+}
+
+struct refiner_maps refiner_maps(const struct refiner *r) {
+    return (struct refiner_maps){.box = r->box, .pixel_size = r->pixel_size, .half1 = r->half[0].unfiltered,
+                                 .half2 = r->half[1].unfiltered, .mask = r->mask};
+}

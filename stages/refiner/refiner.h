@@ -1,0 +1,87 @@
+/* 3-D auto-refinement of an accumulating set of particles: regularised likelihood, two independent halves, sampling that
+ * grows finer by what the maps hold (Scheres 2012; the numbers of RELION's auto-refine).
+ *
+ * refiner_begin starts an iteration with the particles that are present; refiner_work does a slice of it (a batch of
+ * particles, about a second); when it says that the iteration is complete, maps and poses are those of the new
+ * iteration. refiner_finish makes of the iteration that follows the last one: halves joined, at full size. */
+#ifndef ICESTREAM_STAGES_REFINER_REFINER_H
+#define ICESTREAM_STAGES_REFINER_REFINER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/star.h"
+#include "common/status.h"
+
+struct refiner_options {
+    const char *reference, *mask; /* paths; mask NULL: a sphere of the diameter */
+    const char *symmetry;
+    double diameter;        /* Å */
+    double initial_lowpass; /* Å */
+    int healpix_order;      /* of the first coarse grid */
+    int local_order;        /* from this order on, only near the last pose */
+    double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
+    double tau_fudge;
+    double join_resolution; /* Å: up to here the halves share what they know */
+    bool reliability;
+    unsigned seed;
+    int threads;
+    double memory; /* bytes, about */
+    double fallback_pixel_size; /* Å, NaN: none */
+    const char *root;       /* session folder: what relative stacks are tried against first */
+};
+
+struct refiner;
+
+enum status refiner_create(const struct refiner_options *options, struct refiner **ret_refiner, struct err *err);
+void refiner_destroy(struct refiner **refiner);
+
+/* Particles join (or replace: see particle_set_merge). Between iterations only. The file is consumed. */
+enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
+                          size_t *ret_new, struct err *err);
+size_t refiner_particles(const struct refiner *refiner);
+
+/* max_order bounds the sampling of this iteration (while data still arrive); −1: no bound. */
+enum status refiner_begin(struct refiner *refiner, int max_order, bool final, struct err *err);
+enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err *err);
+bool refiner_busy(const struct refiner *refiner); /* inside an iteration */
+
+struct refiner_state {
+    int iteration, order, current_size;
+    bool local, converged, final;
+    bool stalled; /* nothing more to gain below max_order */
+    size_t particles;
+    int idle_iterations;      /* since the resolution last grew */
+    double resolution;        /* Å, FSC 0.143 of the unjoined halves */
+    double angle_step;        /* °, of the fine pass */
+    double offset_step;       /* px, of the fine pass */
+    double accuracy_angle, accuracy_offset; /* °, px */
+    double average_pmax, significant; /* means over particles */
+    double seconds;           /* of the last iteration */
+    double reliability; /* mean over particles */
+};
+struct refiner_state refiner_state(const struct refiner *refiner);
+
+/* Files of the iteration just completed, below folder: run_itNNN_half1_class001.mrc … or, after the final one, run_*.
+ * prefix is the folder's name relative to the session. Older iterations than `keep` are removed. */
+enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
+                          struct err *err);
+/* Goes on from the last iteration written below folder; ret_found false when there is none. Before any merge: poses
+ * are given to particles as they join. */
+enum status refiner_restore(struct refiner *refiner, const char *folder, bool *ret_found, struct err *err);
+
+/* Whether the final files below folder are of these very particles: then there is nothing left to do. */
+bool refiner_is_final(const struct refiner *refiner, const char *folder);
+
+/* Unfiltered half maps of the last iteration, box³ each; mask NULL where none was given. Owned by the refiner. */
+struct refiner_maps {
+    int box;
+    double pixel_size;
+    const float *half1, *half2, *mask;
+};
+struct refiner_maps refiner_maps(const struct refiner *refiner);
+
+/* Why the refinement started as it did, for the log: scale of the reference and so on. */
+const char *refiner_remark(const struct refiner *refiner);
+
+#endif

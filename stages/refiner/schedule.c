@@ -1,0 +1,224 @@
+/* How far to look and how finely: size of the comparison, step of the grid, and when to stop. The rules and numbers of
+ * RELION's auto-refine, but: a stray shell beyond a dip counts as resolution only where three in a row hold signal (with
+ * high symmetry the few independent voxels of a shell stray often). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/fsc/fsc.h"
+#include "stages/refiner/refiner_private.h"
+
+/* The step of the fine pass over the accuracy of angles. RELION stops at 0.75 as soon as that has been met once; poses
+ * grow more accurate in the iterations that follow, and one order more is cheap. */
+static const double FINE_ENOUGH = 0.75;
+enum { INCREMENT = 10, MINRES = 5, ACCURACY_PARTICLES = 100 };
+
+void schedule_start(struct refiner *r) {
+    struct schedule *s = &r->schedule;
+    *s = (struct schedule){
+        .order = r->options.healpix_order,
+        .offset_range = r->options.offset_range,
+        .offset_step = 2 * r->options.offset_step,
+        .increment = INCREMENT,
+        .smallest_angle = 1e9,
+        .smallest_offset = 1e9,
+        .accuracy_angle = 999,
+        .accuracy_offset = 999,
+        .perturbation = 0,
+    };
+    s->resolution_shell = (int)lround(r->box * r->pixel_size / r->options.initial_lowpass);
+    if (s->resolution_shell < MINRES)
+        s->resolution_shell = MINRES;
+    s->best_resolution = s->resolution_shell / (r->box * r->pixel_size);
+    schedule_sizes(r);
+}
+
+void schedule_sizes(struct refiner *r) {
+    struct schedule *s = &r->schedule;
+    int increment = s->large_increment ? (int)lround(0.25 * r->box / 2) : s->increment;
+    s->current_size = 2 * (s->resolution_shell + increment);
+    if (s->current_size > r->box || s->final)
+        s->current_size = r->box;
+}
+
+static int resolution_shell(const struct refiner *r, const struct half *h) {
+    int last = r->schedule.current_size / 2, first = 1, far;
+    while (first <= last && h->ssnr[first] >= 1)
+        first++;
+    first--;
+    for (far = last; far > first + 3; far--)
+        if (h->ssnr[far] > 1 && h->ssnr[far - 1] > 1 && h->ssnr[far - 2] > 1)
+            break;
+    return far > first + 3 ? far : first;
+}
+
+static void update_resolution(struct refiner *r) {
+    struct schedule *s = &r->schedule;
+    int below_half = 1, below_limit = 1, last = s->current_size / 2;
+    while (below_half < last && r->fsc_joined[below_half] >= 0.5f)
+        below_half++;
+    while (below_limit < last && r->fsc_joined[below_limit] >= 0.143f)
+        below_limit++;
+    if (below_limit - below_half + 5 > s->increment)
+        s->increment = below_limit - below_half + 5;
+    if (s->average_pmax > 0.1 && r->fsc_joined[last - 1] > 0.2f)
+        s->large_increment = true;
+    int shell = resolution_shell(r, &r->half[0]), other = resolution_shell(r, &r->half[1]);
+    shell = shell > other ? shell : other;
+    s->resolution_shell = shell > MINRES ? shell : MINRES;
+    double now = s->resolution_shell / (r->box * r->pixel_size);
+    s->since_resolution = now <= s->best_resolution + 1e-4 ? s->since_resolution + 1 : 0;
+    s->best_resolution = fmax(now, s->best_resolution);
+}
+
+static void update_changes(struct refiner *r) {
+    struct schedule *s = &r->schedule;
+    int changed = r->half[0].changed + r->half[1].changed;
+    if (changed == 0)
+        return;
+    double angle = (r->half[0].angle_change + r->half[1].angle_change) / changed;
+    double offset = sqrt((r->half[0].offset_change + r->half[1].offset_change) / (2 * changed));
+    double angle_step = r->sampling.angle_step / 2, offset_step = r->sampling.offset_step / 2;
+    bool small = angle / angle_step < 0.40 && offset / offset_step < 0.40;
+    bool stalled = 1.03 * angle >= s->smallest_angle && 1.03 * offset >= s->smallest_offset;
+    s->since_changes = small || stalled ? s->since_changes + 1 : 0;
+    s->smallest_angle = fmin(angle, s->smallest_angle);
+    s->smallest_offset = fmin(offset, s->smallest_offset);
+}
+
+/* One order finer, and shifts as the accuracy asks. */
+static void refine_sampling(struct refiner *r) {
+    struct schedule *s = &r->schedule;
+    double step = 2 * fmin(1.5, 0.75 * s->accuracy_offset);
+    double range = fmin(1.3 * s->offset_range, 5 * s->smallest_offset);
+    step = fmin(step, s->offset_step);
+    range = fmax(range, 1.5 * step);
+    if (range > 4 * step)
+        range /= 2;
+    if (range > 4 * step)
+        step = range / 4;
+    s->offset_step = fmin(step, s->offset_step);
+    s->offset_range = range;
+    s->order++;
+    s->since_resolution = s->since_changes = 0;
+    s->smallest_angle = s->smallest_offset = 1e9;
+}
+
+void schedule_after(struct refiner *r) {
+    struct schedule *s = &r->schedule;
+    double count = r->half[0].member_count + r->half[1].member_count;
+    s->average_pmax = (r->half[0].pmax_sum + r->half[1].pmax_sum) / count;
+    s->accuracy_angle = fmin(r->half[0].accuracy_angle, r->half[1].accuracy_angle);
+    s->accuracy_offset = fmin(r->half[0].accuracy_offset, r->half[1].accuracy_offset);
+    if (s->final) {
+        s->converged = true;
+        return;
+    }
+    update_resolution(r);
+    update_changes(r);
+    s->stalled = false;
+    if (s->since_resolution < 1 || s->since_changes < 1)
+        return;
+    bool fine = sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle ||
+                s->order >= SAMPLING_MAX_ORDER - 1;
+    if (s->max_order >= 0 && s->order >= s->max_order)
+        s->stalled = true;
+    else if (fine)
+        s->converged = true;
+    else
+        refine_sampling(r);
+}
+
+static double next_angle(double e) {
+    return e + (e < 0.2 ? 0.05 : e < 1 ? 0.1 : e < 2 ? 0.2 : e < 5 ? 0.5 : e < 10 ? 1 : e < 20 ? 2 : 5);
+}
+
+static double next_offset(double e) {
+    return e + (e < 1 ? 0.1 : e < 2 ? 0.2 : e < 5 ? 0.5 : 1);
+}
+
+/* Σ |F1 − F2|²/(2σ²) with the CTF on both. */
+static double difference(const float *f1, const float *f2, const float *ctf, const float *sigma2,
+                         const struct fourier_pixels *pixels) {
+    double sum = 0;
+    for (int i = 0; i < pixels->count; i++) {
+        double re = f1[2 * i] - f2[2 * i], im = f1[2 * i + 1] - f2[2 * i + 1];
+        sum += ctf[i] * ctf[i] * (re * re + im * im) / (2 * sigma2[pixels->shell[i]]);
+    }
+    return sum;
+}
+
+static const double TELLABLE = 4.60517; /* −ln 0.01 */
+
+struct accuracy {
+    const struct refiner *r;
+    const struct half *half;
+    float *f1, *f2, *ctf;
+    const float *sigma2;
+};
+
+static void project(const struct accuracy *a, const double angles[3], float *out) {
+    double m[9];
+    float matrix[9];
+    euler_to_matrix(angles[0], angles[1], angles[2], m);
+    for (int i = 0; i < 9; i++)
+        matrix[i] = (float)m[i];
+    projector_slices(a->half->projector, &a->r->pixels, a->r->pixels.count, 1, matrix, 1, out);
+}
+
+static double angle_accuracy(const struct accuracy *a, const double angles[3], int which) {
+    double e = 0;
+    while (e < 30) {
+        double moved[3] = {angles[0], angles[1], angles[2]};
+        e = next_angle(e);
+        moved[which] += e;
+        project(a, moved, a->f2);
+        if (difference(a->f1, a->f2, a->ctf, a->sigma2, &a->r->pixels) > TELLABLE)
+            break;
+    }
+    return fmin(e, 30);
+}
+
+static double offset_accuracy(const struct accuracy *a, bool along_x) {
+    double e = 0;
+    while (e < 10) {
+        e = next_offset(e);
+        fourier_pixels_shift(&a->r->pixels, a->r->pixels.count, a->f1, along_x ? e : 0, along_x ? 0 : e, a->f2);
+        if (difference(a->f1, a->f2, a->ctf, a->sigma2, &a->r->pixels) > TELLABLE)
+            break;
+    }
+    return fmin(e, 10);
+}
+
+/* How far a pose must be off before the images can tell: over at most 100 particles of each half, with the maps and
+ * noise of the E-step that has just been done. */
+enum status schedule_accuracy(struct refiner *r, struct err *err) {
+    size_t n = (size_t)r->pixels.count;
+    _cleanup_(mem_free) float *space = NULL;
+    TRY(mem_new(5 * n, sizeof *space, "accuracies", &space, err));
+    for (int h = 0; h < 2; h++) {
+        struct half *half = &r->half[h];
+        struct accuracy a = {.r = r, .half = half, .f1 = space, .f2 = space + 2 * n, .ctf = space + 4 * n};
+        int count = half->member_count < ACCURACY_PARTICLES ? half->member_count : ACCURACY_PARTICLES;
+        double angle = 0, offset = 0;
+        for (int i = 0; i < count; i++) {
+            const struct particle *p = &r->set.particles[half->members[i]];
+            double angles[3];
+            matrix_to_euler(p->pose, &angles[0], &angles[1], &angles[2]);
+            if (p->has_ctf)
+                ctf_at(&p->ctf, r->box, r->pixel_size, r->pixels.count, r->pixels.kx, r->pixels.ky, a.ctf);
+            else
+                for (size_t j = 0; j < n; j++)
+                    a.ctf[j] = 1;
+            a.sigma2 = half->sigma2 + (size_t)p->optics * (size_t)r->shells;
+            project(&a, angles, a.f1);
+            uint64_t random = particle_hash(p->name, r->options.seed + 1);
+            angle += angle_accuracy(&a, angles, (int)(random % 3));
+            offset += offset_accuracy(&a, random / 3 % 2 == 0);
+        }
+        half->accuracy_angle = angle / count;
+        half->accuracy_offset = offset / count;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,271 @@
+/* What a refinement starts from: the reference on the particles' grid, the noise of the particles, and the grey scale
+ * that makes the one comparable with the others. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/image.h"
+#include "common/memory.h"
+#include "common/mrc.h"
+#include "kernels/fsc/fsc.h"
+#include "stages/refiner/refiner_private.h"
+
+enum { NOISE_PARTICLES = 1000, SCALE_PARTICLES = 96 };
+
+static enum status allocate_half(struct refiner *r, struct half *h, struct err *err) {
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
+    TRY(mem_new(voxels, sizeof *h->map, "a map", &h->map, err));
+    TRY(mem_new(voxels, sizeof *h->unfiltered, "a map", &h->unfiltered, err));
+    TRY(mem_new(shells, sizeof *h->tau2, "spectra", &h->tau2, err));
+    TRY(mem_new(shells, sizeof *h->ssnr, "spectra", &h->ssnr, err));
+    TRY(mem_new(shells, sizeof *h->completeness, "spectra", &h->completeness, err));
+    TRY(mem_new(shells, sizeof *h->sigma2_reconstruction, "spectra", &h->sigma2_reconstruction, err));
+    TRY(projector_create(3, r->box, r->options.threads, &h->projector, err));
+    TRY(accumulator_create(3, r->box, r->box, &h->accumulator, err));
+    h->average_norm = 1;
+    h->sigma_offset = 10 / r->pixel_size;
+    return STATUS_OK;
+}
+
+static enum status allocate_threads(struct refiner *r, struct err *err) {
+    struct fourier_pixels all = {0};
+    TRY(mem_new((size_t)r->options.threads, sizeof *r->threads, "threads", &r->threads, err));
+    TRY(fourier_pixels_create(r->box, r->box, &all, err));
+    size_t n = (size_t)all.count;
+    for (int s = 1; s < r->shells; s++)
+        r->shell_pixels[s] = all.shell_begin[s + 1] - all.shell_begin[s];
+    fourier_pixels_destroy(&all);
+    for (int i = 0; i < r->options.threads; i++) {
+        struct thread_space *t = &r->threads[i];
+        TRY(prepare_create(r->box, &t->prepare, err));
+        TRY(expectation_create(&r->pixels, 1, &t->expectation, err));
+        TRY(mem_new(2 * n, sizeof *t->sum, "sums over shifts", &t->sum, err));
+        TRY(mem_new(n, sizeof *t->cross, "sums over poses", &t->cross, err));
+        TRY(mem_new(n, sizeof *t->power, "sums over poses", &t->power, err));
+    }
+    return expectation_create(&r->pixels, r->options.threads, &r->expectation, err);
+}
+
+static enum status read_mask(struct refiner *r, struct err *err) {
+    struct image mask = {0};
+    TRY(mrc_read(r->mask_path, &mask, err));
+    enum status status = STATUS_OK;
+    if (mask.nx != mask.ny || mask.nx != mask.nz)
+        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "the mask %s is %d × %d × %d: a cube was expected",
+                         r->mask_path, mask.nx, mask.ny, mask.nz);
+    if (status == STATUS_OK)
+        status = mem_new((size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->mask, "the mask", &r->mask, err);
+    if (status == STATUS_OK)
+        status = resample_map(mask.data, mask.nx, mask.pixel_size > 0 ? mask.pixel_size : r->pixel_size, r->box,
+                              r->pixel_size, r->mask, err);
+    for (size_t i = 0; status == STATUS_OK && i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
+        r->mask[i] = fminf(fmaxf(r->mask[i], 0), 1);
+    image_destroy(&mask);
+    return status;
+}
+
+enum status setup_allocate(struct refiner *r, struct err *err) {
+    FAIL_IF(r->set.box % 2 != 0 || r->set.box < 16, err, STATUS_UNSUPPORTED,
+            "particles of %d px cannot be refined: the box must be even and at least 16 px", r->set.box);
+    r->box = r->set.box;
+    r->shells = r->box / 2 + 1;
+    r->pixel_size = r->set.pixel_size;
+    r->mask_radius = r->options.diameter / (2 * r->pixel_size);
+    if (r->mask_radius > r->box / 2 - MASK_EDGE)
+        r->mask_radius = r->box / 2 - MASK_EDGE;
+    TRY(mem_new((size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined, "a map", &r->combined, err));
+    TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
+    TRY(mem_new((size_t)r->shells, sizeof *r->fsc_joined, "spectra", &r->fsc_joined, err));
+    TRY(mem_new((size_t)r->shells, sizeof *r->shell_pixels, "spectra", &r->shell_pixels, err));
+    for (int h = 0; h < 2; h++)
+        TRY(allocate_half(r, &r->half[h], err));
+    TRY(allocate_threads(r, err));
+    return r->mask_path != NULL ? read_mask(r, err) : STATUS_OK;
+}
+
+/* New groups begin with the mean spectrum of those before them. */
+enum status setup_optics(struct refiner *r, struct err *err) {
+    int had = r->sigma2_optics, want = r->set.optics_count;
+    if (want <= had)
+        return STATUS_OK;
+    size_t shells = (size_t)r->shells;
+    for (int h = 0; h < 2; h++) {
+        float *larger = NULL;
+        TRY(mem_new((size_t)want * shells, sizeof *larger, "noise spectra", &larger, err));
+        struct half *half = &r->half[h];
+        if (had > 0)
+            memcpy(larger, half->sigma2, (size_t)had * shells * sizeof *larger);
+        for (int o = had; o < want; o++)
+            for (size_t s = 0; s < shells; s++) {
+                double sum = 0;
+                for (int k = 0; k < had; k++)
+                    sum += larger[(size_t)k * shells + s];
+                larger[(size_t)o * shells + s] = had > 0 ? (float)(sum / had) : 1;
+            }
+        free(half->sigma2);
+        half->sigma2 = larger;
+        mem_free(&half->sigma2_sum);
+        mem_free(&half->optics_weight);
+        TRY(mem_new((size_t)want * shells, sizeof *half->sigma2_sum, "noise spectra", &half->sigma2_sum, err));
+        TRY(mem_new((size_t)want, sizeof *half->optics_weight, "noise spectra", &half->optics_weight, err));
+    }
+    r->sigma2_optics = want;
+    return STATUS_OK;
+}
+
+enum status setup_reference(struct refiner *r, struct err *err) {
+    struct image reference = {0};
+    TRY(mrc_read(r->reference_path, &reference, err));
+    enum status status = STATUS_OK;
+    float *map = r->half[0].map;
+    if (reference.nx != reference.ny || reference.nx != reference.nz || reference.nx < 8)
+        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__,
+                         "the reference %s is %d × %d × %d: a cube was expected", r->reference_path, reference.nx,
+                         reference.ny, reference.nz);
+    if (status == STATUS_OK)
+        status = resample_map(reference.data, reference.nx,
+                              reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size, r->box, r->pixel_size, map,
+                              err);
+    image_destroy(&reference);
+    TRY(status);
+    TRY(lowpass_map(map, r->box, r->box * r->pixel_size / r->options.initial_lowpass + 1, err));
+    if (r->symmetry.count > 1)
+        TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
+    mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
+    memcpy(r->half[1].map, map, (size_t)r->box * (size_t)r->box * (size_t)r->box * sizeof *map);
+    return STATUS_OK;
+}
+
+/* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
+static enum status noise_of_half(struct refiner *r, struct half *h, struct err *err) {
+    int count = h->member_count < NOISE_PARTICLES ? h->member_count : NOISE_PARTICLES;
+    size_t pixels = (size_t)r->box * (size_t)r->box;
+    _cleanup_(mem_free) float *average = NULL;
+    _cleanup_(mem_free) float *power = NULL;
+    _cleanup_(mem_free) double *sum = NULL;
+    TRY(mem_new(pixels, sizeof *average, "the average particle", &average, err));
+    TRY(mem_new((size_t)r->shells, sizeof *power, "spectra", &power, err));
+    TRY(mem_new((size_t)r->shells, sizeof *sum, "spectra", &sum, err));
+    TRY(grown_reserve(&r->images, pixels, "particle images", err));
+    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
+    for (int i = 0; i < count; i++) {
+        TRY(particle_set_images(&r->set, &h->members[i], 1, r->images.data, err));
+        prepare_image(r->threads[0].prepare, r->images.data, &options, NULL, NULL, NULL, power);
+        for (int s = 0; s < r->shells; s++)
+            sum[s] += power[s] / (double)count;
+        for (size_t j = 0; j < pixels; j++)
+            average[j] += r->images.data[j] / (float)count;
+    }
+    prepare_image(r->threads[0].prepare, average, &options, NULL, NULL, NULL, power);
+    for (int s = 0; s < r->shells; s++)
+        sum[s] -= power[s];
+    for (int s = 1; s < r->shells; s++)
+        if (sum[s] <= 0)
+            sum[s] = sum[s - 1];
+    for (int s = r->shells - 2; s >= 0; s--)
+        if (sum[s] <= 0)
+            sum[s] = sum[s + 1];
+    FAIL_IF(!(sum[1] > 0), err, STATUS_BAD_FORMAT,
+            "the particles have no noise: every image is the same or empty (%d looked at)", count);
+    for (int o = 0; o < r->sigma2_optics; o++)
+        for (int s = 0; s < r->shells; s++)
+            h->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];
+    return STATUS_OK;
+}
+
+enum status setup_noise(struct refiner *r, struct err *err) {
+    for (int h = 0; h < 2; h++)
+        TRY(noise_of_half(r, &r->half[h], err));
+    return STATUS_OK;
+}
+
+/* Σ c²/σ²|P|²/2 of each orientation: the comparison with an empty image. */
+static enum status slice_norms(struct refiner *r, int count, float *out, struct err *err) {
+    int orientations = sampling_orientation_count(&r->sampling);
+    _cleanup_(mem_free) float *nothing = NULL;
+    struct expectation_particle particles[BATCH_PARTICLES];
+    const double no_shift[1][2] = {{0, 0}};
+    TRY(mem_new(2 * (size_t)r->coarse_pixels, sizeof *nothing, "an empty image", &nothing, err));
+    for (int i = 0; i < count; i++)
+        particles[i] = (struct expectation_particle){.image = nothing, .ctf = r->batch[i].ctf, .weight = r->batch[i].weight};
+    return expectation_coarse(r->expectation, r->coarse_pixels, r->coarse_slices.data, orientations, particles, count,
+                              no_shift, 1, out, err);
+}
+
+static void scale_maps(struct refiner *r, double factor) {
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    for (int h = 0; h < 2; h++)
+        for (size_t i = 0; i < voxels; i++)
+            r->half[h].map[i] *= (float)factor;
+}
+
+/* Best pose of each particle of the batch by D²/N, where D = Σ Re(P conj cX)/σ² and N = Σ c²|P|²/σ²: what is left of
+ * the likelihood when the scale D/N is fitted. Adds D and N there. */
+static enum status fit_batch(struct refiner *r, struct half *h, int count, const float *norms, double *dots, double *sum,
+                             struct err *err) {
+    int orientations = sampling_orientation_count(&r->sampling), shifts = r->sampling.shift_count;
+    struct expectation_particle particles[BATCH_PARTICLES];
+    for (int i = 0; i < count; i++)
+        particles[i] = (struct expectation_particle){.image = r->batch[i].masked, .ctf = r->batch[i].ctf,
+                                                     .weight = r->batch[i].weight};
+    TRY(grown_reserve(&r->coarse, (size_t)count * (size_t)orientations * (size_t)shifts, "weights", err));
+    TRY(expectation_coarse(r->expectation, r->coarse_pixels, r->coarse_slices.data, orientations, particles, count,
+                           (const double(*)[2])r->coarse_shift, shifts, r->coarse.data, err));
+    for (int i = 0; i < count; i++) {
+        double best = 0, best_dot = 0, best_norm = 0;
+        for (int o = 0; o < orientations; o++) {
+            double half_norm = norms[(size_t)i * (size_t)orientations + (size_t)o];
+            const float *row = r->coarse.data + ((size_t)i * (size_t)orientations + (size_t)o) * (size_t)shifts;
+            for (int t = 0; t < shifts; t++) {
+                double dot = half_norm - row[t];
+                if (dot > 0 && dot * dot > best * half_norm)
+                    best = dot * dot / half_norm, best_dot = dot, best_norm = 2 * half_norm;
+            }
+        }
+        *dots += best_dot;
+        *sum += best_norm;
+    }
+    (void)h;
+    return STATUS_OK;
+}
+
+/* References come on any grey scale. The factor that fits a sample of the particles best, each at its best pose; only
+ * the E-step of the first iteration depends on it, the maps that come out are on the particles' scale. */
+enum status setup_scale(struct refiner *r, struct err *err) {
+    int orientations = sampling_orientation_count(&r->sampling);
+    _cleanup_(mem_free) float *norms = NULL;
+    TRY(mem_new((size_t)orientations * BATCH_PARTICLES, sizeof *norms, "slice norms", &norms, err));
+    double dots = 0, sum = 0, factor = 1;
+    for (int h = 0; h < 2; h++) {
+        struct half *half = &r->half[h];
+        for (int first = 0; first < half->member_count && first < SCALE_PARTICLES; first += r->batch_size) {
+            int count = half->member_count - first < r->batch_size ? half->member_count - first : r->batch_size;
+            TRY(estep_load(r, half, first, count, err));
+            TRY(estep_prepare(r, half, count, err));
+            if (h == 0 && first == 0) { /* first to a scale on which floats hold D and N apart */
+                TRY(projector_set_map(half->projector, half->map, r->pixels.size, err));
+                TRY(estep_coarse_slices(r, half, err));
+                TRY(slice_norms(r, count, norms, err));
+                double mean = 0;
+                for (int o = 0; o < orientations; o++)
+                    mean += norms[o] / (double)orientations;
+                FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask",
+                        r->reference_path);
+                factor = sqrt(500 / mean);
+                scale_maps(r, factor);
+                TRY(projector_set_map(half->projector, half->map, r->pixels.size, err));
+                TRY(estep_coarse_slices(r, half, err));
+            }
+            TRY(slice_norms(r, count, norms, err));
+            TRY(fit_batch(r, half, count, norms, &dots, &sum, err));
+        }
+    }
+    FAIL_IF(!(dots > 0), err, STATUS_BAD_FORMAT,
+            "no particle resembles the reference %s: is its contrast inverted (protein must be white in both)?",
+            r->reference_path);
+    scale_maps(r, dots / sum);
+    snprintf(r->remark, sizeof r->remark, "reference %s scaled by %.3g to the grey values of %zu particles",
+             r->reference_path, factor * dots / sum, r->set.present);
+    return STATUS_OK;
+}

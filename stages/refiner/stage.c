@@ -1,0 +1,358 @@
+#include "stages/refiner/stage.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "kernels/postprocess/postprocess.h"
+#include "stages/refiner/refiner.h"
+
+struct params {
+    char *reference, *symmetry, *mask;
+    double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
+    int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations;
+    bool reliability;
+};
+
+static const struct param PARAMS[] = {
+    {"reference", PARAM_PATH, offsetof(struct params, reference), "", NULL, 0, 0, NULL, 0, false,
+     "Map to start from, on any grid and grey scale, protein white."},
+    {"diameter", PARAM_FLOAT, offsetof(struct params, diameter), "Å", NULL, 1, 1e5, NULL, 0, true,
+     "Diameter of the circle and sphere outside of which there is solvent."},
+    {"symmetry", PARAM_STRING, offsetof(struct params, symmetry), "", "C1", 0, 0, NULL, 0, false,
+     "Point group: Cn, Dn, T, O or I (I1 to I4)."},
+    {"initial_lowpass", PARAM_FLOAT, offsetof(struct params, initial_lowpass), "Å", "60", 1, 1e4, NULL, 0, false,
+     "The reference is low-pass filtered to this resolution."},
+    {"healpix_order", PARAM_INT, offsetof(struct params, healpix_order), "", "2", 0, 5, NULL, 0, false,
+     "Order of the first coarse grid of directions: 2 is 15°, searched in steps of 7.5°; one more halves both."},
+    {"offset_range", PARAM_FLOAT, offsetof(struct params, offset_range), "px", "5", 0, 50, NULL, 0, false,
+     "Shifts searched at first, to each side."},
+    {"offset_step", PARAM_FLOAT, offsetof(struct params, offset_step), "px", "1", 0.1, 10, NULL, 0, false,
+     "Step of that search (the coarse pass takes twice as much)."},
+    {"local_order", PARAM_INT, offsetof(struct params, local_order), "", "4", 1, 8, NULL, 0, false,
+     "From this order on poses are searched near the last one only."},
+    {"mask", PARAM_PATH, offsetof(struct params, mask), "", NULL, 0, 0, NULL, 0, false,
+     "Map of 0 to 1 that is put over the maps after each iteration, in place of a sphere."},
+    {"reliability", PARAM_BOOL, offsetof(struct params, reliability), "", "false", 0, 0, NULL, 0, false,
+     "Weigh particles by whether their fit grows better or worse between iterations."},
+    {"classes", PARAM_INT, offsetof(struct params, classes), "", "1", 1, 100, NULL, 0, false,
+     "Number of classes; only 1 is supported."},
+    {"tau_fudge", PARAM_FLOAT, offsetof(struct params, tau_fudge), "", "1", 0.1, 10, NULL, 0, false,
+     "Factor on the signal's power in the Wiener filter."},
+    {"join_resolution", PARAM_FLOAT, offsetof(struct params, join_resolution), "Å", "40", 5, 1000, NULL, 0, false,
+     "Up to this resolution the halves share their data, so that they do not drift apart."},
+    {"live_order", PARAM_INT, offsetof(struct params, live_order), "", "2", 0, 5, NULL, 0, false,
+     "While particles still arrive the grid grows no finer than this order."},
+    {"min_particles", PARAM_INT, offsetof(struct params, min_particles), "", "200", 10, 1000000, NULL, 0, false,
+     "The first map waits for so many particles (the end of the stream does not)."},
+    {"max_iterations", PARAM_INT, offsetof(struct params, max_iterations), "", "40", 1, 1000, NULL, 0, false,
+     "At the end of the stream, no more iterations than this before the final one."},
+    {"keep_iterations", PARAM_INT, offsetof(struct params, keep_iterations), "", "3", 1, 1000, NULL, 0, false,
+     "Files of so many iterations are kept."},
+    {"seed", PARAM_INT, offsetof(struct params, seed), "", "1", 0, 1e9, NULL, 0, false,
+     "Decides which half a particle belongs to, and the perturbation of the grids."},
+    {"memory", PARAM_FLOAT, offsetof(struct params, memory), "GiB", "4", 0.25, 4096, NULL, 0, false,
+     "Memory to work with, about; half of it keeps particle images that were read once."},
+};
+
+/* A file of particles that waits for the end of an iteration. */
+struct arrival {
+    struct star_file *file;
+    char *path;
+    bool replace;
+};
+
+struct state {
+    pthread_mutex_t lock; /* guards arrivals: they come on I/O threads */
+    bool lock_made;
+    struct arrival *arrivals;
+    int arrival_count, arrival_capacity;
+    struct refiner *refiner;
+    size_t settled_particles; /* how many there were when nothing more was to be gained */
+    bool settled, remarked;
+    int iteration_limit;
+};
+
+struct lane {
+    struct arrival arrival;
+};
+
+static void arrival_clear(struct arrival *a) {
+    star_destroy(&a->file);
+    mem_free(&a->path);
+}
+
+static enum status init(struct stage *stage, void *context, struct err *err) {
+    struct state *state = context;
+    const struct params *p = stage_params(stage);
+    FAIL_IF(p->classes != 1, err, STATUS_UNSUPPORTED,
+            "classes: %d was asked for; the refiner refines one map: set 1, and sort particles with the classifier",
+            p->classes);
+    FAIL_IF(p->reference == NULL, err, STATUS_BAD_ARGUMENT,
+            "the refiner needs a reference map: set `reference` to a map of the particle, low resolution is enough");
+    FAIL_IF(pthread_mutex_init(&state->lock, NULL) != 0, err, STATUS_NO_MEMORY, "no lock could be made");
+    state->lock_made = true;
+    const struct stage_session *session = stage_session(stage);
+    const struct refiner_options options = {
+        .reference = p->reference, .mask = p->mask, .symmetry = p->symmetry, .diameter = p->diameter,
+        .initial_lowpass = p->initial_lowpass, .healpix_order = p->healpix_order, .local_order = p->local_order,
+        .offset_range = p->offset_range, .offset_step = p->offset_step, .tau_fudge = p->tau_fudge,
+        .join_resolution = p->join_resolution, .reliability = p->reliability, .seed = (unsigned)p->seed,
+        .threads = stage_threads(stage), .memory = p->memory * 0x1p30,
+        .fallback_pixel_size = session->pixel_size, .root = stage_root(stage)};
+    TRY(refiner_create(&options, &state->refiner, err));
+    bool found = false;
+    TRY(refiner_restore(state->refiner, stage_folder(stage), &found, err));
+    if (found)
+        stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d",
+                  refiner_state(state->refiner).iteration);
+    return STATUS_OK;
+}
+
+static void fini(struct stage *stage, void *context) {
+    (void)stage;
+    struct state *state = context;
+    refiner_destroy(&state->refiner);
+    for (int i = 0; i < state->arrival_count; i++)
+        arrival_clear(&state->arrivals[i]);
+    free(state->arrivals);
+    if (state->lock_made)
+        pthread_mutex_destroy(&state->lock);
+}
+
+static void lane_fini(struct stage *stage, void *context, struct stage_lane *lane) {
+    (void)stage, (void)context;
+    arrival_clear(&((struct lane *)lane->state)->arrival);
+}
+
+static enum status read_item(struct stage *stage, const struct item *item, struct arrival *arrival, struct err *err) {
+    const char *name;
+    char path[PATH_SIZE];
+    arrival_clear(arrival);
+    arrival->replace = strcmp(item_kind(item), "selection") == 0;
+    TRY(item_need_string(item, arrival->replace ? "selection.star" : "particles.star", &name, err));
+    TRY(stage_resolve(stage, name, path, err));
+    arrival->path = strdup(path);
+    FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
+    return star_read(path, &arrival->file, err);
+}
+
+/* Consumes the arrival. A selection makes all that wait before it needless. */
+static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&state->lock);
+    for (int i = 0; arrival->replace && i < state->arrival_count; i++)
+        arrival_clear(&state->arrivals[i]);
+    if (arrival->replace)
+        state->arrival_count = 0;
+    if (state->arrival_count == state->arrival_capacity) {
+        int capacity = state->arrival_capacity > 0 ? 2 * state->arrival_capacity : 16;
+        struct arrival *larger = realloc(state->arrivals, (size_t)capacity * sizeof *larger);
+        if (larger == NULL)
+            status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for %d files", capacity);
+        else {
+            state->arrivals = larger;
+            state->arrival_capacity = capacity;
+        }
+    }
+    if (status == STATUS_OK) {
+        state->arrivals[state->arrival_count++] = *arrival;
+        *arrival = (struct arrival){0};
+    }
+    pthread_mutex_unlock(&state->lock);
+    return status;
+}
+
+static enum status load(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
+    (void)context;
+    return read_item(stage, lane->item, &((struct lane *)lane->state)->arrival, err);
+}
+
+static enum status store(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
+    (void)stage;
+    return keep_arrival(context, &((struct lane *)lane->state)->arrival, err);
+}
+
+static enum status resume(struct stage *stage, void *context, const struct item *item, struct err *err) {
+    struct arrival arrival = {0};
+    enum status status = read_item(stage, item, &arrival, err);
+    if (status == STATUS_OK)
+        status = keep_arrival(context, &arrival, err);
+    arrival_clear(&arrival);
+    return status;
+}
+
+/* What has arrived joins. ret_changed: whether anything had. */
+static enum status take_arrivals(struct state *state, bool *ret_changed, struct err *err) {
+    struct arrival *list;
+    pthread_mutex_lock(&state->lock);
+    list = state->arrivals;
+    int count = state->arrival_count;
+    state->arrivals = NULL;
+    state->arrival_count = state->arrival_capacity = 0;
+    pthread_mutex_unlock(&state->lock);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count; i++) {
+        if (status == STATUS_OK)
+            status = refiner_merge(state->refiner, &list[i].file, list[i].path, list[i].replace, NULL, err);
+        arrival_clear(&list[i]);
+    }
+    free(list);
+    *ret_changed = count > 0;
+    return status;
+}
+
+/* The stage's folder as seen from the session: what paths in STAR files begin with. */
+static const char *prefix(const struct stage *stage) {
+    const char *root = stage_root(stage), *folder = stage_folder(stage);
+    size_t length = strlen(root);
+    return strncmp(folder, root, length) == 0 && folder[length] == '/' ? folder + length + 1 : folder;
+}
+
+static enum status write_history(struct stage *stage, const struct refiner_state *s, struct err *err) {
+    char path[PATH_SIZE], stem[32] = "run";
+    struct timespec now;
+    if (!s->final)
+        snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
+    TRY(path_join(stage_folder(stage), "history.jsonl", path, sizeof path, err));
+    clock_gettime(CLOCK_REALTIME, &now);
+    FILE *f = fopen(path, "a");
+    FAIL_IF(f == NULL, err, STATUS_IO, "%s cannot be written", path);
+    int written = fprintf(f,
+                          "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
+                          "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
+                          "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}\n",
+                          (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
+                          s->seconds, s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
+                          s->final ? "true" : "false", prefix(stage), stem);
+    int closed = fclose(f);
+    FAIL_IF(written < 0 || closed != 0, err, STATUS_IO, "%s cannot be written: is the disk full?", path);
+    return STATUS_OK;
+}
+
+static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
+    const struct params *p = stage_params(stage);
+    struct refiner_state s = refiner_state(state->refiner);
+    if (!state->remarked && *refiner_remark(state->refiner) != 0)
+        stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
+    state->remarked = true;
+    TRY(refiner_write(state->refiner, stage_folder(stage), prefix(stage), p->keep_iterations, err));
+    TRY(write_history(stage, &s, err));
+    stage_note(stage, "iteration %d, %zu particles, %.1f Å", s.iteration, s.particles, s.resolution);
+    stage_log(stage, LOG_INFO, "refine-iteration",
+              "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
+              "Pmax %.2f, %.0f significant, %.1f s",
+              s.iteration, s.final ? " (final)" : "", s.particles, s.resolution, s.order, s.local ? " near" : "",
+              s.angle_step, s.offset_step, s.current_size, s.accuracy_angle, s.accuracy_offset, s.average_pmax,
+              s.significant, s.seconds);
+    return STATUS_OK;
+}
+
+/* A batch of the running iteration. */
+static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
+    TRY(refiner_work(state->refiner, ret_complete, err));
+    return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
+}
+
+static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
+    struct state *state = context;
+    const struct params *p = stage_params(stage);
+    bool complete = false, changed = false;
+    *ret_work = STAGE_WORK_NONE;
+    if (refiner_busy(state->refiner)) {
+        TRY(work_on(stage, state, &complete, err));
+        if (complete) {
+            struct refiner_state s = refiner_state(state->refiner);
+            state->settled = s.stalled || s.converged;
+            state->settled_particles = s.particles;
+        }
+        *ret_work = STAGE_WORK_MORE;
+        return STATUS_OK;
+    }
+    TRY(take_arrivals(state, &changed, err));
+    size_t particles = refiner_particles(state->refiner);
+    bool grown = (double)particles >= 1.25 * (double)state->settled_particles;
+    if (particles < (size_t)p->min_particles || (state->settled && !grown))
+        return STATUS_OK;
+    TRY(refiner_begin(state->refiner, p->live_order > p->healpix_order ? p->live_order : p->healpix_order, false, err));
+    *ret_work = STAGE_WORK_MORE;
+    return STATUS_OK;
+}
+
+static enum status finish_iteration(struct stage *stage, struct state *state, struct err *err) {
+    bool complete = false;
+    while (!complete && !stage_stopping(stage))
+        TRY(work_on(stage, state, &complete, err));
+    FAIL_IF(!complete, err, STATUS_CANCELLED, "stopped in the middle of an iteration");
+    return STATUS_OK;
+}
+
+static enum status postprocess(struct stage *stage, struct state *state, struct err *err) {
+    struct refiner_maps maps = refiner_maps(state->refiner);
+    char half1[PATH_SIZE], half2[PATH_SIZE];
+    const struct postprocess_options options = {
+        .box = maps.box, .pixel_size = maps.pixel_size, .mask = maps.mask, .automatic_mask = true,
+        .randomise_at_fsc = 0.8, .bfactor_low = 10, .adhoc_bfactor = NAN, .seed = 1};
+    struct postprocess_result result = {0};
+    TRY(path_join(prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
+    TRY(path_join(prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
+    TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
+    enum status status = postprocess_write(&result, &options, stage_folder(stage), half1, half2, err);
+    if (status == STATUS_OK)
+        stage_log(stage, LOG_INFO, "refine-postprocess", "%.2f Å inside a mask, B-factor %.0f Å²", result.resolution,
+                  result.bfactor);
+    postprocess_result_destroy(&result);
+    return status;
+}
+
+static enum status flush(struct stage *stage, void *context, struct err *err) {
+    struct state *state = context;
+    const struct params *p = stage_params(stage);
+    bool changed = false;
+    if (refiner_busy(state->refiner))
+        TRY(finish_iteration(stage, state, err));
+    TRY(take_arrivals(state, &changed, err));
+    size_t particles = refiner_particles(state->refiner);
+    if (particles < 10) {
+        stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: none is made", particles);
+        return STATUS_OK;
+    }
+    if (refiner_is_final(state->refiner, stage_folder(stage)))
+        return STATUS_OK;
+    for (int i = 0; i < p->max_iterations; i++) {
+        TRY(refiner_begin(state->refiner, -1, false, err));
+        TRY(finish_iteration(stage, state, err));
+        if (refiner_state(state->refiner).converged)
+            break;
+    }
+    TRY(refiner_begin(state->refiner, -1, true, err));
+    TRY(finish_iteration(stage, state, err));
+    return postprocess(stage, state, err);
+}
+
+const struct stage_descriptor refiner_stage = {
+    .name = "refiner",
+    .summary = "refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence",
+    .in = "particles|selection",
+    .out = "",
+    .params = PARAMS,
+    .param_count = sizeof PARAMS / sizeof *PARAMS,
+    .params_size = sizeof(struct params),
+    .state_size = sizeof(struct state),
+    .lane_size = sizeof(struct lane),
+    .lanes = 2,
+    .cumulative = true,
+    .init = init,
+    .fini = fini,
+    .lane_fini = lane_fini,
+    .resume = resume,
+    .load = load,
+    .store = store,
+    .idle = idle,
+    .flush = flush,
+};
