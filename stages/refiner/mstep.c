@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/memory.h"
 #include "kernels/fsc/fsc.h"
+#include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/refiner_private.h"
 
 enum { MINRES_SHELL = 5, FEW_PARTICLES = 20 };
@@ -25,13 +27,36 @@ static void priors_from_fsc(const struct refiner *r, struct half *h, bool joined
     }
 }
 
-static void flatten(const struct refiner *r, float *map) {
-    if (r->mask == NULL) {
+/* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and the
+ * noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from what
+ * they hold. Needs a map that shows more than a blob, and must look like a particle. */
+static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *err) {
+    static const double FINEST = 15, COARSEST = 30; /* Å */
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    *ret_found = false;
+    if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST)
+        return STATUS_OK;
+    _cleanup_(mem_free) float *map = NULL;
+    TRY(mem_new(voxels, sizeof *map, "a map", &map, err));
+    memcpy(map, r->combined, voxels * sizeof *map);
+    mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
+    TRY(lowpass_map(map, r->box, r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1, err));
+    if (r->solvent == NULL)
+        TRY(mem_new(voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
+    TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
+    double inside = 0, sphere = 4 * M_PI / 3 * pow(r->mask_radius, 3);
+    for (size_t i = 0; i < voxels; i++)
+        inside += r->solvent[i];
+    *ret_found = inside > 0.05 * sphere;
+    return STATUS_OK;
+}
+
+static void flatten(const struct refiner *r, const float *mask, float *map) {
+    /* A mask that was given is all there is; one that was made lies inside the sphere. */
+    if (r->mask == NULL)
         mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-        return;
-    }
-    for (size_t i = 0; i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
-        map[i] *= r->mask[i];
+    for (size_t i = 0; mask != NULL && i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
+        map[i] *= mask[i];
 }
 
 static enum status reconstruct(const struct refiner *r, const struct half *h, const float *tau2, float *map,
@@ -87,7 +112,6 @@ enum status mstep(struct refiner *r, struct err *err) {
         struct half *half = &r->half[h];
         priors_from_fsc(r, half, false, half->ssnr, half->tau2);
         TRY(reconstruct(r, half, half->tau2, half->map, half->completeness, err));
-        flatten(r, half->map);
         update_parameters(r, half);
     }
     /* The map of all particles; the accumulators are not needed any more. */
@@ -95,7 +119,13 @@ enum status mstep(struct refiner *r, struct err *err) {
     float ssnr[4097], tau2[4097];
     priors_from_fsc(r, a, true, ssnr, tau2);
     TRY(reconstruct(r, a, tau2, r->combined, NULL, err));
-    if (!final)
-        flatten(r, r->combined);
+    if (final)
+        return STATUS_OK;
+    bool found;
+    TRY(find_solvent(r, &found, err));
+    const float *mask = found ? r->solvent : r->mask;
+    for (int h = 0; h < 2; h++)
+        flatten(r, mask, r->half[h].map);
+    flatten(r, NULL, r->combined);
     return STATUS_OK;
 }

@@ -114,7 +114,7 @@ void refiner_destroy(struct refiner **refiner) {
     sampling_destroy(&r->sampling);
     fourier_pixels_destroy(&r->pixels);
     star_destroy(&r->restored);
-    void *owned[] = {r->reference_path, r->mask_path, r->mask, r->combined, r->fsc, r->fsc_joined, r->shell_pixels,
+    void *owned[] = {r->reference_path, r->mask_path, r->mask, r->solvent, r->combined, r->fsc, r->fsc_joined, r->shell_pixels,
                      r->coarse_shift, r->fine_shift, r->coarse_slices.data, r->images.data, r->spectra.data,
                      r->coarse.data, r->priors.data, r->fine_slices.data, r->shifted.data, r->scatter.data,
                      r->slots.data, r->fine_slots.data, r->threads};

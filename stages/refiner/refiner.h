@@ -23,6 +23,7 @@ struct refiner_options {
     double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
     double tau_fudge;
     double join_resolution; /* Å: up to here the halves share what they know */
+    bool auto_mask;         /* without a mask, make one from the map when it is good enough */
     bool reliability;
     unsigned seed;
     int threads;

@@ -48,7 +48,7 @@ struct schedule {
     double best_resolution; /* 1/Å */
     double smallest_angle, smallest_offset;
     double accuracy_angle, accuracy_offset;
-    double average_pmax;
+    double average_pmax, best_pmax;
     int max_order;          /* while data arrive; −1: no bound */
     bool stalled;           /* would go finer, but max_order forbids it */
     bool converged, final;
@@ -112,6 +112,7 @@ struct refiner {
     double pixel_size;
     double mask_radius; /* px */
     float *mask;        /* box³, or NULL */
+    float *solvent;     /* box³: made from the map, or NULL */
     float *combined;    /* box³ */
     float *fsc, *fsc_joined; /* [shells]: of independent halves; with the low shells shared */
     double *shell_pixels;    /* [shells]: half-plane pixels */

@@ -82,7 +82,10 @@ static void update_changes(struct refiner *r) {
     double angle_step = r->sampling.angle_step / 2, offset_step = r->sampling.offset_step / 2;
     bool small = angle / angle_step < 0.40 && offset / offset_step < 0.40;
     bool stalled = 1.03 * angle >= s->smallest_angle && 1.03 * offset >= s->smallest_offset;
-    s->since_changes = small || stalled ? s->since_changes + 1 : 0;
+    /* Poses that still grow more certain are not settled, however little they move. */
+    bool sharper = s->average_pmax > 1.03 * s->best_pmax;
+    s->best_pmax = fmax(s->best_pmax, s->average_pmax);
+    s->since_changes = (small || stalled) && !sharper ? s->since_changes + 1 : 0;
     s->smallest_angle = fmin(angle, s->smallest_angle);
     s->smallest_offset = fmin(offset, s->smallest_offset);
 }
@@ -103,6 +106,7 @@ static void refine_sampling(struct refiner *r) {
     s->order++;
     s->since_resolution = s->since_changes = 0;
     s->smallest_angle = s->smallest_offset = 1e9;
+    s->best_pmax = 0;
 }
 
 void schedule_after(struct refiner *r) {

@@ -16,7 +16,7 @@ struct params {
     char *reference, *symmetry, *mask;
     double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
     int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations;
-    bool reliability;
+    bool reliability, auto_mask;
 };
 
 static const struct param PARAMS[] = {
@@ -38,6 +38,8 @@ static const struct param PARAMS[] = {
      "From this order on poses are searched near the last one only."},
     {"mask", PARAM_PATH, offsetof(struct params, mask), "", NULL, 0, 0, NULL, 0, false,
      "Map of 0 to 1 that is put over the maps after each iteration, in place of a sphere."},
+    {"auto_mask", PARAM_BOOL, offsetof(struct params, auto_mask), "", "true", 0, 0, NULL, 0, false,
+     "Without a mask, make one from the map in each iteration that reaches 30 Å, inside the sphere."},
     {"reliability", PARAM_BOOL, offsetof(struct params, reliability), "", "false", 0, 0, NULL, 0, false,
      "Weigh particles by whether their fit grows better or worse between iterations."},
     {"classes", PARAM_INT, offsetof(struct params, classes), "", "1", 1, 100, NULL, 0, false,
@@ -102,7 +104,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
         .reference = p->reference, .mask = p->mask, .symmetry = p->symmetry, .diameter = p->diameter,
         .initial_lowpass = p->initial_lowpass, .healpix_order = p->healpix_order, .local_order = p->local_order,
         .offset_range = p->offset_range, .offset_step = p->offset_step, .tau_fudge = p->tau_fudge,
-        .join_resolution = p->join_resolution, .reliability = p->reliability, .seed = (unsigned)p->seed,
+        .join_resolution = p->join_resolution, .auto_mask = p->auto_mask, .reliability = p->reliability, .seed = (unsigned)p->seed,
         .threads = stage_threads(stage), .memory = p->memory * 0x1p30,
         .fallback_pixel_size = session->pixel_size, .root = stage_root(stage)};
     TRY(refiner_create(&options, &state->refiner, err));
