@@ -26,7 +26,8 @@ static enum status check_id(const char *id, struct err *err) {
     FAIL_IF(strlen(id) > ITEM_ID_MAX, err, STATUS_BAD_FORMAT, "the item's id is longer than %d bytes", ITEM_ID_MAX);
     FAIL_IF(*id == '/', err, STATUS_BAD_FORMAT, "the item's id '%.80s' is an absolute path", id);
     for (const unsigned char *p = (const unsigned char *)id; *p; p++)
-        FAIL_IF(*p < 0x20 || *p == 0x7f, err, STATUS_BAD_FORMAT, "the item's id holds a control character (0x%02x)", *p);
+        FAIL_IF(*p < 0x20 || *p == 0x7f, err, STATUS_BAD_FORMAT, "the item's id holds a control character (0x%02x)",
+                *p);
     for (const char *part = id; part != NULL;) {
         const char *slash = strchr(part, '/');
         size_t length = slash != NULL ? (size_t)(slash - part) : strlen(part);
@@ -58,7 +59,8 @@ static enum status wrap(json_t *root, struct item **ret_item, struct err *err) {
     struct item *item = status == STATUS_OK ? calloc(1, sizeof *item) : NULL;
     if (item == NULL) {
         json_decref(root);
-        return status != STATUS_OK ? status : err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for an item");
+        return status != STATUS_OK ? status
+                                   : err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for an item");
     }
     item->root = root;
     *ret_item = item;
@@ -67,15 +69,15 @@ static enum status wrap(json_t *root, struct item **ret_item, struct err *err) {
 
 enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err) {
     TRY(check_id(id, err));
-    json_t *root =
-        json_pack("{s:i, s:s, s:s, s:f}", "v", (int)ITEM_VERSION, "id", id, "kind", kind != NULL ? kind : "", "time", now());
+    json_t *root = json_pack("{s:i, s:s, s:s, s:f}", "v", (int)ITEM_VERSION, "id", id, "kind", kind != NULL ? kind : "",
+                             "time", now());
     FAIL_IF(root == NULL, err, STATUS_BAD_ARGUMENT, "the id '%.80s' is not valid UTF-8", id);
     return wrap(root, ret_item, err);
 }
 
 enum status item_parse(const char *text, size_t length, struct item **ret_item, struct err *err) {
-    FAIL_IF(length > ITEM_TEXT_MAX, err, STATUS_BAD_FORMAT, "an item of %zu bytes: more than %d are not allowed", length,
-            ITEM_TEXT_MAX);
+    FAIL_IF(length > ITEM_TEXT_MAX, err, STATUS_BAD_FORMAT, "an item of %zu bytes: more than %d are not allowed",
+            length, ITEM_TEXT_MAX);
     json_error_t error;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     FAIL_IF(root == NULL, err, STATUS_BAD_FORMAT, "the item is not JSON: %s (byte %d)", error.text, error.position);
@@ -94,8 +96,7 @@ enum status item_clone(const struct item *item, struct item **ret_item, struct e
 }
 
 void item_destroy(struct item **item) {
-    if (*item == NULL)
-        return;
+    if (*item == NULL) return;
     json_decref((*item)->root);
     mem_free(item);
 }
@@ -120,13 +121,11 @@ const char *item_kind(const struct item *item) {
 /* Cuts the first part off a path; false when it is empty or too long. */
 static bool next_part(const char **path, char part[PATH_PART_MAX]) {
     size_t length = strcspn(*path, ".");
-    if (length == 0 || length >= PATH_PART_MAX)
-        return false;
+    if (length == 0 || length >= PATH_PART_MAX) return false;
     memcpy(part, *path, length);
     part[length] = '\0';
     *path += length;
-    if (**path == '.')
-        (*path)++;
+    if (**path == '.') (*path)++;
     return true;
 }
 
@@ -134,8 +133,7 @@ static json_t *find(const struct item *item, const char *path) {
     json_t *node = item->root;
     char part[PATH_PART_MAX];
     while (node != NULL && *path != '\0') {
-        if (!next_part(&path, part))
-            return NULL;
+        if (!next_part(&path, part)) return NULL;
         node = json_object_get(node, part);
     }
     return node;
@@ -184,8 +182,7 @@ static enum status set(struct item *item, const char *path, json_t *value, struc
         json_t *next = json_object_get(node, part);
         if (!json_is_object(next)) {
             next = json_object();
-            if (json_object_set_new(node, part, next) != 0)
-                break;
+            if (json_object_set_new(node, part, next) != 0) break;
         }
         node = next;
     }

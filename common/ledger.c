@@ -96,8 +96,7 @@ enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, s
 
 enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err) {
     int result = sqlite3_step(statement);
-    if (result != SQLITE_ROW)
-        sqlite3_reset(statement);
+    if (result != SQLITE_ROW) sqlite3_reset(statement);
     if (result != SQLITE_ROW && result != SQLITE_DONE)
         return ledger_fail(ledger, sqlite3_stmt_readonly(statement) ? "read" : "written", err);
     *ret_row = result == SQLITE_ROW;
@@ -120,18 +119,15 @@ static enum status run_simple(struct ledger *ledger, enum ledger_statement which
 enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err) {
     if (durable != ledger->durable) {
         const char *text = durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
-        if (sqlite3_exec(ledger->db, text, NULL, NULL, NULL) != SQLITE_OK)
-            return ledger_fail(ledger, "set up", err);
+        if (sqlite3_exec(ledger->db, text, NULL, NULL, NULL) != SQLITE_OK) return ledger_fail(ledger, "set up", err);
         ledger->durable = durable;
     }
     return run_simple(ledger, SQL_BEGIN, err);
 }
 
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err) {
-    if (status == STATUS_OK)
-        status = run_simple(ledger, SQL_COMMIT, err);
-    if (status != STATUS_OK && !sqlite3_get_autocommit(ledger->db))
-        run_simple(ledger, SQL_ROLLBACK, NULL);
+    if (status == STATUS_OK) status = run_simple(ledger, SQL_COMMIT, err);
+    if (status != STATUS_OK && !sqlite3_get_autocommit(ledger->db)) run_simple(ledger, SQL_ROLLBACK, NULL);
     return status;
 }
 
@@ -142,8 +138,7 @@ static enum status read_version(struct ledger *ledger, int *ret_version, struct 
     int result = sqlite3_step(statement);
     int version = result == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
     sqlite3_finalize(statement);
-    if (result != SQLITE_ROW)
-        return ledger_fail(ledger, "read (is it a ledger?)", err);
+    if (result != SQLITE_ROW) return ledger_fail(ledger, "read (is it a ledger?)", err);
     *ret_version = version;
     return STATUS_OK;
 }
@@ -201,8 +196,7 @@ enum status ledger_open(const char *path, bool read_only, struct ledger **ret_le
 }
 
 void ledger_close(struct ledger **ledger) {
-    if (*ledger == NULL)
-        return;
+    if (*ledger == NULL) return;
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize((*ledger)->statements[i]);
     sqlite3_close((*ledger)->db);
@@ -217,15 +211,23 @@ static enum status count_all(struct ledger *ledger, struct ledger_counts *counts
     bool row;
     for (;;) {
         TRY(ledger_step(ledger, statement, &row, err));
-        if (!row)
-            break;
+        if (!row) break;
         int64_t count = sqlite3_column_int64(statement, 1);
         switch (sqlite3_column_int(statement, 0)) {
-        case LEDGER_IN_FLIGHT: counts->in_flight = count; break;
-        case LEDGER_DONE: counts->done = count; break;
-        case LEDGER_REJECTED: counts->rejected = count; break;
-        case LEDGER_FAILED: counts->failed = count; break;
-        default: break;
+        case LEDGER_IN_FLIGHT:
+            counts->in_flight = count;
+            break;
+        case LEDGER_DONE:
+            counts->done = count;
+            break;
+        case LEDGER_REJECTED:
+            counts->rejected = count;
+            break;
+        case LEDGER_FAILED:
+            counts->failed = count;
+            break;
+        default:
+            break;
         }
         counts->seen += count;
     }
@@ -242,7 +244,6 @@ enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_count
     ledger_lock(ledger);
     enum status status = count_all(ledger, &counts, err);
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_counts = counts;
+    if (status == STATUS_OK) *ret_counts = counts;
     return status;
 }

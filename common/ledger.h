@@ -88,7 +88,8 @@ enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t 
                                bool *ret_first, struct err *err);
 enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err);
 
-/* Everything that was ever sent, in order. The callback's strings are valid during the call; it may not use the ledger. */
+/* Everything that was ever sent, in order. The callback's strings are valid during the call; it may not use the ledger.
+ */
 struct ledger_parcel_row {
     const char *edge, *id, *verdict; /* verdict: NULL while not acknowledged */
     int64_t seq;

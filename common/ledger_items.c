@@ -92,11 +92,9 @@ enum status ledger_claim_item(struct ledger *ledger, const struct item *item, in
     enum ledger_claim claimed = CLAIM_NEW;
     ledger_lock(ledger);
     enum status status = ledger_begin(ledger, false, err);
-    if (status == STATUS_OK)
-        status = ledger_end(ledger, claim(ledger, item, instance, run_token, &claimed, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, claim(ledger, item, instance, run_token, &claimed, err), err);
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_claim = claimed;
+    if (status == STATUS_OK) *ret_claim = claimed;
     return status;
 }
 
@@ -114,8 +112,7 @@ enum status ledger_release_instance(struct ledger *ledger, int instance, struct 
 
 static enum status finish(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
     _cleanup_(mem_free) char *text = NULL;
-    if (what->item != NULL)
-        TRY(print_item(what->item, &text, err));
+    if (what->item != NULL) TRY(print_item(what->item, &text, err));
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FINISH_ITEM, &statement, err));
     bind_text(statement, 1, what->id);
@@ -135,8 +132,7 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
 enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
     ledger_lock(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK)
-        status = ledger_end(ledger, finish(ledger, what, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, finish(ledger, what, err), err);
     ledger_unlock(ledger);
     return status;
 }
@@ -172,13 +168,11 @@ enum status ledger_originate(struct ledger *ledger, const struct item *item, enu
         }
         if (status == STATUS_OK && !found.known)
             status = insert_item(ledger, item, state, reason, INSTANCE_ORIGIN, NULL, err);
-        if (status == STATUS_OK && !found.known)
-            status = ledger_post(ledger, sends, send_count, err);
+        if (status == STATUS_OK && !found.known) status = ledger_post(ledger, sends, send_count, err);
         status = ledger_end(ledger, status, err);
     }
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_new = !found.known;
+    if (status == STATUS_OK) *ret_new = !found.known;
     return status;
 }
 
@@ -189,13 +183,11 @@ enum status ledger_send_only(struct ledger *ledger, const char *id, const struct
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
         status = posted(ledger, id, &known, err);
-        if (status == STATUS_OK && !known)
-            status = ledger_post(ledger, sends, send_count, err);
+        if (status == STATUS_OK && !known) status = ledger_post(ledger, sends, send_count, err);
         status = ledger_end(ledger, status, err);
     }
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_new = !known;
+    if (status == STATUS_OK) *ret_new = !known;
     return status;
 }
 
@@ -207,8 +199,7 @@ enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known
     ledger_unlock(ledger);
     TRY(status);
     *ret_known = found.known;
-    if (found.known && ret_state != NULL)
-        *ret_state = found.state;
+    if (found.known && ret_state != NULL) *ret_state = found.state;
     return STATUS_OK;
 }
 
@@ -234,11 +225,9 @@ enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, con
     bool aside = false;
     ledger_lock(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK)
-        status = ledger_end(ledger, crashed(ledger, id, limit, reason, &aside, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, crashed(ledger, id, limit, reason, &aside, err), err);
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_set_aside = aside;
+    if (status == STATUS_OK) *ret_set_aside = aside;
     return status;
 }
 
@@ -248,8 +237,7 @@ static enum status retry(struct ledger *ledger, const char *id, int64_t *count, 
         sqlite3_stmt *statement = NULL;
         TRY(ledger_prepare(ledger, steps[i], &statement, err));
         bind_text(statement, 1, id);
-        if (steps[i] == SQL_RETRY_ITEMS)
-            sqlite3_bind_double(statement, 2, ledger_now());
+        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 2, ledger_now());
         TRY(ledger_run(ledger, statement, err));
         *count += sqlite3_changes(ledger->db);
     }
@@ -260,11 +248,9 @@ enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t 
     int64_t count = 0;
     ledger_lock(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK)
-        status = ledger_end(ledger, retry(ledger, id_or_null, &count, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, retry(ledger, id_or_null, &count, err), err);
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_count = count;
+    if (status == STATUS_OK) *ret_count = count;
     return status;
 }
 
@@ -294,8 +280,7 @@ static enum status next_row(struct ledger *ledger, int64_t after, int state, str
     sqlite3_bind_int64(statement, 1, after);
     sqlite3_bind_int(statement, 2, state);
     TRY(ledger_step(ledger, statement, found, err));
-    if (!*found)
-        return STATUS_OK;
+    if (!*found) return STATUS_OK;
     copy->number = sqlite3_column_int64(statement, 0);
     copy->id = column_copy(statement, 1);
     copy->reason = column_copy(statement, 2);
@@ -322,10 +307,8 @@ enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visi
         enum status status = next_row(ledger, after, state_or_minus_1, &copy, &found, err);
         ledger_unlock(ledger);
         after = copy.number;
-        if (status == STATUS_OK && found)
-            status = visit(&copy.row, context, err);
+        if (status == STATUS_OK && found) status = visit(&copy.row, context, err);
         row_clear(&copy);
-        if (status != STATUS_OK || !found)
-            return status;
+        if (status != STATUS_OK || !found) return status;
     }
 }

@@ -37,8 +37,7 @@ static enum status next_parcel(struct ledger *ledger, const char *edge, int64_t 
     bind_text(statement, 1, edge);
     sqlite3_bind_int64(statement, 2, after);
     TRY(ledger_step(ledger, statement, found, err));
-    if (!*found)
-        return STATUS_OK;
+    if (!*found) return STATUS_OK;
     parcel->seq = sqlite3_column_int64(statement, 0);
     parcel->id = strdup((const char *)sqlite3_column_text(statement, 1));
     parcel->item_text = strdup((const char *)sqlite3_column_text(statement, 2));
@@ -77,8 +76,7 @@ static enum status run_edge(struct ledger *ledger, enum ledger_statement which, 
             bind_text(statement, 4, text);
         }
         status = ledger_run(ledger, statement, err);
-        if (status == STATUS_OK && ret_changes != NULL)
-            *ret_changes = sqlite3_changes(ledger->db);
+        if (status == STATUS_OK && ret_changes != NULL) *ret_changes = sqlite3_changes(ledger->db);
     }
     ledger_unlock(ledger);
     return status;
@@ -139,8 +137,7 @@ enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, 
         status = count(ledger, statement, &ended, err);
     }
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_count = (int)ended;
+    if (status == STATUS_OK) *ret_count = (int)ended;
     return status;
 }
 
@@ -164,7 +161,6 @@ enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bo
         sqlite3_reset(statement);
     }
     ledger_unlock(ledger);
-    if (status == STATUS_OK)
-        *ret_ended = ended;
+    if (status == STATUS_OK) *ret_ended = ended;
     return status;
 }

@@ -13,16 +13,15 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
         status = ledger_fail(ledger, "read", err);
     for (bool row = true; status == STATUS_OK && row;) {
         status = ledger_step(ledger, statement, &row, err);
-        if (status != STATUS_OK || !row)
-            break;
-        const struct ledger_parcel_row parcel = {
-            .edge = (const char *)sqlite3_column_text(statement, 0),
-            .seq = sqlite3_column_int64(statement, 1),
-            .id = (const char *)sqlite3_column_text(statement, 2),
-            .verdict = (const char *)sqlite3_column_text(statement, 3),
-            .time_sent = sqlite3_column_double(statement, 4),
-            .time_acknowledged =
-                sqlite3_column_type(statement, 5) == SQLITE_NULL ? (double)NAN : sqlite3_column_double(statement, 5)};
+        if (status != STATUS_OK || !row) break;
+        const struct ledger_parcel_row parcel = {.edge = (const char *)sqlite3_column_text(statement, 0),
+                                                 .seq = sqlite3_column_int64(statement, 1),
+                                                 .id = (const char *)sqlite3_column_text(statement, 2),
+                                                 .verdict = (const char *)sqlite3_column_text(statement, 3),
+                                                 .time_sent = sqlite3_column_double(statement, 4),
+                                                 .time_acknowledged = sqlite3_column_type(statement, 5) == SQLITE_NULL
+                                                                          ? (double)NAN
+                                                                          : sqlite3_column_double(statement, 5)};
         status = visit(&parcel, context, err);
     }
     sqlite3_finalize(statement);

@@ -35,17 +35,14 @@ enum status log_open(const char *path, const char *who, enum log_level stderr_le
 }
 
 void log_close(struct log **log) {
-    if (*log == NULL)
-        return;
-    if ((*log)->descriptor >= 0)
-        close((*log)->descriptor);
+    if (*log == NULL) return;
+    if ((*log)->descriptor >= 0) close((*log)->descriptor);
     mem_free(log);
 }
 
 void log_write_list(struct log *log, enum log_level level, const char *id, const char *format, va_list args) {
     static const char *const names[] = {"DEBUG", "INFO", "WARN", "ERROR"};
-    if (log == NULL || (log->descriptor < 0 && level < log->stderr_level))
-        return;
+    if (log == NULL || (log->descriptor < 0 && level < log->stderr_level)) return;
     struct timespec now;
     struct tm local;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -58,14 +55,11 @@ void log_write_list(struct log *log, enum log_level level, const char *id, const
     used += length > 0 ? strlen(line + used) : 0;
     /* One line is one event, whatever a message quotes. */
     for (char *p = line; *p; p++)
-        if ((unsigned char)*p < 0x20)
-            *p = ' ';
+        if ((unsigned char)*p < 0x20) *p = ' ';
     line[used++] = '\n';
     /* Nowhere is left to report that the log cannot be written. */
-    if (log->descriptor >= 0 && write(log->descriptor, line, used) < 0)
-        return;
-    if (level >= log->stderr_level && write(STDERR_FILENO, line, used) < 0)
-        return;
+    if (log->descriptor >= 0 && write(log->descriptor, line, used) < 0) return;
+    if (level >= log->stderr_level && write(STDERR_FILENO, line, used) < 0) return;
 }
 
 void log_write(struct log *log, enum log_level level, const char *id, const char *format, ...) {

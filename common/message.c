@@ -12,11 +12,11 @@ static const char *const kinds[] = {"item", "end", "hello", "got", "ack"};
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
 /* Texts end up in logs and in the ledger, so they hold only what is printed. */
-static enum status copy_text(const json_t *root, const char *key, bool needed, char *out, size_t size, struct err *err) {
+static enum status copy_text(const json_t *root, const char *key, bool needed, char *out, size_t size,
+                             struct err *err) {
     const json_t *node = json_object_get(root, key);
     FAIL_IF(node == NULL && needed, err, STATUS_BAD_FORMAT, "a message without '%s'", key);
-    if (node == NULL)
-        return STATUS_OK;
+    if (node == NULL) return STATUS_OK;
     const char *text = json_string_value(node);
     FAIL_IF(text == NULL || strlen(text) >= size, err, STATUS_BAD_FORMAT,
             "a message whose '%s' is not a text of at most %zu bytes", key, size - 1);
@@ -30,8 +30,7 @@ static enum status copy_integer(const json_t *root, const char *key, bool needed
                                 struct err *err) {
     const json_t *node = json_object_get(root, key);
     FAIL_IF(node == NULL && needed, err, STATUS_BAD_FORMAT, "a message without '%s'", key);
-    if (node == NULL)
-        return STATUS_OK;
+    if (node == NULL) return STATUS_OK;
     FAIL_IF(!json_is_integer(node) || json_integer_value(node) < 0 || json_integer_value(node) > limit, err,
             STATUS_BAD_FORMAT, "a message whose '%s' is not a whole number from 0 on", key);
     *out = json_integer_value(node);
@@ -63,8 +62,7 @@ static enum status decode(const json_t *root, struct message *message, struct er
     TRY(copy_text(root, "verdict", false, message->verdict, sizeof message->verdict, err));
     message->attempt = (int)attempt;
     message->instance = (int)instance;
-    if (message->kind == MESSAGE_ITEM)
-        TRY(item_from_json(json_object_get(root, "item"), &message->item, err));
+    if (message->kind == MESSAGE_ITEM) TRY(item_from_json(json_object_get(root, "item"), &message->item, err));
     return STATUS_OK;
 }
 
@@ -89,8 +87,7 @@ enum status message_decode(const void *bytes, size_t length, struct message *ret
 static json_t *downstream_json(const struct message *message, const char *item_text) {
     json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:i}", "v", (int)MESSAGE_VERSION, "kind", kinds[message->kind],
                              "edge", message->edge, "seq", (json_int_t)message->seq, "attempt", message->attempt);
-    if (message->kind != MESSAGE_ITEM || root == NULL)
-        return root;
+    if (message->kind != MESSAGE_ITEM || root == NULL) return root;
     json_t *item = item_text != NULL ? json_loads(item_text, 0, NULL) : json_deep_copy(item_json(message->item));
     if (item == NULL || json_object_set_new(root, "item", item) != 0) {
         json_decref(root);
@@ -102,12 +99,11 @@ static json_t *downstream_json(const struct message *message, const char *item_t
 enum status message_encode(const struct message *message, const char *item_text, char **ret_text, size_t *ret_length,
                            struct err *err) {
     bool downstream = message->kind == MESSAGE_ITEM || message->kind == MESSAGE_END;
-    json_t *root =
-        downstream
-            ? downstream_json(message, item_text)
-            : json_pack("{s:i, s:s, s:s, s:I, s:i, s:s, s:s}", "v", (int)MESSAGE_VERSION, "kind", kinds[message->kind],
-                        "edge", message->edge, "seq", (json_int_t)message->seq, "instance", message->instance, "token",
-                        message->token, "verdict", message->verdict);
+    json_t *root = downstream
+                       ? downstream_json(message, item_text)
+                       : json_pack("{s:i, s:s, s:s, s:I, s:i, s:s, s:s}", "v", (int)MESSAGE_VERSION, "kind",
+                                   kinds[message->kind], "edge", message->edge, "seq", (json_int_t)message->seq,
+                                   "instance", message->instance, "token", message->token, "verdict", message->verdict);
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(root);
     FAIL_IF(text == NULL, err, STATUS_BAD_FORMAT, "a message on %s cannot be put together", message->edge);

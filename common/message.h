@@ -1,6 +1,6 @@
 /* What travels along an edge: one frame of JSON each, at most 1 MiB. docs/protocol.md is the protocol.
- *   downstream: {"v":1, "kind":"item", "edge", "seq", "attempt", "item"}   {"v":1, "kind":"end", "edge", "seq", "attempt"}
- *   back:       {"v":1, "kind":"hello|got|ack", "edge", "seq", "instance", "token", "verdict"} */
+ *   downstream: {"v":1, "kind":"item", "edge", "seq", "attempt", "item"}   {"v":1, "kind":"end", "edge", "seq",
+ * "attempt"} back:       {"v":1, "kind":"hello|got|ack", "edge", "seq", "instance", "token", "verdict"} */
 #ifndef ICESTREAM_COMMON_MESSAGE_H
 #define ICESTREAM_COMMON_MESSAGE_H
 

@@ -42,13 +42,11 @@ void metrics_latency(struct metrics *metrics, double seconds) {
 /* What the process has read and written so far, files and sockets alike. */
 static long long bytes_moved(void) {
     FILE *stream = fopen("/proc/self/io", "re");
-    if (stream == NULL)
-        return 0;
+    if (stream == NULL) return 0;
     long long total = 0, value;
     char line[128];
     while (fgets(line, sizeof line, stream) != NULL)
-        if (sscanf(line, "rchar: %lld", &value) == 1 || sscanf(line, "wchar: %lld", &value) == 1)
-            total += value;
+        if (sscanf(line, "rchar: %lld", &value) == 1 || sscanf(line, "wchar: %lld", &value) == 1) total += value;
     fclose(stream);
     return total;
 }

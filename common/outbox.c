@@ -43,10 +43,8 @@ enum status outbox_create(struct transport *transport, struct ledger *ledger, co
     enum status status = STATUS_OK;
     if (outbox->flights == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the edge %s", edge);
-    if (status == STATUS_OK)
-        status = transport_open(transport, TRANSPORT_DATA_OUT, data, window, &outbox->data, err);
-    if (status == STATUS_OK)
-        status = transport_open(transport, TRANSPORT_ACK_IN, ack, 1000, &outbox->acks, err);
+    if (status == STATUS_OK) status = transport_open(transport, TRANSPORT_DATA_OUT, data, window, &outbox->data, err);
+    if (status == STATUS_OK) status = transport_open(transport, TRANSPORT_ACK_IN, ack, 1000, &outbox->acks, err);
     if (status != STATUS_OK) {
         outbox_destroy(&outbox);
         return status;
@@ -56,16 +54,14 @@ enum status outbox_create(struct transport *transport, struct ledger *ledger, co
 }
 
 void outbox_destroy(struct outbox **outbox) {
-    if (*outbox == NULL)
-        return;
+    if (*outbox == NULL) return;
     free((*outbox)->flights);
     mem_free(outbox);
 }
 
 static struct flight *find_flight(struct outbox *outbox, int64_t seq) {
     for (int i = 0; i < outbox->count; i++)
-        if (outbox->flights[i].seq == seq)
-            return &outbox->flights[i];
+        if (outbox->flights[i].seq == seq) return &outbox->flights[i];
     return NULL;
 }
 
@@ -83,8 +79,7 @@ static enum status send_parcel(struct outbox *outbox, struct flight *flight, con
     bool sent;
     TRY(transport_send(outbox->data, text, length, &sent, err));
     outbox->blocked = !sent;
-    if (!sent)
-        return STATUS_OK;
+    if (!sent) return STATUS_OK;
     double pause = first_pause;
     for (int i = 0; i < flight->attempt && pause < last_pause; i++)
         pause *= 2;
@@ -101,8 +96,7 @@ static struct flight *next_due(struct outbox *outbox, double now) {
     for (int i = 0; i < outbox->count; i++) {
         struct flight *flight = &outbox->flights[i];
         bool due = !flight->sent || (!flight->got && now >= flight->again_at);
-        if (due && (best == NULL || flight->seq < best->seq))
-            best = flight;
+        if (due && (best == NULL || flight->seq < best->seq)) best = flight;
     }
     return best;
 }
@@ -114,8 +108,7 @@ static enum status fill_window(struct outbox *outbox, struct err *err) {
         bool found = false;
         TRY(ledger_next_parcel(outbox->ledger, outbox->edge, outbox->cursor, &parcel, &found, err));
         outbox->exhausted = !found;
-        if (!found)
-            break;
+        if (!found) break;
         outbox->cursor = parcel.seq;
         if (find_flight(outbox, parcel.seq) == NULL)
             outbox->flights[outbox->count++] = (struct flight){.seq = parcel.seq};
@@ -138,8 +131,7 @@ static enum status send_due(struct outbox *outbox, double now, struct err *err) 
         enum status status = send_parcel(outbox, flight, &parcel, now, err);
         ledger_parcel_clear(&parcel);
         TRY(status);
-        if (outbox->blocked)
-            break;
+        if (outbox->blocked) break;
     }
     return STATUS_OK;
 }
@@ -169,8 +161,7 @@ enum status outbox_pump(struct outbox *outbox, double now, struct err *err) {
     outbox->exhausted = false;
     TRY(fill_window(outbox, err));
     TRY(send_due(outbox, now, err));
-    if (outbox->exhausted)
-        TRY(send_end(outbox, now, err));
+    if (outbox->exhausted) TRY(send_end(outbox, now, err));
     return STATUS_OK;
 }
 
@@ -180,16 +171,14 @@ static void on_hello(struct outbox *outbox, const struct message *message) {
         struct flight *flight = &outbox->flights[i];
         bool was_his =
             flight->got && flight->instance == message->instance && strcmp(flight->token, message->token) != 0;
-        if (was_his || !flight->got)
-            flight->sent = false;
+        if (was_his || !flight->got) flight->sent = false;
     }
     outbox->end_sent = false;
 }
 
 static void on_got(struct outbox *outbox, const struct message *message) {
     struct flight *flight = find_flight(outbox, message->seq);
-    if (flight == NULL)
-        return;
+    if (flight == NULL) return;
     flight->sent = flight->got = true;
     flight->instance = message->instance;
     memcpy(flight->token, message->token, sizeof flight->token);
@@ -202,8 +191,12 @@ enum status outbox_answer(struct outbox *outbox, const struct message *message, 
     FAIL_IF(strcmp(message->edge, outbox->edge) != 0, err, STATUS_BAD_FORMAT,
             "an answer for the edge '%s' came on the edge %s", message->edge, outbox->edge);
     switch (message->kind) {
-    case MESSAGE_HELLO: on_hello(outbox, message); break;
-    case MESSAGE_GOT: on_got(outbox, message); break;
+    case MESSAGE_HELLO:
+        on_hello(outbox, message);
+        break;
+    case MESSAGE_GOT:
+        on_got(outbox, message);
+        break;
     case MESSAGE_ACK:
         if (message->seq == 0) {
             outbox->ended = outbox->ended || outbox->end_attempt > 0;
@@ -211,11 +204,11 @@ enum status outbox_answer(struct outbox *outbox, const struct message *message, 
         }
         TRY(ledger_acknowledge(outbox->ledger, outbox->edge, message->seq, message->verdict, &first, err));
         struct flight *flight = find_flight(outbox, message->seq);
-        if (flight != NULL)
-            remove_flight(outbox, flight);
+        if (flight != NULL) remove_flight(outbox, flight);
         break;
     case MESSAGE_ITEM:
-    case MESSAGE_END: FAIL(err, STATUS_BAD_FORMAT, "an item came up the edge %s", outbox->edge);
+    case MESSAGE_END:
+        FAIL(err, STATUS_BAD_FORMAT, "an item came up the edge %s", outbox->edge);
     }
     *ret_acknowledged = first;
     return STATUS_OK;

@@ -37,8 +37,7 @@ static void print_range(const struct param *param, char *out, size_t size) {
 }
 
 static enum status check_range(const struct param *param, double value, const char *where, struct err *err) {
-    if (!has_limits(param) || (value >= param->minimum && value <= param->maximum))
-        return STATUS_OK;
+    if (!has_limits(param) || (value >= param->minimum && value <= param->maximum)) return STATUS_OK;
     char range[128];
     print_range(param, range, sizeof range);
     FAIL(err, STATUS_BAD_ARGUMENT, "%s: %s is %.10g; it must be %s", where, param->name, value, range);
@@ -111,8 +110,7 @@ static enum status parse_floats(const struct param *param, const char *text, con
         TRY(check_range(param, value, where, err));
         floats.values[floats.count++] = value;
         p = end + strspn(end, " \t");
-        if (*p != ',')
-            break;
+        if (*p != ',') break;
         p++;
     }
     if (bracket && *p == ']')
@@ -158,11 +156,16 @@ static enum status parse_choice(const struct param *param, const char *text, con
 enum status params_parse(const struct param *param, const char *text, const char *where, union param_value *ret_value,
                          struct err *err) {
     switch (param->type) {
-    case PARAM_BOOL: return parse_bool(param, text, where, &ret_value->boolean, err);
-    case PARAM_INT: return parse_int(param, text, where, &ret_value->integer, err);
-    case PARAM_FLOAT: return parse_float(param, text, where, &ret_value->number, err);
-    case PARAM_CHOICE: return parse_choice(param, text, where, &ret_value->integer, err);
-    case PARAM_FLOATS: return parse_floats(param, text, where, &ret_value->floats, err);
+    case PARAM_BOOL:
+        return parse_bool(param, text, where, &ret_value->boolean, err);
+    case PARAM_INT:
+        return parse_int(param, text, where, &ret_value->integer, err);
+    case PARAM_FLOAT:
+        return parse_float(param, text, where, &ret_value->number, err);
+    case PARAM_CHOICE:
+        return parse_choice(param, text, where, &ret_value->integer, err);
+    case PARAM_FLOATS:
+        return parse_floats(param, text, where, &ret_value->floats, err);
     case PARAM_STRING:
     case PARAM_PATH:
         ret_value->text = text;
@@ -186,13 +189,22 @@ static enum status assign(const struct param *param, void *target, const char *t
     TRY(params_parse(param, text, where, &value, err));
     char *place = (char *)target + param->offset;
     switch (param->type) {
-    case PARAM_BOOL: *(bool *)place = value.boolean; return STATUS_OK;
+    case PARAM_BOOL:
+        *(bool *)place = value.boolean;
+        return STATUS_OK;
     case PARAM_INT:
-    case PARAM_CHOICE: *(int *)place = value.integer; return STATUS_OK;
-    case PARAM_FLOAT: *(double *)place = value.number; return STATUS_OK;
-    case PARAM_FLOATS: *(struct param_floats *)place = value.floats; return STATUS_OK;
+    case PARAM_CHOICE:
+        *(int *)place = value.integer;
+        return STATUS_OK;
+    case PARAM_FLOAT:
+        *(double *)place = value.number;
+        return STATUS_OK;
+    case PARAM_FLOATS:
+        *(struct param_floats *)place = value.floats;
+        return STATUS_OK;
     case PARAM_STRING:
-    case PARAM_PATH: break;
+    case PARAM_PATH:
+        break;
     }
     char *copy = strdup(text);
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "%s: no memory for the value of %s", where, param->name);
@@ -203,18 +215,27 @@ static enum status assign(const struct param *param, void *target, const char *t
 
 static enum status assign_default(const struct param *param, void *target, struct err *err) {
     char *place = (char *)target + param->offset;
-    if (param->type == PARAM_STRING || param->type == PARAM_PATH)
-        mem_free(place);
-    if (param->default_text != NULL)
-        return assign(param, target, param->default_text, "default", err);
+    if (param->type == PARAM_STRING || param->type == PARAM_PATH) mem_free(place);
+    if (param->default_text != NULL) return assign(param, target, param->default_text, "default", err);
     switch (param->type) {
-    case PARAM_BOOL: *(bool *)place = false; break;
-    case PARAM_INT: *(int *)place = INT_MIN; break;
-    case PARAM_CHOICE: *(int *)place = 0; break;
-    case PARAM_FLOAT: *(double *)place = NAN; break;
-    case PARAM_FLOATS: memset(place, 0, sizeof(struct param_floats)); break;
+    case PARAM_BOOL:
+        *(bool *)place = false;
+        break;
+    case PARAM_INT:
+        *(int *)place = INT_MIN;
+        break;
+    case PARAM_CHOICE:
+        *(int *)place = 0;
+        break;
+    case PARAM_FLOAT:
+        *(double *)place = NAN;
+        break;
+    case PARAM_FLOATS:
+        memset(place, 0, sizeof(struct param_floats));
+        break;
     case PARAM_STRING:
-    case PARAM_PATH: break;
+    case PARAM_PATH:
+        break;
     }
     return STATUS_OK;
 }
@@ -228,16 +249,14 @@ enum status params_defaults(const struct param *table, size_t count, void *targe
 void params_key(const char *key, char *out, size_t size) {
     snprintf(out, size, "%s", key);
     for (char *p = out; *p; p++)
-        if (*p == '-')
-            *p = '_';
+        if (*p == '-') *p = '_';
 }
 
 const struct param *params_find(const struct param *table, size_t count, const char *key) {
     char name[KEY_MAX];
     params_key(key, name, sizeof name);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(table[i].name, name) == 0)
-            return &table[i];
+        if (strcmp(table[i].name, name) == 0) return &table[i];
     return NULL;
 }
 
@@ -249,10 +268,8 @@ enum status params_unknown(const char *key, const char *const *names, size_t cou
     FAIL(err, STATUS_BAD_ARGUMENT, "%s: there is no parameter '%s' (--help lists them)", where, key);
 }
 
-enum status params_known(const struct param *table, size_t count, const char *key, const char *where,
-                         struct err *err) {
-    if (params_find(table, count, key) != NULL)
-        return STATUS_OK;
+enum status params_known(const struct param *table, size_t count, const char *key, const char *where, struct err *err) {
+    if (params_find(table, count, key) != NULL) return STATUS_OK;
     const char *names[NEAREST_MAX];
     size_t known = 0;
     for (; known < count && known < NEAREST_MAX; known++)
@@ -274,23 +291,30 @@ enum status params_check(const struct param *table, size_t count, const void *ta
         bool set = true;
         switch (param->type) {
         case PARAM_STRING:
-        case PARAM_PATH: set = *(char *const *)place != NULL && **(char *const *)place != '\0'; break;
-        case PARAM_INT: set = *(const int *)place != INT_MIN; break;
-        case PARAM_FLOAT: set = !isnan(*(const double *)place); break;
-        case PARAM_FLOATS: set = ((const struct param_floats *)place)->count > 0; break;
+        case PARAM_PATH:
+            set = *(char *const *)place != NULL && **(char *const *)place != '\0';
+            break;
+        case PARAM_INT:
+            set = *(const int *)place != INT_MIN;
+            break;
+        case PARAM_FLOAT:
+            set = !isnan(*(const double *)place);
+            break;
+        case PARAM_FLOATS:
+            set = ((const struct param_floats *)place)->count > 0;
+            break;
         case PARAM_BOOL:
-        case PARAM_CHOICE: break;
+        case PARAM_CHOICE:
+            break;
         }
         FAIL_IF(param->required && !set, err, STATUS_BAD_ARGUMENT, "%s: %s is not set, and it must be: %s", where,
                 param->name, param->help);
-        if (param->type == PARAM_PATH && set)
-            TRY(params_path_check(param->name, *(char *const *)place, where, err));
+        if (param->type == PARAM_PATH && set) TRY(params_path_check(param->name, *(char *const *)place, where, err));
     }
     return STATUS_OK;
 }
 
 void params_clear(const struct param *table, size_t count, void *target) {
     for (size_t i = 0; i < count; i++)
-        if (table[i].type == PARAM_STRING || table[i].type == PARAM_PATH)
-            mem_free((char *)target + table[i].offset);
+        if (table[i].type == PARAM_STRING || table[i].type == PARAM_PATH) mem_free((char *)target + table[i].offset);
 }

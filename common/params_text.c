@@ -19,8 +19,7 @@ static int edit_distance(const char *a, const char *b) {
     enum { LENGTH_MAX = 63 };
     int rows[3][LENGTH_MAX + 1];
     int m = (int)strlen(a), n = (int)strlen(b);
-    if (m > LENGTH_MAX || n > LENGTH_MAX)
-        return LENGTH_MAX;
+    if (m > LENGTH_MAX || n > LENGTH_MAX) return LENGTH_MAX;
     int *before = rows[0], *last = rows[1], *now = rows[2];
     for (int j = 0; j <= n; j++)
         last[j] = before[j] = j;
@@ -50,8 +49,7 @@ const char *params_nearest(const char *word, const char *const *candidates, size
         int distance = edit_distance(key, candidate);
         /* A beginning that was typed out only half is near, however much is missing. */
         size_t length = strlen(key);
-        if (length >= 3 && strncmp(key, candidate, length) == 0)
-            distance = smaller(distance, 1);
+        if (length >= 3 && strncmp(key, candidate, length) == 0) distance = smaller(distance, 1);
         if (best == NULL || distance < best_distance) {
             best = candidates[i];
             best_distance = distance;
@@ -111,8 +109,7 @@ enum status params_json_text(const char *key, const json_t *value, char *out, si
             const json_t *element = json_array_get(value, i);
             FAIL_IF(json_is_array(element) || json_is_object(element), err, STATUS_BAD_ARGUMENT,
                     "%s: %s holds a list inside a list", where, key);
-            if (i > 0 && at + 1 < size)
-                out[at++] = ',';
+            if (i > 0 && at + 1 < size) out[at++] = ',';
             TRY(params_json_text(key, element, out + at, size - at, where, err));
             at += strlen(out + at);
         }
@@ -157,14 +154,11 @@ enum status params_check_json(const json_t *described_params, const char *key, c
     for (size_t i = 0; i < json_array_size(described_params) && known < JSON_PARAMS_MAX; i++) {
         const json_t *candidate = json_array_get(described_params, i);
         const char *name = json_string_value(json_object_get(candidate, "name"));
-        if (name == NULL)
-            continue;
+        if (name == NULL) continue;
         names[known++] = name;
-        if (strcmp(name, wanted) == 0)
-            entry = candidate;
+        if (strcmp(name, wanted) == 0) entry = candidate;
     }
-    if (entry == NULL)
-        return params_unknown(key, names, known, where, err);
+    if (entry == NULL) return params_unknown(key, names, known, where, err);
 
     struct param param = {.name = json_string_value(json_object_get(entry, "name")),
                           .unit = json_string_value(json_object_get(entry, "unit")),
@@ -177,7 +171,8 @@ enum status params_check_json(const json_t *described_params, const char *key, c
     FAIL_IF(index == sizeof type_names / sizeof *type_names, err, STATUS_BAD_FORMAT,
             "%s: the program describes %s with the unknown type '%s'", where, param.name, type ? type : "");
     param.type = (enum param_type)index;
-    bool limits = json_is_number(json_object_get(entry, "minimum")) || json_is_number(json_object_get(entry, "maximum"));
+    bool limits =
+        json_is_number(json_object_get(entry, "minimum")) || json_is_number(json_object_get(entry, "maximum"));
     if (limits) {
         param.minimum = json_limit(entry, "minimum", -INFINITY);
         param.maximum = json_limit(entry, "maximum", INFINITY);
@@ -192,8 +187,7 @@ enum status params_check_json(const json_t *described_params, const char *key, c
     param.choices = choices;
     union param_value value;
     TRY(params_parse(&param, text, where, &value, err));
-    if (param.type == PARAM_PATH && *text != '\0')
-        TRY(params_path_check(param.name, text, where, err));
+    if (param.type == PARAM_PATH && *text != '\0') TRY(params_path_check(param.name, text, where, err));
     return STATUS_OK;
 }
 
@@ -233,13 +227,24 @@ void params_help(const struct param *table, size_t count, FILE *out) {
         const struct param *param = &table[i];
         const char *what = "";
         switch (param->type) {
-        case PARAM_BOOL: break;
+        case PARAM_BOOL:
+            break;
         case PARAM_INT:
-        case PARAM_FLOAT: what = param->unit != NULL && *param->unit ? param->unit : "NUMBER"; break;
-        case PARAM_STRING: what = "TEXT"; break;
-        case PARAM_PATH: what = "PATH"; break;
-        case PARAM_CHOICE: what = "WORD"; break;
-        case PARAM_FLOATS: what = param->unit != NULL && *param->unit ? param->unit : "LIST"; break;
+        case PARAM_FLOAT:
+            what = param->unit != NULL && *param->unit ? param->unit : "NUMBER";
+            break;
+        case PARAM_STRING:
+            what = "TEXT";
+            break;
+        case PARAM_PATH:
+            what = "PATH";
+            break;
+        case PARAM_CHOICE:
+            what = "WORD";
+            break;
+        case PARAM_FLOATS:
+            what = param->unit != NULL && *param->unit ? param->unit : "LIST";
+            break;
         }
         char left[96];
         snprintf(left, sizeof left, "--%s %s", param->name, what);

@@ -53,12 +53,18 @@ enum status rules_parse(const char *text, struct rules *ret_rules, struct err *e
 
 static bool holds(const struct rule *rule, double value) {
     switch (rule->operation) {
-    case RULE_LESS: return value < rule->value;
-    case RULE_LESS_EQUAL: return value <= rule->value;
-    case RULE_GREATER: return value > rule->value;
-    case RULE_GREATER_EQUAL: return value >= rule->value;
-    case RULE_EQUAL: return value == rule->value;
-    case RULE_UNEQUAL: return value != rule->value;
+    case RULE_LESS:
+        return value < rule->value;
+    case RULE_LESS_EQUAL:
+        return value <= rule->value;
+    case RULE_GREATER:
+        return value > rule->value;
+    case RULE_GREATER_EQUAL:
+        return value >= rule->value;
+    case RULE_EQUAL:
+        return value == rule->value;
+    case RULE_UNEQUAL:
+        return value != rule->value;
     }
     return false;
 }
@@ -66,15 +72,12 @@ static bool holds(const struct rule *rule, double value) {
 enum status rules_apply(const struct rules *rules, const struct item *item, uint32_t *judged, struct err *err) {
     for (int i = 0; i < rules->count; i++) {
         const struct rule *rule = &rules->rules[i];
-        if (*judged & (UINT32_C(1) << i))
-            continue;
+        if (*judged & (UINT32_C(1) << i)) continue;
         char path[128];
         snprintf(path, sizeof path, "columns.%s", rule->column);
         double value = item_number(item, path, NAN);
-        if (isnan(value))
-            value = item_number(item, rule->column, NAN);
-        if (isnan(value))
-            continue;
+        if (isnan(value)) value = item_number(item, rule->column, NAN);
+        if (isnan(value)) continue;
         *judged |= UINT32_C(1) << i;
         FAIL_IF(holds(rule, value), err, STATUS_REJECTED, "%s %.6g %s %.6g (reject_if)", rule->column, value,
                 operators[rule->operation], rule->value);

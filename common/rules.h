@@ -24,8 +24,8 @@ struct rules {
 
 /* One rule, or several with commas between; NULL or "": none. */
 enum status rules_parse(const char *text, struct rules *ret_rules, struct err *err);
-/* STATUS_REJECTED, with the reason, when a rule holds. Rules whose bit is set in *judged are left out; the bits of those
- * whose column is there are set. */
+/* STATUS_REJECTED, with the reason, when a rule holds. Rules whose bit is set in *judged are left out; the bits of
+ * those whose column is there are set. */
 enum status rules_apply(const struct rules *rules, const struct item *item, uint32_t *judged, struct err *err);
 
 #endif

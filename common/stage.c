@@ -21,7 +21,8 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     fprintf(out, "  icestream-%s %s--o DIR [--KEY VALUE]…\n", descriptor->name,
             descriptor->produce != NULL ? "" : "--i INPUT ");
     if (descriptor->produce == NULL)
-        fputs("      INPUT: a STAR file (two with a comma between are joined by micrograph), an image or a folder\n", out);
+        fputs("      INPUT: a STAR file (two with a comma between are joined by micrograph), an image or a folder\n",
+              out);
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nOf the session\n", out);
@@ -39,13 +40,12 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
 static void print_description(const struct stage_descriptor *descriptor, FILE *out) {
     size_t common_count, session_count;
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "name", descriptor->name, "summary",
-                             descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out",
-                             descriptor->out, "cumulative", (int)descriptor->cumulative, "source",
-                             (int)(descriptor->produce != NULL), "params",
-                             params_describe(descriptor->params, descriptor->param_count), "common_params",
-                             params_describe(common, common_count), "session_params",
-                             params_describe(session, session_count));
+    json_t *root =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "name", descriptor->name, "summary",
+                  descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out", descriptor->out,
+                  "cumulative", (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "params",
+                  params_describe(descriptor->params, descriptor->param_count), "common_params",
+                  params_describe(common, common_count), "session_params", params_describe(session, session_count));
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     fputc('\n', out);
     json_decref(root);
@@ -54,35 +54,28 @@ static void print_description(const struct stage_descriptor *descriptor, FILE *o
 static bool is_bool_word(const char *word) {
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "1", "0"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(word, words[i]) == 0)
-            return true;
+        if (strcmp(word, words[i]) == 0) return true;
     return false;
 }
 
 /* The harness's own options; NULL when the word is none of them. */
 static const char **text_option(struct options *options, const char *name) {
-    if (strcmp(name, "i") == 0)
-        return &options->input;
-    if (strcmp(name, "o") == 0)
-        return &options->output;
+    if (strcmp(name, "i") == 0) return &options->input;
+    if (strcmp(name, "o") == 0) return &options->output;
     return strcmp(name, "instance") == 0 ? &options->instance : NULL;
 }
 
 static bool *flag_option(struct options *options, const char *name) {
-    if (strcmp(name, "describe") == 0)
-        return &options->describe;
-    if (strcmp(name, "help") == 0)
-        return &options->help;
-    if (strcmp(name, "version") == 0)
-        return &options->version;
+    if (strcmp(name, "describe") == 0) return &options->describe;
+    if (strcmp(name, "help") == 0) return &options->help;
+    if (strcmp(name, "version") == 0) return &options->version;
     return strcmp(name, "verbose") == 0 ? &options->verbose : NULL;
 }
 
 static enum status parse_option(struct stage *stage, struct options *options, char **argv, int argc, int *index,
                                 struct err *err) {
     const char *word = argv[(*index)++];
-    if (strcmp(word, "-h") == 0)
-        word = "--help";
+    if (strcmp(word, "-h") == 0) word = "--help";
     FAIL_IF(strncmp(word, "--", 2) != 0 || word[2] == '\0', err, STATUS_BAD_ARGUMENT,
             "'%s' is not an option: options begin with -- (--help lists them)", word);
     char name[64];
@@ -135,11 +128,9 @@ static enum status run_on_files(struct stage *stage, const struct options *optio
     size_t count = 0;
     TRY(stage_place(stage, options->output, err));
     TRY(ledger_open(":memory:", false, &stage->ledger, err));
-    if (options->input != NULL)
-        TRY(stage_files_items(stage, options->input, &items, &count, err));
+    if (options->input != NULL) TRY(stage_files_items(stage, options->input, &items, &count, err));
     enum status status = stage_begin(stage, err);
-    if (status == STATUS_OK)
-        status = stage_run_items(stage, items, count, err);
+    if (status == STATUS_OK) status = stage_run_items(stage, items, count, err);
     stage_items_free(items, count);
     return status;
 }
@@ -160,10 +151,8 @@ static int on_files(struct stage *stage, const struct options *options) {
         return EXIT_USAGE;
     }
     status = log_open(NULL, stage->name, options->verbose ? LOG_DEBUG : LOG_WARN, &stage->log, &err);
-    if (status == STATUS_OK)
-        status = signals_start(stage, &signals, &err);
-    if (status == STATUS_OK)
-        status = run_on_files(stage, options, &err);
+    if (status == STATUS_OK) status = signals_start(stage, &signals, &err);
+    if (status == STATUS_OK) status = run_on_files(stage, options, &err);
     int code = count_up(stage, status, &err);
     signals_stop(&signals);
     return code;

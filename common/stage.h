@@ -52,16 +52,16 @@ enum stage_work { STAGE_WORK_NONE, STAGE_WORK_MORE };
 struct stage_descriptor {
     const char *name;    /* "lowpass-picker" */
     const char *summary; /* one line for --help and `icestream stages` */
-    const char *in;      /* what members an item must have: "", "micrograph", "micrograph picks", "particles|selection" */
-    const char *out;     /* what it adds: "picks"; "" when nothing goes on */
+    const char *in;  /* what members an item must have: "", "micrograph", "micrograph picks", "particles|selection" */
+    const char *out; /* what it adds: "picks"; "" when nothing goes on */
     const struct param *params;
     size_t param_count;
     size_t params_size; /* of the struct that the table fills */
     size_t state_size;  /* zeroed before init */
     size_t lane_size;
-    int lanes;        /* default number of lanes; 0: 3 */
-    bool cumulative;  /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
-                         what goes on is what it emits */
+    int lanes;       /* default number of lanes; 0: 3 */
+    bool cumulative; /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
+                        what goes on is what it emits */
 
     enum status (*init)(struct stage *stage, void *state, struct err *err);
     void (*fini)(struct stage *stage, void *state);
@@ -96,8 +96,8 @@ const char *stage_root(const struct stage *stage);   /* SESSION, or --o's parent
 const char *stage_folder(const struct stage *stage); /* where products go: SESSION/NAME, or --o */
 int stage_threads(const struct stage *stage);        /* for OpenMP regions */
 const struct device *stage_device(const struct stage *stage);
-bool stage_stopping(const struct stage *stage);      /* leave idle, produce, flush soon */
-double stage_until_idle(const struct stage *stage);  /* seconds, or infinity */
+bool stage_stopping(const struct stage *stage);     /* leave idle, produce, flush soon */
+double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
 /* Waits so long, or until something happens that a source or idle should know of (stop, room, new item). */
 void stage_wait(struct stage *stage, double seconds);
 

@@ -63,8 +63,7 @@ void stage_changed(struct stage *stage) {
     pthread_cond_broadcast(&stage->changed);
     uint64_t one = 1;
     /* A full counter wakes the reader just as well. */
-    if (stage->wake >= 0 && write(stage->wake, &one, sizeof one) < 0)
-        return;
+    if (stage->wake >= 0 && write(stage->wake, &one, sizeof one) < 0) return;
 }
 
 void stage_event(struct stage *stage) {
@@ -83,8 +82,7 @@ void stage_wait_until(struct stage *stage, double deadline) {
 
 static bool item_waits(const struct stage *stage) {
     for (int i = 0; i < stage->lane_count; i++)
-        if (stage->slots[i].phase == SLOT_PROCESS)
-            return true;
+        if (stage->slots[i].phase == SLOT_PROCESS) return true;
     return false;
 }
 
@@ -100,8 +98,7 @@ void stage_wait(struct stage *stage, double seconds) {
 
 void stage_stop(struct stage *stage, enum stage_stop how) {
     stage_lock(stage);
-    if (atomic_load(&stage->stopping) < (int)how)
-        atomic_store(&stage->stopping, (int)how);
+    if (atomic_load(&stage->stopping) < (int)how) atomic_store(&stage->stopping, (int)how);
     stage_event(stage);
     stage_unlock(stage);
 }
@@ -122,8 +119,8 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
                           char *absolute, struct err *err) {
     char name[PATH_SIZE];
     int used = snprintf(name, sizeof name, "%s%s", item_id(item), suffix);
-    FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT, "the name of a product of %.80s is too long",
-            item_id(item));
+    FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT,
+            "the name of a product of %.80s is too long", item_id(item));
     TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));
     TRY(path_join(path_name(stage->folder), name, relative, PATH_SIZE, err));
     return file_make_parents(absolute, 0777, err);
@@ -131,8 +128,7 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
 
 enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err) {
     TRY(path_join(stage->root, path, absolute, PATH_SIZE, err));
-    if (path[0] == '/' || file_exists(absolute))
-        return STATUS_OK;
+    if (path[0] == '/' || file_exists(absolute)) return STATUS_OK;
     char beside[PATH_SIZE], here[PATH_SIZE];
     FAIL_IF(getcwd(here, sizeof here) == NULL, err, STATUS_IO, "the working directory cannot be found: %s",
             strerror(errno));

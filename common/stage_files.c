@@ -80,10 +80,8 @@ static enum status make_id(const char *path, char id[PATH_SIZE], struct err *err
 
 static bool is_below(const char *path, const char *folder, const char **ret_rest) {
     size_t length = strlen(folder);
-    if (length == 1)
-        length = 0; /* the root folder */
-    if (strncmp(path, folder, length) != 0 || path[length] != '/')
-        return false;
+    if (length == 1) length = 0; /* the root folder */
+    if (strncmp(path, folder, length) != 0 || path[length] != '/') return false;
     *ret_rest = path + length + 1;
     return true;
 }
@@ -94,8 +92,7 @@ static enum status item_path(const struct stage *stage, const char *path, const 
                              struct err *err) {
     char joined[PATH_SIZE], absolute[PATH_SIZE], here[PATH_SIZE], other[PATH_SIZE];
     TRY(path_join(beside, path, joined, sizeof joined, err));
-    if (!file_exists(joined))
-        TRY(path_join("", path, joined, sizeof joined, err));
+    if (!file_exists(joined)) TRY(path_join("", path, joined, sizeof joined, err));
     const char *text = path, *rest;
     if (realpath(joined, absolute) != NULL) {
         text = absolute;
@@ -185,12 +182,10 @@ static enum status set_columns(struct item *item, const struct star_table *table
 static struct optics find_optics(struct star_file *star, const struct star_table *table, size_t row) {
     struct star_table *optics = star_table_find(star, "optics");
     double group, other;
-    if (optics == NULL || star_row_count(optics) == 0)
-        return (struct optics){NULL, 0};
+    if (optics == NULL || star_row_count(optics) == 0) return (struct optics){NULL, 0};
     if (cell_number(table, row, "rlnOpticsGroup", &group))
         for (size_t i = 0; i < star_row_count(optics); i++)
-            if (cell_number(optics, i, "rlnOpticsGroup", &other) && other == group)
-                return (struct optics){optics, i};
+            if (cell_number(optics, i, "rlnOpticsGroup", &other) && other == group) return (struct optics){optics, i};
     return (struct optics){optics, 0};
 }
 
@@ -261,17 +256,12 @@ static enum status add_particles(const struct star_input *input, const struct st
 static enum status add_star_tables(const struct star_input *input, struct list *list, struct err *err) {
     for (size_t i = 0; i < star_table_count(input->file); i++) {
         struct star_table *table = star_table_at(input->file, i);
-        if (strcmp(star_table_name(table), "optics") == 0)
-            continue;
-        if (star_column_find(table, "rlnMicrographCoordinates") >= 0)
-            return add_picks(input, table, list, err);
-        if (star_column_find(table, "rlnImageName") >= 0)
-            return add_particles(input, table, list, err);
+        if (strcmp(star_table_name(table), "optics") == 0) continue;
+        if (star_column_find(table, "rlnMicrographCoordinates") >= 0) return add_picks(input, table, list, err);
+        if (star_column_find(table, "rlnImageName") >= 0) return add_particles(input, table, list, err);
         int column = star_column_find(table, "rlnMicrographMovieName");
-        if (column < 0)
-            column = star_column_find(table, "rlnMicrographName");
-        if (column >= 0)
-            return add_micrographs(input, table, column, list, err);
+        if (column < 0) column = star_column_find(table, "rlnMicrographName");
+        if (column >= 0) return add_micrographs(input, table, column, list, err);
     }
     FAIL(err, STATUS_BAD_FORMAT,
          "%s: no table with micrographs (rlnMicrographName), picks (rlnMicrographCoordinates) or particles "
@@ -306,12 +296,11 @@ static int by_name(const FTSENT **a, const FTSENT **b) {
 }
 
 static bool is_image_name(const char *name) {
-    static const char *const endings[] = {".mrc", ".mrcs", ".map", ".st",  ".ali",  ".rec", ".tif",
-                                          ".tiff", ".eer", ".png", ".jpg", ".jpeg", ".pdb", ".cif"};
+    static const char *const endings[] = {".mrc",  ".mrcs", ".map", ".st",  ".ali",  ".rec", ".tif",
+                                          ".tiff", ".eer",  ".png", ".jpg", ".jpeg", ".pdb", ".cif"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
-        if (strcasecmp(dot, endings[i]) == 0)
-            return name[0] != '.';
+        if (strcasecmp(dot, endings[i]) == 0) return name[0] != '.';
     return false;
 }
 
@@ -336,11 +325,9 @@ static enum status add_folder(const struct stage *stage, const char *path, struc
 
 static enum status add_input(const struct stage *stage, const char *path, struct list *list, struct err *err) {
     FAIL_IF(!file_exists(path), err, STATUS_NOT_FOUND, "%s: there is no such file or folder", path);
-    if (file_is_folder(path))
-        return add_folder(stage, path, list, err);
+    if (file_is_folder(path)) return add_folder(stage, path, list, err);
     const char *dot = strrchr(path, '.');
-    if (dot != NULL && strcasecmp(dot, ".star") == 0)
-        return add_star(stage, path, list, err);
+    if (dot != NULL && strcasecmp(dot, ".star") == 0) return add_star(stage, path, list, err);
     return add_file(stage, path, path_name(path), list, err);
 }
 

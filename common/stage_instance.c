@@ -54,8 +54,7 @@ static enum status set_params(struct stage *stage, const json_t *object, const c
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
         char text[4096];
-        if (json_is_null(value))
-            continue;
+        if (json_is_null(value)) continue;
         TRY(params_json_text(key, value, text, sizeof text, where, err));
         TRY(stage_set(stage, key, text, where, err));
     }
@@ -64,8 +63,7 @@ static enum status set_params(struct stage *stage, const json_t *object, const c
 
 /* Session values fill the session, whatever parameters of the same name a stage has. */
 static enum status set_session(struct stage *stage, const json_t *object, struct err *err) {
-    if (object == NULL)
-        return STATUS_OK;
+    if (object == NULL) return STATUS_OK;
     size_t count;
     const struct param *table = stage_session_params(&count);
     return params_set_json(table, count, &stage->session, object, "session", err);
@@ -101,8 +99,7 @@ static enum status read_common(struct stage *stage, const json_t *root, struct e
         snprintf(text, sizeof text, "%lld", (long long)json_integer_value(threads));
         TRY(stage_set(stage, "threads", text, "threads", err));
     }
-    if (device != NULL)
-        TRY(stage_set(stage, "device", device, "device", err));
+    if (device != NULL) TRY(stage_set(stage, "device", device, "device", err));
     stage->until_idle = json_is_number(idle) ? json_number_value(idle) : INFINITY;
     return STATUS_OK;
 }
@@ -121,8 +118,7 @@ static enum status read_root(struct stage *stage, const json_t *root, struct ins
     TRY(copy_text(root, "log", &instance->log, err));
     TRY(copy_text(root, "heartbeat", &instance->heartbeat, err));
     TRY(copy_text(root, "current", &instance->current, err));
-    if (!json_is_object(curve))
-        return STATUS_OK;
+    if (!json_is_object(curve)) return STATUS_OK;
     TRY(copy_text(curve, "public", &instance->public_key, err));
     return copy_text(curve, "secret", &instance->secret_key, err);
 }

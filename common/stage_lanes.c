@@ -46,14 +46,11 @@ bool lanes_empty(const struct stage *stage) {
 
 bool lanes_room(const struct stage *stage) {
     int busy = busy_lanes(stage);
-    if (busy == stage->lane_count || stage->flush_wanted)
-        return false;
+    if (busy == stage->lane_count || stage->flush_wanted) return false;
     /* What a cumulative stage sends has no item behind it that could wait. */
-    if (stage->descriptor->cumulative)
-        return true;
+    if (stage->descriptor->cumulative) return true;
     for (int i = 0; i < stage->output_count; i++)
-        if (stage->outputs[i].unacknowledged + busy >= stage->outputs[i].window)
-            return false;
+        if (stage->outputs[i].unacknowledged + busy >= stage->outputs[i].window) return false;
     return true;
 }
 
@@ -96,15 +93,13 @@ void lanes_free(struct stage *stage, struct slot *slot) {
 /* Callbacks may end an item, not the stage; but a lost device ends it. */
 static void note_status(struct stage *stage, struct slot *slot, enum status status) {
     slot->status = status;
-    if (status == STATUS_DEVICE)
-        stage_fatal(stage, status, &slot->err);
+    if (status == STATUS_DEVICE) stage_fatal(stage, status, &slot->err);
 }
 
 static void load_slot(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     enum status status = stage_check_input(stage, slot->lane.item, &slot->err);
-    if (status == STATUS_OK)
-        status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
     if (status == STATUS_OK && descriptor->load != NULL)
         status = descriptor->load(stage, stage->state, &slot->lane, &slot->err);
     note_status(stage, slot, status);
@@ -134,11 +129,9 @@ static void *load_main(void *argument) {
 
 /* The id stands in `current` while its item is inside process; the first byte is what makes it valid. */
 static void mark_current(struct stage *stage, const char *id) {
-    if (stage->current == NULL)
-        return;
+    if (stage->current == NULL) return;
     size_t length = strlen(id);
-    if (length > 0)
-        memcpy(stage->current + 1, id + 1, length);
+    if (length > 0) memcpy(stage->current + 1, id + 1, length);
     atomic_signal_fence(memory_order_seq_cst);
     *(volatile char *)stage->current = id[0];
 }
@@ -153,8 +146,7 @@ static enum status process_item(struct stage *stage, struct stage_lane *lane, in
 }
 
 static void compute_item(struct stage *stage, struct slot *slot, int last_shape[3]) {
-    if (slot->status != STATUS_OK)
-        return;
+    if (slot->status != STATUS_OK) return;
     atomic_store(&stage->metrics.state, METRICS_PROCESSING);
     metrics_item(&stage->metrics, item_id(slot->lane.item));
     mark_current(stage, item_id(slot->lane.item));
@@ -162,8 +154,7 @@ static void compute_item(struct stage *stage, struct slot *slot, int last_shape[
     mark_current(stage, "");
     metrics_item(&stage->metrics, "");
     atomic_store(&stage->metrics.state, METRICS_WAITING);
-    if (status == STATUS_OK)
-        status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
 }
 
@@ -171,10 +162,8 @@ static enum stage_work be_idle(struct stage *stage) {
     enum stage_work work = STAGE_WORK_NONE;
     struct err err = {0};
     enum status status = stage->descriptor->idle(stage, stage->state, &work, &err);
-    if (status == STATUS_OK)
-        return work;
-    if (status != STATUS_CANCELLED)
-        stage_fatal(stage, status, &err);
+    if (status == STATUS_OK) return work;
+    if (status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
     return STAGE_WORK_NONE;
 }
 
@@ -182,8 +171,7 @@ static void run_flush(struct stage *stage) {
     struct err err = {0};
     enum status status =
         stage->descriptor->flush != NULL ? stage->descriptor->flush(stage, stage->state, &err) : STATUS_OK;
-    if (status != STATUS_OK && status != STATUS_CANCELLED)
-        stage_fatal(stage, status, &err);
+    if (status != STATUS_OK && status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
     stage_lock(stage);
     stage->flushed = true;
     stage_changed(stage);
@@ -193,8 +181,7 @@ static void run_flush(struct stage *stage) {
 static void run_source(struct stage *stage) {
     struct err err = {0};
     enum status status = stage->descriptor->produce(stage, stage->state, &err);
-    if (status != STATUS_OK && status != STATUS_CANCELLED)
-        stage_fatal(stage, status, &err);
+    if (status != STATUS_OK && status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
     run_flush(stage);
 }
 
@@ -224,7 +211,8 @@ static void *compute_main(void *argument) {
             stage_unlock(stage);
             run_flush(stage);
             stage_lock(stage);
-        } else if (idle_now || (stage->descriptor->idle != NULL && (stage->events != seen || stage_clock() > idle_at))) {
+        } else if (idle_now ||
+                   (stage->descriptor->idle != NULL && (stage->events != seen || stage_clock() > idle_at))) {
             seen = stage->events;
             stage_unlock(stage);
             idle_now = be_idle(stage) == STAGE_WORK_MORE;
@@ -242,8 +230,7 @@ static void store_item(struct stage *stage, struct slot *slot) {
     enum status status = slot->status;
     if (status == STATUS_OK && descriptor->store != NULL)
         status = descriptor->store(stage, stage->state, &slot->lane, &slot->err);
-    if (status == STATUS_OK)
-        status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
     stage_settle(stage, slot);
     metrics_latency(&stage->metrics, stage_clock() - slot->taken);
@@ -251,15 +238,13 @@ static void store_item(struct stage *stage, struct slot *slot) {
 
 /* Returns how long it took. */
 static double run_summary(struct stage *stage, bool last) {
-    if (stage->descriptor->summarise == NULL)
-        return 0;
+    if (stage->descriptor->summarise == NULL) return 0;
     double begin = stage_clock();
     struct err err = {0};
     enum status status = stage->descriptor->summarise(stage, stage->state, &err);
     if (status != STATUS_OK && status != STATUS_CANCELLED) {
         log_write(stage->log, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
-        if (last)
-            stage_fatal(stage, status, &err);
+        if (last) stage_fatal(stage, status, &err);
     }
     return stage_clock() - begin;
 }
@@ -343,8 +328,7 @@ enum status lanes_finish(struct stage *stage, struct err *err) {
     while (stage->summary_wanted && !stage->summarised && stage->fatal == STATUS_OK)
         stage_wait_until(stage, INFINITY);
     enum status status = stage->fatal;
-    if (status != STATUS_OK && err != NULL)
-        *err = stage->fatal_err;
+    if (status != STATUS_OK && err != NULL) *err = stage->fatal_err;
     stage_unlock(stage);
     return status;
 }

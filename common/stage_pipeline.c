@@ -44,8 +44,7 @@ struct pipeline {
 static void note_bad_frame(struct pipeline *pipeline, const char *edge, const struct err *err) {
     pipeline->bad_frames++;
     unsigned bit = 1u << err->status;
-    if (pipeline->bad_kinds & bit)
-        return;
+    if (pipeline->bad_kinds & bit) return;
     pipeline->bad_kinds |= bit;
     log_write(pipeline->stage->log, LOG_WARN, "bad-frame", "%s: %s; it is dropped, and others like it without a word",
               edge, err->message);
@@ -101,8 +100,7 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
 }
 
 /* Bad frames are counted and dropped; what is returned ends the stage. */
-static enum status take_frame(struct pipeline *pipeline, int input, const void *bytes, size_t length,
-                              struct err *err) {
+static enum status take_frame(struct pipeline *pipeline, int input, const void *bytes, size_t length, struct err *err) {
     struct stage *stage = pipeline->stage;
     const struct inbox *inbox = &pipeline->inboxes[input];
     struct message message = {0};
@@ -119,8 +117,7 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
         status = take_item(pipeline, input, &message, err);
     else if (message.kind == MESSAGE_END) {
         status = ledger_end_input(stage->ledger, inbox->edge, stage->run, err);
-        if (status == STATUS_OK)
-            status = answer(pipeline, inbox, MESSAGE_ACK, message.seq, "end", err);
+        if (status == STATUS_OK) status = answer(pipeline, inbox, MESSAGE_ACK, message.seq, "end", err);
         pipeline->look_at = 0;
     }
     message_clear(&message);
@@ -142,8 +139,7 @@ static enum status receive_items(struct pipeline *pipeline, struct err *err) {
         size_t length;
         TRY(transport_receive(pipeline->inboxes[input].data, &bytes, &length, err));
         quiet = bytes == NULL ? quiet + 1 : 0;
-        if (bytes != NULL)
-            TRY(take_frame(pipeline, input, bytes, length, err));
+        if (bytes != NULL) TRY(take_frame(pipeline, input, bytes, length, err));
         pipeline->first_input = (input + 1) % count;
     }
     return STATUS_OK;
@@ -169,8 +165,7 @@ static enum status take_answer(struct pipeline *pipeline, int output, const void
     }
     if (acknowledged) {
         stage_lock(stage);
-        if (stage->outputs[output].unacknowledged > 0)
-            stage->outputs[output].unacknowledged--;
+        if (stage->outputs[output].unacknowledged > 0) stage->outputs[output].unacknowledged--;
         stage_event(stage);
         stage_unlock(stage);
     }
@@ -183,8 +178,7 @@ static enum status receive_answers(struct pipeline *pipeline, struct err *err) {
             const void *bytes;
             size_t length;
             TRY(transport_receive(outbox_acks(pipeline->outboxes[i]), &bytes, &length, err));
-            if (bytes == NULL)
-                break;
+            if (bytes == NULL) break;
             TRY(take_answer(pipeline, i, bytes, length, err));
         }
     }
@@ -230,11 +224,9 @@ static enum status check_outboxes(struct pipeline *pipeline, struct err *err) {
         stage_lock(stage);
         bool differs = count != stage->outputs[i].unacknowledged;
         stage->outputs[i].unacknowledged = count;
-        if (differs)
-            stage_event(stage);
+        if (differs) stage_event(stage);
         stage_unlock(stage);
-        if (differs)
-            outbox_rescan(pipeline->outboxes[i]);
+        if (differs) outbox_rescan(pipeline->outboxes[i]);
     }
     return STATUS_OK;
 }
@@ -257,8 +249,7 @@ static enum status end_outputs(struct pipeline *pipeline, struct err *err) {
         outbox_end(pipeline->outboxes[i]);
         over = over && outbox_ended(pipeline->outboxes[i]);
     }
-    if (!over)
-        return STATUS_OK;
+    if (!over) return STATUS_OK;
     /* A later incarnation in this run has nothing left to do, and nobody left to tell. */
     TRY(ledger_end_output(pipeline->stage->ledger, pipeline->stage->instance, pipeline->stage->run, err));
     pipeline->phase = PHASE_OVER;
@@ -285,8 +276,7 @@ static enum status advance(struct pipeline *pipeline, double now, struct err *er
         pipeline->phase = PHASE_SUMMARY;
         stage_event(stage);
     }
-    if (pipeline->phase == PHASE_SUMMARY && stage->summarised)
-        pipeline->phase = PHASE_END;
+    if (pipeline->phase == PHASE_SUMMARY && stage->summarised) pipeline->phase = PHASE_END;
     stage_unlock(stage);
     return pipeline->phase == PHASE_END ? end_outputs(pipeline, err) : STATUS_OK;
 }
@@ -302,8 +292,7 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
     for (int i = 0; i < pipeline->instance.output_count; i++) {
         waits[count++] = (struct transport_wait){.socket = outbox_acks(pipeline->outboxes[i])};
         if (outbox_blocked(pipeline->outboxes[i]))
-            waits[count++] =
-                (struct transport_wait){.socket = outbox_data(pipeline->outboxes[i]), .for_sending = true};
+            waits[count++] = (struct transport_wait){.socket = outbox_data(pipeline->outboxes[i]), .for_sending = true};
     }
     TRY(transport_poll(waits, count, TICK_MS, err));
     uint64_t woken;
@@ -321,8 +310,7 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
     }
     TRY(receive_answers(pipeline, err));
     TRY(acknowledge_done(pipeline, err));
-    if (pipeline->phase == PHASE_RUN && pipeline->instance.input_count > 0)
-        TRY(receive_items(pipeline, err));
+    if (pipeline->phase == PHASE_RUN && pipeline->instance.input_count > 0) TRY(receive_items(pipeline, err));
     TRY(advance(pipeline, now, err));
     for (int i = 0; i < pipeline->instance.output_count; i++)
         TRY(outbox_pump(pipeline->outboxes[i], now, err));
@@ -398,8 +386,7 @@ static enum status open_edges(struct pipeline *pipeline, struct err *err) {
 static enum status configure(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
     TRY(stage_configure(stage, stage->name, err));
-    if (stage->descriptor->cumulative || stage->descriptor->produce != NULL)
-        return STATUS_OK;
+    if (stage->descriptor->cumulative || stage->descriptor->produce != NULL) return STATUS_OK;
     FAIL_IF(pipeline->instance.input_count == 0, err, STATUS_BAD_ARGUMENT, "%s has no inputs", stage->name);
     return STATUS_OK;
 }
@@ -426,8 +413,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
         TRY(run_once(pipeline, err));
     stage_lock(stage);
     enum status fatal = stage->fatal;
-    if (fatal != STATUS_OK)
-        *err = stage->fatal_err;
+    if (fatal != STATUS_OK) *err = stage->fatal_err;
     stage_unlock(stage);
     TRY(fatal);
     FAIL_IF(pipeline->phase != PHASE_OVER, err, STATUS_CANCELLED, "asked to stop");
@@ -440,8 +426,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
 }
 
 static int report(struct stage *stage, enum status status, bool configured, const struct err *err) {
-    if (status == STATUS_OK)
-        return EXIT_OK;
+    if (status == STATUS_OK) return EXIT_OK;
     if (status == STATUS_CANCELLED) {
         log_write(stage->log, LOG_INFO, "stopped", "%s; what is not finished is done at the next run", err->message);
         return EXIT_TERMINATED;
@@ -455,8 +440,7 @@ static int report(struct stage *stage, enum status status, bool configured, cons
 
 int stage_pipeline(struct stage *stage, const char *instance_file) {
     struct pipeline *pipeline = calloc(1, sizeof *pipeline);
-    if (pipeline == NULL)
-        return EXIT_ERROR;
+    if (pipeline == NULL) return EXIT_ERROR;
     struct err err = {0};
     struct signals *signals = NULL;
     bool configured = false;
@@ -465,17 +449,12 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     /* A stage does not outlive the launcher: the next one would start another beside it. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     enum status status = signals_start(stage, &signals, &err);
-    if (status == STATUS_OK)
-        status = instance_read(stage, instance_file, &pipeline->instance, &err);
-    if (status == STATUS_OK)
-        status = open_files(pipeline, &err);
-    if (status == STATUS_OK)
-        status = configure(pipeline, &err);
-    if (status == STATUS_OK)
-        status = run(pipeline, &configured, &err);
+    if (status == STATUS_OK) status = instance_read(stage, instance_file, &pipeline->instance, &err);
+    if (status == STATUS_OK) status = open_files(pipeline, &err);
+    if (status == STATUS_OK) status = configure(pipeline, &err);
+    if (status == STATUS_OK) status = run(pipeline, &configured, &err);
     int code = report(stage, status, configured, &err);
-    if (stage->threads_started > 0)
-        lanes_stop(stage);
+    if (stage->threads_started > 0) lanes_stop(stage);
     for (int i = 0; i < EDGES_MAX; i++)
         outbox_destroy(&pipeline->outboxes[i]);
     transport_destroy(&pipeline->transport);

@@ -20,19 +20,28 @@ enum stage_mode { STAGE_ON_FILES, STAGE_IN_PROCESS, STAGE_IN_PIPELINE };
 enum stage_stop { STOP_NOT, STOP_DRAIN, STOP_NOW };
 
 /* Where a lane's item is on its way. Each phase has one kind of thread that may touch the lane. */
-enum slot_phase { SLOT_FREE, SLOT_LOAD, SLOT_LOADING, SLOT_PROCESS, SLOT_PROCESSING, SLOT_STORE, SLOT_STORING, SLOT_DONE };
+enum slot_phase {
+    SLOT_FREE,
+    SLOT_LOAD,
+    SLOT_LOADING,
+    SLOT_PROCESS,
+    SLOT_PROCESSING,
+    SLOT_STORE,
+    SLOT_STORING,
+    SLOT_DONE
+};
 
 struct slot {
     struct stage_lane lane;
     enum slot_phase phase;
-    uint64_t ticket;   /* items are processed and stored in the order of arrival */
-    uint32_t judged;   /* the rules of reject_if that have been looked at */
-    int edge;          /* the input it came by, and its number there */
+    uint64_t ticket; /* items are processed and stored in the order of arrival */
+    uint32_t judged; /* the rules of reject_if that have been looked at */
+    int edge;        /* the input it came by, and its number there */
     int64_t seq;
-    double taken;      /* when */
+    double taken;       /* when */
     enum status status; /* so far */
     struct err err;
-    bool settled;             /* the ledger has the outcome, which is: */
+    bool settled; /* the ledger has the outcome, which is: */
     enum ledger_state state;
 };
 

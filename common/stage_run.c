@@ -12,8 +12,7 @@ static bool collect(struct stage *stage, bool until_empty) {
         for (struct slot *slot = lanes_done(stage); slot != NULL; slot = lanes_done(stage))
             lanes_free(stage, slot);
         go_on = stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW;
-        if (!go_on || (until_empty ? lanes_empty(stage) : lanes_room(stage)))
-            break;
+        if (!go_on || (until_empty ? lanes_empty(stage) : lanes_room(stage))) break;
         stage_wait_until(stage, INFINITY);
     }
     stage_unlock(stage);
@@ -39,12 +38,10 @@ enum status stage_run_items(struct stage *stage, struct item *const *items, size
     bool go_on = true;
     for (size_t i = 0; i < count && go_on; i++) {
         go_on = collect(stage, false) && atomic_load(&stage->stopping) == STOP_NOT;
-        if (go_on)
-            TRY(take_item(stage, items[i], err));
+        if (go_on) TRY(take_item(stage, items[i], err));
     }
     go_on = collect(stage, true) && go_on;
-    if (go_on || stage->fatal != STATUS_OK)
-        return lanes_finish(stage, err);
+    if (go_on || stage->fatal != STATUS_OK) return lanes_finish(stage, err);
     /* Stopped by a person: what is there is joined, but nothing new is begun. */
     FAIL(err, STATUS_CANCELLED, "stopped before the end");
 }

@@ -37,16 +37,14 @@ static void warn_unjudged(struct stage *stage, const struct item *item, uint32_t
 
 static void *grow(void *list, size_t count, size_t size) {
     /* Doubled at each power of two. */
-    if ((count & (count - 1)) != 0)
-        return list;
+    if ((count & (count - 1)) != 0) return list;
     return realloc(list, (count == 0 ? 1 : 2 * count) * size);
 }
 
 static void collect_emitted(struct stage *stage, const struct item *item) {
     struct stage_results *results = stage->results;
     struct item *copy = NULL;
-    if (results == NULL || item_clone(item, &copy, NULL) != STATUS_OK)
-        return;
+    if (results == NULL || item_clone(item, &copy, NULL) != STATUS_OK) return;
     stage_lock(stage);
     struct item **list = grow(results->emitted, results->emitted_count, sizeof *list);
     if (list != NULL) {
@@ -59,8 +57,7 @@ static void collect_emitted(struct stage *stage, const struct item *item) {
 
 static void collect_outcome(struct stage *stage, const char *id, enum ledger_state state, const char *reason) {
     struct stage_results *results = stage->results;
-    if (results == NULL)
-        return;
+    if (results == NULL) return;
     stage_lock(stage);
     struct stage_outcome *list = grow(results->outcomes, results->outcome_count, sizeof *list);
     if (list != NULL) {
@@ -100,8 +97,7 @@ static void count_outcome(struct stage *stage, const struct item *item, enum led
 void stage_settle(struct stage *stage, struct slot *slot) {
     bool stopping = atomic_load(&stage->stopping) == STOP_NOW;
     /* Not finished, and not failed by its own fault: it stays in flight and comes again. */
-    if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping))
-        return;
+    if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping)) return;
     enum ledger_state state = slot->status == STATUS_OK         ? LEDGER_DONE
                               : slot->status == STATUS_REJECTED ? LEDGER_REJECTED
                                                                 : LEDGER_FAILED;
@@ -137,8 +133,7 @@ void stage_settle(struct stage *stage, struct slot *slot) {
     slot->state = state;
     count_sends(stage, send_count);
     count_outcome(stage, item, state, reason);
-    if (forward)
-        collect_emitted(stage, item);
+    if (forward) collect_emitted(stage, item);
 }
 
 /* A source goes no further than its windows allow. */
@@ -149,8 +144,7 @@ static enum status wait_for_room(struct stage *stage, struct err *err) {
         bool room = true;
         for (int i = 0; i < stage->output_count; i++)
             room = room && stage->outputs[i].unacknowledged < stage->outputs[i].window;
-        if (room)
-            break;
+        if (room) break;
         if (atomic_load(&stage->stopping) != STOP_NOT || stage->fatal != STATUS_OK) {
             status = err_set(err, STATUS_CANCELLED, __FILE__, __LINE__, "asked to stop while waiting to send");
             break;

@@ -75,8 +75,7 @@ const struct param *stage_param(const struct stage *stage, const char *key) {
     list_tables(stage, tables);
     for (int i = 0; i < 3; i++) {
         const struct param *param = params_find(tables[i].params, tables[i].count, key);
-        if (param != NULL)
-            return param;
+        if (param != NULL) return param;
     }
     return NULL;
 }
@@ -178,8 +177,7 @@ enum status stage_configure(struct stage *stage, const char *where, struct err *
     stage->lane_count = stage->common.lanes != INT_MIN ? stage->common.lanes
                         : descriptor->lanes > 0        ? descriptor->lanes
                                                        : DEFAULT_LANES;
-    if (stage->lane_count > LANES_MAX)
-        stage->lane_count = LANES_MAX;
+    if (stage->lane_count > LANES_MAX) stage->lane_count = LANES_MAX;
     return STATUS_OK;
 }
 
@@ -199,11 +197,9 @@ enum status stage_begin(struct stage *stage, struct err *err) {
 #ifdef _OPENMP
     omp_set_num_threads(stage->threads);
 #endif
-    if (descriptor->init != NULL)
-        TRY(descriptor->init(stage, stage->state, err));
+    if (descriptor->init != NULL) TRY(descriptor->init(stage, stage->state, err));
     stage->ready = true;
-    if (descriptor->resume != NULL)
-        TRY(stage_each_done(stage, visit_resumed, stage, err));
+    if (descriptor->resume != NULL) TRY(stage_each_done(stage, visit_resumed, stage, err));
     return lanes_start(stage, err);
 }
 
@@ -219,25 +215,19 @@ static void destroy_lanes(struct stage *stage) {
 
 void stage_destroy(struct stage **stage_pointer) {
     struct stage *stage = *stage_pointer;
-    if (stage == NULL)
-        return;
-    if (stage->threads_started > 0)
-        lanes_stop(stage);
+    if (stage == NULL) return;
+    if (stage->threads_started > 0) lanes_stop(stage);
     destroy_lanes(stage);
     /* fini also clears up after an init that failed half way. */
-    if (stage->state != NULL && stage->descriptor->fini != NULL)
-        stage->descriptor->fini(stage, stage->state);
+    if (stage->state != NULL && stage->descriptor->fini != NULL) stage->descriptor->fini(stage, stage->state);
     struct table tables[3];
     list_tables(stage, tables);
     for (int i = 0; i < 3; i++)
-        if (tables[i].target != NULL)
-            params_clear(tables[i].params, tables[i].count, tables[i].target);
+        if (tables[i].target != NULL) params_clear(tables[i].params, tables[i].count, tables[i].target);
     ledger_close(&stage->ledger);
     log_close(&stage->log);
-    if (stage->current != NULL)
-        munmap(stage->current, PATH_SIZE);
-    if (stage->wake >= 0)
-        close(stage->wake);
+    if (stage->current != NULL) munmap(stage->current, PATH_SIZE);
+    if (stage->wake >= 0) close(stage->wake);
     mem_free(&stage->params);
     mem_free(&stage->state);
     pthread_cond_destroy(&stage->changed);

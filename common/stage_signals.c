@@ -23,8 +23,7 @@ static void *signals_main(void *argument) {
     bool asked = false;
     for (;;) {
         int number = 0;
-        if (sigwait(&signals->set, &number) != 0 || number == SIGUSR1)
-            return NULL;
+        if (sigwait(&signals->set, &number) != 0 || number == SIGUSR1) return NULL;
         if (number == SIGINT && stage->mode == STAGE_IN_PIPELINE) {
             /* The terminal's ^C reaches every stage; only a source acts on it. The others end when the stream ends. */
             stage_stop(stage, STOP_DRAIN);
@@ -39,8 +38,7 @@ static void *signals_main(void *argument) {
         /* A callback may be deep in its work. Everything that counts is in the ledger, so leaving it there is safe. */
         struct timespec left = grace;
         int next = sigtimedwait(&signals->set, NULL, &left);
-        if (next == SIGUSR1)
-            return NULL;
+        if (next == SIGUSR1) return NULL;
         _exit(128 + number);
     }
 }
@@ -55,8 +53,7 @@ enum status signals_start(struct stage *stage, struct signals **ret_signals, str
     sigaddset(&signals->set, SIGUSR1);
     /* Threads that are started later inherit the mask. */
     int failed = pthread_sigmask(SIG_BLOCK, &signals->set, &signals->before);
-    if (failed == 0)
-        failed = pthread_create(&signals->thread, NULL, signals_main, signals);
+    if (failed == 0) failed = pthread_create(&signals->thread, NULL, signals_main, signals);
     if (failed != 0) {
         free(signals);
         FAIL(err, STATUS_NO_MEMORY, "the thread for signals cannot be started: %s", strerror(failed));
@@ -66,8 +63,7 @@ enum status signals_start(struct stage *stage, struct signals **ret_signals, str
 }
 
 void signals_stop(struct signals **signals) {
-    if (*signals == NULL)
-        return;
+    if (*signals == NULL) return;
     pthread_kill((*signals)->thread, SIGUSR1);
     pthread_join((*signals)->thread, NULL);
     pthread_sigmask(SIG_SETMASK, &(*signals)->before, NULL);

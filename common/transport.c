@@ -54,8 +54,7 @@ static void close_socket(struct transport_socket *socket) {
 }
 
 void transport_destroy(struct transport **transport) {
-    if (*transport == NULL)
-        return;
+    if (*transport == NULL) return;
     for (int i = 0; i < (*transport)->count; i++)
         close_socket((*transport)->sockets[i]);
     while (zmq_ctx_term((*transport)->context) != 0 && errno == EINTR)

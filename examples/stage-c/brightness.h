@@ -8,7 +8,8 @@ struct brightness {
     double mean, deviation;
 };
 
-/* One pass over rows, in double precision; the same for any number of threads. row_sums: 2 × ny numbers of workspace. */
+/* One pass over rows, in double precision; the same for any number of threads. row_sums: 2 × ny numbers of workspace.
+ */
 void brightness_measure(const struct image *image, double *row_sums, struct brightness *ret_brightness);
 
 #endif

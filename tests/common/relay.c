@@ -1,6 +1,7 @@
 /* Stages for tests of a pipeline's edges, without images:
  *   relay source …   emits `count` items
- *   relay relay …    passes them on with a column; `abort_at`: aborts inside process at that item, `abort_times` times */
+ *   relay relay …    passes them on with a column; `abort_at`: aborts inside process at that item, `abort_times` times
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,10 +34,8 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
         snprintf(id, sizeof id, "grid/mic_%04d", i);
         TRY(item_create(id, "micrograph", &item, err));
         enum status status = item_set_string(item, "micrograph.path", "nowhere.mrc", err);
-        if (status == STATUS_OK)
-            status = item_set_number(item, "columns.number", i, err);
-        if (status == STATUS_OK)
-            status = stage_emit(stage, item, &is_new, err);
+        if (status == STATUS_OK) status = item_set_number(item, "columns.number", i, err);
+        if (status == STATUS_OK) status = stage_emit(stage, item, &is_new, err);
         item_destroy(&item);
         TRY(status);
     }
@@ -61,8 +60,7 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     (void)state;
     const struct parameters *parameters = stage_params(stage);
     int number = (int)item_number(lane->item, "columns.number", -1);
-    if (number == parameters->abort_at && may_abort(stage, parameters->abort_times))
-        abort();
+    if (number == parameters->abort_at && may_abort(stage, parameters->abort_times)) abort();
     FAIL_IF(number == parameters->fail_at, err, STATUS_BAD_FORMAT, "item %d is broken", number);
     char column[128];
     snprintf(column, sizeof column, "columns.%s", stage_name(stage));

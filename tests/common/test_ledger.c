@@ -95,12 +95,10 @@ static void two_processes_share_the_work(void **state) {
     for (int instance = 0; instance < 2; instance++) {
         children[instance] = fork();
         assert_true(children[instance] >= 0);
-        if (children[instance] > 0)
-            continue;
+        if (children[instance] > 0) continue;
         struct err err = {0};
         int claimed = 0;
-        if (ledger_open(path, false, &ledger, &err) != STATUS_OK)
-            _exit(255);
+        if (ledger_open(path, false, &ledger, &err) != STATUS_OK) _exit(255);
         for (int i = 0; i < ITEMS; i++) {
             char id[16];
             struct item *item = NULL;
@@ -112,8 +110,7 @@ static void two_processes_share_the_work(void **state) {
             item_destroy(&item);
             if (result == CLAIM_NEW) {
                 claimed++;
-                if (finish(ledger, id, LEDGER_DONE, instance, "t", "s>x") != STATUS_OK)
-                    _exit(255);
+                if (finish(ledger, id, LEDGER_DONE, instance, "t", "s>x") != STATUS_OK) _exit(255);
             }
         }
         ledger_close(&ledger);

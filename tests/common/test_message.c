@@ -69,8 +69,7 @@ static void bad_items_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct item *item = NULL;
         struct err err = {0};
-        if (item_parse(bad[i], strlen(bad[i]), &item, &err) == STATUS_OK)
-            fail_msg("accepted: %s", bad[i]);
+        if (item_parse(bad[i], strlen(bad[i]), &item, &err) == STATUS_OK) fail_msg("accepted: %s", bad[i]);
         assert_null(item);
         assert_true(err.message[0] != '\0');
     }

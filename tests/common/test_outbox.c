@@ -88,8 +88,7 @@ static bool try_receive(struct edge *edge, struct message *message) {
     const void *bytes;
     size_t length;
     assert_ok(transport_receive(edge->data, &bytes, &length, &err));
-    if (bytes == NULL)
-        return false;
+    if (bytes == NULL) return false;
     assert_ok(message_decode(bytes, length, message, &err));
     return true;
 }
@@ -100,8 +99,7 @@ static int64_t expect(struct edge *edge, const char *id, int attempt) {
     wait_for(edge->data, false);
     assert_true(try_receive(edge, &message));
     assert_int_equal(message.kind, id != NULL ? MESSAGE_ITEM : MESSAGE_END);
-    if (id != NULL)
-        assert_string_equal(item_id(message.item), id);
+    if (id != NULL) assert_string_equal(item_id(message.item), id);
     assert_int_equal(message.attempt, attempt);
     int64_t seq = message.seq;
     message_clear(&message);
@@ -121,8 +119,7 @@ static enum status hand_over(struct edge *edge, const void *bytes, size_t length
     struct err err = {0};
     struct message message = {0};
     enum status status = message_decode(bytes, length, &message, &err);
-    if (status == STATUS_OK)
-        status = outbox_answer(edge->outbox, &message, now, acknowledged, &err);
+    if (status == STATUS_OK) status = outbox_answer(edge->outbox, &message, now, acknowledged, &err);
     message_clear(&message);
     return status;
 }

@@ -53,8 +53,8 @@ static void values_of_each_kind(void **state) {
     struct picker p = {0};
     struct err err = {0};
     assert_ok(params_defaults(table, COUNT, &p, &err));
-    static const char *const pairs[][2] = {{"invert", "no"},          {"classes", "7"},     {"threshold", "0.25"},
-                                           {"symmetry", "D2"},        {"method", "ellr"},   {"log-diameter", "100, 150"},
+    static const char *const pairs[][2] = {{"invert", "no"},          {"classes", "7"},   {"threshold", "0.25"},
+                                           {"symmetry", "D2"},        {"method", "ellr"}, {"log-diameter", "100, 150"},
                                            {"centre", "[ 1 , -2.5]"}, {"symmetry", "D3"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         assert_ok(params_set(table, COUNT, &p, pairs[i][0], pairs[i][1], "test", &err));
@@ -209,10 +209,14 @@ static void devices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_filled),          cmocka_unit_test(values_of_each_kind),
-        cmocka_unit_test(wrong_values_are_refused_alike), cmocka_unit_test(json_fills_the_struct),
-        cmocka_unit_test(what_is_required_must_be_there), cmocka_unit_test(help_names_all),
-        cmocka_unit_test(rules_decide),                 cmocka_unit_test(devices),
+        cmocka_unit_test(defaults_are_filled),
+        cmocka_unit_test(values_of_each_kind),
+        cmocka_unit_test(wrong_values_are_refused_alike),
+        cmocka_unit_test(json_fills_the_struct),
+        cmocka_unit_test(what_is_required_must_be_there),
+        cmocka_unit_test(help_names_all),
+        cmocka_unit_test(rules_decide),
+        cmocka_unit_test(devices),
     };
     return scratch_run("params", tests, sizeof tests / sizeof *tests);
 }

@@ -67,8 +67,7 @@ static enum status trace_load(struct stage *stage, void *state, struct stage_lan
     lane->shape[0] = number_of(lane) < ITEMS / 2 ? 1 : 2;
     pthread_mutex_lock(&trace.lock);
     trace.inside++;
-    if (trace.inside > trace.inside_max)
-        trace.inside_max = trace.inside;
+    if (trace.inside > trace.inside_max) trace.inside_max = trace.inside;
     pthread_mutex_unlock(&trace.lock);
     trace_event(&trace.loaded, "l", item_id(lane->item));
     FAIL_IF(number_of(lane) == params->fail_at, err, STATUS_TRUNCATED, "item %d ends too early", params->fail_at);
@@ -175,10 +174,9 @@ static struct stage_results run(const struct stage_descriptor *descriptor, struc
                                 const char *const *key_values) {
     struct stage_results results = {0};
     struct err err = {0};
-    enum status status = stage_run_results(descriptor, fixture->folder, ":memory:", key_values, fixture->items, ITEMS,
-                                           &results, &err);
-    if (status != STATUS_OK)
-        fail_msg("%s", err.message);
+    enum status status =
+        stage_run_results(descriptor, fixture->folder, ":memory:", key_values, fixture->items, ITEMS, &results, &err);
+    if (status != STATUS_OK) fail_msg("%s", err.message);
     return results;
 }
 
@@ -233,8 +231,7 @@ static void full_lanes_block_and_drain(void **state) {
 
 static const struct stage_outcome *outcome_of(const struct stage_results *results, const char *id) {
     for (size_t i = 0; i < results->outcome_count; i++)
-        if (strcmp(results->outcomes[i].id, id) == 0)
-            return &results->outcomes[i];
+        if (strcmp(results->outcomes[i].id, id) == 0) return &results->outcomes[i];
     return NULL;
 }
 
@@ -295,13 +292,13 @@ static void a_second_run_resumes_from_the_ledger(void **state) {
     struct stage_results results = {0};
     struct err err = {0};
     const char *const parameters[] = {"fail_at", "3", NULL};
-    assert_int_equal(
-        stage_run_results(&traced, fixture->folder, ledger, parameters, fixture->items, 8, &results, &err), STATUS_OK);
+    assert_int_equal(stage_run_results(&traced, fixture->folder, ledger, parameters, fixture->items, 8, &results, &err),
+                     STATUS_OK);
     assert_int_equal(results.emitted_count, 7);
     stage_results_clear(&results);
     trace_reset();
-    assert_int_equal(
-        stage_run_results(&traced, fixture->folder, ledger, NULL, fixture->items, 12, &results, &err), STATUS_OK);
+    assert_int_equal(stage_run_results(&traced, fixture->folder, ledger, NULL, fixture->items, 12, &results, &err),
+                     STATUS_OK);
     assert_int_equal(trace.resumed, 7);
     assert_int_equal(results.emitted_count, 4);
     assert_string_equal(item_id(results.emitted[0]), "mic_08");
@@ -320,9 +317,8 @@ static void a_lost_device_ends_the_stage(void **state) {
     lost.process = device_gone;
     struct stage_results results = {0};
     struct err err = {0};
-    assert_int_equal(
-        stage_run_results(&lost, fixture->folder, ":memory:", NULL, fixture->items, ITEMS, &results, &err),
-        STATUS_DEVICE);
+    assert_int_equal(stage_run_results(&lost, fixture->folder, ":memory:", NULL, fixture->items, ITEMS, &results, &err),
+                     STATUS_DEVICE);
     assert_string_equal(err.message, "the device fell off the bus");
 }
 
@@ -358,10 +354,8 @@ static void a_source_produces(void **state) {
     struct stage_results results = {0};
     struct err err = {0};
     const char *const parameters[] = {"reject_if", "quality < 1", NULL};
-    enum status status =
-        stage_run_results(&source, fixture->folder, ":memory:", parameters, NULL, 0, &results, &err);
-    if (status != STATUS_OK)
-        fail_msg("%s", err.message);
+    enum status status = stage_run_results(&source, fixture->folder, ":memory:", parameters, NULL, 0, &results, &err);
+    if (status != STATUS_OK) fail_msg("%s", err.message);
     assert_int_equal(results.emitted_count, 4);
     assert_string_equal(outcome_of(&results, "mic_0")->reason, "quality 0 < 1 (reject_if)");
     assert_int_equal(trace.summaries, 1);
