@@ -1,7 +1,11 @@
 /* The instance file: what the launcher tells one process of a stage. */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/memory.h"
 #include "common/params_private.h"
@@ -133,6 +137,33 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
     enum status status = read_root(stage, root, instance, err);
     json_decref(root);
     return status == STATUS_OK ? STATUS_OK : err_context(err, status, "%s", path);
+}
+
+static enum status map_current(struct stage *stage, const char *path, struct err *err) {
+    TRY(file_make_parents(path, 0777, err));
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: %s", path, strerror(errno));
+    void *memory = MAP_FAILED;
+    if (ftruncate(descriptor, PATH_SIZE) == 0)
+        memory = mmap(NULL, PATH_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    int reason = errno;
+    close(descriptor);
+    FAIL_IF(memory == MAP_FAILED, err, STATUS_IO, "%s cannot be mapped: %s", path, strerror(reason));
+    stage->current = memory;
+    memset(stage->current, 0, PATH_SIZE);
+    return STATUS_OK;
+}
+
+enum status instance_open(struct stage *stage, const struct instance *instance, struct err *err) {
+    char who[96];
+    snprintf(who, sizeof who, "%s.%d", stage->name, stage->instance);
+    TRY(file_make_parents(instance->log, 0777, err));
+    TRY(file_make_parents(instance->ledger, 0777, err));
+    TRY(file_make_parents(instance->heartbeat, 0777, err));
+    TRY(log_open(instance->log, who, LOG_ERROR + 1, &stage->log, err));
+    TRY(map_current(stage, instance->current, err));
+    TRY(ledger_open(instance->ledger, false, &stage->ledger, err));
+    return ledger_release_instance(stage->ledger, stage->instance, err);
 }
 
 static void clear_edges(struct stage_edge *edges, int count) {

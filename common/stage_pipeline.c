@@ -1,12 +1,10 @@
 /* A stage in a pipeline: the main thread serves the sockets, the ledger's outboxes and the heartbeat. */
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -319,35 +317,6 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
 
 /* ---- Beginning and end ---- */
 
-static enum status map_current(struct stage *stage, const char *path, struct err *err) {
-    TRY(file_make_parents(path, 0777, err));
-    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: %s", path, strerror(errno));
-    void *memory = MAP_FAILED;
-    if (ftruncate(descriptor, PATH_SIZE) == 0)
-        memory = mmap(NULL, PATH_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    int reason = errno;
-    close(descriptor);
-    FAIL_IF(memory == MAP_FAILED, err, STATUS_IO, "%s cannot be mapped: %s", path, strerror(reason));
-    stage->current = memory;
-    memset(stage->current, 0, PATH_SIZE);
-    return STATUS_OK;
-}
-
-static enum status open_files(struct pipeline *pipeline, struct err *err) {
-    struct stage *stage = pipeline->stage;
-    const struct instance *instance = &pipeline->instance;
-    char who[96];
-    snprintf(who, sizeof who, "%s.%d", stage->name, stage->instance);
-    TRY(file_make_parents(instance->log, 0777, err));
-    TRY(file_make_parents(instance->ledger, 0777, err));
-    TRY(file_make_parents(instance->heartbeat, 0777, err));
-    TRY(log_open(instance->log, who, LOG_ERROR + 1, &stage->log, err));
-    TRY(map_current(stage, instance->current, err));
-    TRY(ledger_open(instance->ledger, false, &stage->ledger, err));
-    return ledger_release_instance(stage->ledger, stage->instance, err);
-}
-
 /* Before any thread of the stage can emit: what it emits must know where it goes. */
 static enum status set_outputs(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
@@ -450,7 +419,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     enum status status = signals_start(stage, &signals, &err);
     if (status == STATUS_OK) status = instance_read(stage, instance_file, &pipeline->instance, &err);
-    if (status == STATUS_OK) status = open_files(pipeline, &err);
+    if (status == STATUS_OK) status = instance_open(stage, &pipeline->instance, &err);
     if (status == STATUS_OK) status = configure(pipeline, &err);
     if (status == STATUS_OK) status = run(pipeline, &configured, &err);
     int code = report(stage, status, configured, &err);

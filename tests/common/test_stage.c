@@ -30,7 +30,7 @@ static struct {
     pthread_cond_t changed;
     char events[TRACE_MAX];
     int loaded, processed, stored, flushed, resumed, summaries, reconfigured, inside, inside_max;
-    bool hold_store;
+    bool hold_store, hold_first_load;
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void trace_reset(void) {
@@ -38,7 +38,7 @@ static void trace_reset(void) {
     trace.events[0] = '\0';
     trace.loaded = trace.processed = trace.stored = trace.flushed = trace.resumed = trace.summaries = 0;
     trace.reconfigured = trace.inside = trace.inside_max = 0;
-    trace.hold_store = false;
+    trace.hold_store = trace.hold_first_load = false;
     pthread_mutex_unlock(&trace.lock);
 }
 
@@ -68,6 +68,8 @@ static enum status trace_load(struct stage *stage, void *state, struct stage_lan
     pthread_mutex_lock(&trace.lock);
     trace.inside++;
     if (trace.inside > trace.inside_max) trace.inside_max = trace.inside;
+    while (trace.hold_first_load && number_of(lane) == 0 && trace.loaded == 0)
+        pthread_cond_wait(&trace.changed, &trace.lock);
     pthread_mutex_unlock(&trace.lock);
     trace_event(&trace.loaded, "l", item_id(lane->item));
     FAIL_IF(number_of(lane) == params->fail_at, err, STATUS_TRUNCATED, "item %d ends too early", params->fail_at);
@@ -182,6 +184,8 @@ static struct stage_results run(const struct stage_descriptor *descriptor, struc
 
 static void items_pass_in_order(void **state) {
     const char *const parameters[] = {"scale", "2", "lanes", "4", NULL};
+    /* The first item is slow to read; the others wait for their turn. */
+    trace.hold_first_load = true;
     struct stage_results results = run(&traced, *state, parameters);
     assert_int_equal(results.emitted_count, ITEMS);
     for (int i = 0; i < ITEMS; i++) {
@@ -193,6 +197,8 @@ static void items_pass_in_order(void **state) {
     assert_int_equal(trace.flushed, 1);
     assert_true(trace.summaries >= 1);
     assert_int_equal(trace.reconfigured, 2);
+    assert_true(strstr(trace.events, "lmic_01") < strstr(trace.events, "lmic_00"));
+    assert_true(strstr(trace.events, "pmic_00") < strstr(trace.events, "pmic_01"));
     /* Flush comes after the last item, the last summary after the flush. */
     const char *flush = strstr(trace.events, "f ");
     assert_non_null(flush);
