@@ -45,8 +45,11 @@ static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *
         TRY(mem_new(voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
     TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
     double inside = 0, sphere = 4 * M_PI / 3 * pow(r->mask_radius, 3);
-    for (size_t i = 0; i < voxels; i++)
+    /* That mask is made for FSCs, with a wide edge; here the inner half of the edge is enough. */
+    for (size_t i = 0; i < voxels; i++) {
+        r->solvent[i] = fmaxf(0, 2 * r->solvent[i] - 1);
         inside += r->solvent[i];
+    }
     *ret_found = inside > 0.05 * sphere;
     return STATUS_OK;
 }
