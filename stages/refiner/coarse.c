@@ -94,6 +94,29 @@ static struct expectation_particle comparison(const struct batch_particle *b) {
     return (struct expectation_particle){.image = b->masked, .ctf = b->ctf, .weight = b->weight};
 }
 
+/* At low resolution thousands of samples fit a particle alike, and the fine pass over all of their children would take
+ * most of the time of the first iterations only to say so again. The best of them stand for the rest. */
+static void limit_samples(const float *weights, size_t samples, size_t most, float *threshold, size_t *kept) {
+    double low = 0, high = ADAPTIVE_FRACTION;
+    for (int i = 0; i < 12 && *kept > most; i++) {
+        float t;
+        size_t count;
+        double middle = (low + high) / 2;
+        expectation_top_sum(weights, samples, middle, &t, &count);
+        if (count > most) {
+            high = middle;
+            continue;
+        }
+        low = middle;
+        *threshold = t;
+        if (count > most * 9 / 10 || i > 8)
+            *kept = count;
+    }
+    /* Ties may keep more than asked for; the list takes what it has room for. */
+    if (*kept > most)
+        *kept = most;
+}
+
 /* Weights of the coarse samples in place of their differences, and the list of those that matter. */
 static enum status select_samples(struct refiner *r, struct batch_particle *b, int orientations, struct err *err) {
     int shifts = r->sampling.shift_count;
@@ -102,6 +125,10 @@ static enum status select_samples(struct refiner *r, struct batch_particle *b, i
     posterior_weights(b->coarse, orientations, shifts, r->local ? b->near.log_priors : NULL, b->shift_log_prior, NULL,
                       NULL);
     expectation_top_sum(b->coarse, samples, ADAPTIVE_FRACTION, &threshold, &kept);
+    size_t all_kept = kept;
+    if (kept > (size_t)r->options.max_significant)
+        limit_samples(b->coarse, samples, (size_t)r->options.max_significant, &threshold, &kept);
+    b->particle->significant = (int)all_kept;
     TRY(int_list_reserve(&b->significant, (int)kept, err));
     TRY(int_list_reserve(&b->orientations, orientations < (int)kept ? orientations : (int)kept, err));
     b->significant.count = b->orientations.count = 0;
@@ -109,7 +136,7 @@ static enum status select_samples(struct refiner *r, struct batch_particle *b, i
         const float *row = b->coarse + (size_t)o * (size_t)shifts;
         int before = b->significant.count;
         for (int t = 0; t < shifts; t++)
-            if (row[t] >= threshold && b->significant.count < b->significant.capacity)
+            if (row[t] >= threshold && b->significant.count < (int)kept)
                 b->significant.data[b->significant.count++] = o * shifts + t;
         if (b->significant.count > before)
             b->orientations.data[b->orientations.count++] = r->local ? b->near.orientations[o] : o;

@@ -419,7 +419,7 @@ static void take_over(struct refiner *r, struct half *half, struct batch_particl
     half->weight_sum += b->weight_sum;
     half->pmax_sum += b->pmax;
     half->likelihood_sum += b->log_likelihood;
-    half->significant_sum += b->significant.count;
+    half->significant_sum += p->significant;
     if (p->aligned) {
         double dx = b->best_shift[0] - p->origin[0], dy = b->best_shift[1] - p->origin[1];
         half->angle_change += symmetry_distance(&r->symmetry, p->pose, b->best_pose);
@@ -433,7 +433,6 @@ static void take_over(struct refiner *r, struct half *half, struct batch_particl
     p->aligned = true;
     p->max_probability = b->pmax;
     p->log_likelihood = b->log_likelihood;
-    p->significant = b->significant.count;
     half->reliability_sum += p->reliability;
 }
 

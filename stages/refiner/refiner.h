@@ -21,6 +21,7 @@ struct refiner_options {
     int healpix_order;      /* of the first coarse grid */
     int local_order;        /* from this order on, only near the last pose */
     double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
+    int max_significant;    /* coarse samples of a particle whose children are looked at, at most */
     double tau_fudge;
     double join_resolution; /* Å: up to here the halves share what they know */
     bool auto_mask;         /* without a mask, make one from the map when it is good enough */

@@ -15,7 +15,7 @@
 struct params {
     char *reference, *symmetry, *mask;
     double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
-    int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations;
+    int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations, max_significant;
     bool reliability, auto_mask;
 };
 
@@ -54,6 +54,8 @@ static const struct param PARAMS[] = {
      "The first map waits for so many particles (the end of the stream does not)."},
     {"max_iterations", PARAM_INT, offsetof(struct params, max_iterations), "", "40", 1, 1000, NULL, 0, false,
      "At the end of the stream, no more iterations than this before the final one."},
+    {"max_significant", PARAM_INT, offsetof(struct params, max_significant), "", "300", 10, 10000000, NULL, 0, false,
+     "Of the coarse samples that hold 99.9 % of a particle's probability, the fine pass takes the best so many."},
     {"keep_iterations", PARAM_INT, offsetof(struct params, keep_iterations), "", "3", 1, 1000, NULL, 0, false,
      "Files of so many iterations are kept."},
     {"seed", PARAM_INT, offsetof(struct params, seed), "", "1", 0, 1e9, NULL, 0, false,
@@ -103,7 +105,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     const struct refiner_options options = {
         .reference = p->reference, .mask = p->mask, .symmetry = p->symmetry, .diameter = p->diameter,
         .initial_lowpass = p->initial_lowpass, .healpix_order = p->healpix_order, .local_order = p->local_order,
-        .offset_range = p->offset_range, .offset_step = p->offset_step, .tau_fudge = p->tau_fudge,
+        .offset_range = p->offset_range, .offset_step = p->offset_step, .max_significant = p->max_significant, .tau_fudge = p->tau_fudge,
         .join_resolution = p->join_resolution, .auto_mask = p->auto_mask, .reliability = p->reliability, .seed = (unsigned)p->seed,
         .threads = stage_threads(stage), .memory = p->memory * 0x1p30,
         .fallback_pixel_size = session->pixel_size, .root = stage_root(stage)};
