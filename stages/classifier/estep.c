@@ -401,5 +401,7 @@ enum status estep_seed(struct estep *e, struct model *m, struct dataset *dataset
      * there to be taken away. */
     for (int s = 1; s <= half && noise; s++)
         m->sigma2[s] = power[s] > 0 ? (float)power[s] : s > 1 ? m->sigma2[s - 1] : 1;
+    if (noise)
+        model_floor_noise(m);
     return STATUS_OK;
 }

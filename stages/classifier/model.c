@@ -8,6 +8,7 @@
 #include "kernels/fsc/fsc.h"
 
 enum { MINRES_SHELL = 3 };
+static const float NOISE_FLOOR = 0.01f;
 
 static enum status create_class(const struct model_options *o, struct model_class *c, struct err *err) {
     size_t shells = (size_t)o->box / 2 + 1, pixels = (size_t)o->box * (size_t)o->box;
@@ -194,6 +195,14 @@ static enum status maximise_class(struct model *m, int index, struct err *err) {
     return model_set_map(m, index, 0, err);
 }
 
+void model_floor_noise(struct model *m) {
+    float largest = 0;
+    for (int s = 3; s <= m->options.box / 2; s++)
+        largest = fmaxf(largest, m->sigma2[s]);
+    for (int s = 1; s <= m->options.box / 2; s++)
+        m->sigma2[s] = fmaxf(m->sigma2[s], NOISE_FLOOR * largest);
+}
+
 static void update_noise(struct model *m) {
     double floor_value = 0;
     for (int s = 1; s <= m->options.box / 2; s++)
@@ -206,6 +215,7 @@ static void update_noise(struct model *m) {
                 m->sigma2[s] = (float)floor_value;
             }
         }
+    model_floor_noise(m);
 }
 
 /* The last shell at which the best class is more signal than noise; it may grow by no more than `increment` at a time. */
