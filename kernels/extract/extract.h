@@ -1,4 +1,5 @@
-/* Particles cut out of a micrograph: window, Fourier cropping, background ramp, normalisation, inversion, in this order.
+/* Particles cut out of a micrograph: window, Fourier cropping, background ramp, normalisation, inversion, in this
+ * order.
  *
  * Window: the pixel (trunc x, trunc y) of the micrograph becomes index box/2; what lies outside the micrograph takes
  * the value of the nearest edge pixel. Cropping keeps logical frequencies up to size/2 and the grey values' mean.
@@ -31,7 +32,6 @@ void extract_window(const float *micrograph, int nx, int ny, double x, double y,
 
 /* One particle; (x, y) must be inside. out: size² floats. False when the background has no variance: its values are
  * then left as the ramp's removal made them. */
-bool extract_particle(struct extract *extract, const float *micrograph, int nx, int ny, double x, double y,
-                      float *out);
+bool extract_particle(struct extract *extract, const float *micrograph, int nx, int ny, double x, double y, float *out);
 
 #endif

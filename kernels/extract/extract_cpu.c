@@ -51,8 +51,7 @@ static enum status prepare_background(struct extract *e, struct err *err) {
         int left, right;
         background_spans(e, y, &left, &right);
         for (int x = 0; x < size; x++) {
-            if (x >= left && x < right)
-                continue;
+            if (x >= left && x < right) continue;
             double v[3] = {x - half, y - half, 1};
             for (int a = 0; a < 9; a++)
                 m[a] += v[a / 3] * v[a % 3];
@@ -74,8 +73,7 @@ enum status extract_create(const struct extract_options *options, struct extract
     struct extract *e = calloc(1, sizeof *e);
     FAIL_IF(e == NULL, err, STATUS_NO_MEMORY, "no memory to extract particles");
     e->options = *options;
-    if (radius < 0)
-        e->options.background_radius = (int)(0.375 * options->size);
+    if (radius < 0) e->options.background_radius = (int)(0.375 * options->size);
     size_t box = (size_t)options->box, size = (size_t)options->size;
     enum status status = prepare_background(e, err);
     if (status == STATUS_OK && size != box) {
@@ -84,10 +82,8 @@ enum status extract_create(const struct extract_options *options, struct extract
         struct fft_options inverse = {
             .rank = 2, .shape = {options->size, options->size}, .direction = FFT_INVERSE, .measure = false};
         status = fft_create(&forward, &e->forward, err);
-        if (status == STATUS_OK)
-            status = fft_create(&inverse, &e->inverse, err);
-        if (status == STATUS_OK)
-            status = mem_new(box * box, sizeof *e->window, "window", &e->window, err);
+        if (status == STATUS_OK) status = fft_create(&inverse, &e->inverse, err);
+        if (status == STATUS_OK) status = mem_new(box * box, sizeof *e->window, "window", &e->window, err);
         if (status == STATUS_OK)
             status = mem_new(box * (box + 2), sizeof *e->spectrum, "window's spectrum", &e->spectrum, err);
         if (status == STATUS_OK)
@@ -102,8 +98,7 @@ enum status extract_create(const struct extract_options *options, struct extract
 }
 
 void extract_destroy(struct extract **extract) {
-    if (extract == NULL || *extract == NULL)
-        return;
+    if (extract == NULL || *extract == NULL) return;
     struct extract *e = *extract;
     fft_destroy(&e->forward);
     fft_destroy(&e->inverse);
@@ -181,13 +176,11 @@ static bool normalise(const struct extract *e, float *image) {
         int left, right;
         background_spans(e, y, &left, &right);
         for (int x = 0; x < size; x++)
-            if (x < left || x >= right)
-                sum += row[x], squares += (double)row[x] * row[x], count++;
+            if (x < left || x >= right) sum += row[x], squares += (double)row[x] * row[x], count++;
     }
     double mean = sum / count;
     double deviation = sqrt(fmax(squares / count - mean * mean, 0));
-    if (!(deviation >= 1e-10))
-        return false;
+    if (!(deviation >= 1e-10)) return false;
     for (size_t i = 0; i < (size_t)size * (size_t)size; i++)
         image[i] = (float)((image[i] - mean) / deviation);
     return true;
@@ -196,8 +189,7 @@ static bool normalise(const struct extract *e, float *image) {
 bool extract_particle(struct extract *e, const float *micrograph, int nx, int ny, double x, double y, float *out) {
     bool cropped = e->options.size != e->options.box;
     extract_window(micrograph, nx, ny, x, y, e->options.box, cropped ? e->window : out);
-    if (cropped)
-        rescale(e, out);
+    if (cropped) rescale(e, out);
     bool varied = true;
     if (e->options.normalise) {
         subtract_ramp(e, out);

@@ -30,8 +30,7 @@ static double random_unit(struct classifier *c) {
 }
 
 static enum status reserve_indices(size_t **array, size_t *capacity, size_t count, struct err *err) {
-    if (count <= *capacity)
-        return STATUS_OK;
+    if (count <= *capacity) return STATUS_OK;
     size_t wanted = *capacity * 2 > count ? *capacity * 2 : count;
     size_t *moved = realloc(*array, wanted * sizeof *moved);
     FAIL_IF(moved == NULL, err, STATUS_NO_MEMORY, "no memory for the order of %zu particles", wanted);
@@ -41,8 +40,7 @@ static enum status reserve_indices(size_t **array, size_t *capacity, size_t coun
 }
 
 enum status classifier_start(struct classifier *c, struct err *err) {
-    if (c->model != NULL)
-        return STATUS_OK;
+    if (c->model != NULL) return STATUS_OK;
     const struct classifier_options *o = &c->options;
     int box = dataset_box(c->dataset);
     double pixel_size = dataset_pixel_size(c->dataset);
@@ -72,8 +70,7 @@ enum status classifier_start(struct classifier *c, struct err *err) {
     c->model->sigma_offset = 10 / pixel_size;
     int first_shell = (int)(0.07 * box) + 1;
     c->model->size = 2 * (first_shell + box / 8);
-    if (c->model->size > model.max_size)
-        c->model->size = model.max_size;
+    if (c->model->size > model.max_size) c->model->size = model.max_size;
     return estep_create(&estep, c->model, &c->estep, err);
 }
 
@@ -96,8 +93,7 @@ static int wanted_classes(const struct classifier *c) {
 static enum status seed(struct classifier *c, struct err *err) {
     struct model *m = c->model;
     size_t count = dataset_count(c->dataset);
-    if (count > 2000)
-        count = 2000;
+    if (count > 2000) count = 2000;
     m->class_count = wanted_classes(c);
     TRY(reserve_indices(&c->order, &c->order_capacity, dataset_count(c->dataset), err));
     for (size_t i = 0; i < dataset_count(c->dataset); i++)
@@ -145,8 +141,7 @@ static enum status choose_batch(struct classifier *c, bool everything, struct er
     while (c->first_unseen < n && c->batch_count < size)
         c->batch[c->batch_count++] = c->first_unseen++;
     size_t fresh = c->batch_count;
-    if (fresh == size)
-        return STATUS_OK;
+    if (fresh == size) return STATUS_OK;
     if (c->order_next >= c->order_count) {
         c->order_count = n;
         c->order_next = 0;
@@ -157,8 +152,7 @@ static enum status choose_batch(struct classifier *c, bool everything, struct er
     size_t first_fresh = c->first_unseen - fresh;
     while (c->batch_count < size && c->order_next < c->order_count) {
         size_t index = c->order[c->order_next++];
-        if (index < first_fresh)
-            c->batch[c->batch_count++] = index;
+        if (index < first_fresh) c->batch[c->batch_count++] = index;
     }
     return STATUS_OK;
 }
@@ -166,8 +160,7 @@ static enum status choose_batch(struct classifier *c, bool everything, struct er
 /* How much of the sums stays when the batch is added. */
 static double fade_factor(const struct classifier *c) {
     double n = (double)dataset_count(c->dataset), batch = (double)c->batch_count;
-    if (c->updates == 0 || c->restored || batch >= n)
-        return 0;
+    if (c->updates == 0 || c->restored || batch >= n) return 0;
     double target = n * fmin(1, 0.4 + 0.06 * c->updates);
     return fmin(fmax(1 - batch / target, 0), 0.95);
 }
@@ -179,14 +172,11 @@ static enum status renew_classes(struct classifier *c, struct err *err) {
     for (int done = 0; done < SPLITS_PER_UPDATE; done++) {
         int largest = 0, smallest = 0;
         for (int k = 1; k < m->class_count; k++) {
-            if (model_fraction(m, k) > model_fraction(m, largest))
-                largest = k;
-            if (model_fraction(m, k) < model_fraction(m, smallest))
-                smallest = k;
+            if (model_fraction(m, k) > model_fraction(m, largest)) largest = k;
+            if (model_fraction(m, k) < model_fraction(m, smallest)) smallest = k;
         }
         const struct model_class *big = &m->classes[largest];
-        if (big->weight[0] + big->weight[1] < 16)
-            return STATUS_OK;
+        if (big->weight[0] + big->weight[1] < 16) return STATUS_OK;
         if (m->class_count < wanted)
             TRY(model_split(m, largest, m->class_count, err));
         else if (m->class_count > 1 && model_fraction(m, smallest) < 0.1 / m->class_count && smallest != largest)
@@ -221,10 +211,8 @@ static enum status measure_norms(struct classifier *c, struct err *err) {
     _cleanup_(mem_free) float *norms = NULL;
     TRY(mem_new(n, sizeof *norms, "norms of particles", &norms, err));
     for (size_t i = 0; i < n; i++)
-        if (dataset_at(c->dataset, i)->visits > 0)
-            norms[count++] = dataset_at(c->dataset, i)->norm;
-    if (count < 20)
-        return STATUS_OK;
+        if (dataset_at(c->dataset, i)->visits > 0) norms[count++] = dataset_at(c->dataset, i)->norm;
+    if (count < 20) return STATUS_OK;
     qsort(norms, count, sizeof *norms, by_size);
     float median = norms[count / 2];
     for (size_t i = 0; i < count; i++)
@@ -263,8 +251,7 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
     size_t added = 0;
     TRY(dataset_merge(c->dataset, &added, err));
     size_t n = dataset_count(c->dataset);
-    if (n == 0 || (c->model == NULL && !final && n < (size_t)c->options.minimum_particles))
-        return STATUS_OK;
+    if (n == 0 || (c->model == NULL && !final && n < (size_t)c->options.minimum_particles)) return STATUS_OK;
     if (c->model == NULL) {
         TRY(classifier_start(c, err));
         TRY(seed(c, err));
@@ -274,8 +261,7 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
     bool due = c->visits < c->options.visits * (double)n;
     bool everything = final && !due;
     if (c->batch_count == 0) {
-        if ((!final && !due) || (everything && settled(c)))
-            return STATUS_OK;
+        if ((!final && !due) || (everything && settled(c))) return STATUS_OK;
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
     }

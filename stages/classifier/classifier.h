@@ -14,12 +14,12 @@
 
 struct classifier_options {
     int classes;
-    double diameter; /* Å; NaN: 0.8 of the box */
+    double diameter;                                       /* Å; NaN: 0.8 of the box */
     double tau_fudge, psi_step, offset_range, offset_step; /* °, px, px */
-    double resolution;     /* Å: nothing finer is compared */
+    double resolution;                                     /* Å: nothing finer is compared */
     int particles_per_class, minimum_particles;
-    double visits;         /* of each particle before the final passes */
-    int final_passes;      /* at most */
+    double visits;    /* of each particle before the final passes */
+    int final_passes; /* at most */
     int threads;
     unsigned seed;
     struct quality_rule keep;
@@ -34,14 +34,14 @@ struct classifier {
     size_t order_count, order_next, order_capacity;
     size_t *batch;
     size_t batch_count, batch_next, batch_capacity;
-    struct estep_result pass; /* since the pass began */
+    struct estep_result pass;       /* since the pass began */
     double pass_seen, last_changed; /* fraction of the last whole pass */
     double probability;
     double visits; /* of all particles so far */
     int updates, final_done;
     size_t first_unseen; /* all particles before it have been visited */
     bool batch_is_everything;
-    bool restored;       /* the sums are empty: the first batch must be everything */
+    bool restored; /* the sums are empty: the first batch must be everything */
     unsigned random;
 };
 

@@ -19,37 +19,123 @@ struct params {
 
 #define P(member) offsetof(struct params, member)
 static const struct param params[] = {
-    {.name = "classes", .type = PARAM_INT, .offset = P(classes), .unit = "", .default_text = "50", .minimum = 1,
-     .maximum = 1000, .help = "Classes at most; with 4 or more, one of them is empty and takes what is only noise."},
-    {.name = "diameter", .type = PARAM_FLOAT, .offset = P(diameter), .unit = "Å", .minimum = 1, .maximum = 1e5,
+    {.name = "classes",
+     .type = PARAM_INT,
+     .offset = P(classes),
+     .unit = "",
+     .default_text = "50",
+     .minimum = 1,
+     .maximum = 1000,
+     .help = "Classes at most; with 4 or more, one of them is empty and takes what is only noise."},
+    {.name = "diameter",
+     .type = PARAM_FLOAT,
+     .offset = P(diameter),
+     .unit = "Å",
+     .minimum = 1,
+     .maximum = 1e5,
      .help = "Diameter of the mask around a particle; by default 0.8 of the box."},
-    {.name = "tau_fudge", .type = PARAM_FLOAT, .offset = P(tau_fudge), .unit = "", .default_text = "2",
-     .minimum = 0.1, .maximum = 100, .help = "Weight of the data against the smoothness of averages."},
-    {.name = "psi_step", .type = PARAM_FLOAT, .offset = P(psi_step), .unit = "°", .default_text = "12", .minimum = 1,
-     .maximum = 45, .help = "Step of the in-plane angle in the first pass; the second halves it."},
-    {.name = "offset_range", .type = PARAM_FLOAT, .offset = P(offset_range), .unit = "px", .default_text = "5",
-     .minimum = 0, .maximum = 30, .help = "Shifts are searched so far around the last one."},
-    {.name = "offset_step", .type = PARAM_FLOAT, .offset = P(offset_step), .unit = "px", .default_text = "2",
-     .minimum = 0.1, .maximum = 20, .help = "Step of the shifts in the first pass; the second halves it."},
-    {.name = "keep", .type = PARAM_STRING, .offset = P(keep), .unit = "", .default_text = "auto",
+    {.name = "tau_fudge",
+     .type = PARAM_FLOAT,
+     .offset = P(tau_fudge),
+     .unit = "",
+     .default_text = "2",
+     .minimum = 0.1,
+     .maximum = 100,
+     .help = "Weight of the data against the smoothness of averages."},
+    {.name = "psi_step",
+     .type = PARAM_FLOAT,
+     .offset = P(psi_step),
+     .unit = "°",
+     .default_text = "12",
+     .minimum = 1,
+     .maximum = 45,
+     .help = "Step of the in-plane angle in the first pass; the second halves it."},
+    {.name = "offset_range",
+     .type = PARAM_FLOAT,
+     .offset = P(offset_range),
+     .unit = "px",
+     .default_text = "5",
+     .minimum = 0,
+     .maximum = 30,
+     .help = "Shifts are searched so far around the last one."},
+    {.name = "offset_step",
+     .type = PARAM_FLOAT,
+     .offset = P(offset_step),
+     .unit = "px",
+     .default_text = "2",
+     .minimum = 0.1,
+     .maximum = 20,
+     .help = "Step of the shifts in the first pass; the second halves it."},
+    {.name = "keep",
+     .type = PARAM_STRING,
+     .offset = P(keep),
+     .unit = "",
+     .default_text = "auto",
      .help = "Which classes go on: auto, all, or comparisons as \"quality >= 0.4 and members > 20\"."},
-    {.name = "resolution", .type = PARAM_FLOAT, .offset = P(resolution), .unit = "Å", .default_text = "6",
-     .minimum = 1, .maximum = 100, .help = "Nothing finer than this is compared."},
-    {.name = "particles_per_class", .type = PARAM_INT, .offset = P(particles_per_class), .unit = "",
-     .default_text = "25", .minimum = 1, .maximum = 100000,
+    {.name = "resolution",
+     .type = PARAM_FLOAT,
+     .offset = P(resolution),
+     .unit = "Å",
+     .default_text = "6",
+     .minimum = 1,
+     .maximum = 100,
+     .help = "Nothing finer than this is compared."},
+    {.name = "particles_per_class",
+     .type = PARAM_INT,
+     .offset = P(particles_per_class),
+     .unit = "",
+     .default_text = "25",
+     .minimum = 1,
+     .maximum = 100000,
      .help = "Classes are added as particles come, one for so many, until there are as many as wanted."},
-    {.name = "minimum_particles", .type = PARAM_INT, .offset = P(minimum_particles), .unit = "",
-     .default_text = "150", .minimum = 10, .maximum = 1000000, .help = "Before there are so many nothing begins."},
-    {.name = "visits", .type = PARAM_FLOAT, .offset = P(visits), .unit = "", .default_text = "8", .minimum = 1,
-     .maximum = 1000, .help = "How often a particle is seen before the final passes."},
-    {.name = "final_passes", .type = PARAM_INT, .offset = P(final_passes), .unit = "", .default_text = "5",
-     .minimum = 1, .maximum = 100, .help = "Passes over all particles at the end of the stream, at most."},
-    {.name = "snapshot_interval", .type = PARAM_FLOAT, .offset = P(snapshot_interval), .unit = "s",
-     .default_text = "10", .minimum = 0, .maximum = 86400, .help = "Least time between two snapshots."},
-    {.name = "image_memory", .type = PARAM_INT, .offset = P(image_memory), .unit = "MiB", .default_text = "4096",
-     .minimum = 0, .maximum = 1 << 24, .help = "Particle images kept in memory; the rest is read again each time."},
-    {.name = "seed", .type = PARAM_INT, .offset = P(seed), .unit = "", .default_text = "1", .minimum = 0,
-     .maximum = INT_MAX, .help = "Of the first random averages and the order of batches."},
+    {.name = "minimum_particles",
+     .type = PARAM_INT,
+     .offset = P(minimum_particles),
+     .unit = "",
+     .default_text = "150",
+     .minimum = 10,
+     .maximum = 1000000,
+     .help = "Before there are so many nothing begins."},
+    {.name = "visits",
+     .type = PARAM_FLOAT,
+     .offset = P(visits),
+     .unit = "",
+     .default_text = "8",
+     .minimum = 1,
+     .maximum = 1000,
+     .help = "How often a particle is seen before the final passes."},
+    {.name = "final_passes",
+     .type = PARAM_INT,
+     .offset = P(final_passes),
+     .unit = "",
+     .default_text = "5",
+     .minimum = 1,
+     .maximum = 100,
+     .help = "Passes over all particles at the end of the stream, at most."},
+    {.name = "snapshot_interval",
+     .type = PARAM_FLOAT,
+     .offset = P(snapshot_interval),
+     .unit = "s",
+     .default_text = "10",
+     .minimum = 0,
+     .maximum = 86400,
+     .help = "Least time between two snapshots."},
+    {.name = "image_memory",
+     .type = PARAM_INT,
+     .offset = P(image_memory),
+     .unit = "MiB",
+     .default_text = "4096",
+     .minimum = 0,
+     .maximum = 1 << 24,
+     .help = "Particle images kept in memory; the rest is read again each time."},
+    {.name = "seed",
+     .type = PARAM_INT,
+     .offset = P(seed),
+     .unit = "",
+     .default_text = "1",
+     .minimum = 0,
+     .maximum = INT_MAX,
+     .help = "Of the first random averages and the order of batches."},
 };
 #undef P
 
@@ -135,8 +221,7 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     const char *star;
     char path[PATH_MAX];
     dataset_batch_destroy(ret_batch);
-    if (item_number(item, "particles.count", 1) == 0)
-        return STATUS_OK;
+    if (item_number(item, "particles.count", 1) == 0) return STATUS_OK;
     TRY(item_need_string(item, "particles.star", &star, err));
     TRY(stage_resolve(stage, star, path, err));
     return dataset_batch_read(path, resolve, stage, ret_batch, err);
@@ -145,8 +230,7 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
 static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
     struct state *s = state;
     struct dataset_batch *batch = NULL;
-    if (strcmp(item_kind(item), "selection") == 0)
-        return STATUS_OK; /* what this stage has sent itself */
+    if (strcmp(item_kind(item), "selection") == 0) return STATUS_OK; /* what this stage has sent itself */
     s->resumed = true;
     TRY(read_item(stage, item, &batch, err));
     enum status status = batch != NULL ? dataset_submit(s->dataset, &batch, err) : STATUS_OK;
@@ -193,16 +277,13 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
 
 /* Once, before the first step: the state of the last run, where there is one. */
 static enum status restore(struct stage *stage, struct state *s, struct err *err) {
-    if (s->restored)
-        return STATUS_OK;
+    if (s->restored) return STATUS_OK;
     TRY(dataset_merge(s->dataset, NULL, err));
-    if (dataset_count(s->dataset) == 0)
-        return STATUS_OK;
+    if (dataset_count(s->dataset) == 0) return STATUS_OK;
     s->restored = true;
     s->last_time = now_seconds() - 1e6; /* the first snapshot is due at once */
     int last = s->resumed ? snapshot_last(stage_folder(stage)) : 0;
-    if (last == 0)
-        return STATUS_OK;
+    if (last == 0) return STATUS_OK;
     s->iteration = last;
     struct snapshot snapshot = describe(stage, s, false);
     struct err own = {0};
@@ -229,10 +310,8 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     struct snapshot snapshot = describe(stage, s, final);
     TRY(snapshot_write(&s->classifier, &snapshot, err));
     TRY(snapshot_history(&s->classifier, &snapshot, err));
-    if (s->iteration > KEPT_SNAPSHOTS)
-        snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
-    if (s->iteration > KEPT_SELECTIONS)
-        snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
+    if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
+    if (s->iteration > KEPT_SELECTIONS) snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
     s->last_time = now_seconds();
     s->last_count = dataset_count(s->dataset);
     s->last_updates = s->classifier.updates;
@@ -262,32 +341,26 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     TRY(restore(stage, s, err));
     TRY(classifier_step(c, false, &progress, err));
     *ret_work = progress.more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
-    if (progress.updated || (!progress.more && c->model == NULL))
-        note(stage, s);
-    if (c->model == NULL || c->updates < FIRST_SNAPSHOT_UPDATE || c->updates == s->last_updates)
-        return STATUS_OK;
+    if (progress.updated || (!progress.more && c->model == NULL)) note(stage, s);
+    if (c->model == NULL || c->updates < FIRST_SNAPSHOT_UPDATE || c->updates == s->last_updates) return STATUS_OK;
     size_t count = dataset_count(s->dataset);
     bool rested = !progress.more; /* nothing new has come and all had their share */
     bool grown = (double)count >= 1.05 * (double)s->last_count && (double)c->first_unseen >= 0.9 * (double)count;
     /* A state that is only better, not larger, is worth files less often. */
     double due = s->last_time + p->snapshot_interval * (grown ? 1 : 6), now = now_seconds();
-    if ((rested || (grown && progress.updated)) && now >= due)
-        return take_snapshot(stage, s, false, err);
+    if ((rested || (grown && progress.updated)) && now >= due) return take_snapshot(stage, s, false, err);
     return STATUS_OK;
 }
 
 static enum status flush(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     TRY(restore(stage, s, err));
-    if (s->finished)
-        return STATUS_OK;
+    if (s->finished) return STATUS_OK;
     struct classifier_progress progress = {.more = true};
     while (progress.more) {
-        if (stage_stopping(stage))
-            FAIL(err, STATUS_CANCELLED, "stopped before the last passes were through");
+        if (stage_stopping(stage)) FAIL(err, STATUS_CANCELLED, "stopped before the last passes were through");
         TRY(classifier_step(&s->classifier, true, &progress, err));
-        if (progress.updated)
-            note(stage, s);
+        if (progress.updated) note(stage, s);
     }
     if (s->classifier.model == NULL) {
         stage_log(stage, LOG_WARN, "no-particles", "the stream ended without a particle");

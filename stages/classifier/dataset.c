@@ -27,8 +27,7 @@ struct dataset {
 };
 
 static enum status grow(void **array, size_t *capacity, size_t wanted, size_t size, struct err *err) {
-    if (wanted <= *capacity)
-        return STATUS_OK;
+    if (wanted <= *capacity) return STATUS_OK;
     size_t next = *capacity < 64 ? 64 : *capacity;
     while (next < wanted)
         next *= 2;
@@ -40,8 +39,7 @@ static enum status grow(void **array, size_t *capacity, size_t wanted, size_t si
 }
 
 void dataset_batch_destroy(struct dataset_batch **batch) {
-    if (batch == NULL || *batch == NULL)
-        return;
+    if (batch == NULL || *batch == NULL) return;
     struct dataset_batch *b = *batch;
     star_destroy(&b->file);
     for (int i = 0; i < b->stack_count; i++)
@@ -55,19 +53,16 @@ void dataset_batch_destroy(struct dataset_batch **batch) {
 static double number_or(const struct star_table *table, size_t row, const char *name, double fallback) {
     int column = table != NULL ? star_column_find(table, name) : -1;
     double value;
-    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK)
-        return fallback;
+    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK) return fallback;
     return value;
 }
 
 /* The row of the optics table with that group number, or -1. */
 static int optics_row(const struct dataset_batch *batch, size_t row) {
-    if (batch->optics == NULL || star_row_count(batch->optics) == 0)
-        return -1;
+    if (batch->optics == NULL || star_row_count(batch->optics) == 0) return -1;
     double group = number_or(batch->table, row, "rlnOpticsGroup", 1);
     for (size_t i = 0; i < star_row_count(batch->optics); i++)
-        if (number_or(batch->optics, i, "rlnOpticsGroup", 1) == group)
-            return (int)i;
+        if (number_or(batch->optics, i, "rlnOpticsGroup", 1) == group) return (int)i;
     return 0;
 }
 
@@ -93,8 +88,7 @@ static void read_ctf(const struct dataset_batch *batch, size_t row, struct datas
         .b_factor = number_or(batch->table, row, "rlnCtfBfactor", 0),
         .scale = number_or(batch->table, row, "rlnCtfScalefactor", 1),
     };
-    if (p->ctf.scale == 0)
-        p->ctf.scale = 1;
+    if (p->ctf.scale == 0) p->ctf.scale = 1;
 }
 
 /* Index of the stack of that name in the batch; opened once to see that it is there and what size it has. */
@@ -114,8 +108,7 @@ static enum status find_stack(struct dataset_batch *batch, const char *star_path
     FAIL_IF(batch->box != 0 && header.nx != batch->box, err, STATUS_BAD_FORMAT,
             "%s: images of %d px among others of %d px; extract all with one box", path, header.nx, batch->box);
     batch->box = header.nx;
-    if (batch->pixel_size <= 0)
-        batch->pixel_size = header.pixel_size;
+    if (batch->pixel_size <= 0) batch->pixel_size = header.pixel_size;
     struct dataset_stack *stacks = realloc(batch->stacks, ((size_t)batch->stack_count + 1) * sizeof *stacks);
     FAIL_IF(stacks == NULL, err, STATUS_NO_MEMORY, "no memory for the names of stacks");
     batch->stacks = stacks;
@@ -145,14 +138,13 @@ static enum status read_rows(struct dataset_batch *batch, const char *star_path,
         FAIL_IF(slice > batch->stacks[stack].slices, err, STATUS_BAD_FORMAT,
                 "%s, row %zu: image %ld was asked for, but %s holds %d", star_path, row + 1, slice,
                 batch->stacks[stack].path, batch->stacks[stack].slices);
-        *p = (struct dataset_particle){.row = (int)row, .stack = stack, .slice = (int)slice - 1, .class_index = -1,
-                                       .norm = 1};
+        *p = (struct dataset_particle){
+            .row = (int)row, .stack = stack, .slice = (int)slice - 1, .class_index = -1, .norm = 1};
         p->optics = optics_row(batch, row);
         p->pixel_size = shared_value(batch, row, p->optics, "rlnImagePixelSize", batch->pixel_size);
         FAIL_IF(!(p->pixel_size > 0), err, STATUS_BAD_FORMAT,
                 "%s: the pixel size is not known; rlnImagePixelSize in the optics table was expected", star_path);
-        if (row == 0)
-            batch->pixel_size = p->pixel_size;
+        if (row == 0) batch->pixel_size = p->pixel_size;
         read_ctf(batch, row, p);
     }
     return STATUS_OK;
@@ -192,8 +184,7 @@ enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, st
 }
 
 void dataset_destroy(struct dataset **dataset) {
-    if (dataset == NULL || *dataset == NULL)
-        return;
+    if (dataset == NULL || *dataset == NULL) return;
     struct dataset *d = *dataset;
     for (size_t i = 0; i < d->pending_count; i++)
         dataset_batch_destroy(&d->pending[i]);
@@ -268,8 +259,7 @@ enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err
     size_t before = dataset->count;
     enum status status = merge_locked(dataset, err);
     pthread_mutex_unlock(&dataset->lock);
-    if (status == STATUS_OK && ret_added != NULL)
-        *ret_added = dataset->count - before;
+    if (status == STATUS_OK && ret_added != NULL) *ret_added = dataset->count - before;
     return status;
 }
 
@@ -303,15 +293,13 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     }
     size_t pixels = (size_t)d->box * (size_t)d->box;
     float *image = NULL;
-    if (d->memory_used + pixels * sizeof *image <= d->memory_limit)
-        image = mem_aligned(pixels, sizeof *image);
+    if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);
     enum status status = mrc_read_slices(d->reader, p->slice, 1, image != NULL ? image : scratch, err);
     if (status != STATUS_OK) {
         free(image);
         return status;
     }
-    if (image != NULL)
-        d->memory_used += pixels * sizeof *image;
+    if (image != NULL) d->memory_used += pixels * sizeof *image;
     p->image = image;
     *ret_image = image != NULL ? image : scratch;
     return STATUS_OK;

@@ -26,8 +26,7 @@ static enum status make_shifts(struct estep *e, struct err *err) {
     TRY(mem_new(4 * (size_t)capacity, sizeof *e->fine_shifts, "shifts", &e->fine_shifts, err));
     for (int j = -reach; j <= reach; j++)
         for (int i = -reach; i <= reach; i++)
-            if ((i * i + j * j) * step * step < range * range + 0.001)
-                e->n_shifts++;
+            if ((i * i + j * j) * step * step < range * range + 0.001) e->n_shifts++;
     FAIL_IF(e->n_shifts > 256, err, STATUS_BAD_ARGUMENT,
             "offset_range %g px in steps of %g px makes %d shifts; 256 are the most: take larger steps", range, step,
             e->n_shifts);
@@ -40,8 +39,7 @@ static void place_shifts(struct estep *e, double jitter) {
     int reach = (int)floor(range / step + 1e-6), t = 0;
     for (int j = -reach; j <= reach; j++)
         for (int i = -reach; i <= reach; i++) {
-            if (!((i * i + j * j) * step * step < range * range + 0.001))
-                continue;
+            if (!((i * i + j * j) * step * step < range * range + 0.001)) continue;
             e->shifts[t][0] = (i + jitter) * step;
             e->shifts[t][1] = (j + jitter) * step;
             for (int child = 0; child < 4; child++) {
@@ -106,12 +104,9 @@ enum status estep_create(const struct estep_options *options, const struct model
     e->class_capacity = model->options.class_capacity;
     struct fourier_pixels largest = {0};
     enum status status = fourier_pixels_create(e->box, model->options.max_size, &largest, err);
-    if (status == STATUS_OK)
-        status = make_shifts(e, err);
-    if (status == STATUS_OK)
-        status = count_shells(e, err);
-    if (status == STATUS_OK)
-        status = create_buffers(e, largest.count, err);
+    if (status == STATUS_OK) status = make_shifts(e, err);
+    if (status == STATUS_OK) status = count_shells(e, err);
+    if (status == STATUS_OK) status = create_buffers(e, largest.count, err);
     fourier_pixels_destroy(&largest);
     if (status != STATUS_OK) {
         estep_destroy(&e);
@@ -137,8 +132,7 @@ static void destroy_worker(struct estep_worker *w) {
 }
 
 void estep_destroy(struct estep **estep) {
-    if (estep == NULL || *estep == NULL)
-        return;
+    if (estep == NULL || *estep == NULL) return;
     struct estep *e = *estep;
     for (int i = 0; i < e->options.threads && e->workers != NULL; i++)
         destroy_worker(&e->workers[i]);
@@ -169,8 +163,7 @@ void estep_destroy(struct estep **estep) {
 }
 
 static enum status reserve(float **buffer, size_t *capacity, size_t count, const char *what, struct err *err) {
-    if (count <= *capacity)
-        return STATUS_OK;
+    if (count <= *capacity) return STATUS_OK;
     mem_free(buffer);
     *capacity = 0;
     TRY(mem_new(count, sizeof **buffer, what, buffer, err));
@@ -180,8 +173,7 @@ static enum status reserve(float **buffer, size_t *capacity, size_t count, const
 
 /* Pixel list and workspaces for a Fourier size. */
 static enum status set_size(struct estep *e, int size, struct err *err) {
-    if (size == e->size)
-        return STATUS_OK;
+    if (size == e->size) return STATUS_OK;
     expectation_destroy(&e->coarse);
     for (int i = 0; i < e->options.threads; i++)
         expectation_destroy(&e->workers[i].fine);
@@ -203,8 +195,7 @@ static enum status reserve_poses(struct estep *e, struct err *err) {
     TRY(reserve(&e->fine_slices, &e->fine_capacity, k * 2 * (size_t)e->n_psi * 2 * (size_t)e->count, "class slices",
                 err));
     TRY(reserve(&e->diff2, &e->diff2_capacity, ESTEP_CHUNK * poses, "poses", err));
-    if (poses <= e->weights_capacity)
-        return STATUS_OK;
+    if (poses <= e->weights_capacity) return STATUS_OK;
     e->weights_capacity = 0;
     for (int i = 0; i < e->options.threads; i++) {
         mem_free(&e->workers[i].weights);
@@ -293,10 +284,9 @@ static enum status prepare_chunk(struct estep *e, const struct model *m, struct 
 /* Contamination, a hot pixel, an edge: such an image is not like the rest, whatever class it resembles. */
 static void set_outlier(const struct estep *e, const struct model *m, struct estep_particle *p,
                         struct dataset_particle *out) {
-    p->outlier = e->with_empty && m->norm_spread > 0 &&
-                 fabs(out->norm - m->norm_median) > OUTLIER_SPREADS * m->norm_spread;
-    if (!p->outlier)
-        return;
+    p->outlier =
+        e->with_empty && m->norm_spread > 0 && fabs(out->norm - m->norm_median) > OUTLIER_SPREADS * m->norm_spread;
+    if (!p->outlier) return;
     p->pose_count = 0;
     p->empty = 1;
     out->class_index = e->class_count;
@@ -323,19 +313,17 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
     for (int i = 0; i < count; i++) {
         struct err own = {0};
         enum status status = estep_posterior(e, &e->workers[omp_get_thread_num()], &e->particles[i],
-                                             e->diff2 + (size_t)i * (size_t)rows * (size_t)e->n_shifts,
-                                             m->sigma_offset, dataset_at(dataset, which[i]), &own);
+                                             e->diff2 + (size_t)i * (size_t)rows * (size_t)e->n_shifts, m->sigma_offset,
+                                             dataset_at(dataset, which[i]), &own);
         if (status != STATUS_OK) {
 #pragma omp critical(estep_run_failed)
             if (failed == STATUS_OK) {
                 failed = status;
-                if (err != NULL)
-                    *err = own;
+                if (err != NULL) *err = own;
             }
         }
     }
-    if (failed != STATUS_OK)
-        return failed;
+    if (failed != STATUS_OK) return failed;
     for (int i = 0; i < count; i++) {
         struct dataset_particle *p = dataset_at(dataset, which[i]);
         /* The spread of what no class explains, as if noise of all shells had been measured in real space. */
@@ -391,8 +379,7 @@ enum status estep_seed(struct estep *e, struct model *m, struct dataset *dataset
     for (size_t first = 0; first < count; first += ESTEP_CHUNK) {
         int n = (int)(count - first < ESTEP_CHUNK ? count - first : ESTEP_CHUNK);
         TRY(prepare_chunk(e, m, dataset, which + first, n, err));
-        if (!noise)
-            TRY(seed_chunk(e, m, first, n, which + first, &random, err));
+        if (!noise) TRY(seed_chunk(e, m, first, n, which + first, &random, err));
         for (int i = 0; i < n; i++)
             for (int s = 1; s <= half; s++)
                 power[s] += e->particles[i].power[s] / (double)count;
@@ -401,7 +388,6 @@ enum status estep_seed(struct estep *e, struct model *m, struct dataset *dataset
      * there to be taken away. */
     for (int s = 1; s <= half && noise; s++)
         m->sigma2[s] = power[s] > 0 ? (float)power[s] : s > 1 ? m->sigma2[s - 1] : 1;
-    if (noise)
-        model_floor_noise(m);
+    if (noise) model_floor_noise(m);
     return STATUS_OK;
 }

@@ -9,9 +9,9 @@
 enum { ESTEP_CHUNK = 48 }; /* particles at a time */
 
 struct estep_options {
-    double psi_step;                   /* ° */
-    double offset_range, offset_step;  /* px */
-    double adaptive_fraction;          /* 0.999 */
+    double psi_step;                  /* ° */
+    double offset_range, offset_step; /* px */
+    double adaptive_fraction;         /* 0.999 */
     int threads;
 };
 

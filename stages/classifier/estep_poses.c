@@ -13,8 +13,7 @@ static void offset_priors(const struct estep *e, const struct estep_particle *p,
     for (int t = 0; t < e->n_shifts; t++) {
         double x = p->old_x + e->shifts[t][0], y = p->old_y + e->shifts[t][1];
         log_prior[t] = -(x * x + y * y) / (2 * sigma * sigma);
-        if (log_prior[t] > largest)
-            largest = log_prior[t];
+        if (log_prior[t] > largest) largest = log_prior[t];
     }
     for (int t = 0; t < e->n_shifts; t++)
         sum += exp(log_prior[t] - largest);
@@ -33,8 +32,7 @@ static size_t significant_threshold(const struct estep *e, const float *diff2, c
         for (size_t t = 0; t < n; t++) {
             float value = log_class + log_offset[t] - diff2[r * n + t];
             weights[r * n + t] = value;
-            if (value > largest)
-                largest = value;
+            if (value > largest) largest = value;
         }
     }
     for (size_t i = 0; i < total; i++) {
@@ -45,8 +43,7 @@ static size_t significant_threshold(const struct estep *e, const float *diff2, c
     size_t count = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         expectation_top_sum(weights, total, e->options.adaptive_fraction * parts[i], ret_threshold, &count);
-        if (count <= MAX_SIGNIFICANT)
-            break;
+        if (count <= MAX_SIGNIFICANT) break;
     }
     return count;
 }
@@ -55,8 +52,7 @@ static int list_children(const struct estep *e, struct estep_worker *w, struct e
     size_t n = (size_t)e->n_shifts, total = (size_t)e->class_count * (size_t)e->n_psi * n;
     int poses = 0, parents = 0;
     for (size_t i = 0; i < total && parents < MAX_SIGNIFICANT; i++) {
-        if (w->weights[i] < threshold || w->weights[i] <= 0)
-            continue;
+        if (w->weights[i] < threshold || w->weights[i] <= 0) continue;
         parents++;
         int row = (int)(i / n), t = (int)(i % n);
         for (int child = 0; child < CHILDREN; child++, poses++) {
@@ -77,8 +73,7 @@ static double normalise_poses(const struct estep *e, struct estep_worker *w, str
     for (int i = 0; i < poses; i++) {
         const struct estep_pose *pose = &p->poses[i];
         w->log_weights[i] = (double)e->log_class[pose->class_index] + log_offset[pose->shift / 4] - grid - w->diff2[i];
-        if (w->log_weights[i] > largest)
-            largest = w->log_weights[i];
+        if (w->log_weights[i] > largest) largest = w->log_weights[i];
     }
     for (int i = 0; i < poses; i++) {
         w->diff2[i] = (float)exp(w->log_weights[i] - largest);
@@ -130,8 +125,8 @@ static void residual(struct estep *e, struct estep_worker *w, struct estep_parti
     const float *x = p->masked, *slice = NULL;
     if (!empty && p->best >= 0) {
         const struct estep_pose *pose = &p->poses[p->best];
-        slice = e->fine_slices + ((size_t)pose->class_index * 2 * (size_t)e->n_psi + (size_t)pose->psi) * 2 *
-                                     (size_t)e->count;
+        slice = e->fine_slices +
+                ((size_t)pose->class_index * 2 * (size_t)e->n_psi + (size_t)pose->psi) * 2 * (size_t)e->count;
         fourier_pixels_shift(&e->pixels, e->count, p->masked, e->fine_shifts[pose->shift][0],
                              e->fine_shifts[pose->shift][1], w->shifted);
         x = w->shifted;
@@ -143,8 +138,7 @@ static void residual(struct estep *e, struct estep_worker *w, struct estep_parti
         if (2 * s <= e->size && s > 0)
             for (int i = e->pixels.shell_begin[s]; i < e->pixels.shell_begin[s + 1]; i++) {
                 float re = x[2 * i], im = x[2 * i + 1];
-                if (slice != NULL)
-                    re -= p->ctf[i] * slice[2 * i], im -= p->ctf[i] * slice[2 * i + 1];
+                if (slice != NULL) re -= p->ctf[i] * slice[2 * i], im -= p->ctf[i] * slice[2 * i + 1];
                 sum += (double)re * re + (double)im * im;
             }
         else if (s > 0)
@@ -162,8 +156,8 @@ enum status estep_posterior(struct estep *e, struct estep_worker *w, struct este
     size_t significant = significant_threshold(e, coarse_diff2, log_offset, w->weights, &threshold);
     int poses = list_children(e, w, p, threshold);
     struct expectation_particle view = {.image = p->masked, .ctf = p->ctf, .weight = p->inverse_noise};
-    TRY(expectation_fine(w->fine, e->count, e->fine_slices, &view, (const double(*)[2])e->fine_shifts,
-                         4 * e->n_shifts, w->slice, w->shift, poses, w->diff2, err));
+    TRY(expectation_fine(w->fine, e->count, e->fine_slices, &view, (const double(*)[2])e->fine_shifts, 4 * e->n_shifts,
+                         w->slice, w->shift, poses, w->diff2, err));
     double evidence, log_sum = normalise_poses(e, w, p, poses, log_offset, &evidence);
     int class_index = choose(e, p);
     residual(e, w, p, class_index < 0);
@@ -183,8 +177,7 @@ enum status estep_posterior(struct estep *e, struct estep_worker *w, struct este
         out->psi = (float)(psi - 360 * floor((psi + 180) / 360));
         out->x = (float)(p->old_x + e->fine_shifts[pose->shift][0]);
         out->y = (float)(p->old_y + e->fine_shifts[pose->shift][1]);
-        if (class_index >= 0)
-            out->probability = pose->weight;
+        if (class_index >= 0) out->probability = pose->weight;
     }
     p->offset2 = (double)out->x * out->x + (double)out->y * out->y;
     out->visits++;

@@ -21,23 +21,23 @@ struct estep_worker {
     float *diff2;   /* fine poses */
     double *log_weights;
     int *slice, *shift;
-    float *shifted;                     /* 2·count */
-    float *slices, *slice_weights;      /* back-projection: [fine psi][2·count], [fine psi][count] */
-    float *matrices;                    /* [fine psi][9] */
-    int *slot;                          /* of a fine psi in the above, -1: not used */
+    float *shifted;                /* 2·count */
+    float *slices, *slice_weights; /* back-projection: [fine psi][2·count], [fine psi][count] */
+    float *matrices;               /* [fine psi][9] */
+    int *slot;                     /* of a fine psi in the above, -1: not used */
 };
 
 /* One particle of the chunk. */
 struct estep_particle {
     float *masked, *unmasked; /* 2·count */
     float *ctf, *inverse_noise;
-    float *power;     /* box/2+1: mean |X|²/2 of the masked image */
-    double *residual; /* box/2+1: Σ |cP − X|² of the likeliest pose */
+    float *power;        /* box/2+1: mean |X|²/2 of the masked image */
+    double *residual;    /* box/2+1: Σ |cP − X|² of the likeliest pose */
     double old_x, old_y; /* px: whole-pixel shift made beforehand */
     struct estep_pose *poses;
     int pose_count;
-    float empty;  /* posterior of the empty class */
-    int best;     /* likeliest pose, -1: none */
+    float empty; /* posterior of the empty class */
+    int best;    /* likeliest pose, -1: none */
     double offset2;
     double squares; /* Σ of the residual over the half plane */
     bool outlier;   /* far noisier or smoother than the others: counts for nothing */

@@ -39,12 +39,10 @@ static enum status add_half(struct estep *e, struct estep_worker *w, struct mode
         w->slot[psi] = -1;
     for (int i = 0; i < count; i++) {
         const struct estep_particle *p = &e->particles[i];
-        if ((int)(which[i] & 1) != half)
-            continue;
+        if ((int)(which[i] & 1) != half) continue;
         for (int j = 0; j < p->pose_count; j++) {
             const struct estep_pose *pose = &p->poses[j];
-            if (pose->class_index != class_index || pose->weight <= 0)
-                continue;
+            if (pose->class_index != class_index || pose->weight <= 0) continue;
             if (w->slot[pose->psi] < 0) {
                 w->slot[pose->psi] = used;
                 memset(w->slices + (size_t)used * 2 * n, 0, 2 * n * sizeof *w->slices);
@@ -60,8 +58,7 @@ static enum status add_half(struct estep *e, struct estep_worker *w, struct mode
             c->weight[half] += pose->weight;
         }
     }
-    if (used == 0)
-        return STATUS_OK;
+    if (used == 0) return STATUS_OK;
     return accumulator_add(c->half[half], &e->pixels, e->count, used, w->matrices, w->slices, w->slice_weights, 1, err);
 }
 
@@ -77,14 +74,12 @@ enum status estep_add(struct estep *e, struct model *m, const size_t *which, int
 #pragma omp critical(estep_add_failed)
                 if (failed == STATUS_OK) {
                     failed = status;
-                    if (err != NULL)
-                        *err = own;
+                    if (err != NULL) *err = own;
                 }
             }
         }
     }
-    if (failed != STATUS_OK)
-        return failed;
+    if (failed != STATUS_OK) return failed;
     for (int i = 0; i < count; i++) {
         const struct estep_particle *p = &e->particles[i];
         for (int s = 1; s <= e->box / 2 && !p->outlier; s++) {

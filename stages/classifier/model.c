@@ -68,8 +68,7 @@ static void destroy_class(struct model_class *c) {
 }
 
 void model_destroy(struct model **model) {
-    if (model == NULL || *model == NULL)
-        return;
+    if (model == NULL || *model == NULL) return;
     struct model *m = *model;
     for (int i = 0; i < m->options.class_capacity && m->classes != NULL; i++)
         destroy_class(&m->classes[i]);
@@ -91,8 +90,7 @@ double model_fraction(const struct model *m, int index) {
     double total = m->empty_weight;
     for (int k = 0; k < m->class_count; k++)
         total += m->classes[k].weight[0] + m->classes[k].weight[1];
-    if (total <= 0)
-        return 1.0 / (m->class_count + 1);
+    if (total <= 0) return 1.0 / (m->class_count + 1);
     double weight =
         index == m->class_count ? m->empty_weight : m->classes[index].weight[0] + m->classes[index].weight[1];
     return weight / total;
@@ -118,10 +116,8 @@ static void lowpass(struct model *m, float *map, int shell) {
 
 enum status model_set_map(struct model *m, int index, int lowpass_shell, struct err *err) {
     struct model_class *c = &m->classes[index];
-    if (c->projector == NULL)
-        TRY(create_class(&m->options, c, err));
-    if (lowpass_shell > 0)
-        lowpass(m, c->map, lowpass_shell);
+    if (c->projector == NULL) TRY(create_class(&m->options, c, err));
+    if (lowpass_shell > 0) lowpass(m, c->map, lowpass_shell);
     mask_sphere(2, m->options.box, c->map, m->options.mask_radius, 5, 0);
     TRY(projector_set_map(c->projector, c->map, m->options.max_size, err));
     projector_power(c->projector, c->tau2);
@@ -150,21 +146,19 @@ enum status model_fade(struct model *m, double factor, struct err *err) {
     return STATUS_OK;
 }
 
-/* Moves the centre of mass of what is positive to the middle, in whole pixels. Particles follow in their next E-step. */
+/* Moves the centre of mass of what is positive to the middle, in whole pixels. Particles follow in their next E-step.
+ */
 static void centre(struct model *m, float *map) {
     int box = m->options.box, half = box / 2;
     double sum = 0, sx = 0, sy = 0;
     for (int y = 0; y < box; y++)
         for (int x = 0; x < box; x++) {
             double v = map[y * box + x];
-            if (v > 0)
-                sum += v, sx += v * (x - half), sy += v * (y - half);
+            if (v > 0) sum += v, sx += v * (x - half), sy += v * (y - half);
         }
-    if (sum <= 0)
-        return;
+    if (sum <= 0) return;
     int dx = (int)lround(-sx / sum), dy = (int)lround(-sy / sum);
-    if (dx == 0 && dy == 0)
-        return;
+    if (dx == 0 && dy == 0) return;
     memcpy(m->image, map, (size_t)box * (size_t)box * sizeof *map);
     for (int y = 0; y < box; y++)
         for (int x = 0; x < box; x++) {
@@ -218,18 +212,17 @@ static void update_noise(struct model *m) {
     model_floor_noise(m);
 }
 
-/* The last shell at which the best class is more signal than noise; it may grow by no more than `increment` at a time. */
+/* The last shell at which the best class is more signal than noise; it may grow by no more than `increment` at a time.
+ */
 static void update_size(struct model *m) {
     int half = m->options.box / 2, best = MINRES_SHELL;
     for (int k = 0; k < m->class_count; k++) {
         const struct model_class *c = &m->classes[k];
-        if (c->weight[0] + c->weight[1] < 1)
-            continue;
+        if (c->weight[0] + c->weight[1] < 1) continue;
         int s = 1;
         while (s <= half && c->ssnr[s] >= 1)
             s++;
-        if (s - 1 > best)
-            best = s - 1;
+        if (s - 1 > best) best = s - 1;
     }
     int increment = m->options.box / 8 < 10 ? m->options.box / 8 : 10;
     m->current_shell = best;
@@ -239,23 +232,19 @@ static void update_size(struct model *m) {
 
 enum status model_maximise(struct model *m, struct err *err) {
     for (int k = 0; k < m->class_count; k++)
-        if (m->classes[k].weight[0] + m->classes[k].weight[1] > 0)
-            TRY(maximise_class(m, k, err));
+        if (m->classes[k].weight[0] + m->classes[k].weight[1] > 0) TRY(maximise_class(m, k, err));
     update_noise(m);
     update_size(m);
     double smallest = 2.0 / m->options.pixel_size; /* 2 Å */
-    if (m->offset_count > 0)
-        m->sigma_offset = fmax(sqrt(m->offset_sum / (2 * m->offset_count)), smallest);
-    if (m->norm_count > 0)
-        m->average_norm = m->norm_sum / m->norm_count;
+    if (m->offset_count > 0) m->sigma_offset = fmax(sqrt(m->offset_sum / (2 * m->offset_count)), smallest);
+    if (m->norm_count > 0) m->average_norm = m->norm_sum / m->norm_count;
     return STATUS_OK;
 }
 
 enum status model_split(struct model *m, int from, int to, struct err *err) {
     const struct model_options *o = &m->options;
     struct model_class *a = &m->classes[from], *b = &m->classes[to];
-    if (b->projector == NULL)
-        TRY(create_class(o, b, err));
+    if (b->projector == NULL) TRY(create_class(o, b, err));
     for (int h = 0; h < 2; h++) {
         TRY(accumulator_clear(b->half[h], o->max_size, err));
         accumulator_merge(b->half[h], a->half[1]);
@@ -269,9 +258,7 @@ enum status model_split(struct model *m, int from, int to, struct err *err) {
     b->weight[0] = b->weight[1] = a->weight[1] / 2;
     a->weight[0] = a->weight[1] = a->weight[0] / 2;
     memcpy(b->tau2, a->tau2, ((size_t)o->box / 2 + 1) * sizeof *a->tau2);
-    if (to == m->class_count)
-        m->class_count++;
-    if (a->weight[0] > 0)
-        TRY(maximise_class(m, from, err));
+    if (to == m->class_count) m->class_count++;
+    if (a->weight[0] > 0) TRY(maximise_class(m, from, err));
     return b->weight[0] > 0 ? maximise_class(m, to, err) : STATUS_OK;
 }

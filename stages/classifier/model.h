@@ -65,8 +65,8 @@ enum status model_fade(struct model *model, double factor, struct err *err);
 enum status model_maximise(struct model *model, struct err *err);
 /* Class `from` becomes two: itself from its first half, `to` from its second. */
 enum status model_split(struct model *model, int from, int to, struct err *err);
-/* Noise is nowhere taken for less than a hundredth of its largest value. Recorded images have no such range; in denoised
- * ones what leaks from the strong low frequencies into the empty high ones would pass for signal. */
+/* Noise is nowhere taken for less than a hundredth of its largest value. Recorded images have no such range; in
+ * denoised ones what leaks from the strong low frequencies into the empty high ones would pass for signal. */
 void model_floor_noise(struct model *model);
 double model_fraction(const struct model *model, int index); /* of the particles; index class_count: the empty class */
 

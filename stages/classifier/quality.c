@@ -40,8 +40,7 @@ enum status quality_rule_parse(const char *text, struct quality_rule *ret_rule, 
         *ret_rule = rule;
         return STATUS_OK;
     }
-    if (strcmp(at, "auto") == 0 || *at == '\0')
-        at = AUTO_RULE;
+    if (strcmp(at, "auto") == 0 || *at == '\0') at = AUTO_RULE;
     static const char *const joint[] = {"and"};
     do {
         FAIL_IF(rule.count == QUALITY_TERMS, err, STATUS_BAD_ARGUMENT, "keep: \"%s\" has more than %d comparisons",
@@ -71,8 +70,7 @@ static bool obeys(const struct quality_rule *rule, const struct model_class *c, 
                                  c->evidence};
         double value = values[rule->terms[i].name], limit = rule->terms[i].value;
         const bool outcomes[] = {value >= limit, value <= limit, value > limit, value < limit};
-        if (!outcomes[rule->terms[i].comparison])
-            return false;
+        if (!outcomes[rule->terms[i].comparison]) return false;
     }
     return true;
 }
@@ -90,8 +88,7 @@ static double estimated_resolution(const struct model *m, const struct model_cla
 static double reproducible_detail(const struct model *m, const struct model_class *c) {
     double sum = 0;
     for (int s = 2; 2 * s <= m->size; s++) {
-        if (c->fsc[s] < 0.143 && (2 * s + 2 > m->size || c->fsc[s + 1] < 0.143))
-            break;
+        if (c->fsc[s] < 0.143 && (2 * s + 2 > m->size || c->fsc[s + 1] < 0.143)) break;
         sum += fmin(fmax(c->fsc[s], 0), 0.999);
     }
     return sum;
@@ -122,8 +119,7 @@ static double weighted_median(struct weighed *list, int count) {
         total += list[i].weight;
     for (int i = 0; i < count; i++) {
         sum += list[i].weight;
-        if (sum > 0 && 2 * sum >= total)
-            return list[i].value;
+        if (sum > 0 && 2 * sum >= total) return list[i].value;
     }
     return 0;
 }

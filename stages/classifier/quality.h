@@ -13,9 +13,9 @@
 #include "dataset.h"
 #include "model.h"
 
-/* A rule over what is known of a class: "auto" (quality >= 0.3), "all", or comparisons joined by "and", as "quality >= 0.4 and
- * distribution > 0.01". Names: quality (0 to 1), distribution (fraction of the particles), resolution (Å), members,
- * evidence (ln of the odds against noise, per particle). */
+/* A rule over what is known of a class: "auto" (quality >= 0.3), "all", or comparisons joined by "and", as "quality >=
+ * 0.4 and distribution > 0.01". Names: quality (0 to 1), distribution (fraction of the particles), resolution (Å),
+ * members, evidence (ln of the odds against noise, per particle). */
 enum { QUALITY_TERMS = 8 };
 struct quality_rule {
     int count; /* 0: all */

@@ -13,8 +13,7 @@
 int snapshot_last(const char *folder) {
     DIR *dir = opendir(folder);
     int last = 0;
-    if (dir == NULL)
-        return 0;
+    if (dir == NULL) return 0;
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         int number, length = 0;
         if (sscanf(entry->d_name, "run_it%d_model.star%n", &number, &length) == 1 && length > 0 &&
@@ -73,19 +72,15 @@ static enum status restore_model(struct model *m, const char *prefix, bool *ret_
     for (int k = 0; status == STATUS_OK && k < count; k++) {
         double fraction;
         status = model_set_map(m, k, 0, err);
-        if (status != STATUS_OK)
-            break;
+        if (status != STATUS_OK) break;
         memcpy(m->classes[k].map, stack.data + (size_t)k * pixels, pixels * sizeof *stack.data);
         status = model_set_map(m, k, 0, err);
-        if (status == STATUS_OK)
-            status = need_number(classes, (size_t)k, "rlnClassDistribution", &fraction, err);
-        if (status == STATUS_OK)
-            m->classes[k].weight[0] = m->classes[k].weight[1] = fraction / 2;
+        if (status == STATUS_OK) status = need_number(classes, (size_t)k, "rlnClassDistribution", &fraction, err);
+        if (status == STATUS_OK) m->classes[k].weight[0] = m->classes[k].weight[1] = fraction / 2;
     }
     image_destroy(&stack);
     TRY(status);
-    if (m->options.with_empty)
-        TRY(need_number(classes, (size_t)count, "rlnClassDistribution", &m->empty_weight, err));
+    if (m->options.with_empty) TRY(need_number(classes, (size_t)count, "rlnClassDistribution", &m->empty_weight, err));
     *ret_final = final != 0;
     return STATUS_OK;
 }
@@ -108,8 +103,7 @@ static enum status restore_particle(const struct star_table *t, size_t row, int 
     TRY(need_number(t, row, "rlnOriginYAngst", &y, err));
     TRY(need_number(t, row, "rlnNormCorrection", &norm, err));
     TRY(need_number(t, row, "rlnMaxValueProbDistribution", &probability, err));
-    if (number < 1 || number > classes)
-        return STATUS_OK;
+    if (number < 1 || number > classes) return STATUS_OK;
     p->class_index = (int)number - 1;
     p->psi = (float)psi;
     p->x = (float)(x / p->pixel_size);
@@ -141,8 +135,7 @@ static enum status restore_particles(struct classifier *c, const char *prefix, s
     for (size_t row = 0; row < star_row_count(t); row++) {
         struct named key = {.name = star_get(t, row, column)};
         const struct named *found = bsearch(&key, names, count, sizeof *names, by_name);
-        if (found == NULL)
-            continue;
+        if (found == NULL) continue;
         struct dataset_particle *p = dataset_at(c->dataset, found->index);
         TRY(restore_particle(t, row, c->model->class_count + c->model->options.with_empty, p, err));
         known += p->visits > 0;

@@ -110,8 +110,7 @@ static enum status add_particle(struct classifier *c, size_t index, struct colum
     const struct star_table *from = dataset_row(c->dataset, index, &from_row);
     const struct star_table *own_optics = dataset_optics(c->dataset, index, &optics_row);
     const struct dataset_particle *p = dataset_at(c->dataset, index);
-    if (from != map->table)
-        TRY(map_columns(map, from, table, err));
+    if (from != map->table) TRY(map_columns(map, from, table, err));
     if (own_optics != NULL && (own_optics != map->optics || optics_row != map->optics_row)) {
         TRY(optics_group(optics, own_optics, optics_row, &map->group, err));
         map->optics = own_optics;
@@ -338,8 +337,7 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
     snprintf(path, sizeof path, "%s/history.jsonl", s->folder);
     FILE *out = fopen(path, "ae");
     bool written = out != NULL && fprintf(out, "%s\n", text) > 0;
-    if (out != NULL && fclose(out) != 0)
-        written = false;
+    if (out != NULL && fclose(out) != 0) written = false;
     free(text);
     FAIL_IF(!written, err, STATUS_IO, "%s: cannot be appended to", path);
     return STATUS_OK;
@@ -351,8 +349,7 @@ void snapshot_remove(const struct snapshot *snapshot, int iteration, bool select
     static const char *const endings[] = {"_model.star", "_data.star", "_classes.png", "_classes.mrcs"};
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/selected_it%03d.star", old.folder, iteration);
-    if (selection)
-        (void)unlink(path);
+    if (selection) (void)unlink(path);
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !selection; i++) {
         product(&old, endings[i], path, old.folder);
         (void)unlink(path);

@@ -21,7 +21,8 @@ enum status extractor_options(const struct extractor_params *params, struct extr
     FAIL_IF(size > params->box, err, STATUS_BAD_ARGUMENT,
             "downscale_to is %d px, more than the box of %d px: particles are never enlarged", size, params->box);
     FAIL_IF(2 * radius > size, err, STATUS_BAD_ARGUMENT,
-            "background_radius is %d px, but in the final box of %d px it can be %d px at most", radius, size, size / 2);
+            "background_radius is %d px, but in the final box of %d px it can be %d px at most", radius, size,
+            size / 2);
     *ret_options = (struct extract_options){.box = params->box,
                                             .size = size,
                                             .background_radius = radius,
@@ -32,8 +33,7 @@ enum status extractor_options(const struct extractor_params *params, struct extr
 
 /* Two names of one micrograph: the same path, or the same file name less its ending. */
 static bool same_micrograph(const char *a, const char *b) {
-    if (strcmp(a, b) == 0)
-        return true;
+    if (strcmp(a, b) == 0) return true;
     const char *x = path_name(a), *y = path_name(b);
     const char *dot_x = strrchr(x, '.'), *dot_y = strrchr(y, '.');
     size_t length_x = dot_x != NULL ? (size_t)(dot_x - x) : strlen(x);
@@ -42,8 +42,7 @@ static bool same_micrograph(const char *a, const char *b) {
 }
 
 static enum status reserve_picks(struct extractor_picks *picks, size_t count, struct err *err) {
-    if (count <= picks->capacity)
-        return STATUS_OK;
+    if (count <= picks->capacity) return STATUS_OK;
     mem_free(&picks->rows);
     mem_free(&picks->x);
     mem_free(&picks->y);
@@ -58,16 +57,14 @@ static enum status reserve_picks(struct extractor_picks *picks, size_t count, st
 static struct star_table *table_of_coordinates(struct star_file *file) {
     for (size_t i = 0; i < star_table_count(file); i++) {
         struct star_table *table = star_table_at(file, i);
-        if (star_column_find(table, "rlnCoordinateX") >= 0)
-            return table;
+        if (star_column_find(table, "rlnCoordinateX") >= 0) return table;
     }
     return NULL;
 }
 
 static bool any_named(const struct star_table *table, int column, const char *micrograph_name) {
     for (size_t row = 0; row < star_row_count(table); row++)
-        if (strcmp(star_get(table, row, column), micrograph_name) == 0)
-            return true;
+        if (strcmp(star_get(table, row, column), micrograph_name) == 0) return true;
     return false;
 }
 
@@ -98,16 +95,14 @@ enum status extractor_read_picks(const char *path, const char *micrograph_name, 
     for (size_t row = 0; row < star_row_count(table); row++) {
         if (column_name >= 0) {
             const char *name = star_get(table, row, column_name);
-            if (exact ? strcmp(name, micrograph_name) != 0 : !same_micrograph(name, micrograph_name))
-                continue;
+            if (exact ? strcmp(name, micrograph_name) != 0 : !same_micrograph(name, micrograph_name)) continue;
         }
         double x, y, fom;
         TRY(star_get_number(table, row, column_x, &x, err));
         TRY(star_get_number(table, row, column_y, &y, err));
         if (column_fom >= 0 && !isnan(minimum_fom)) {
             TRY(star_get_number(table, row, column_fom, &fom, err));
-            if (!(fom > minimum_fom))
-                continue;
+            if (!(fom > minimum_fom)) continue;
         }
         if (!extract_inside(nx, ny, x, y)) {
             picks->outside++;
@@ -133,8 +128,7 @@ void extractor_picks_clear(struct extractor_picks *picks) {
 enum status extractor_cut(struct extractor *extractor, struct extractor_lane *lane, struct err *err) {
     const struct extractor_picks *picks = &lane->picks;
     lane->flat = 0;
-    if (picks->count == 0)
-        return STATUS_OK;
+    if (picks->count == 0) return STATUS_OK;
     int size = extractor->options.size;
     TRY(image_resize(&lane->stack, size, size, (int)picks->count, err));
     const struct image *micrograph = &lane->micrograph;
@@ -161,8 +155,7 @@ static double first_known(double a, double b, double fallback) {
 enum status extractor_item_optics(const struct item *item, const struct stage_session *session, double file_pixel_size,
                                   struct extractor_optics *ret_optics, struct err *err) {
     struct extractor_optics o = {.group = item_string(item, "optics.group")};
-    if (o.group == NULL)
-        o.group = "opticsGroup1";
+    if (o.group == NULL) o.group = "opticsGroup1";
     o.pixel_size = first_known(item_number(item, "optics.pixel_size", NAN), session->pixel_size, file_pixel_size);
     FAIL_IF(!(o.pixel_size > 0), err, STATUS_BAD_ARGUMENT,
             "the pixel size of %s is not known: neither the session, nor a STAR file, nor its header says it; set "

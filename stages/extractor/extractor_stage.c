@@ -12,18 +12,44 @@
 
 #define P(member) offsetof(struct extractor_params, member)
 static const struct param params[] = {
-    {.name = "box", .type = PARAM_INT, .offset = P(box), .unit = "px", .default_text = "128", .minimum = 8,
-     .maximum = 8192, .help = "Side of the square cut from the micrograph; 1.5 to 2 times the particle."},
-    {.name = "downscale_to", .type = PARAM_INT, .offset = P(downscale_to), .unit = "px", .minimum = 8, .maximum = 8192,
+    {.name = "box",
+     .type = PARAM_INT,
+     .offset = P(box),
+     .unit = "px",
+     .default_text = "128",
+     .minimum = 8,
+     .maximum = 8192,
+     .help = "Side of the square cut from the micrograph; 1.5 to 2 times the particle."},
+    {.name = "downscale_to",
+     .type = PARAM_INT,
+     .offset = P(downscale_to),
+     .unit = "px",
+     .minimum = 8,
+     .maximum = 8192,
      .help = "Side after Fourier cropping; by default the box."},
-    {.name = "background_radius", .type = PARAM_INT, .offset = P(background_radius), .unit = "px", .minimum = 1,
+    {.name = "background_radius",
+     .type = PARAM_INT,
+     .offset = P(background_radius),
+     .unit = "px",
+     .minimum = 1,
      .maximum = 4096,
      .help = "Beyond this radius in the final box is background, which is normalised; by default 0.375 of the box."},
-    {.name = "invert", .type = PARAM_BOOL, .offset = P(invert), .unit = "", .default_text = "true",
+    {.name = "invert",
+     .type = PARAM_BOOL,
+     .offset = P(invert),
+     .unit = "",
+     .default_text = "true",
      .help = "Multiply by -1, so that protein is white."},
-    {.name = "normalise", .type = PARAM_BOOL, .offset = P(normalise), .unit = "", .default_text = "true",
+    {.name = "normalise",
+     .type = PARAM_BOOL,
+     .offset = P(normalise),
+     .unit = "",
+     .default_text = "true",
      .help = "Take a background ramp away and give the background mean 0 and standard deviation 1."},
-    {.name = "minimum_pick_fom", .type = PARAM_FLOAT, .offset = P(minimum_pick_fom), .unit = "",
+    {.name = "minimum_pick_fom",
+     .type = PARAM_FLOAT,
+     .offset = P(minimum_pick_fom),
+     .unit = "",
      .help = "Only picks whose rlnAutopickFigureOfMerit is above this are cut out; by default all."},
 };
 #undef P
@@ -68,8 +94,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     /* The picker has said so: the micrograph need not be read to find that there is nothing in it. */
     lane->picks.count = 0;
     lane->picks.table = NULL;
-    if (item_number(item, "picks.count", 1) == 0)
-        return STATUS_OK;
+    if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_read(path, &lane->micrograph, err));
     FAIL_IF(lane->micrograph.nz != 1, err, STATUS_BAD_FORMAT,
@@ -143,8 +168,7 @@ static enum status visit(const struct item *item, void *context, struct err *err
     struct walk *walk = context;
     char relative[PATH_MAX], path[PATH_MAX];
     TRY(stage_product(walk->stage, item, "_extract.star", relative, path, err));
-    if (!file_exists(path))
-        return STATUS_OK; /* it had no picks */
+    if (!file_exists(path)) return STATUS_OK; /* it had no picks */
     return extractor_join_add(walk->join, path, err);
 }
 
@@ -155,8 +179,7 @@ static enum status summarise(struct stage *stage, void *state, struct err *err) 
     TRY(path_join(stage_folder(stage), "particles.star", path, sizeof path, err));
     TRY(extractor_join_create(&walk.join, err));
     enum status status = stage_each_done(stage, visit, &walk, err);
-    if (status == STATUS_OK)
-        status = extractor_join_write(walk.join, path, err);
+    if (status == STATUS_OK) status = extractor_join_write(walk.join, path, err);
     extractor_join_destroy(&walk.join);
     return status;
 }

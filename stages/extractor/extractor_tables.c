@@ -61,8 +61,7 @@ static enum status carried_columns(struct star_table *table, const struct item *
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)columns, name, value) {
-        if (!json_is_number(value) || strncmp(name, "rln", 3) != 0 || star_column_find(table, name) >= 0)
-            continue;
+        if (!json_is_number(value) || strncmp(name, "rln", 3) != 0 || star_column_find(table, name) >= 0) continue;
         TRY(star_column_add(table, name, "0", &carried[count].column, err));
         carried[count++].value = json_number_value(value);
     }
@@ -73,8 +72,7 @@ static enum status carried_columns(struct star_table *table, const struct item *
     } always[] = {{"rlnCtfBfactor", 0}, {"rlnCtfScalefactor", 1}, {"rlnPhaseShift", 0}};
     if (star_column_find(table, "rlnDefocusU") >= 0)
         for (size_t i = 0; i < 3; i++) {
-            if (star_column_find(table, always[i].name) >= 0)
-                continue;
+            if (star_column_find(table, always[i].name) >= 0) continue;
             TRY(star_column_add(table, always[i].name, "0", &carried[count].column, err));
             carried[count++].value = always[i].value;
         }
@@ -130,10 +128,8 @@ enum status extractor_join_create(struct extractor_join **ret_join, struct err *
     struct extractor_join *join = calloc(1, sizeof *join);
     FAIL_IF(join == NULL, err, STATUS_NO_MEMORY, "no memory to join particle tables");
     enum status status = star_create(&join->file, err);
-    if (status == STATUS_OK)
-        status = star_table_add(join->file, "optics", true, &join->optics, err);
-    if (status == STATUS_OK)
-        status = star_table_add(join->file, "particles", true, &join->particles, err);
+    if (status == STATUS_OK) status = star_table_add(join->file, "optics", true, &join->optics, err);
+    if (status == STATUS_OK) status = star_table_add(join->file, "particles", true, &join->particles, err);
     if (status != STATUS_OK) {
         extractor_join_destroy(&join);
         return status;
@@ -143,8 +139,7 @@ enum status extractor_join_create(struct extractor_join **ret_join, struct err *
 }
 
 void extractor_join_destroy(struct extractor_join **join) {
-    if (join == NULL || *join == NULL)
-        return;
+    if (join == NULL || *join == NULL) return;
     star_destroy(&(*join)->file);
     free(*join);
     *join = NULL;
@@ -155,10 +150,8 @@ static bool same_optics(const struct star_table *optics, size_t row, const struc
     for (size_t c = 0; c < star_column_count(other); c++) {
         const char *name = star_column_name(other, c);
         int column = star_column_find(optics, name);
-        if (strcmp(name, "rlnOpticsGroup") == 0)
-            continue;
-        if (column < 0 || strcmp(star_get(optics, row, column), star_get(other, 0, (int)c)) != 0)
-            return false;
+        if (strcmp(name, "rlnOpticsGroup") == 0) continue;
+        if (column < 0 || strcmp(star_get(optics, row, column), star_get(other, 0, (int)c)) != 0) return false;
     }
     return true;
 }
@@ -197,8 +190,7 @@ enum status extractor_join_add(struct extractor_join *join, const char *path, st
     struct star_table *optics = star_table_find(file, "optics"), *particles = star_table_find(file, "particles");
     FAIL_IF(optics == NULL || particles == NULL || star_row_count(optics) != 1, err, STATUS_BAD_FORMAT,
             "%s: one row of optics and a table of particles were expected", path);
-    if (star_row_count(particles) == 0)
-        return STATUS_OK;
+    if (star_row_count(particles) == 0) return STATUS_OK;
     long group;
     TRY(join_optics(join, optics, &group, err));
     size_t columns = star_column_count(particles);

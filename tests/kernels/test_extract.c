@@ -25,8 +25,7 @@ static float *random_image(int nx, int ny, unsigned seed) {
 static struct extract *make(struct extract_options options) {
     struct extract *e = NULL;
     struct err err = {0};
-    if (extract_create(&options, &e, &err) != STATUS_OK)
-        fail_msg("%s", err.message);
+    if (extract_create(&options, &e, &err) != STATUS_OK) fail_msg("%s", err.message);
     return e;
 }
 
@@ -76,8 +75,8 @@ static void cropping_keeps_a_cosine(void **state) {
     assert_true(extract_particle(e, image, BOX, BOX, BOX / 2, BOX / 2, out));
     for (int y = 0; y < SIZE; y++)
         for (int x = 0; x < SIZE; x++)
-            assert_float_equal(out[y * SIZE + x],
-                               5 + 2 * cosf(2 * (float)M_PI * (3 * (float)x + 7 * (float)y) / SIZE), 1e-5);
+            assert_float_equal(out[y * SIZE + x], 5 + 2 * cosf(2 * (float)M_PI * (3 * (float)x + 7 * (float)y) / SIZE),
+                               1e-5);
     extract_destroy(&e);
     assert_null(e);
 }
@@ -98,8 +97,7 @@ static void background_is_normalised(void **state) {
     for (int y = 0; y < N; y++)
         for (int x = 0; x < N; x++) {
             int i = x - N / 2, j = y - N / 2;
-            if (i * i + j * j <= R * R)
-                continue;
+            if (i * i + j * j <= R * R) continue;
             double v = out[y * N + x];
             sum += v, squares += v * v, along_x += v * i, along_y += v * j, count++;
         }
@@ -135,8 +133,9 @@ static void bad_sizes_are_refused(void **state) {
     assert_int_equal(extract_create(&(struct extract_options){.box = 33, .size = 32}, &e, &err), STATUS_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "33"));
     assert_int_equal(extract_create(&(struct extract_options){.box = 32, .size = 64}, &e, &err), STATUS_BAD_ARGUMENT);
-    assert_int_equal(extract_create(&(struct extract_options){.box = 32, .size = 32, .background_radius = 17}, &e, &err),
-                     STATUS_BAD_ARGUMENT);
+    assert_int_equal(
+        extract_create(&(struct extract_options){.box = 32, .size = 32, .background_radius = 17}, &e, &err),
+        STATUS_BAD_ARGUMENT);
     assert_null(e);
 }
 

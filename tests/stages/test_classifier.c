@@ -25,8 +25,7 @@ static char folder[PATH_MAX];
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         struct err err = {0};                                                                                          \
-        if ((call) != STATUS_OK)                                                                                       \
-            fail_msg("%s:%d: %s", err.file, err.line, err.message);                                                    \
+        if ((call) != STATUS_OK) fail_msg("%s:%d: %s", err.file, err.line, err.message);                               \
     } while (0)
 
 static double uniform(unsigned *state) {
@@ -287,8 +286,9 @@ static void rules_are_read(void **state) {
     OK(quality_rule_parse(" quality>=0.25 and resolution < 20.5 and members > 9", &rule, &err));
     assert_int_equal(rule.count, 3);
     assert_true(rule.terms[1].value == 20.5);
-    const char *const bad[] = {"quality", "quality >= ", "quality >= x", "sharpness > 1", "quality > 1 or members > 2",
-                               "quality >= nan", "quality > 0.1 and"};
+    const char *const bad[] = {
+        "quality",        "quality >= ",      "quality >= x", "sharpness > 1", "quality > 1 or members > 2",
+        "quality >= nan", "quality > 0.1 and"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct err err = {0};
         assert_int_equal(quality_rule_parse(bad[i], &rule, &err), STATUS_BAD_ARGUMENT);
@@ -322,7 +322,7 @@ static void bad_tables_are_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_are_told_apart),   cmocka_unit_test(a_stream_ends_like_a_batch),
+        cmocka_unit_test(shapes_are_told_apart),     cmocka_unit_test(a_stream_ends_like_a_batch),
         cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(rules_are_read),
         cmocka_unit_test(bad_tables_are_refused),
     };

@@ -23,8 +23,7 @@ static char folder[PATH_MAX];
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         struct err err = {0};                                                                                          \
-        if ((call) != STATUS_OK)                                                                                       \
-            fail_msg("%s:%d: %s", err.file, err.line, err.message);                                                    \
+        if ((call) != STATUS_OK) fail_msg("%s:%d: %s", err.file, err.line, err.message);                               \
     } while (0)
 
 static void place(const char *name, char *path) {
@@ -65,8 +64,7 @@ static struct item *make_item(const char *id, const char *picks_text, double cou
     OK(file_write_whole(path, picks_text, strlen(picks_text), &err));
     OK(item_create(id, "micrograph", &item, &err));
     OK(item_set_string(item, "picks.star", path, &err));
-    if (count >= 0)
-        OK(item_set_number(item, "picks.count", count, &err));
+    if (count >= 0) OK(item_set_number(item, "picks.count", count, &err));
     place("mic.mrc", path);
     OK(item_set_string(item, "micrograph.path", path, &err));
     OK(item_set_number(item, "optics.pixel_size", 2, &err));
