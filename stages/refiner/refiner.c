@@ -238,6 +238,13 @@ static bool all_aligned(const struct refiner *r) {
     return true;
 }
 
+/* One order earlier than asked for, the whole grid has only to say again what the last one left no doubt about: half of
+ * the probability in one pose, and a handful of others worth a look. It would be most of the time of a refinement. */
+static bool poses_are_sharp(const struct refiner *r) {
+    const struct refiner_state state = refiner_state(r);
+    return state.average_pmax >= 0.5 && state.significant > 0 && state.significant <= 10;
+}
+
 enum status refiner_begin(struct refiner *r, int max_order, bool final, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
@@ -254,10 +261,12 @@ enum status refiner_begin(struct refiner *r, int max_order, bool final, struct e
     s->max_order = max_order;
     if (max_order >= 0 && s->order > max_order)
         s->order = max_order;
-    if (s->order >= r->options.local_order && !all_aligned(r))
+    bool aligned = all_aligned(r);
+    if (s->order >= r->options.local_order && !aligned)
         s->order = r->options.local_order - 1 > r->options.healpix_order ? r->options.local_order - 1
                                                                          : r->options.healpix_order;
-    r->local = s->order >= r->options.local_order && all_aligned(r);
+    r->local = aligned && s->order >= (poses_are_sharp(r) ? r->options.local_order - 1 : r->options.local_order) &&
+               s->order > r->options.healpix_order;
     s->final = final;
     s->iteration++;
     double uniform = (double)(particle_hash("perturbation", r->options.seed + (unsigned)s->iteration) >> 11) * 0x1p-53;

@@ -78,8 +78,8 @@ struct state {
     int arrival_count, arrival_capacity;
     struct refiner *refiner;
     size_t settled_particles; /* how many there were when nothing more was to be gained */
-    bool settled, remarked;
-    int iteration_limit;
+    bool settled, remarked, looked;
+    struct err refused; /* the first file that could not join; status OK: none */
 };
 
 struct lane {
@@ -191,8 +191,8 @@ static enum status resume(struct stage *stage, void *context, const struct item 
     return status;
 }
 
-/* What has arrived joins. ret_changed: whether anything had. */
-static enum status take_arrivals(struct state *state, bool *ret_changed, struct err *err) {
+/* What has arrived joins. A file that cannot is reported, and the others go on. */
+static enum status take_arrivals(struct stage *stage, struct state *state, struct err *err) {
     struct arrival *list;
     pthread_mutex_lock(&state->lock);
     list = state->arrivals;
@@ -202,12 +202,23 @@ static enum status take_arrivals(struct state *state, bool *ret_changed, struct 
     pthread_mutex_unlock(&state->lock);
     enum status status = STATUS_OK;
     for (int i = 0; i < count; i++) {
-        if (status == STATUS_OK)
-            status = refiner_merge(state->refiner, &list[i].file, list[i].path, list[i].replace, NULL, err);
-        arrival_clear(&list[i]);
+        struct err mine = {0};
+        if (status != STATUS_OK || list[i].file == NULL)
+            continue;
+        enum status merged = refiner_merge(state->refiner, &list[i].file, list[i].path, list[i].replace, NULL, &mine);
+        if (merged == STATUS_NO_MEMORY) {
+            status = merged;
+            if (err != NULL)
+                *err = mine;
+        } else if (merged != STATUS_OK) {
+            stage_log(stage, LOG_ERROR, "refine-refused", "%s", mine.message);
+            if (state->refused.status == STATUS_OK)
+                state->refused = mine;
+        }
     }
+    for (int i = 0; i < count; i++)
+        arrival_clear(&list[i]);
     free(list);
-    *ret_changed = count > 0;
     return status;
 }
 
@@ -266,7 +277,7 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
     struct state *state = context;
     const struct params *p = stage_params(stage);
-    bool complete = false, changed = false;
+    bool complete = false;
     *ret_work = STAGE_WORK_NONE;
     if (refiner_busy(state->refiner)) {
         TRY(work_on(stage, state, &complete, err));
@@ -278,8 +289,14 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         *ret_work = STAGE_WORK_MORE;
         return STATUS_OK;
     }
-    TRY(take_arrivals(state, &changed, err));
+    TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
+    if (!state->looked && particles >= (size_t)p->min_particles) {
+        /* A session that is run again after its end has nothing to add. */
+        state->looked = true;
+        state->settled = refiner_is_final(state->refiner, stage_folder(stage));
+        state->settled_particles = particles;
+    }
     bool grown = (double)particles >= 1.25 * (double)state->settled_particles;
     if (particles < (size_t)p->min_particles || (state->settled && !grown))
         return STATUS_OK;
@@ -317,11 +334,14 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
 static enum status flush(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct params *p = stage_params(stage);
-    bool changed = false;
     if (refiner_busy(state->refiner))
         TRY(finish_iteration(stage, state, err));
-    TRY(take_arrivals(state, &changed, err));
+    TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
+    if (particles < 10 && state->refused.status != STATUS_OK) {
+        *err = state->refused;
+        return err->status;
+    }
     if (particles < 10) {
         stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: none is made", particles);
         return STATUS_OK;
