@@ -21,6 +21,7 @@
 enum { BOX = 32, SHAPES = 3, PER_SHAPE = 70, NOISE = 30, COUNT = SHAPES * PER_SHAPE + NOISE, PARTS = 3 };
 
 static char folder[PATH_MAX];
+static double angles[COUNT]; /* at which each particle was drawn, from +x towards +y */
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -53,6 +54,7 @@ static int shape_of(int i) {
 static void draw(int i, float *image, unsigned *random) {
     double psi = 2 * M_PI * uniform(random), sx = 4 * uniform(random) - 2, sy = 4 * uniform(random) - 2;
     double c = cos(psi), s = sin(psi);
+    angles[i] = psi;
     int shape = shape_of(i);
     for (int y = 0; y < BOX; y++)
         for (int x = 0; x < BOX; x++) {
@@ -178,6 +180,23 @@ static void measure(struct classifier *c, double *ret_pure, double *ret_dropped)
     *ret_dropped = (double)dropped / noise;
 }
 
+/* Within a class psi must turn with the particles, the way RELION counts: least agreement over the larger classes of
+ * the shape that looks like itself at no other angle, 1 for perfect. */
+static double angular_agreement(struct classifier *c) {
+    double least = 1;
+    for (int k = 0; k < c->model->class_count; k++) {
+        double x = 0, y = 0, count = 0;
+        for (size_t i = 0; i < COUNT; i++) {
+            const struct dataset_particle *p = dataset_at(c->dataset, i);
+            if (p->class_index != k || truth_of(c->dataset, i) != 2) continue;
+            double sum = p->psi * M_PI / 180 + angles[i];
+            x += cos(sum), y += sin(sum), count++;
+        }
+        if (count >= 20) least = fmin(least, hypot(x, y) / count);
+    }
+    return least;
+}
+
 static void shapes_are_told_apart(void **state) {
     (void)state;
     struct dataset *dataset = NULL;
@@ -193,6 +212,9 @@ static void shapes_are_told_apart(void **state) {
     measure(&c, &pure, &dropped);
     printf("batch: %.3f pure and kept, %.3f of the noise dropped, %d updates\n", pure, dropped, c.updates);
     assert_true(pure >= 0.9);
+    double agreement = angular_agreement(&c);
+    printf("angles agree to %.3f\n", agreement);
+    assert_true(agreement >= 0.7);
     assert_true(dropped >= 0.7);
     classifier_clear(&c);
     dataset_destroy(&dataset);
