@@ -118,17 +118,23 @@ static void limit_samples(const float *weights, size_t samples, size_t most, flo
 }
 
 /* Weights of the coarse samples in place of their differences, and the list of those that matter. */
-static enum status select_samples(struct refiner *r, struct batch_particle *b, int orientations, struct err *err) {
+static enum status select_samples(struct refiner *r, struct batch_particle *b, int orientations,
+                                  struct thread_space *space, struct err *err) {
     int shifts = r->sampling.shift_count;
     size_t samples = (size_t)orientations * (size_t)shifts, kept;
     float threshold;
     posterior_weights(b->coarse, orientations, shifts, r->local ? b->near.log_priors : NULL, b->shift_log_prior, NULL,
                       NULL);
     expectation_top_sum(b->coarse, samples, ADAPTIVE_FRACTION, &threshold, &kept);
-    size_t all_kept = kept;
-    if (kept > (size_t)r->options.max_significant)
-        limit_samples(b->coarse, samples, (size_t)r->options.max_significant, &threshold, &kept);
-    b->particle->significant = (int)all_kept;
+    b->particle->significant = (int)kept;
+    if (kept > (size_t)r->options.max_significant) {
+        TRY(estep_reserve_values(space, kept, err));
+        size_t copied = 0;
+        for (size_t i = 0; i < samples && copied < kept; i++)
+            if (b->coarse[i] >= threshold)
+                space->pose_values[copied++] = b->coarse[i];
+        limit_samples(space->pose_values, copied, (size_t)r->options.max_significant, &threshold, &kept);
+    }
     TRY(int_list_reserve(&b->significant, (int)kept, err));
     TRY(int_list_reserve(&b->orientations, orientations < (int)kept ? orientations : (int)kept, err));
     b->significant.count = b->orientations.count = 0;
@@ -187,7 +193,8 @@ static enum status coarse_local(struct refiner *r, struct half *half, int count,
         struct err mine = {0};
         enum status status = coarse_near(r, half, &r->batch[i], &r->threads[omp_get_thread_num()], &mine);
         if (status == STATUS_OK)
-            status = select_samples(r, &r->batch[i], r->batch[i].near.count, &mine);
+            status = select_samples(r, &r->batch[i], r->batch[i].near.count, &r->threads[omp_get_thread_num()],
+                                    &mine);
         if (status != STATUS_OK) {
 #pragma omp critical(refiner_coarse)
             {
@@ -215,7 +222,8 @@ static enum status coarse_global(struct refiner *r, int count, struct err *err) 
 #pragma omp parallel for num_threads(r->options.threads) schedule(dynamic)
     for (int i = 0; i < count; i++) {
         struct err mine = {0};
-        enum status status = select_samples(r, &r->batch[i], orientations, &mine);
+        enum status status =
+            select_samples(r, &r->batch[i], orientations, &r->threads[omp_get_thread_num()], &mine);
         if (status != STATUS_OK) {
 #pragma omp critical(refiner_coarse)
             {

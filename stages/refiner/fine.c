@@ -44,6 +44,8 @@ static int find_slot(const struct int_list *slots, int orientation) {
 static int part_size(const struct refiner *r, int first, int count) {
     double most = r->options.memory / 4 / (SAMPLING_ROTATIONS * 2.0 * r->pixels.count * sizeof(float));
     double all = sampling_orientation_count(&r->sampling), sum = 0;
+    if (r->all_children)
+        return count - first;
     int i = first;
     for (; i < count; i++) {
         sum += r->batch[i].orientations.count;
@@ -53,11 +55,26 @@ static int part_size(const struct refiner *r, int first, int count) {
     return i - first;
 }
 
-/* The orientations that a part needs, each once, and the slices of their children. */
-static enum status project_children(struct refiner *r, const struct half *half, int first, int count, struct err *err) {
-    int total = 0;
-    for (int i = first; i < first + count; i++)
-        total += r->batch[i].orientations.count;
+/* Whether the children of the whole grid fit, and this part alone needs a good part of them: then they are projected
+ * once for all particles of the half that are still to come. */
+static bool want_all(const struct refiner *r, int total) {
+    double all = sampling_orientation_count(&r->sampling);
+    double floats = all * SAMPLING_ROTATIONS * (2.0 * r->pixels.count + 9);
+    return !r->local && floats * sizeof(float) <= r->options.memory / 4 && total > all / 16;
+}
+
+static enum status list_all(struct refiner *r, struct err *err) {
+    int all = sampling_orientation_count(&r->sampling);
+    TRY(int_list_reserve(&r->slots, all, err));
+    for (int i = 0; i < all; i++)
+        r->slots.data[i] = i;
+    r->slots.count = all;
+    r->all_children = true;
+    return STATUS_OK;
+}
+
+/* The orientations that a part needs, each once. */
+static enum status list_needed(struct refiner *r, int first, int count, int total, struct err *err) {
     struct int_list *slots = &r->slots;
     TRY(int_list_reserve(slots, total, err));
     slots->count = 0;
@@ -72,6 +89,19 @@ static enum status project_children(struct refiner *r, const struct half *half, 
         if (i == 0 || slots->data[i] != slots->data[i - 1])
             slots->data[unique++] = slots->data[i];
     slots->count = unique;
+    return STATUS_OK;
+}
+
+/* The slices of the children of the orientations that a part needs. */
+static enum status project_children(struct refiner *r, const struct half *half, int first, int count, struct err *err) {
+    int total = 0;
+    if (r->all_children)
+        return STATUS_OK;
+    for (int i = first; i < first + count; i++)
+        total += r->batch[i].orientations.count;
+    TRY(want_all(r, total) ? list_all(r, err) : list_needed(r, first, count, total, err));
+    const struct int_list *slots = &r->slots;
+    int unique = slots->count;
     size_t n = (size_t)r->pixels.count, slices = (size_t)unique * SAMPLING_ROTATIONS;
     TRY(grown_reserve(&r->fine_slices, slices * (2 * n + 9), "slices of the fine pass", err));
     float *matrices = r->fine_slices.data + slices * 2 * n;
@@ -87,16 +117,20 @@ static enum status project_children(struct refiner *r, const struct half *half, 
     return STATUS_OK;
 }
 
+enum status estep_reserve_values(struct thread_space *s, size_t count, struct err *err) {
+    if (count <= s->pose_capacity)
+        return STATUS_OK;
+    mem_free(&s->pose_values);
+    s->pose_capacity = 0;
+    TRY(mem_new(count, 2 * sizeof *s->pose_values, "poses of the fine pass", &s->pose_values, err));
+    s->pose_capacity = 2 * count;
+    return STATUS_OK;
+}
+
 static enum status reserve_poses(struct thread_space *s, int poses, struct err *err) {
     TRY(int_list_reserve(&s->pose_slice, poses, err));
     TRY(int_list_reserve(&s->pose_shift, poses, err));
-    if ((size_t)poses > s->pose_capacity) {
-        mem_free(&s->pose_values);
-        s->pose_capacity = 0;
-        TRY(mem_new((size_t)poses, 2 * sizeof *s->pose_values, "poses of the fine pass", &s->pose_values, err));
-        s->pose_capacity = 2 * (size_t)poses;
-    }
-    return STATUS_OK;
+    return estep_reserve_values(s, (size_t)poses, err);
 }
 
 /* All children of the significant samples, those of one orientation's child together. */

@@ -286,6 +286,7 @@ static enum status begin_half(struct refiner *r, struct half *h, struct err *err
     h->norm_sum = h->offset2_sum = h->weight_sum = h->pmax_sum = h->likelihood_sum = h->significant_sum = 0;
     h->angle_change = h->offset_change = h->reliability_sum = 0;
     h->changed = 0;
+    r->all_children = false;
     return r->local ? STATUS_OK : estep_coarse_slices(r, h, err);
 }
 

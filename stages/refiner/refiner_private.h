@@ -135,6 +135,7 @@ struct refiner {
     struct batch_particle batch[BATCH_PARTICLES];
     struct grown coarse_slices; /* [orientations][2·coarse pixels], of the half at work */
     struct grown images, spectra, coarse, priors, fine_slices, shifted, scatter;
+    bool all_children; /* slots and fine_slices hold the whole grid for the rest of this half */
     struct int_list slots, fine_slots;
     struct thread_space *threads;
     struct expectation *expectation;
@@ -166,6 +167,7 @@ enum status estep_batch(struct refiner *r, struct half *half, int first, int cou
 /* coarse.c: preparation, coarse pass, significant samples */
 enum status estep_coarse(struct refiner *r, struct half *half, int count, struct err *err);
 enum status estep_coarse_slices(struct refiner *r, struct half *half, struct err *err);
+enum status estep_reserve_values(struct thread_space *space, size_t count, struct err *err);
 enum status estep_load(struct refiner *r, const struct half *half, int first, int count, struct err *err);
 enum status estep_prepare(struct refiner *r, struct half *half, int count, struct err *err);
 /* fine.c: fine pass, sums, back-projection */
