@@ -67,8 +67,8 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     *item = NULL;
     slot->ticket = stage->next_ticket++;
     slot->judged = 0;
-    slot->edge = edge;
-    slot->seq = seq;
+    slot->arrivals[0] = (struct arrival){edge, seq};
+    slot->arrival_count = 1;
     slot->taken = stage_clock();
     slot->status = STATUS_OK;
     slot->settled = false;

@@ -62,14 +62,22 @@ static enum status answer(struct pipeline *pipeline, const struct inbox *inbox, 
     return transport_send(inbox->acks, text, length, &sent, err);
 }
 
-static bool in_own_lanes(struct stage *stage, int input, int64_t seq, const char *id) {
-    bool found = false;
+/* Whether a lane has the item already, so that this arrival is acknowledged together with the first. */
+static bool joins_lane(struct stage *stage, const char *id, int edge, int64_t seq) {
+    bool joins = false;
     stage_lock(stage);
-    for (int i = 0; i < stage->lane_count; i++)
-        found = found || (stage->slots[i].phase != SLOT_FREE && stage->slots[i].edge == input &&
-                          stage->slots[i].seq == seq && strcmp(item_id(stage->slots[i].lane.item), id) == 0);
+    for (int i = 0; i < stage->lane_count; i++) {
+        struct slot *slot = &stage->slots[i];
+        if (slot->phase == SLOT_FREE || strcmp(item_id(slot->lane.item), id) != 0) continue;
+        for (int j = 0; j < slot->arrival_count; j++)
+            joins = joins || (slot->arrivals[j].edge == edge && slot->arrivals[j].seq == seq);
+        if (!joins && slot->arrival_count < ARRIVALS_MAX) {
+            slot->arrivals[slot->arrival_count++] = (struct arrival){edge, seq};
+            joins = true;
+        }
+    }
     stage_unlock(stage);
-    return found;
+    return joins;
 }
 
 static enum status take_item(struct pipeline *pipeline, int input, struct message *message, struct err *err) {
@@ -88,9 +96,8 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
         TRY(ledger_lookup(stage->ledger, item_id(message->item), &known, &state, err));
         return answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(state), err);
     case CLAIM_ELSEWHERE:
-        /* A sender that was started anew does not know who has what. One that sends by another way what a lane already
-         * holds is not answered, as only the first will be told when it is done: it asks again. */
-        if (in_own_lanes(stage, input, message->seq, item_id(message->item)))
+        /* A sender that was started anew does not know who has what; and an item may come by two edges. */
+        if (joins_lane(stage, item_id(message->item), input, message->seq))
             return answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
         break;
     }
@@ -189,9 +196,11 @@ static enum status acknowledge_done(struct pipeline *pipeline, struct err *err) 
     enum status status = STATUS_OK;
     stage_lock(stage);
     for (struct slot *slot; status == STATUS_OK && (slot = lanes_done(stage)) != NULL;) {
-        if (slot->settled)
-            status = answer(pipeline, &pipeline->inboxes[slot->edge], MESSAGE_ACK, slot->seq,
+        for (int i = 0; slot->settled && i < slot->arrival_count && status == STATUS_OK; i++) {
+            const struct arrival *arrival = &slot->arrivals[i];
+            status = answer(pipeline, &pipeline->inboxes[arrival->edge], MESSAGE_ACK, arrival->seq,
                             ledger_state_name(slot->state), err);
+        }
         lanes_free(stage, slot);
     }
     stage_unlock(stage);

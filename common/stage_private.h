@@ -14,10 +14,16 @@
 #include "common/rules.h"
 #include "common/stage.h"
 
-enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, LOAD_THREADS = 2 };
+enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, LOAD_THREADS = 2, ARRIVALS_MAX = 8 };
 
 enum stage_mode { STAGE_ON_FILES, STAGE_IN_PROCESS, STAGE_IN_PIPELINE };
 enum stage_stop { STOP_NOT, STOP_DRAIN, STOP_NOW };
+
+/* By which input an item came, and its number there. With two inputs that go back to one stage it comes by both. */
+struct arrival {
+    int edge;
+    int64_t seq;
+};
 
 /* Where a lane's item is on its way. Each phase has one kind of thread that may touch the lane. */
 enum slot_phase {
@@ -36,8 +42,8 @@ struct slot {
     enum slot_phase phase;
     uint64_t ticket; /* items are processed and stored in the order of arrival */
     uint32_t judged; /* the rules of reject_if that have been looked at */
-    int edge;        /* the input it came by, and its number there */
-    int64_t seq;
+    struct arrival arrivals[ARRIVALS_MAX]; /* all of them are acknowledged when the item is done */
+    int arrival_count;
     double taken;       /* when */
     enum status status; /* so far */
     struct err err;
