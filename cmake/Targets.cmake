@@ -36,6 +36,7 @@ function(icestream_add_stage name)
   target_link_libraries(icestream-stage-${name} PUBLIC icestream-kernels icestream-common)
   add_executable(icestream-${name} main.c)
   target_link_libraries(icestream-${name} PRIVATE icestream-stage-${name})
+  add_dependencies(programs icestream-${name})
   install(TARGETS icestream-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 

@@ -21,15 +21,15 @@ done
 if [ -z "$bin" ]; then
   scripts/packages.sh
   cmake --preset cpu >/dev/null
-  cmake --build --preset cpu
+  cmake --build --preset cpu --target programs
   bin=$PWD/build/cpu/bin
 fi
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 
-# 22 micrographs of 1024 × 1024 px with 60 particles each, one a second, written as an acquisition program would.
-"$bin/icestream-simulate" --o "$work/microscope" --micrographs 22 --size 1024 --pixel_size 2.5 --particles 60 \
-  --interval 1 --seed 7 --map_box 64 >"$work/simulate.log" 2>&1 &
+# 24 micrographs of 1024 × 1024 px with 55 particles each, one every second and a half, renamed into place when whole.
+"$bin/icestream-simulate" --o "$work/microscope" --micrographs 24 --size 1024 --pixel_size 2.5 --particles 55 \
+  --interval 1.5 --seed 7 --map_box 64 >"$work/simulate.log" 2>&1 &
 simulator=$!
 trap 'kill $simulator 2>/dev/null || true' EXIT
 # The truth, templates and reference are written before the first micrograph.
@@ -45,7 +45,7 @@ stages:
   lowpass-picker: {from: watcher, templates: $work/microscope/truth/templates.mrcs, lowpass: 20, diameter: 150}
   extractor:      {from: lowpass-picker, box: 96, downscale_to: 64}
   classifier:     {from: extractor, classes: 16, diameter: 170}
-  refiner:        {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170}
+  refiner:        {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170, threads: 2}
 EOF
 "$bin/icestream" check "$work/graph.yaml"
 "$bin/icestream" run "$work/graph.yaml" --session "$work/session" --until-idle 6
