@@ -265,7 +265,9 @@ enum status refiner_begin(struct refiner *r, int max_order, bool final, struct e
     if (s->order >= r->options.local_order && !aligned)
         s->order = r->options.local_order - 1 > r->options.healpix_order ? r->options.local_order - 1
                                                                          : r->options.healpix_order;
-    r->local = aligned && s->order >= (poses_are_sharp(r) ? r->options.local_order - 1 : r->options.local_order) &&
+    /* Finer steps share the probability out among more poses: once sharp stays sharp. */
+    r->sharp = aligned && (r->sharp || poses_are_sharp(r));
+    r->local = aligned && s->order >= (r->sharp ? r->options.local_order - 1 : r->options.local_order) &&
                s->order > r->options.healpix_order;
     s->final = final;
     s->iteration++;

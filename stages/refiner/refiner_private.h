@@ -123,7 +123,7 @@ struct refiner {
     char remark[512];
 
     /* of the iteration that runs */
-    bool busy, local, started;
+    bool busy, local, sharp, started;
     double began;
     struct sampling sampling;
     struct fourier_pixels pixels;
