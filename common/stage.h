@@ -60,6 +60,7 @@ struct stage_descriptor {
     size_t state_size;  /* zeroed before init */
     size_t lane_size;
     int lanes;       /* default number of lanes; 0: 3 */
+    bool cuda;       /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
     bool cumulative; /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
                         what goes on is what it emits */
 

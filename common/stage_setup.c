@@ -192,8 +192,18 @@ static enum status visit_resumed(const struct item *item, void *context, struct 
     return stage->descriptor->resume(stage, stage->state, item, err);
 }
 
+/* A stage without CUDA kernels serves a graph that gives it a GPU all the same, but not in silence. */
+static void settle_device(struct stage *stage) {
+    if (stage->device.kind != DEVICE_CUDA || stage->descriptor->cuda) return;
+    if (strcmp(stage->common.device, "auto") != 0 || stage->common.gpu != NULL)
+        stage_log(stage, LOG_WARN, "device", "%s has no CUDA kernels in this version: it computes on the CPU",
+                  stage->descriptor->name);
+    stage->device = (struct device){.kind = DEVICE_CPU};
+}
+
 enum status stage_begin(struct stage *stage, struct err *err) {
     const struct stage_descriptor *descriptor = stage->descriptor;
+    settle_device(stage);
 #ifdef _OPENMP
     omp_set_num_threads(stage->threads);
 #endif
