@@ -27,9 +27,9 @@ static const struct param params[] = {
      .minimum = 0.1, .maximum = 360, .help = "Step of the in-plane rotation of the templates."},
     {.name = "threshold", .type = PARAM_STRING, .offset = AT(threshold), .unit = "", .default_text = "auto",
      .help = "Least figure of merit of a pick (1: as likely as expected of a particle), or auto: from each "
-             "micrograph's own peaks."},
+             "micrograph's own peaks, whatever the grey scale of the templates."},
     {.name = "min_distance", .type = PARAM_FLOAT, .offset = AT(min_distance), .unit = "Å", .minimum = 0,
-     .maximum = 100000, .help = "Of two picks nearer than this the better stays; by default 0.75 of the diameter."},
+     .maximum = 100000, .help = "Of two picks nearer than this the better stays; by default 0.7 of the diameter."},
     {.name = "max_stddev_noise", .type = PARAM_STRING, .offset = AT(max_stddev_noise), .unit = "",
      .default_text = "auto",
      .help = "No picks where the background's standard deviation, in units of the micrograph's, is above this; auto: "
@@ -241,6 +241,11 @@ enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_
         TRY(item_set_number(lane->item, "columns.icestreamPickThreshold", l->picks.threshold, err));
     stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g", item_id(lane->item), l->picks.count,
               l->picks.threshold);
+    if (l->picks.scale != 1 && l->picks.count > 0)
+        stage_log(stage, LOG_INFO, "rescaled",
+                  "%s: the templates were taken times %.3g: not on the grey scale of this micrograph's particles, or its "
+                  "CTF is not known",
+                  item_id(lane->item), l->picks.scale);
     return STATUS_OK;
 }
 

@@ -14,12 +14,12 @@
 
 /* z-scores beyond this are dead pixels and gold. */
 static const double OUTLIERS = 8;
-/* Of the diameter: touching particles stay two, and the side peaks of one do not become more. */
-static const double MIN_DISTANCE = 0.75;
+/* Of the diameter: touching particles stay two, even where the diameter is a third too large, and the side peaks of one
+ * do not become more. */
+static const double MIN_DISTANCE = 0.7;
 
-/* An automatic threshold is not below these: a figure of merit of 0 is where noise alone explains a place as well as
- * the template does; the LoG response of particles is some tenths of the micrograph's standard deviation. */
-static const float MERIT_LEAST = 0.1f;
+/* An automatic threshold is not below this: the LoG response of particles is some tenths of the micrograph's standard
+ * deviation. */
 static const float LOG_LEAST = 0.02f;
 
 void pick_list_destroy(struct pick_list *list) {
@@ -156,6 +156,7 @@ static bool prepare(struct picker *p, const float *micrograph, uint64_t seed) {
     fft_run(p->forward, p->square, p->half);
     fourier_window_crop(p->half, p->size, p->work, factor, p->image);
     if (p->settings.method == PICKER_TEMPLATE) {
+        picker_template_noise(p);
         square_values(p->square, pixels);
         fft_run(p->forward, p->square, p->half);
         fourier_window_crop(p->half, p->size, p->work, factor, p->image2);
@@ -188,9 +189,10 @@ static enum status report(const struct picker *p, float threshold, struct pick_l
         picks->items = items;
         picks->capacity = 2 * p->peaks.count;
     }
+    bool templates = p->settings.method == PICKER_TEMPLATE, scores = templates && isnan(p->settings.threshold);
     picks->count = 0;
-    picks->threshold = threshold;
-    bool templates = p->settings.method == PICKER_TEMPLATE;
+    picks->scale = scores ? picker_template_scale(p, &p->peaks) : 1;
+    picks->threshold = scores && isfinite(threshold) ? picker_template_merit(p, 0, picks->scale, threshold) : threshold;
     int x = normalise_offset(p->size, p->nx), y = normalise_offset(p->size, p->ny);
     for (size_t i = 0; i < p->peaks.count; i++) {
         const struct peak *peak = &p->peaks.items[i];
@@ -198,7 +200,7 @@ static enum status report(const struct picker *p, float threshold, struct pick_l
         picks->items[picks->count++] = (struct pick){
             .x = (float)(peak->x / p->scale - x),
             .y = (float)(peak->y / p->scale - y),
-            .merit = peak->merit,
+            .merit = scores ? picker_template_merit(p, peak->template, picks->scale, peak->merit) : peak->merit,
             .psi = templates ? (float)(peak->rotation * 360.0 / p->rotations) : 0,
             .class_number = templates ? peak->template + 1 : 0,
         };
@@ -224,7 +226,7 @@ static enum status automatic_threshold(struct picker *p, float *ret_threshold, s
     size_t count = 0, decoys = 0;
     if (p->settings.method == PICKER_TEMPLATE) {
         TRY(picker_scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
-        *ret_threshold = threshold_split(p->sorted, count, MERIT_LEAST);
+        *ret_threshold = threshold_over_noise(p->sorted, count, p->noise);
         return STATUS_OK;
     }
     TRY(picker_scores(p, p->merit, p->rotation, 1, FLT_MIN, &p->peaks, p->sorted, &count, err));

@@ -45,6 +45,7 @@ struct pick_list {
     struct pick *items;
     size_t count, capacity;
     double threshold; /* that was used */
+    double scale;     /* of the templates, that an automatic threshold found; else 1 */
 };
 
 void pick_list_destroy(struct pick_list *list);
@@ -69,7 +70,7 @@ struct picker_view {
     double min_distance;     /* px of the micrograph */
     int template_count;
     const float *spectrum;   /* low-passed micrograph, work half plane, complex, factor 1/size² */
-    const float *merit;      /* [template][work][work]; LoG: the response in standard deviations */
+    const float *merit;      /* [template][work][work]: what peaks were sought in */
     const uint16_t *rotation; /* as merit */
     const float *mu, *sigma; /* work², or NULL in LoG mode */
     int rotations;

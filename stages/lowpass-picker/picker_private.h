@@ -40,7 +40,7 @@ struct picker {
     struct merit_window *window;
     struct merit_terms *terms;      /* without CTF, [template] */
     struct merit_terms *terms_here; /* with the micrograph's */
-    double template_scale;          /* that the last micrograph asked for */
+    float noise;                    /* standard deviation of the scores of noise */
 
     /* LoG only. */
     struct log_filter *log;
@@ -52,7 +52,14 @@ struct picker {
 };
 
 enum status picker_template_create(struct picker *picker, const struct picker_templates *templates, struct err *err);
+/* Between the micrograph's transform and that of its square. */
+void picker_template_noise(struct picker *picker);
 enum status picker_template_run(struct picker *picker, const struct ctf *ctf, struct err *err);
+/* With an automatic threshold the map holds scores instead of figures of merit: amplitude × √power, the correlation in
+ * the background's standard deviations, which has no grey scale. The scale of the templates that their picks ask for (1
+ * where they are about right), and a score's figure of merit on it. */
+double picker_template_scale(const struct picker *picker, const struct peak_list *peaks);
+float picker_template_merit(const struct picker *picker, int template, double scale, float score);
 enum status picker_log_create(struct picker *picker, struct err *err);
 enum status picker_log_run(struct picker *picker, struct err *err);
 /* Buffers and plan that depend on size and work. */

@@ -13,9 +13,12 @@ static const size_t ROTATED_LIMIT = (size_t)512 << 20;
 enum { SHRINK_MASK = 2 };
 /* Robust standard deviations of the local mean and deviation at which a place is not ice any more. */
 static const float CONTAMINATION_SPREADS = 6;
-/* Fitted amplitude of the best peaks from which on templates count as too weak, and the part of it that they then get:
- * a gentle scale ranks better than a steep one. */
-static const double AMPLITUDE_MOST = 2.5, AMPLITUDE_PART = 0.5;
+/* Rings of the spectrum whose power is compared, at most; their least width, px, and the coefficients that a ring's mean
+ * needs. */
+enum { NOISE_RINGS = 64, RING_WIDTH = 4, NOISE_COEFFICIENTS = 100 };
+/* Templates whose amplitude in the picks is outside of this are on another grey scale than that of normalised
+ * particles. Inside, a circle that is a little too wide, crowding and imperfect templates explain it. */
+static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
 
 /* Width of what is not zero on the central row, Å, averaged over the templates (masked templates end at zero). */
 static double diameter_of(const struct picker_templates *t) {
@@ -118,6 +121,11 @@ MULTIVERSION static void prepare_product(const float *image, const float *ctf, s
     }
 }
 
+MULTIVERSION static void scale_values(float *values, size_t count, float factor) {
+    for (size_t i = 0; i < count; i++)
+        values[i] *= factor;
+}
+
 /* The amplitude of one template everywhere. */
 static void correlate_template(struct picker *p, int t, const float *ctf) {
     size_t pixels = (size_t)p->work * p->work;
@@ -149,21 +157,47 @@ static void mark_contamination(struct picker *p) {
     }
 }
 
-/* Templates should be on the scale of normalised particles. Where they clearly are weaker (projections of a map in its
- * own units), an automatic threshold takes the scale from the best peaks. Not so where they are stronger: a micrograph
- * without particles looks the same. A threshold that is given is on the scale of the templates as they are. */
-static enum status template_scale(struct picker *p, double *ret_scale, struct err *err) {
-    size_t count = 0;
-    *ret_scale = 1;
-    if (!isnan(p->settings.threshold)) return STATUS_OK;
-    TRY(picker_scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
-    if (count == 0) return STATUS_OK;
-    double amplitude = p->sorted[count / 20];
-    if (amplitude > AMPLITUDE_MOST) *ret_scale = AMPLITUDE_PART * amplitude;
-    return STATUS_OK;
+double picker_template_scale(const struct picker *p, const struct peak_list *peaks) {
+    if (peaks->count == 0) return 1;
+    /* Peaks fall, so this is the median but for the order of templates of different power. */
+    const struct peak *middle = &peaks->items[peaks->count / 2];
+    double amplitude = middle->merit / sqrt(p->terms_here[middle->template].power);
+    return amplitude < SCALE_LEAST || amplitude > SCALE_MOST ? amplitude : 1;
+}
+
+float picker_template_merit(const struct picker *p, int template, double scale, float score) {
+    float merit = score / (float)sqrt(p->terms_here[template].power);
+    merit_map(&p->terms_here[template], scale, 1, &merit);
+    return merit;
+}
+
+/* Variance of white noise of the least power at any resolution up to twice the low-pass's: particles and the ice's own
+ * structure add to the power at the others. half: the micrograph's transform at full size. */
+static double noise_variance(const struct picker *p) {
+    double power[NOISE_RINGS] = {0}, least = INFINITY, pixels = (double)p->size * p->size;
+    size_t count[NOISE_RINGS] = {0}, stride = 2 * ((size_t)p->size / 2 + 1);
+    int end = p->work < p->size / 2 ? p->work : p->size / 2;
+    int rings = end / RING_WIDTH < NOISE_RINGS ? end / RING_WIDTH : NOISE_RINGS;
+    for (int row = -end + 1; row < end; row++) {
+        const float *line = p->half + (size_t)(row < 0 ? row + p->size : row) * stride;
+        for (int kx = 0; kx < end; kx++) {
+            int ring = (int)(sqrtf((float)kx * (float)kx + (float)row * (float)row) * (float)rings / (float)end);
+            if (ring >= rings) break;
+            power[ring] += (double)line[2 * kx] * line[2 * kx] + (double)line[2 * kx + 1] * line[2 * kx + 1];
+            count[ring]++;
+        }
+    }
+    for (int ring = 0; ring < rings; ring++)
+        if (count[ring] >= NOISE_COEFFICIENTS) least = fmin(least, power[ring] / (double)count[ring] / pixels);
+    return isfinite(least) ? least : 0;
+}
+
+void picker_template_noise(struct picker *p) {
+    if (isnan(p->settings.threshold)) p->noise = (float)sqrt(noise_variance(p) / p->circle);
 }
 
 enum status picker_template_run(struct picker *p, const struct ctf *ctf, struct err *err) {
+    (void)err;
     size_t half = (size_t)p->work * (p->work / 2 + 1), pixels = (size_t)p->work * p->work;
     local_stats_run(p->stats, p->image, p->image2, p->mu, p->sigma);
     mark_contamination(p);
@@ -171,8 +205,13 @@ enum status picker_template_run(struct picker *p, const struct ctf *ctf, struct 
     prepare_product(p->image, ctf ? p->ctf : NULL, half, 1.0f / (float)p->circle, p->product);
     for (int t = 0; t < p->template_count; t++)
         correlate_template(p, t, ctf ? p->ctf : NULL);
-    TRY(template_scale(p, &p->template_scale, err));
+    float sigma, spread;
+    picker_robust(p, p->sigma, &sigma, &spread);
+    if (sigma > 0) p->noise /= sigma;
     for (int t = 0; t < p->template_count; t++)
-        merit_map(&p->terms_here[t], p->template_scale, pixels, p->merit + t * pixels);
+        if (isnan(p->settings.threshold))
+            scale_values(p->merit + t * pixels, pixels, (float)sqrt(p->terms_here[t].power));
+        else
+            merit_map(&p->terms_here[t], 1, pixels, p->merit + t * pixels);
     return STATUS_OK;
 }

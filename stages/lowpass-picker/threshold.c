@@ -6,6 +6,12 @@
 enum { PEAKS_MIN = 16 };
 static const double BEST_CUT = 0.02;
 static const double DECOYS_PER_PEAK = 0.5;
+/* Noise alone has peaks up to here, in its standard deviations, and none of it a mean there. */
+static const float NOISE_LEAST = 4.5f, NOISE_SURE = 14;
+/* Share of the scores in the middle third between two heaps from which on they are one, and the standard deviations
+ * from it that are not its own. */
+static const double ONE_HEAP = 0.125;
+static const float OUTLIER_SPREADS = 5;
 
 float threshold_split(const float *scores, size_t count, float least) {
     if (count == 0 || !(scores[0] >= least)) return INFINITY;
@@ -25,6 +31,43 @@ float threshold_split(const float *scores, size_t count, float least) {
         }
     }
     return split > least ? split : least;
+}
+
+/* Mean of what is above the split and of what is below, and the share of scores in the middle third between them. */
+struct heaps {
+    double above, below, between;
+};
+
+static struct heaps describe(const float *scores, size_t count, float split) {
+    double ceiling = scores[(size_t)(BEST_CUT * (double)count)], sum[2] = {0};
+    size_t n[2] = {0}, between = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum[scores[i] >= split] += fmin(scores[i], ceiling);
+        n[scores[i] >= split]++;
+    }
+    struct heaps heaps = {.above = n[1] ? sum[1] / (double)n[1] : 0, .below = n[0] ? sum[0] / (double)n[0] : 0};
+    double third = (heaps.above - heaps.below) / 3;
+    for (size_t i = 0; i < count; i++)
+        between += scores[i] > heaps.below + third && scores[i] < heaps.above - third;
+    heaps.between = (double)between / (double)count;
+    return heaps;
+}
+
+/* Where the scores' own scatter ends; count > 0. */
+static float outliers(const float *scores, size_t count) {
+    /* Of a normal distribution the lower quartile is 1/1.4826 standard deviations below the median; what is above may be
+     * particles. */
+    float median = scores[count / 2], quartile = scores[count - 1 - count / 4];
+    return median + OUTLIER_SPREADS * 1.4826f * (median - quartile);
+}
+
+float threshold_over_noise(const float *scores, size_t count, float noise) {
+    float least = NOISE_LEAST * noise, split = threshold_split(scores, count, least);
+    if (!isfinite(split) || count < PEAKS_MIN) return split;
+    struct heaps heaps = describe(scores, count, split);
+    if (heaps.between <= ONE_HEAP || heaps.above >= NOISE_SURE * noise) return split;
+    float outlier = outliers(scores, count);
+    return outlier > split ? outlier : split;
 }
 
 float threshold_over_decoys(const float *scores, size_t count, const float *decoys, size_t decoy_count, float least) {

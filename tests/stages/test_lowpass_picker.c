@@ -263,6 +263,35 @@ static void thresholds_split_two_heaps(void **state) {
     assert_float_equal(threshold_split(scores, 5, 0.1f), 0.1, 1e-6);
 }
 
+static int falling(const void *a, const void *b) {
+    float p = *(const float *)a, q = *(const float *)b;
+    return (p < q) - (p > q);
+}
+
+static void one_heap_is_noise(void **state) {
+    (void)state;
+    /* Scores of noise: 3 ± 0.5 of its standard deviations, 0.01; then some particles among it. */
+    enum { COUNT = 400, FEW = 5, MANY = 100 };
+    const float noise = 0.01f;
+    float scores[COUNT];
+    for (int particles = 0; particles <= MANY; particles += particles < FEW ? FEW : MANY - FEW) {
+        for (int i = 0; i < COUNT; i++)
+            scores[i] = i < particles ? noise * (10 + gauss()) : noise * (3 + 0.5f * gauss());
+        qsort(scores, COUNT, sizeof *scores, falling);
+        for (float scale = 1; scale < 200; scale *= 100) {
+            float threshold = threshold_over_noise(scores, COUNT, scale * noise);
+            int above = 0;
+            for (int i = 0; i < COUNT; i++)
+                above += scores[i] >= threshold;
+            assert_in_range(above, particles - 1 < 0 ? 0 : particles - 1, particles);
+            /* The scale of the scores is nobody's business. */
+            for (int i = 0; i < COUNT; i++)
+                scores[i] *= 100;
+        }
+    }
+    assert_true(isinf(threshold_over_noise(scores, 0, noise)));
+}
+
 static int make_folder(void **state) {
     (void)state;
     snprintf(folder, sizeof folder, "%s/icestream-picker-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
@@ -286,7 +315,7 @@ int main(void) {
         cmocka_unit_test(templates_find_what_was_planted), cmocka_unit_test(relion_pruning_runs),
         cmocka_unit_test(log_finds_what_was_planted),      cmocka_unit_test(empty_micrographs_stay_empty),
         cmocka_unit_test(same_again),                      cmocka_unit_test(what_is_wrong_is_said),
-        cmocka_unit_test(thresholds_split_two_heaps),
+        cmocka_unit_test(thresholds_split_two_heaps),      cmocka_unit_test(one_heap_is_noise),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
