@@ -136,9 +136,13 @@ static void mark_current(struct stage *stage, const char *id) {
     *(volatile char *)stage->current = id[0];
 }
 
+static const int NO_SHAPE[3] = {-1, -1, -1};
+
 static enum status process_item(struct stage *stage, struct stage_lane *lane, int last_shape[3], struct err *err) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     if (descriptor->reconfigure != NULL && memcmp(last_shape, lane->shape, sizeof lane->shape) != 0) {
+        /* One that failed has left nothing to work with: the shape before it is set up anew as well. */
+        memcpy(last_shape, NO_SHAPE, sizeof NO_SHAPE);
         TRY(descriptor->reconfigure(stage, stage->state, lane, err));
         memcpy(last_shape, lane->shape, sizeof lane->shape);
     }

@@ -260,6 +260,29 @@ static void bad_items_do_not_stop_the_stream(void **state) {
     stage_results_clear(&results);
 }
 
+static enum status every_other_shape(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)stage, (void)state, (void)err;
+    lane->shape[0] = 1 + number_of(lane) % 2;
+    return STATUS_OK;
+}
+
+static enum status only_the_first_shape(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    TRY(trace_reconfigure(stage, state, lane, err));
+    FAIL_IF(lane->shape[0] != 1, err, STATUS_UNSUPPORTED, "this shape does not do");
+    return STATUS_OK;
+}
+
+static void a_shape_that_failed_leaves_nothing_set_up(void **state) {
+    struct stage_descriptor fickle = traced;
+    fickle.load = every_other_shape;
+    fickle.reconfigure = only_the_first_shape;
+    fickle.store = NULL;
+    struct stage_results results = run(&fickle, *state, NULL);
+    assert_int_equal(results.emitted_count, ITEMS / 2);
+    assert_int_equal(trace.reconfigured, ITEMS);
+    stage_results_clear(&results);
+}
+
 static void an_item_without_what_is_needed_fails(void **state) {
     struct fixture *fixture = *state;
     struct stage_descriptor picky = traced;
@@ -392,6 +415,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(items_pass_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(full_lanes_block_and_drain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_items_do_not_stop_the_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_shape_that_failed_leaves_nothing_set_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_item_without_what_is_needed_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_a_cumulative_stage_emits_goes_on_instead_of_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stage_without_process_passes_items, set_up, tear_down),
