@@ -31,7 +31,7 @@ def newest_data(session):
 
 
 with Work("kill") as work:
-    count = 24
+    count = 16
     simulate(work("sim"), micrographs=count, size=512, pixel_size=4.0, particles=12, interval=0, seed=9)
     graph = write(work("graph.yaml"), GRAPH.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth")))
     run("run", graph, "--session", work("calm"), "--until-idle", "1", timeout=240)
