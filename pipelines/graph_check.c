@@ -344,6 +344,10 @@ static void note_defaults(struct check *c, const struct graph_stage *stage) {
             problems_add(c->problems, PROBLEM_ERROR, method->line,
                          "%s%s: `method: template` needs `templates`; give a stack of them, or use `method: log`",
                          set_by(method), section->name);
+        if ((method == NULL || strcmp(method->value.texts[0], "template") != 0) &&
+            graph_entry(section, "diameter") == NULL && graph_entry(section, "log_diameter") == NULL)
+            problems_add(c->problems, PROBLEM_ERROR, section->line,
+                         "%s: `diameter` is required without templates: the particle's, in Å", section->name);
     }
     if (stage->gpu_auto && (!c->machine->cuda || c->machine->gpus == 0))
         problems_add(c->problems, PROBLEM_NOTE, graph_entry(section, "gpu")->line, "%s: %s, so it runs on the CPU",
@@ -368,9 +372,6 @@ static enum status check_stage(struct check *c, struct graph_stage *stage) {
                      "%s%s.replicas: it keeps what it has learnt from all items, so there can be one only; leave "
                      "`replicas` out",
                      set_by(graph_entry(&stage->section, "replicas")), stage->section.name);
-    if (!stage->left_out)
-        check_required(c, stage);
-    note_defaults(c, stage);
     return STATUS_OK;
 }
 
@@ -415,6 +416,13 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     enum status status = c.session_params && c.common_params ? check_session(&c) : STATUS_NO_MEMORY;
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++)
         status = check_stage(&c, &graph->stages[i]);
+    if (status == STATUS_OK)
+        status = graph_derive(graph, problems, err);
+    for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++) {
+        if (!graph->stages[i].left_out)
+            check_required(&c, &graph->stages[i]);
+        note_defaults(&c, &graph->stages[i]);
+    }
     if (status == STATUS_OK) {
         check_pixel_size(&c);
         status = graph_check_edges(graph, problems, err);

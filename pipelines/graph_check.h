@@ -18,6 +18,9 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
 /* Keys that any stage may have, besides its own ("from", "replicas", …). */
 bool graph_is_common_key(const char *key);
 
+/* Diameters and a box that the graph leaves open, from a diameter that it gives elsewhere (graph_derive.c). */
+enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err);
+
 /* Edges (graph_edges.c): who feeds whom, cycles, and whether each stage finds in its items what it needs. */
 enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err);
 
