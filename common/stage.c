@@ -19,8 +19,10 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     size_t count;
     fprintf(out, "icestream-%s: %s\n\n", descriptor->name, descriptor->summary);
     fprintf(out, "  icestream-%s %s--o DIR [--KEY VALUE]…\n", descriptor->name,
-            descriptor->produce != NULL ? "" : "--i INPUT ");
-    if (descriptor->produce == NULL)
+            descriptor->produce != NULL ? "--i FOLDER " : "--i INPUT ");
+    if (descriptor->produce != NULL)
+        fputs("      FOLDER: as --directory\n", out);
+    else
         fputs("      INPUT: a STAR file (two with a comma between are joined by micrograph), an image or a folder\n",
               out);
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
@@ -128,7 +130,8 @@ static enum status run_on_files(struct stage *stage, const struct options *optio
     size_t count = 0;
     TRY(stage_place(stage, options->output, err));
     TRY(ledger_open(":memory:", false, &stage->ledger, err));
-    if (options->input != NULL) TRY(stage_files_items(stage, options->input, &items, &count, err));
+    if (options->input != NULL && stage->descriptor->produce == NULL)
+        TRY(stage_files_items(stage, options->input, &items, &count, err));
     enum status status = stage_begin(stage, err);
     if (status == STATUS_OK) status = stage_run_items(stage, items, count, err);
     stage_items_free(items, count);
@@ -145,7 +148,10 @@ static int on_files(struct stage *stage, const struct options *options) {
     }
     stage->mode = STAGE_ON_FILES;
     struct signals *signals = NULL;
-    enum status status = stage_configure(stage, "command line", &err);
+    enum status status = STATUS_OK;
+    /* The input of a source is the place where it looks. */
+    if (source && options->input != NULL) status = stage_set(stage, "directory", options->input, "--i", &err);
+    if (status == STATUS_OK) status = stage_configure(stage, "command line", &err);
     if (status != STATUS_OK) {
         fprintf(stderr, "icestream-%s: %s\n", stage->name, err.message);
         return EXIT_USAGE;

@@ -213,6 +213,24 @@ static enum status add_micrographs(const struct star_input *input, struct star_t
     return STATUS_OK;
 }
 
+/* A micrograph outside the project has an absolute path; its id is then what the picker made the file's name of. */
+static enum status picks_id(const struct star_input *input, const char *micrograph, const char *picks,
+                            char id[PATH_SIZE], struct err *err) {
+    static const char ending[] = "_autopick.star";
+    char path[PATH_SIZE], folder[PATH_SIZE];
+    const char *rest;
+    size_t length = 0;
+    TRY(item_path(input->stage, picks, input->folder, path, err));
+    TRY(path_join(input->stage->root, path, id, PATH_SIZE, err));
+    if (micrograph[0] == '/' && realpath(input->folder, folder) != NULL && realpath(id, path) != NULL &&
+        is_below(path, folder, &rest) && (length = strlen(rest)) >= sizeof ending &&
+        strcmp(rest + length + 1 - sizeof ending, ending) == 0) {
+        snprintf(id, PATH_SIZE, "%.*s", (int)(length + 1 - sizeof ending), rest);
+        return STATUS_OK;
+    }
+    return make_id(micrograph, id, err);
+}
+
 static enum status add_picks(const struct star_input *input, struct star_table *table, struct list *list,
                              struct err *err) {
     int name_column, picks_column;
@@ -222,7 +240,7 @@ static enum status add_picks(const struct star_input *input, struct star_table *
         char id[PATH_SIZE], path[PATH_SIZE];
         const char *name = star_get(table, row, name_column);
         struct item *item;
-        TRY(make_id(name, id, err));
+        TRY(picks_id(input, name, star_get(table, row, picks_column), id, err));
         TRY(list_need(list, id, "micrograph", &item, err));
         if (!item_has(item, "micrograph.path")) {
             double pixel_size = 0;
@@ -304,8 +322,25 @@ static bool is_image_name(const char *name) {
     return false;
 }
 
+static bool needs(const struct stage *stage, const char *member) {
+    return strstr(stage->descriptor->in, member) != NULL;
+}
+
+/* What follows the picker takes a folder for that of the stage before, whose STAR file says what is in it. */
+static enum status add_folder_star(const struct stage *stage, const char *path, struct list *list, struct err *err) {
+    char star[PATH_SIZE];
+    bool picks = needs(stage, "picks");
+    TRY(path_join(path, picks ? "autopick.star" : "particles.star", star, sizeof star, err));
+    FAIL_IF(!file_exists(star), err, STATUS_NOT_FOUND,
+            "%s: there is no %s in this folder: give the STAR file of the %s itself", path,
+            picks ? "autopick.star" : "particles.star", picks ? "picks" : "particles");
+    return add_star(stage, star, list, err);
+}
+
 static enum status add_folder(const struct stage *stage, const char *path, struct list *list, struct err *err) {
     char copy[PATH_SIZE];
+    if (needs(stage, "picks") || needs(stage, "particles") || needs(stage, "selection"))
+        return add_folder_star(stage, path, list, err);
     TRY(path_join("", path, copy, sizeof copy, err));
     for (size_t length = strlen(copy); length > 1 && copy[length - 1] == '/'; length--)
         copy[length - 1] = '\0';

@@ -10,6 +10,7 @@
 #include "tests/common/scratch.h"
 
 static const struct stage_descriptor reader = {.name = "reader", .summary = "", .in = "micrograph", .out = ""};
+static const struct stage_descriptor picked = {.name = "picked", .summary = "", .in = "micrograph picks", .out = ""};
 static const struct stage_descriptor joiner = {.name = "joiner", .summary = "", .in = "selection", .out = ""};
 
 static void write_text(const char *name, const char *text) {
@@ -118,6 +119,30 @@ static void two_star_files_are_joined_by_micrograph(void **state) {
     assert_true(item_has(listed.items[0], "picks.star") && item_has(listed.items[0], "columns.rlnDefocusU"));
     assert_false(item_has(listed.items[1], "picks"));
     assert_string_equal(item_string(listed.items[2], "micrograph.path"), "raw/c.mrc");
+    clear(&listed);
+}
+
+static void picks_of_micrographs_elsewhere_keep_their_names(void **state) {
+    (void)state;
+    struct listed listed;
+    struct err err = {0};
+    char text[2 * PATH_SIZE], micrograph[PATH_SIZE];
+    write_micrograph("far/raw/a.mrc", 10);
+    write_text("far/micrographs.star", "data_\n\nloop_\n_rlnMicrographName\n_rlnDefocusU\nraw/a.mrc 20000\n");
+    write_text("out/picks/raw/a_autopick.star", "data_\n");
+    scratch_path("far/raw/a.mrc", micrograph);
+    snprintf(text, sizeof text,
+             "data_coordinate_files\n\nloop_\n_rlnMicrographName #1\n_rlnMicrographCoordinates #2\n"
+             "%s picks/raw/a_autopick.star\n",
+             micrograph);
+    write_text("out/picks/autopick.star", text);
+    assert_ok(list(&picked, "out/picks,far/micrographs.star", NULL, &listed, &err));
+    assert_int_equal(listed.count, 1);
+    assert_string_equal(item_id(listed.items[0]), "raw/a");
+    assert_true(item_has(listed.items[0], "picks.star") && item_has(listed.items[0], "columns.rlnDefocusU"));
+    clear(&listed);
+    assert_int_equal(list(&picked, "far", NULL, &listed, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.message, "there is no autopick.star in this folder"));
     clear(&listed);
 }
 
@@ -253,6 +278,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_micrographs_become_items),
         cmocka_unit_test(two_star_files_are_joined_by_micrograph),
+        cmocka_unit_test(picks_of_micrographs_elsewhere_keep_their_names),
         cmocka_unit_test(particles_are_one_item),
         cmocka_unit_test(old_star_files_hold_their_optics_in_the_rows),
         cmocka_unit_test(images_and_folders),
