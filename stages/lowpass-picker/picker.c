@@ -18,10 +18,6 @@ static const double OUTLIERS = 8;
  * do not become more. */
 static const double MIN_DISTANCE = 0.7;
 
-/* An automatic threshold is not below this: the LoG response of particles is some tenths of the micrograph's standard
- * deviation. */
-static const float LOG_LEAST = 0.02f;
-
 void pick_list_destroy(struct pick_list *list) {
     free(list->items);
     *list = (struct pick_list){0};
@@ -56,6 +52,7 @@ static enum status build(struct picker *p, const struct picker_templates *templa
         if (work < p->size) p->work = work < 16 ? 16 : work;
     }
     p->scale = (double)p->work / p->size;
+    p->scores = s->method == PICKER_LOG || isnan(s->threshold);
     p->rotations = (int)lround(360 / s->angle_step);
     if (p->rotations < 1) p->rotations = 1;
     TRY(s->method == PICKER_TEMPLATE ? picker_template_create(p, templates, err) : picker_log_create(p, err));
@@ -88,9 +85,6 @@ void picker_destroy(struct picker **picker) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     free(p->rotation);
-    free(p->decoy);
-    free(p->decoy_size);
-    peak_list_destroy(&p->decoys);
     free(p->bad);
     free(p->terms);
     free(p->terms_here);
@@ -100,7 +94,6 @@ void picker_destroy(struct picker **picker) {
     local_stats_destroy(&p->stats);
     correlate_destroy(&p->correlate);
     merit_window_destroy(&p->window);
-    log_filter_destroy(&p->log);
     mem_free(picker);
 }
 
@@ -155,12 +148,10 @@ static bool prepare(struct picker *p, const float *micrograph, uint64_t seed) {
         normalise_micrograph(micrograph, p->nx, p->ny, OUTLIERS, p->size, seed, p->settings.threads, p->square);
     fft_run(p->forward, p->square, p->half);
     fourier_window_crop(p->half, p->size, p->work, factor, p->image);
-    if (p->settings.method == PICKER_TEMPLATE) {
-        picker_template_noise(p);
-        square_values(p->square, pixels);
-        fft_run(p->forward, p->square, p->half);
-        fourier_window_crop(p->half, p->size, p->work, factor, p->image2);
-    }
+    picker_template_noise(p);
+    square_values(p->square, pixels);
+    fft_run(p->forward, p->square, p->half);
+    fourier_window_crop(p->half, p->size, p->work, factor, p->image2);
     memset(p->bad, 0, (size_t)p->work * p->work);
     return deviation > 0;
 }
@@ -189,7 +180,7 @@ static enum status report(const struct picker *p, float threshold, struct pick_l
         picks->items = items;
         picks->capacity = 2 * p->peaks.count;
     }
-    bool templates = p->settings.method == PICKER_TEMPLATE, scores = templates && isnan(p->settings.threshold);
+    bool templates = p->settings.method == PICKER_TEMPLATE, scores = templates && p->scores;
     picks->count = 0;
     picks->scale = scores ? picker_template_scale(p, &p->peaks) : 1;
     picks->threshold = scores && isfinite(threshold) ? picker_template_merit(p, 0, picks->scale, threshold) : threshold;
@@ -223,17 +214,9 @@ enum status picker_scores(struct picker *p, const float *merit, const uint16_t *
 }
 
 static enum status automatic_threshold(struct picker *p, float *ret_threshold, struct err *err) {
-    size_t count = 0, decoys = 0;
-    if (p->settings.method == PICKER_TEMPLATE) {
-        TRY(picker_scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
-        *ret_threshold = threshold_over_noise(p->sorted, count, p->noise);
-        return STATUS_OK;
-    }
-    TRY(picker_scores(p, p->merit, p->rotation, 1, FLT_MIN, &p->peaks, p->sorted, &count, err));
-    float split = threshold_split(p->sorted, count, LOG_LEAST);
-    /* The decoys' scores take the place of their map, which is not needed any more. */
-    TRY(picker_scores(p, p->decoy, p->decoy_size, 1, FLT_MIN, &p->decoys, p->decoy, &decoys, err));
-    *ret_threshold = threshold_over_decoys(p->sorted, count, p->decoy, decoys, split);
+    size_t count = 0;
+    TRY(picker_scores(p, p->merit, p->rotation, p->template_count, -INFINITY, &p->peaks, p->sorted, &count, err));
+    *ret_threshold = threshold_over_noise(p->sorted, count, p->noise);
     return STATUS_OK;
 }
 
@@ -241,7 +224,7 @@ enum status picker_run(struct picker *p, const float *micrograph, const struct c
                        struct pick_list *picks, struct err *err) {
     p->peaks.count = 0;
     if (!prepare(p, micrograph, seed)) return report(p, INFINITY, picks, err);
-    TRY(p->settings.method == PICKER_TEMPLATE ? picker_template_run(p, ctf, err) : picker_log_run(p, err));
+    TRY(picker_template_run(p, p->settings.method == PICKER_TEMPLATE ? ctf : NULL, err));
     float threshold = (float)p->settings.threshold;
     if (isnan(threshold)) TRY(automatic_threshold(p, &threshold, err));
     TRY(find_peaks(p, threshold, err));

@@ -1,6 +1,7 @@
 /* The picking of one micrograph: what the kernels do, in order, for one shape of micrograph.
  * Template mode: normalise, transform, cut at the low-pass, local statistics, correlate, figure of merit, peaks.
- * LoG mode: normalise, transform, cut, Laplacian of Gaussian, peaks. Lengths in Å unless said. */
+ * LoG mode: the same with round shapes, Laplacians of Gaussians and high-passed spheres, as templates.
+ * Lengths in Å unless said. */
 #ifndef ICESTREAM_PICKER_H
 #define ICESTREAM_PICKER_H
 

@@ -3,46 +3,102 @@
 #include "common/memory.h"
 #include "stages/lowpass-picker/picker_private.h"
 
+/* Shapes of three sizes, sampled so that the greatest diameter is DIAMETER px; the box leaves room for its background.
+ * PADDED is the box in which spheres are blurred. */
+enum { SIZES = 3, SHAPES = 2, DIAMETER = 48, BOX = 94, PADDED = 2 * BOX };
+/* Of the diameter: the width of the Gaussian whose blur is taken off a sphere, as defocus takes off low frequencies. */
+static const double HIGH_PASS = 0.2;
+
+/* Laplacian of Gaussian with its zeros on a circle of the diameter: filled particles. */
+static void draw_log(double diameter, float *image) {
+    double variance2 = diameter * diameter / 4;
+    for (int y = 0; y < BOX; y++)
+        for (int x = 0; x < BOX; x++) {
+            double i = x - BOX / 2, j = y - BOX / 2, s = (i * i + j * j) / variance2;
+            image[y * BOX + x] = (float)((1 - s) * exp(-s));
+        }
+}
+
+/* Along one dimension; what lies outside is nothing. */
+static void blur_line(const float *in, size_t stride, const float *weights, int reach, float *out) {
+    for (int at = 0; at < PADDED; at++) {
+        float sum = 0;
+        for (int k = at - reach < 0 ? -at : -reach; k <= reach && at + k < PADDED; k++)
+            sum += weights[k < 0 ? -k : k] * in[(size_t)(at + k) * stride];
+        out[(size_t)at * stride] = sum;
+    }
+}
+
+/* The projection of a solid sphere without its low frequencies: what defocus leaves of compact particles, hollow ones
+ * too. scratch: three images of PADDED². */
+static void draw_sphere(double diameter, float *scratch, float *image) {
+    float *sphere = scratch, *rows = sphere + PADDED * PADDED, *blurred = rows + PADDED * PADDED, weights[PADDED], sum = 0;
+    double width = HIGH_PASS * diameter;
+    int reach = (int)(4 * width);
+    for (int k = 0; k <= reach; k++) {
+        weights[k] = (float)exp(-0.5 * k * k / (width * width));
+        sum += k == 0 ? weights[k] : 2 * weights[k];
+    }
+    for (int k = 0; k <= reach; k++)
+        weights[k] /= sum;
+    for (int y = 0; y < PADDED; y++)
+        for (int x = 0; x < PADDED; x++) {
+            double i = x - BOX, j = y - BOX, left = diameter * diameter / 4 - i * i - j * j;
+            sphere[y * PADDED + x] = left > 0 ? (float)(sqrt(left) / diameter) : 0;
+        }
+    for (int y = 0; y < PADDED; y++)
+        blur_line(sphere + y * PADDED, 1, weights, reach, rows + y * PADDED);
+    for (int x = 0; x < PADDED; x++)
+        blur_line(rows + x, PADDED, weights, reach, blurred + x);
+    for (int y = 0; y < BOX; y++)
+        for (int x = 0; x < BOX; x++) {
+            int at = (y + BOX / 2) * PADDED + x + BOX / 2;
+            image[y * BOX + x] = sphere[at] - blurred[at];
+        }
+}
+
+static void normalise(float *image) {
+    double sum = 0, squares = 0;
+    for (int i = 0; i < BOX * BOX; i++) {
+        sum += image[i];
+        squares += (double)image[i] * image[i];
+    }
+    sum /= BOX * BOX;
+    float factor = (float)(1 / sqrt(squares / (BOX * BOX) - sum * sum));
+    for (int i = 0; i < BOX * BOX; i++)
+        image[i] *= factor;
+}
+
 enum status picker_log_create(struct picker *p, struct err *err) {
-    const struct picker_settings *s = &p->settings;
-    double low = s->log_minimum / s->pixel_size, high = s->log_maximum / s->pixel_size;
+    struct picker_settings *s = &p->settings;
+    double low = s->log_minimum, high = s->log_maximum, middle = isnan(s->diameter) ? (low + high) / 2 : s->diameter;
     FAIL_IF(!(low > 0) || !(high >= low), err, STATUS_BAD_ARGUMENT,
             "without templates the particle's diameter is needed: set diameter, or log_diameter to the least and the "
             "greatest, in Å");
-    p->diameter = isnan(s->diameter) ? (low + high) / 2 : s->diameter / s->pixel_size;
-    p->template_count = 1;
-    p->border = (int)lround(low / 2);
-    /* Much smaller and much larger discs compete, so that grains and thickness gradients are not taken for particles. */
-    const double list[LOG_DIAMETERS] = {low / 5,  low / 4,  low / 3,  low / 2,  low,     (low + high) / 2,
-                                        high, 2 * high, 3 * high, 4 * high, 5 * high};
-    for (int i = 0; i < LOG_DIAMETERS; i++)
-        p->log_diameters[i] = list[i];
-    p->log_first = 4;
-    p->log_last = 6;
-    FAIL_IF(2 * p->border >= p->nx || 2 * p->border >= p->ny, err, STATUS_BAD_ARGUMENT,
-            "particles of %.3g Å (%.0f px) do not fit into a micrograph of %d × %d px: check pixel_size and diameter",
-            s->log_minimum, low, p->nx, p->ny);
-    TRY(picker_allocate(p, err));
-    TRY(mem_new((size_t)p->work * p->work, sizeof *p->decoy, "LoG response", &p->decoy, err));
-    TRY(mem_new((size_t)p->work * p->work, sizeof *p->decoy_size, "LoG response", &p->decoy_size, err));
-    return log_filter_create(p->size, p->work, p->log_diameters, LOG_DIAMETERS, s->threads, &p->log, err);
-}
-
-/* The response to one contrast; what fits no particle size counts for nothing. */
-static void respond(struct picker *p, const float *image, float *response, uint16_t *which) {
-    size_t pixels = (size_t)p->work * p->work;
-    log_filter_run(p->log, image, response, which);
-    for (size_t i = 0; i < pixels; i++)
-        if (which[i] < p->log_first || which[i] > p->log_last) response[i] = 0;
-}
-
-enum status picker_log_run(struct picker *p, struct err *err) {
-    (void)err;
-    size_t floats = (size_t)p->work * (p->work + 2);
-    for (size_t i = 0; i < floats; i++)
-        p->image2[i] = -p->image[i];
-    bool dark = p->settings.invert;
-    respond(p, dark ? p->image2 : p->image, p->merit, p->rotation);
-    if (isnan(p->settings.threshold)) respond(p, dark ? p->image : p->image2, p->decoy, p->decoy_size);
+    double box = high / s->pixel_size * BOX / DIAMETER;
+    FAIL_IF(box >= p->nx - 2 || box >= p->ny - 2, err, STATUS_BAD_ARGUMENT,
+            "particles of %.3g Å (%.0f px) and their background do not fit into a micrograph of %d × %d px: check "
+            "pixel_size and diameter",
+            high, high / s->pixel_size, p->nx, p->ny);
+    _cleanup_(mem_free) float *shapes = NULL;
+    _cleanup_(mem_free) float *scratch = NULL;
+    TRY(mem_new((size_t)SIZES * SHAPES * BOX * BOX, sizeof *shapes, "shapes", &shapes, err));
+    TRY(mem_new((size_t)3 * PADDED * PADDED, sizeof *scratch, "shapes", &scratch, err));
+    const double sizes[SIZES] = {low, (low + high) / 2, high};
+    for (int i = 0; i < SIZES; i++) {
+        float *image = shapes + (size_t)SHAPES * i * BOX * BOX;
+        draw_log(sizes[i] / high * DIAMETER, image);
+        draw_sphere(sizes[i] / high * DIAMETER, scratch, image + BOX * BOX);
+        normalise(image);
+        normalise(image + BOX * BOX);
+    }
+    struct picker_templates templates = {
+        .data = shapes, .box = BOX, .count = SIZES * SHAPES, .pixel_size = high / DIAMETER};
+    /* The shapes are round, and one circle and one background serve all, so that their scores compare. */
+    p->rotations = 1;
+    s->diameter = high;
+    TRY(picker_template_create(p, &templates, err));
+    s->diameter = middle;
+    p->diameter = middle / s->pixel_size;
     return STATUS_OK;
 }

@@ -5,11 +5,8 @@
 #include "common/fft.h"
 #include "kernels/correlate/correlate.h"
 #include "kernels/local_stats/local_stats.h"
-#include "kernels/log_filter/log_filter.h"
 #include "kernels/template_spectra/template_spectra.h"
 #include "stages/lowpass-picker/picker.h"
-
-enum { LOG_DIAMETERS = 11 };
 
 struct picker {
     struct picker_settings settings;
@@ -20,6 +17,7 @@ struct picker {
     double diameter;    /* px of the micrograph */
     double min_distance; /* px of the micrograph */
     int template_count, rotations;
+    bool scores; /* maps hold scores, not figures of merit */
 
     float *square, *half; /* size², its transform */
     float *image, *image2; /* work transforms of I and I² */
@@ -30,7 +28,6 @@ struct picker {
     struct fft_plan *forward;
     struct peak_list peaks;
 
-    /* Templates only. */
     float *mu, *sigma, *best;
     float *ctf, *product, *rotated; /* work half planes: real, complex, complex */
     int circle;                     /* pixels in the particle's circle */
@@ -41,27 +38,19 @@ struct picker {
     struct merit_terms *terms;      /* without CTF, [template] */
     struct merit_terms *terms_here; /* with the micrograph's */
     float noise;                    /* standard deviation of the scores of noise */
-
-    /* LoG only. */
-    struct log_filter *log;
-    double log_diameters[LOG_DIAMETERS]; /* px of the micrograph */
-    int log_first, log_last;             /* those that count as particles */
-    float *decoy;                        /* work²: the response of the opposite contrast */
-    uint16_t *decoy_size;
-    struct peak_list decoys;
 };
 
 enum status picker_template_create(struct picker *picker, const struct picker_templates *templates, struct err *err);
 /* Between the micrograph's transform and that of its square. */
 void picker_template_noise(struct picker *picker);
 enum status picker_template_run(struct picker *picker, const struct ctf *ctf, struct err *err);
-/* With an automatic threshold the map holds scores instead of figures of merit: amplitude × √power, the correlation in
+/* With an automatic threshold, and for blobs, the map holds scores instead of figures of merit: amplitude × √power, the correlation in
  * the background's standard deviations, which has no grey scale. The scale of the templates that their picks ask for (1
  * where they are about right), and a score's figure of merit on it. */
 double picker_template_scale(const struct picker *picker, const struct peak_list *peaks);
 float picker_template_merit(const struct picker *picker, int template, double scale, float score);
+/* Blobs are picked as templates of round shapes are. */
 enum status picker_log_create(struct picker *picker, struct err *err);
-enum status picker_log_run(struct picker *picker, struct err *err);
 /* Buffers and plan that depend on size and work. */
 enum status picker_allocate(struct picker *picker, struct err *err);
 

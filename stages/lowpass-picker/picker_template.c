@@ -193,7 +193,7 @@ static double noise_variance(const struct picker *p) {
 }
 
 void picker_template_noise(struct picker *p) {
-    if (isnan(p->settings.threshold)) p->noise = (float)sqrt(noise_variance(p) / p->circle);
+    if (p->scores) p->noise = (float)sqrt(noise_variance(p) / p->circle);
 }
 
 enum status picker_template_run(struct picker *p, const struct ctf *ctf, struct err *err) {
@@ -209,7 +209,7 @@ enum status picker_template_run(struct picker *p, const struct ctf *ctf, struct 
     picker_robust(p, p->sigma, &sigma, &spread);
     if (sigma > 0) p->noise /= sigma;
     for (int t = 0; t < p->template_count; t++)
-        if (isnan(p->settings.threshold))
+        if (p->scores)
             scale_values(p->merit + t * pixels, pixels, (float)sqrt(p->terms_here[t].power));
         else
             merit_map(&p->terms_here[t], 1, pixels, p->merit + t * pixels);

@@ -5,7 +5,6 @@
 /* Fewer peaks tell nothing about two kinds. */
 enum { PEAKS_MIN = 16 };
 static const double BEST_CUT = 0.02;
-static const double DECOYS_PER_PEAK = 0.5;
 /* Noise alone has peaks up to here, in its standard deviations, and none of it a mean there. */
 static const float NOISE_LEAST = 4.5f, NOISE_SURE = 14;
 /* Share of the scores in the middle third between two heaps from which on they are one, and the standard deviations
@@ -68,15 +67,4 @@ float threshold_over_noise(const float *scores, size_t count, float noise) {
     if (heaps.between <= ONE_HEAP || heaps.above >= NOISE_SURE * noise) return split;
     float outlier = outliers(scores, count);
     return outlier > split ? outlier : split;
-}
-
-float threshold_over_decoys(const float *scores, size_t count, const float *decoys, size_t decoy_count, float least) {
-    float threshold = INFINITY;
-    size_t above = 0, d = 0;
-    for (; above < count && scores[above] >= least; above++) {
-        while (d < decoy_count && decoys[d] >= scores[above])
-            d++;
-        if (DECOYS_PER_PEAK * (double)(above + 1) >= (double)d) threshold = scores[above];
-    }
-    return threshold;
 }

