@@ -44,7 +44,7 @@ stages:
   watcher:        {directory: $work/microscope/micrographs, ctf: $work/microscope/truth/micrographs_ctf.star}
   lowpass-picker: {from: watcher, templates: $work/microscope/truth/templates.mrcs, lowpass: 20, diameter: 150}
   extractor:      {from: lowpass-picker, box: 96, downscale_to: 64}
-  classifier:     {from: extractor, classes: 16, diameter: 170}
+  classifier:     {from: extractor, classes: 16, diameter: 170, snapshot_interval: 5}
   refiner:        {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170, threads: 2}
 EOF
 "$bin/icestream" check "$work/graph.yaml"
