@@ -65,6 +65,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     }
     slot->lane.item = *item;
     *item = NULL;
+    snprintf(slot->id, sizeof slot->id, "%s", item_id(slot->lane.item));
     slot->ticket = stage->next_ticket++;
     slot->judged = 0;
     slot->arrivals[0] = (struct arrival){edge, seq};

@@ -39,6 +39,7 @@ enum slot_phase {
 
 struct slot {
     struct stage_lane lane;
+    char id[ITEM_ID_MAX + 1]; /* the item's: the item itself belongs to whoever works on it */
     enum slot_phase phase;
     uint64_t ticket; /* items are processed and stored in the order of arrival */
     uint32_t judged; /* the rules of reject_if that have been looked at */

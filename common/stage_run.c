@@ -4,7 +4,7 @@
 
 #include "common/stage_private.h"
 
-/* Gives back the lanes that are done; waits for one when wait_for_room and there is no room. False: stop. */
+/* Gives back the lanes that are done, until there is room for one more item or all are free. False: stop. */
 static bool collect(struct stage *stage, bool until_empty) {
     stage_lock(stage);
     bool go_on;
@@ -41,7 +41,10 @@ enum status stage_run_items(struct stage *stage, struct item *const *items, size
         if (go_on) TRY(take_item(stage, items[i], err));
     }
     go_on = collect(stage, true) && go_on;
-    if (go_on || stage->fatal != STATUS_OK) return lanes_finish(stage, err);
+    stage_lock(stage);
+    bool broken = stage->fatal != STATUS_OK;
+    stage_unlock(stage);
+    if (go_on || broken) return lanes_finish(stage, err);
     /* Stopped by a person: what is there is joined, but nothing new is begun. */
     FAIL(err, STATUS_CANCELLED, "stopped before the end");
 }
