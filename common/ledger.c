@@ -29,7 +29,9 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
     [SQL_COUNTS] = "SELECT state, COUNT(*) FROM items GROUP BY state",
-    [SQL_OUTBOX_COUNTS] = "SELECT COUNT(*), COUNT(*) - COUNT(acknowledged) FROM outbox",
+    /* Both from an index alone: the rows are long. */
+    [SQL_OUTBOX_COUNTS] = "SELECT (SELECT COUNT(*) FROM outbox),"
+                          " (SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL)",
     [SQL_FIND_ITEM] = "SELECT state, instance, token FROM items WHERE id = ?1",
     [SQL_INSERT_ITEM] = "INSERT INTO items (id, state, reason, attempts, crashes, instance, token, item, time_seen,"
                         " time_changed) VALUES (?1, ?2, ?3, 1, 0, ?4, ?5, ?6, ?7, ?7)",
@@ -156,6 +158,7 @@ static enum status set_up(struct ledger *ledger, bool read_only, struct err *err
     int version = 0;
     if (read_only) {
         TRY(read_version(ledger, &version, err));
+        FAIL_IF(version == 0, err, STATUS_NOT_FOUND, "%s: there is no ledger in it yet", ledger->path);
         return check_version(ledger, version, err);
     }
     if (sqlite3_exec(ledger->db, writable, NULL, NULL, NULL) != SQLITE_OK)

@@ -23,7 +23,8 @@ const char *ledger_state_name(enum ledger_state state); /* "in_flight", "done", 
 
 struct ledger;
 
-/* path ":memory:" for a stage on files. read_only: for `status`; never creates. */
+/* path ":memory:" for a stage on files. read_only: for `status`; never creates, and is STATUS_NOT_FOUND for a file in
+ * which its stage has not made the tables yet. */
 enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err);
 void ledger_close(struct ledger **ledger);
 

@@ -4,12 +4,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/memory.h"
 
-enum { PLAN_TEXT_MAX = 1 << 22, LEDGER_EMPTY_SIZE = 4096 };
+enum { PLAN_TEXT_MAX = 1 << 22 };
 
 enum status session_file(const struct session *session, const char *folder, const char *name, const char *ending,
                          char path[PATH_SIZE], struct err *err) {
@@ -94,13 +93,12 @@ enum status session_ledger(const struct session *session, const char *stage, boo
         return STATUS_OK;
     }
     enum status status = ledger_open(path, read_only, ret_ledger, err);
-    struct stat info;
-    /* A file that its stage has only just made: there are no tables in it yet. */
-    if (status == STATUS_UNSUPPORTED && read_only && stat(path, &info) == 0 && info.st_size <= LEDGER_EMPTY_SIZE) {
-        *ret_ledger = NULL;
-        return STATUS_OK;
-    }
-    return status;
+    if (status != STATUS_NOT_FOUND)
+        return status;
+    if (err != NULL)
+        *err = (struct err){0};
+    *ret_ledger = NULL;
+    return STATUS_OK;
 }
 
 /* plan.json */

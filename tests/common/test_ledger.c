@@ -288,6 +288,10 @@ static void what_is_no_ledger_is_refused(void **state) {
     scratch_path("absent.sqlite", path);
     assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_IO);
     assert_false(file_exists(path));
+    /* Made a moment ago: its stage has not come to the tables. */
+    scratch_path("empty.sqlite", path);
+    assert_ok(file_write_whole(path, "", 0, &err));
+    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_NOT_FOUND);
     scratch_path("text.sqlite", path);
     assert_ok(file_write_whole(path, "this is no database, but long enough to be looked at as one....", 60, &err));
     assert_int_equal(ledger_open(path, false, &ledger, &err), STATUS_IO);
