@@ -68,7 +68,7 @@ static bool joins_lane(struct stage *stage, const char *id, int edge, int64_t se
     stage_lock(stage);
     for (int i = 0; i < stage->lane_count; i++) {
         struct slot *slot = &stage->slots[i];
-        if (slot->phase == SLOT_FREE || strcmp(item_id(slot->lane.item), id) != 0) continue;
+        if (slot->phase == SLOT_FREE || strcmp(slot->id, id) != 0) continue;
         for (int j = 0; j < slot->arrival_count; j++)
             joins = joins || (slot->arrivals[j].edge == edge && slot->arrivals[j].seq == seq);
         if (!joins && slot->arrival_count < ARRIVALS_MAX) {
@@ -118,7 +118,7 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
         message_clear(&message);
         return STATUS_OK;
     }
-    if (message.kind == MESSAGE_ITEM)
+    if (message.kind == MESSAGE_ITEM && pipeline->phase == PHASE_RUN)
         status = take_item(pipeline, input, &message, err);
     else if (message.kind == MESSAGE_END) {
         status = ledger_end_input(stage->ledger, inbox->edge, stage->run, err);
@@ -129,16 +129,19 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
     return status;
 }
 
-static bool has_room(struct stage *stage) {
-    stage_lock(stage);
-    bool room = lanes_room(stage);
-    stage_unlock(stage);
+/* After the end of the inputs no item comes any more; but a sender that was started anew asks for the answer to its
+ * end once more. */
+static bool may_receive(const struct pipeline *pipeline) {
+    if (pipeline->phase != PHASE_RUN) return true;
+    stage_lock(pipeline->stage);
+    bool room = lanes_room(pipeline->stage);
+    stage_unlock(pipeline->stage);
     return room;
 }
 
 static enum status receive_items(struct pipeline *pipeline, struct err *err) {
     int count = pipeline->instance.input_count, quiet = 0;
-    for (int turn = pipeline->first_input; quiet < count && has_room(pipeline->stage); turn++) {
+    for (int turn = pipeline->first_input; quiet < count && may_receive(pipeline); turn++) {
         int input = turn % count;
         const void *bytes;
         size_t length;
@@ -250,16 +253,22 @@ static enum status inputs_ended(struct pipeline *pipeline, bool *ret_ended, stru
     return STATUS_OK;
 }
 
-static enum status end_outputs(struct pipeline *pipeline, struct err *err) {
+static enum status end_outputs(struct pipeline *pipeline, double now, struct err *err) {
+    const struct stage *stage = pipeline->stage;
     bool over = true;
     for (int i = 0; i < pipeline->instance.output_count; i++) {
         outbox_end(pipeline->outboxes[i]);
         over = over && outbox_ended(pipeline->outboxes[i]);
     }
-    if (!over) return STATUS_OK;
-    /* A later incarnation in this run has nothing left to do, and nobody left to tell. */
-    TRY(ledger_end_output(pipeline->stage->ledger, pipeline->stage->instance, pipeline->stage->run, err));
-    pipeline->phase = PHASE_OVER;
+    if (over) {
+        /* A later incarnation in this run has nothing left to do, and nobody left to tell. */
+        TRY(ledger_end_output(stage->ledger, stage->instance, stage->run, err));
+    } else if (now >= pipeline->look_at) {
+        /* The receivers may have ended with what an earlier incarnation told them: the launcher then says so. */
+        pipeline->look_at = now + 1;
+        TRY(ledger_output_ended(stage->ledger, stage->instance, stage->run, &over, err));
+    }
+    if (over) pipeline->phase = PHASE_OVER;
     return STATUS_OK;
 }
 
@@ -285,7 +294,7 @@ static enum status advance(struct pipeline *pipeline, double now, struct err *er
     }
     if (pipeline->phase == PHASE_SUMMARY && stage->summarised) pipeline->phase = PHASE_END;
     stage_unlock(stage);
-    return pipeline->phase == PHASE_END ? end_outputs(pipeline, err) : STATUS_OK;
+    return pipeline->phase == PHASE_END ? end_outputs(pipeline, now, err) : STATUS_OK;
 }
 
 static enum status wait_for_something(struct pipeline *pipeline, struct err *err) {
@@ -293,8 +302,8 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
     struct transport_wait waits[3 * EDGES_MAX + 1];
     size_t count = 0;
     waits[count++] = (struct transport_wait){.descriptor = stage->wake};
-    bool room = pipeline->phase == PHASE_RUN && has_room(stage);
-    for (int i = 0; room && i < pipeline->instance.input_count; i++)
+    bool receiving = may_receive(pipeline);
+    for (int i = 0; receiving && i < pipeline->instance.input_count; i++)
         waits[count++] = (struct transport_wait){.socket = pipeline->inboxes[i].data};
     for (int i = 0; i < pipeline->instance.output_count; i++) {
         waits[count++] = (struct transport_wait){.socket = outbox_acks(pipeline->outboxes[i])};
@@ -317,7 +326,7 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
     }
     TRY(receive_answers(pipeline, err));
     TRY(acknowledge_done(pipeline, err));
-    if (pipeline->phase == PHASE_RUN && pipeline->instance.input_count > 0) TRY(receive_items(pipeline, err));
+    TRY(receive_items(pipeline, err));
     TRY(advance(pipeline, now, err));
     for (int i = 0; i < pipeline->instance.output_count; i++)
         TRY(outbox_pump(pipeline->outboxes[i], now, err));

@@ -35,6 +35,7 @@ struct run {
     struct replay *replay;
     struct session session;
     json_t *planned;
+    bool *released; /* instances that no receiver is left for */
     char sockets[PATH_SIZE]; /* folder of the ipc endpoints */
     struct supervisor_child *children;
     struct child_texts *texts;
@@ -174,7 +175,8 @@ static enum status prepare(struct run *run, struct err *err) {
     }
     run->children = calloc(run->plan->instance_count, sizeof *run->children);
     run->texts = calloc(run->plan->instance_count, sizeof *run->texts);
-    FAIL_IF(run->children == NULL || run->texts == NULL, err, STATUS_NO_MEMORY, "no memory for the processes");
+    run->released = calloc(run->plan->instance_count, sizeof *run->released);
+    FAIL_IF(run->children == NULL || run->texts == NULL || run->released == NULL, err, STATUS_NO_MEMORY, "no memory for the processes");
     TRY(replace_socket_folder(run, err));
     TRY(plan_endpoints(run->plan, run->sockets, err));
     TRY(release_claims(run, err));
@@ -197,10 +199,11 @@ static void take_current(const struct child_texts *texts, char *id, size_t size)
     unlink(texts->current);
 }
 
-/* Whether a death speaks against the item: a SIGKILL comes from outside, the memory killer included. */
+/* Whether a death speaks against the item: a SIGKILL comes from outside, the memory killer included, and an exit for
+ * SIGTERM was asked for. */
 static bool is_crash(int wait_status) {
     if (WIFEXITED(wait_status))
-        return true;
+        return WEXITSTATUS(wait_status) != 128 + SIGTERM;
     int signal = WTERMSIG(wait_status);
     return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
@@ -286,6 +289,39 @@ static void end_replay(struct run *run, struct supervisor *supervisor) {
             supervisor_kill(supervisor, i, SIGINT);
 }
 
+/* Whether the instance sends to somebody, and all to whom it sends have ended. */
+static bool receivers_ended(const struct run *run, const struct supervisor *supervisor, size_t instance) {
+    bool sends = false;
+    for (size_t e = 0; e < run->plan->edge_count; e++)
+        for (size_t i = 0; run->plan->edges[e].instance == instance && i < run->plan->instance_count; i++) {
+            if (run->plan->instances[i].stage != run->plan->edges[e].to)
+                continue;
+            if (supervisor_state(supervisor, i) != CHILD_ENDED)
+                return false;
+            sends = true;
+        }
+    return sends;
+}
+
+/* A stage that dies just as its end was acknowledged comes back to say it again. When those that it would tell have
+ * ended, its ledger says that it need not. */
+static enum status release_senders(struct run *run, const struct supervisor *supervisor, struct err *err) {
+    for (size_t i = 0; i < run->plan->instance_count; i++) {
+        const struct plan_instance *instance = &run->plan->instances[i];
+        struct ledger *ledger = NULL;
+        if (run->released[i] || supervisor_state(supervisor, i) == CHILD_ENDED || !receivers_ended(run, supervisor, i))
+            continue;
+        TRY(session_ledger(&run->session, run->graph->stages[instance->stage].section.name, false, &ledger, err));
+        run->released[i] = true;
+        if (ledger == NULL)
+            continue;
+        enum status status = ledger_end_output(ledger, instance->replica, run->session.run, err);
+        ledger_close(&ledger);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
 /* A ledger that cannot be read for a moment is no reason to stop the stages; one that cannot be read at all is. */
 static enum status miscount(struct run *run, struct err *err) {
     run->tally_at = now();
@@ -298,6 +334,7 @@ static enum status miscount(struct run *run, struct err *err) {
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
     if (run->replay != NULL)
         TRY(replay_advance(run->replay, err));
+    TRY(release_senders(run, supervisor, err));
     /* Counting may cost no more than a twentieth of a core, however long the session gets. */
     double pause = run->replay != NULL && run->replay->kill_count > 0 ? 0 : 1;
     if (20 * run->tally_cost > pause)
@@ -371,6 +408,7 @@ static void run_clear(struct run *run) {
     }
     free(run->texts);
     free(run->children);
+    free(run->released);
     tally_clear(&run->tally);
     json_decref(run->planned);
     session_end(&run->session);

@@ -1,6 +1,7 @@
 /* Stages for tests of a pipeline's edges, without images:
  *   relay source …   emits `count` items
- *   relay relay …    passes them on with a column; `abort_at`: aborts inside process at that item, `abort_times` times
+ *   relay relay …    passes them on with a column; `abort_at`: aborts inside process at that item, `abort_times` times;
+ *                 `hang_at`, `hang_times`: stays inside process for ever
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include "common/stage.h"
 
 struct parameters {
-    int count, abort_at, abort_times, fail_at;
+    int count, abort_at, abort_times, hang_at, hang_times, fail_at;
 };
 
 #define OFFSET(member) offsetof(struct parameters, member)
@@ -21,6 +22,8 @@ static const struct param table[] = {
     {"count", PARAM_INT, OFFSET(count), "", "10", 0, 100000, NULL, 0, false, "items of a source"},
     {"abort_at", PARAM_INT, OFFSET(abort_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that kills"},
     {"abort_times", PARAM_INT, OFFSET(abort_times), "", "1", 0, 100, NULL, 0, false, "how often it kills"},
+    {"hang_at", PARAM_INT, OFFSET(hang_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that never ends"},
+    {"hang_times", PARAM_INT, OFFSET(hang_times), "", "1", 0, 100, NULL, 0, false, "how often it does not"},
     {"fail_at", PARAM_INT, OFFSET(fail_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that fails"},
 };
 
@@ -42,11 +45,11 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     return STATUS_OK;
 }
 
-/* Files beside the products count the deaths, as nothing else outlives them. */
-static bool may_abort(struct stage *stage, int times) {
+/* Files beside the products count what happened, as nothing else outlives them. */
+static bool is_due(struct stage *stage, const char *what, int times) {
     for (int i = 0; i < times; i++) {
         char path[PATH_SIZE + 32];
-        snprintf(path, sizeof path, "%s/aborted_%d", stage_folder(stage), i);
+        snprintf(path, sizeof path, "%s/%s_%d", stage_folder(stage), what, i);
         int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
         if (descriptor >= 0) {
             close(descriptor);
@@ -60,7 +63,10 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     (void)state;
     const struct parameters *parameters = stage_params(stage);
     int number = (int)item_number(lane->item, "columns.number", -1);
-    if (number == parameters->abort_at && may_abort(stage, parameters->abort_times)) abort();
+    if (number == parameters->abort_at && is_due(stage, "aborted", parameters->abort_times)) abort();
+    if (number == parameters->hang_at && is_due(stage, "hung", parameters->hang_times))
+        for (;;)
+            pause();
     FAIL_IF(number == parameters->fail_at, err, STATUS_BAD_FORMAT, "item %d is broken", number);
     char column[128];
     snprintf(column, sizeof column, "columns.%s", stage_name(stage));

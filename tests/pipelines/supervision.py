@@ -124,6 +124,34 @@ def case_set_aside(folder):
     all_done(session, 40)
 
 
+def case_stopped_inside(folder):
+    """An item is not to blame when the stage is stopped while it works on it, however often."""
+    session = chain(folder, 40, first=", hang_at: 20, hang_times: 3")
+    for i in range(3):
+        live = session.start()
+        while not os.path.exists(f"{session.path}/one/hung_{i}"):
+            assert live.poll() is None, live.stdout.read()
+            time.sleep(0.01)
+        live.send_signal(signal.SIGTERM)
+        output = session.finish(live, 1)
+        assert "died while" not in output and "set aside" not in output, output
+    session.run()
+    all_done(session, 40)
+
+
+def case_receiver_gone(folder):
+    """A stage whose receiver has ended already, as after a death at the very end, does not wait for its answer."""
+    session = chain(folder, 0)
+    with open(f"{folder}/gone.sh", "w") as script:
+        script.write(f"#!/bin/sh\n[ \"$1\" = --instance ] && exit 0\nexec '{RELAY}' relay \"$@\"\n")
+    os.chmod(f"{folder}/gone.sh", 0o755)
+    with open(session.graph) as graph:
+        text = graph.read().replace("two: {program: ./relay.sh", "two: {program: ./gone.sh")
+    with open(session.graph, "w") as graph:
+        graph.write(text)
+    session.run()
+
+
 def case_failed_item(folder):
     session = chain(folder, 40, first=", fail_at: 7, reject_if: number > 30")
     session.run(3)
