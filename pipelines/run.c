@@ -312,12 +312,12 @@ static enum status release_senders(struct run *run, const struct supervisor *sup
         if (run->released[i] || supervisor_state(supervisor, i) == CHILD_ENDED || !receivers_ended(run, supervisor, i))
             continue;
         TRY(session_ledger(&run->session, run->graph->stages[instance->stage].section.name, false, &ledger, err));
-        run->released[i] = true;
         if (ledger == NULL)
-            continue;
+            continue; /* perhaps not yet */
         enum status status = ledger_end_output(ledger, instance->replica, run->session.run, err);
         ledger_close(&ledger);
         TRY(status);
+        run->released[i] = true;
     }
     return STATUS_OK;
 }
