@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/ledger_private.h"
 #include "common/memory.h"
@@ -67,12 +66,6 @@ const char *ledger_state_name(enum ledger_state state) {
     return state <= LEDGER_FAILED ? names[state] : "unknown";
 }
 
-double ledger_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 void ledger_lock(struct ledger *ledger) {
     pthread_mutex_lock(&ledger->lock);
 }
@@ -94,6 +87,10 @@ enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, s
     sqlite3_clear_bindings(*statement);
     *ret_statement = *statement;
     return STATUS_OK;
+}
+
+void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text) {
+    sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
 }
 
 enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err) {

@@ -2,12 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/ledger_private.h"
 #include "common/memory.h"
-
-static void bind_text(sqlite3_stmt *statement, int index, const char *text) {
-    sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
-}
 
 static enum status print_item(const struct item *item, char **ret_text, struct err *err) {
     char *text = item_print(item);
@@ -22,13 +19,13 @@ static enum status insert_item(struct ledger *ledger, const struct item *item, e
     TRY(print_item(item, &text, err));
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_INSERT_ITEM, &statement, err));
-    bind_text(statement, 1, item_id(item));
+    ledger_bind_text(statement, 1, item_id(item));
     sqlite3_bind_int(statement, 2, (int)state);
-    bind_text(statement, 3, reason);
+    ledger_bind_text(statement, 3, reason);
     sqlite3_bind_int(statement, 4, instance);
-    bind_text(statement, 5, token);
-    bind_text(statement, 6, text);
-    sqlite3_bind_double(statement, 7, ledger_now());
+    ledger_bind_text(statement, 5, token);
+    ledger_bind_text(statement, 6, text);
+    sqlite3_bind_double(statement, 7, clock_realtime());
     return ledger_run(ledger, statement, err);
 }
 
@@ -42,7 +39,7 @@ static enum status find(struct ledger *ledger, const char *id, const char *token
                         struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FIND_ITEM, &statement, err));
-    bind_text(statement, 1, id);
+    ledger_bind_text(statement, 1, id);
     struct found found = {0};
     TRY(ledger_step(ledger, statement, &found.known, err));
     if (found.known) {
@@ -78,11 +75,11 @@ static enum status claim(struct ledger *ledger, const struct item *item, int ins
     TRY(print_item(item, &text, err));
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CLAIM_ITEM, &statement, err));
-    bind_text(statement, 1, item_id(item));
+    ledger_bind_text(statement, 1, item_id(item));
     sqlite3_bind_int(statement, 2, instance);
-    bind_text(statement, 3, token);
-    bind_text(statement, 4, text);
-    sqlite3_bind_double(statement, 5, ledger_now());
+    ledger_bind_text(statement, 3, token);
+    ledger_bind_text(statement, 4, text);
+    sqlite3_bind_double(statement, 5, clock_realtime());
     *claimed = CLAIM_AGAIN;
     return ledger_run(ledger, statement, err);
 }
@@ -115,13 +112,13 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
     if (what->item != NULL) TRY(print_item(what->item, &text, err));
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FINISH_ITEM, &statement, err));
-    bind_text(statement, 1, what->id);
+    ledger_bind_text(statement, 1, what->id);
     sqlite3_bind_int(statement, 2, (int)what->state);
-    bind_text(statement, 3, what->reason);
-    bind_text(statement, 4, text);
-    sqlite3_bind_double(statement, 5, ledger_now());
+    ledger_bind_text(statement, 3, what->reason);
+    ledger_bind_text(statement, 4, text);
+    sqlite3_bind_double(statement, 5, clock_realtime());
     sqlite3_bind_int(statement, 6, what->instance);
-    bind_text(statement, 7, what->run_token);
+    ledger_bind_text(statement, 7, what->run_token);
     TRY(ledger_run(ledger, statement, err));
     FAIL_IF(sqlite3_changes(ledger->db) != 1, err, STATUS_BAD_STATE,
             "%s: the item %.200s is not, or no longer, in the hands of instance %d", ledger->path, what->id,
@@ -140,7 +137,7 @@ enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish
 static enum status posted(struct ledger *ledger, const char *id, bool *ret_posted, struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POSTED, &statement, err));
-    bind_text(statement, 1, id);
+    ledger_bind_text(statement, 1, id);
     TRY(ledger_step(ledger, statement, ret_posted, err));
     sqlite3_reset(statement);
     return STATUS_OK;
@@ -149,7 +146,7 @@ static enum status posted(struct ledger *ledger, const char *id, bool *ret_poste
 static enum status forget(struct ledger *ledger, const char *id, struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_RETRY_FORGET, &statement, err));
-    bind_text(statement, 1, id);
+    ledger_bind_text(statement, 1, id);
     return ledger_run(ledger, statement, err);
 }
 
@@ -207,13 +204,13 @@ static enum status crashed(struct ledger *ledger, const char *id, int limit, con
                            struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CRASH_ITEM, &statement, err));
-    bind_text(statement, 1, id);
-    sqlite3_bind_double(statement, 2, ledger_now());
+    ledger_bind_text(statement, 1, id);
+    sqlite3_bind_double(statement, 2, clock_realtime());
     TRY(ledger_run(ledger, statement, err));
     TRY(ledger_prepare(ledger, SQL_SET_ASIDE, &statement, err));
-    bind_text(statement, 1, id);
-    bind_text(statement, 2, reason);
-    sqlite3_bind_double(statement, 3, ledger_now());
+    ledger_bind_text(statement, 1, id);
+    ledger_bind_text(statement, 2, reason);
+    sqlite3_bind_double(statement, 3, clock_realtime());
     sqlite3_bind_int(statement, 4, limit);
     TRY(ledger_run(ledger, statement, err));
     *aside = sqlite3_changes(ledger->db) > 0;
@@ -236,8 +233,8 @@ static enum status retry(struct ledger *ledger, const char *id, int64_t *count, 
     for (int i = 0; i < 2; i++) {
         sqlite3_stmt *statement = NULL;
         TRY(ledger_prepare(ledger, steps[i], &statement, err));
-        bind_text(statement, 1, id);
-        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 2, ledger_now());
+        ledger_bind_text(statement, 1, id);
+        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 2, clock_realtime());
         TRY(ledger_run(ledger, statement, err));
         *count += sqlite3_changes(ledger->db);
     }

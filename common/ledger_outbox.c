@@ -3,12 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/ledger_private.h"
 #include "common/memory.h"
-
-static void bind_text(sqlite3_stmt *statement, int index, const char *text) {
-    sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
-}
 
 enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count, struct err *err) {
     for (size_t i = 0; i < count; i++) {
@@ -16,10 +13,10 @@ enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, 
         FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory to send the item %.200s", item_id(sends[i].item));
         sqlite3_stmt *statement = NULL;
         TRY(ledger_prepare(ledger, SQL_POST, &statement, err));
-        bind_text(statement, 1, sends[i].edge);
-        bind_text(statement, 2, item_id(sends[i].item));
-        bind_text(statement, 3, text);
-        sqlite3_bind_double(statement, 4, ledger_now());
+        ledger_bind_text(statement, 1, sends[i].edge);
+        ledger_bind_text(statement, 2, item_id(sends[i].item));
+        ledger_bind_text(statement, 3, text);
+        sqlite3_bind_double(statement, 4, clock_realtime());
         TRY(ledger_run(ledger, statement, err));
     }
     return STATUS_OK;
@@ -34,7 +31,7 @@ static enum status next_parcel(struct ledger *ledger, const char *edge, int64_t 
                                bool *found, struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_NEXT_PARCEL, &statement, err));
-    bind_text(statement, 1, edge);
+    ledger_bind_text(statement, 1, edge);
     sqlite3_bind_int64(statement, 2, after);
     TRY(ledger_step(ledger, statement, found, err));
     if (!*found) return STATUS_OK;
@@ -69,11 +66,11 @@ static enum status run_edge(struct ledger *ledger, enum ledger_statement which, 
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, which, &statement, err);
     if (status == STATUS_OK) {
-        bind_text(statement, 1, edge);
+        ledger_bind_text(statement, 1, edge);
         sqlite3_bind_int64(statement, 2, number);
         if (which == SQL_ACKNOWLEDGE) {
-            sqlite3_bind_double(statement, 3, ledger_now());
-            bind_text(statement, 4, text);
+            sqlite3_bind_double(statement, 3, clock_realtime());
+            ledger_bind_text(statement, 4, text);
         }
         status = ledger_run(ledger, statement, err);
         if (status == STATUS_OK && ret_changes != NULL) *ret_changes = sqlite3_changes(ledger->db);
@@ -103,7 +100,7 @@ enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_UNACKNOWLEDGED, &statement, err);
     if (status == STATUS_OK) {
-        bind_text(statement, 1, edge);
+        ledger_bind_text(statement, 1, edge);
         status = count(ledger, statement, ret_count, err);
     }
     ledger_unlock(ledger);
@@ -115,8 +112,8 @@ enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, cons
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
     if (status == STATUS_OK) {
-        bind_text(statement, 1, edge_suffix);
-        bind_text(statement, 2, id);
+        ledger_bind_text(statement, 1, edge_suffix);
+        ledger_bind_text(statement, 2, id);
         status = ledger_run(ledger, statement, err);
     }
     ledger_unlock(ledger);
@@ -155,7 +152,7 @@ enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bo
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_OUTPUT_ENDED, &statement, err);
     if (status == STATUS_OK) {
-        bind_text(statement, 1, name);
+        ledger_bind_text(statement, 1, name);
         sqlite3_bind_int(statement, 2, run);
         status = ledger_step(ledger, statement, &ended, err);
         sqlite3_reset(statement);

@@ -52,6 +52,8 @@ enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err
 /* The statement, reset and with nothing bound. */
 enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
                            struct err *err);
+/* The text is borrowed until the statement has run; NULL: NULL. */
+void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text);
 /* Runs a statement that returns no rows. */
 enum status ledger_run(struct ledger *ledger, sqlite3_stmt *statement, struct err *err);
 /* One step; ret_row: whether it gave a row. */
@@ -59,7 +61,6 @@ enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *re
 /* durable: the commit waits for the disk. On failure of what is between, ledger_end rolls back and returns status. */
 enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err);
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err);
-double ledger_now(void);
 /* Inside a transaction: a row of the outbox for each send. */
 enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count, struct err *err);
 

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 
@@ -58,11 +58,9 @@ enum status metrics_heartbeat(struct metrics *metrics, const char *path, struct 
     memcpy(item, metrics->item, sizeof item);
     memcpy(note, metrics->note, sizeof note);
     unlock(metrics);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     /* A text that was cut inside a character is not valid UTF-8; the heartbeat goes on without it. */
     json_t *beat = json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*}", "time",
-                             (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "pid", (int)getpid(), "state",
+                             clock_realtime(), "pid", (int)getpid(), "state",
                              states[atomic_load(&metrics->state)], "item", item, "in",
                              (json_int_t)atomic_load(&metrics->in), "out", (json_int_t)atomic_load(&metrics->out),
                              "rejected", (json_int_t)atomic_load(&metrics->rejected), "failed",

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/stage_private.h"
 
 const void *stage_params(const struct stage *stage) {
@@ -45,12 +46,6 @@ double stage_until_idle(const struct stage *stage) {
     return stage->until_idle;
 }
 
-double stage_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 void stage_lock(struct stage *stage) {
     pthread_mutex_lock(&stage->lock);
 }
@@ -87,10 +82,10 @@ static bool item_waits(const struct stage *stage) {
 }
 
 void stage_wait(struct stage *stage, double seconds) {
-    double deadline = stage_clock() + seconds;
+    double deadline = clock_monotonic() + seconds;
     stage_lock(stage);
     while (stage->events == stage->waited && !stage_stopping(stage) && !item_waits(stage) && !stage->threads_end &&
-           stage_clock() < deadline)
+           clock_monotonic() < deadline)
         stage_wait_until(stage, deadline);
     stage->waited = stage->events;
     stage_unlock(stage);

@@ -8,6 +8,7 @@
 #include <omp.h>
 #endif
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "common/stage_private.h"
 
@@ -70,7 +71,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     slot->judged = 0;
     slot->arrivals[0] = (struct arrival){edge, seq};
     slot->arrival_count = 1;
-    slot->taken = stage_clock();
+    slot->taken = clock_monotonic();
     slot->status = STATUS_OK;
     slot->settled = false;
     slot->phase = SLOT_LOAD;
@@ -217,12 +218,12 @@ static void *compute_main(void *argument) {
             run_flush(stage);
             stage_lock(stage);
         } else if (idle_now ||
-                   (stage->descriptor->idle != NULL && (stage->events != seen || stage_clock() > idle_at))) {
+                   (stage->descriptor->idle != NULL && (stage->events != seen || clock_monotonic() > idle_at))) {
             seen = stage->events;
             stage_unlock(stage);
             idle_now = be_idle(stage) == STAGE_WORK_MORE;
             stage_lock(stage);
-            idle_at = stage_clock() + idle_pause;
+            idle_at = clock_monotonic() + idle_pause;
         } else
             stage_wait_until(stage, stage->descriptor->idle != NULL ? idle_at + 0.01 : INFINITY);
     }
@@ -238,25 +239,25 @@ static void store_item(struct stage *stage, struct slot *slot) {
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
     stage_settle(stage, slot);
-    metrics_latency(&stage->metrics, stage_clock() - slot->taken);
+    metrics_latency(&stage->metrics, clock_monotonic() - slot->taken);
 }
 
 /* Returns how long it took. */
 static double run_summary(struct stage *stage, bool last) {
     if (stage->descriptor->summarise == NULL) return 0;
-    double begin = stage_clock();
+    double begin = clock_monotonic();
     struct err err = {0};
     enum status status = stage->descriptor->summarise(stage, stage->state, &err);
     if (status != STATUS_OK && status != STATUS_CANCELLED) {
         log_write(stage->log, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
         if (last) stage_fatal(stage, status, &err);
     }
-    return stage_clock() - begin;
+    return clock_monotonic() - begin;
 }
 
 static void *store_main(void *argument) {
     struct stage *stage = argument;
-    double summary_at = stage_clock() + summary_pause;
+    double summary_at = clock_monotonic() + summary_pause;
     use_threads(1);
     stage_lock(stage);
     while (!stage->threads_end) {
@@ -274,11 +275,11 @@ static void *store_main(void *argument) {
         }
         bool last = stage->summary_wanted && !stage->summarised;
         bool due = stage->stored > 0 && stage->descriptor->summarise != NULL;
-        if (last || (due && stage_clock() >= summary_at)) {
+        if (last || (due && clock_monotonic() >= summary_at)) {
             stage->stored = 0;
             stage_unlock(stage);
             double took = run_summary(stage, last);
-            summary_at = stage_clock() + fmax(summary_pause, summary_share * took);
+            summary_at = clock_monotonic() + fmax(summary_pause, summary_share * took);
             stage_lock(stage);
             stage->summarised = last;
             stage_changed(stage);

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "common/message.h"
 #include "common/outbox.h"
@@ -161,7 +162,7 @@ static enum status take_answer(struct pipeline *pipeline, int output, const void
     bool acknowledged = false;
     enum status status = message_decode(bytes, length, &message, &bad);
     if (status == STATUS_OK)
-        status = outbox_answer(pipeline->outboxes[output], &message, stage_clock(), &acknowledged, &bad);
+        status = outbox_answer(pipeline->outboxes[output], &message, clock_monotonic(), &acknowledged, &bad);
     message_clear(&message);
     if (status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED) {
         note_bad_frame(pipeline, pipeline->instance.outputs[output].edge, &bad);
@@ -318,7 +319,7 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
 }
 
 static enum status run_once(struct pipeline *pipeline, struct err *err) {
-    double now = stage_clock();
+    double now = clock_monotonic();
     if (now >= pipeline->beat_at) {
         pipeline->beat_at = now + 1;
         beat(pipeline);

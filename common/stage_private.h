@@ -164,7 +164,6 @@ void stage_changed(struct stage *stage);
 void stage_event(struct stage *stage);
 /* With the lock held: until changed or the time (CLOCK_MONOTONIC, s) is reached. */
 void stage_wait_until(struct stage *stage, double deadline);
-double stage_clock(void);
 /* The stage cannot go on. With the lock held or not. */
 void stage_fatal(struct stage *stage, enum status status, const struct err *err);
 void stage_stop(struct stage *stage, enum stage_stop how);

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "common/params.h"
 
@@ -170,12 +170,6 @@ void program_names_clear(struct program_names *names) {
 
 /* --describe. */
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static void be_describer(const char *path, int output) {
     int null = open("/dev/null", O_RDWR);
     setpgid(0, 0);
@@ -193,7 +187,7 @@ static bool read_all(int from, double deadline, char *text, size_t *ret_length) 
     size_t length = 0;
     for (;;) {
         struct pollfd poller = {.fd = from, .events = POLLIN};
-        double left = deadline - now();
+        double left = deadline - clock_monotonic();
         int ready = left > 0 ? poll(&poller, 1, (int)(left * 1000) + 1) : 0;
         if (ready < 0 && errno == EINTR)
             continue;
@@ -228,7 +222,7 @@ enum status program_describe(const char *path, double seconds, json_t **ret_desc
         FAIL(err, STATUS_IO, "%s cannot be started: %s", path, strerror(errno));
     }
     size_t length = 0;
-    bool whole = read_all(pipes[0], now() + seconds, text, &length);
+    bool whole = read_all(pipes[0], clock_monotonic() + seconds, text, &length);
     close(pipes[0]);
     /* It may have closed its output and live on, or have left a grandchild behind. */
     if (!whole)

@@ -2,21 +2,15 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "pipelines/status.h"
 
 static const double LINE_SECONDS = 3, RATE_SECONDS = 10;
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 void progress_begin(struct progress *progress) {
-    *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9, .last_rate = now()};
+    *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9, .last_rate = clock_monotonic()};
 }
 
 static void wipe(struct progress *progress) {
@@ -35,14 +29,14 @@ void progress_end(struct progress *progress) {
 }
 
 static void take_rates(struct progress *progress, const struct tally *tally) {
-    double passed = now() - progress->last_rate;
+    double passed = clock_monotonic() - progress->last_rate;
     if (passed < RATE_SECONDS)
         return;
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
         progress->rate[i] = 60 * (double)(tally->stages[i].done - progress->rate_done[i]) / passed;
         progress->rate_done[i] = tally->stages[i].done;
     }
-    progress->last_rate = now();
+    progress->last_rate = clock_monotonic();
 }
 
 /* State and note of a stage's instances: the busiest state, the last note. */
@@ -113,8 +107,8 @@ void progress_draw(struct progress *progress, const struct session *session, con
     take_rates(progress, tally);
     if (progress->terminal) {
         draw_table(progress, session, plan, tally);
-    } else if (now() - progress->last_drawn >= LINE_SECONDS) {
+    } else if (clock_monotonic() - progress->last_drawn >= LINE_SECONDS) {
         draw_line(progress, session, plan, tally);
-        progress->last_drawn = now();
+        progress->last_drawn = clock_monotonic();
     }
 }

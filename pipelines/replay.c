@@ -11,16 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 
 enum { DEPTH_MAX = 32, COPY_BYTES = 1 << 16 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 void replay_clear(struct replay *replay) {
     for (size_t i = 0; i < replay->count; i++)
@@ -197,7 +192,7 @@ enum status replay_begin(struct replay *replay, const char *target, struct err *
                 (replay->target[length] == '/' || replay->target[length] == '\0'),
             err, STATUS_BAD_ARGUMENT, "%s lies inside %s, which is to be played into it; use another --session", target,
             replay->source);
-    replay->start = now();
+    replay->start = clock_monotonic();
     /* Goes on where a stopped replay was. */
     for (; replay->next < replay->count; replay->next++) {
         char path[PATH_SIZE];
@@ -269,7 +264,7 @@ static enum status place(const struct replay *replay, const struct replay_file *
 }
 
 enum status replay_advance(struct replay *replay, struct err *err) {
-    while (!replay_all_in(replay) && replay->files[replay->next].due <= now() - replay->start) {
+    while (!replay_all_in(replay) && replay->files[replay->next].due <= clock_monotonic() - replay->start) {
         TRY(place(replay, &replay->files[replay->next], err));
         replay->next++;
     }

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "common/transport_keys.h"
 #include "pipelines/check.h"
@@ -46,12 +46,6 @@ struct run {
     struct err failure; /* of a hook */
     bool failed;
 };
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* Sockets live in a folder of their own, which only this user may enter, and whose path is short. */
 static enum status make_socket_folder(struct run *run, struct err *err) {
@@ -324,7 +318,7 @@ static enum status release_senders(struct run *run, const struct supervisor *sup
 
 /* A ledger that cannot be read for a moment is no reason to stop the stages; one that cannot be read at all is. */
 static enum status miscount(struct run *run, struct err *err) {
-    run->tally_at = now();
+    run->tally_at = clock_monotonic();
     if (++run->miscounts >= MISCOUNT_LIMIT)
         return err->status;
     err->message[0] = '\0';
@@ -339,7 +333,7 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
     double pause = run->replay != NULL && run->replay->kill_count > 0 ? 0 : 1;
     if (20 * run->tally_cost > pause)
         pause = 20 * run->tally_cost;
-    double begin = now();
+    double begin = clock_monotonic();
     if (begin - run->tally_at < pause)
         return STATUS_OK;
     struct tally tally;
@@ -348,7 +342,7 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
     run->miscounts = 0;
     tally_clear(&run->tally);
     run->tally = tally;
-    run->tally_at = now();
+    run->tally_at = clock_monotonic();
     run->tally_cost = run->tally_at - begin;
     progress_draw(&run->progress, &run->session, run->plan, &run->tally);
     if (run->replay != NULL) {

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
+
 struct child {
     enum child_state state;
     pid_t pid;
@@ -71,12 +73,6 @@ void supervisor_kill(struct supervisor *supervisor, size_t child, int signal) {
         kill(supervisor->children[child].pid, signal);
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static void say(const struct supervisor *s, bool urgent, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void say(const struct supervisor *s, bool urgent, const char *format, ...) {
     char text[1024];
@@ -118,7 +114,7 @@ static enum status start(struct supervisor *s, size_t index, struct err *err) {
     setpgid(pid, pid); /* in case the child has not come to it yet */
     child->pid = pid;
     child->state = CHILD_RUNNING;
-    child->started_at = child->alive_at = now();
+    child->started_at = child->alive_at = clock_monotonic();
     child->beaten = child->reported = false;
     child->interrupt = s->draining && spec->source;
     return STATUS_OK;
@@ -143,7 +139,7 @@ static void stop(struct supervisor *s) {
     if (s->stopping)
         return;
     s->stopping = true;
-    s->kill_at = now() + s->options->stop_kill;
+    s->kill_at = clock_monotonic() + s->options->stop_kill;
     signal_all(s, SIGTERM);
     for (size_t i = 0; i < s->count; i++)
         if (s->children[i].state == CHILD_WAITING)
@@ -203,7 +199,7 @@ static enum status bury(struct supervisor *s, size_t index, int wait_status, str
     for (int i = 1; i < child->deaths && wait < s->options->backoff_max; i++)
         wait *= 2;
     wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
-    child->start_at = now() + wait;
+    child->start_at = clock_monotonic() + wait;
     child->restarts++;
     say(s, false, "%s %s; starting it again%s", spec->name, how, child->deaths > 1 ? " after a pause" : "");
     return STATUS_OK;
@@ -228,7 +224,7 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
         (!child->beaten || status.st_mtim.tv_sec != child->beat.tv_sec ||
          status.st_mtim.tv_nsec != child->beat.tv_nsec)) {
         child->beat = status.st_mtim;
-        child->alive_at = now();
+        child->alive_at = clock_monotonic();
         child->beaten = true;
         if (child->reported)
             say(s, false, "%s answers again", spec->name);
@@ -236,7 +232,7 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
     }
     if (spec->heartbeat == NULL || (!child->beaten && !spec->heartbeat_expected))
         return;
-    double silent = now() - child->alive_at;
+    double silent = clock_monotonic() - child->alive_at;
     if (silent > s->options->hang_report && !child->reported) {
         child->reported = true;
         say(s, false, "%s has not answered for %.0f s; it will be killed and started again in %.0f s", spec->name,
@@ -250,7 +246,7 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
 static void pass_interrupt(struct supervisor *s, size_t index) {
     struct child *child = &s->children[index];
     const struct supervisor_child *spec = &s->specs[index];
-    bool listens = spec->heartbeat == NULL || child->beaten || (!spec->heartbeat_expected && now() > child->started_at + 5);
+    bool listens = spec->heartbeat == NULL || child->beaten || (!spec->heartbeat_expected && clock_monotonic() > child->started_at + 5);
     if (!child->interrupt || !listens)
         return;
     child->interrupt = false;
@@ -260,16 +256,16 @@ static void pass_interrupt(struct supervisor *s, size_t index) {
 static enum status advance(struct supervisor *s, struct err *err) {
     for (size_t i = 0; i < s->count; i++) {
         struct child *child = &s->children[i];
-        if (child->state == CHILD_WAITING && !s->stopping && now() >= child->start_at)
+        if (child->state == CHILD_WAITING && !s->stopping && clock_monotonic() >= child->start_at)
             TRY(start(s, i, err));
         if (child->state != CHILD_RUNNING)
             continue;
         watch_heartbeat(s, i);
         pass_interrupt(s, i);
     }
-    if (s->stopping && now() >= s->kill_at) {
+    if (s->stopping && clock_monotonic() >= s->kill_at) {
         signal_all(s, SIGKILL);
-        s->kill_at = now() + 1;
+        s->kill_at = clock_monotonic() + 1;
     }
     return STATUS_OK;
 }
@@ -287,11 +283,11 @@ static void take_signal(struct supervisor *s, int signal) {
 }
 
 static enum status wait_for_event(struct supervisor *s, struct err *err) {
-    double until = now() + s->options->tick;
+    double until = clock_monotonic() + s->options->tick;
     for (size_t i = 0; i < s->count; i++)
         if (s->children[i].state == CHILD_WAITING && s->children[i].start_at < until)
             until = s->children[i].start_at;
-    double left = until - now();
+    double left = until - clock_monotonic();
     struct pollfd poller = {.fd = s->signals, .events = POLLIN};
     int ready = poll(&poller, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
     FAIL_IF(ready < 0 && errno != EINTR, err, STATUS_IO, "waiting for signals failed: %s", strerror(errno));

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/params.h"
@@ -150,14 +151,8 @@ static enum status calibrate(const struct options *o, const struct phantom *phan
     return STATUS_OK;
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static void wait_until(double moment) {
-    double seconds = moment - now();
+    double seconds = moment - clock_monotonic();
     if (seconds <= 0) return;
     struct timespec time = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
     nanosleep(&time, NULL);
@@ -175,7 +170,7 @@ static enum status fill(const struct options *o, const struct scene *scene, cons
                             .counts = scene->counts,
                             .grow_seconds = o->grow ? 0.5 * o->interval : 0,
                             .grow = o->grow};
-    double start = now();
+    double start = clock_monotonic();
     for (int i = 0; i < scene->micrographs; i++) {
         TRY(painter_paint(painter, scene, phantom, &layouts[i], &image, err));
         TRY(output_prepare(&output, layouts[i].name, &image, err));

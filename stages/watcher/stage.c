@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 #include "stages/watcher/record.h"
@@ -39,12 +39,6 @@ struct watcher_state {
 
 static const double ROUND = 0.1; /* s between looks when nothing happens */
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static enum status init(struct stage *stage, void *state, struct err *err) {
     return source_create(stage, &((struct watcher_state *)state)->source, err);
 }
@@ -60,8 +54,8 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     double until_idle = isnan(set->until_idle) ? stage_until_idle(stage) : set->until_idle;
     bool idle = false;
     while (!stage_stopping(stage)) {
-        TRY(source_step(source, now(), err));
-        TRY(source_idle(source, now(), until_idle, &idle, err));
+        TRY(source_step(source, clock_monotonic(), err));
+        TRY(source_idle(source, clock_monotonic(), until_idle, &idle, err));
         if (idle) break;
         stage_wait(stage, ROUND);
     }
