@@ -6,7 +6,7 @@
 enum { PEAKS_MIN = 16 };
 static const double BEST_CUT = 0.02;
 /* Noise alone has peaks up to here, in its standard deviations, and none of it a mean there. */
-static const float NOISE_LEAST = 4.5f, NOISE_SURE = 14;
+static const float NOISE_LEAST = 4.5f, NOISE_SURE = 12;
 /* Share of the scores in the middle third between two heaps from which on they are one, and the standard deviations
  * from it that are not its own. */
 static const double ONE_HEAP = 0.125;
