@@ -115,12 +115,16 @@ static enum status run_simple(struct ledger *ledger, enum ledger_statement which
     return ledger_run(ledger, statement, err);
 }
 
+enum status ledger_set_durable(struct ledger *ledger, bool durable, struct err *err) {
+    if (durable == ledger->durable) return STATUS_OK;
+    const char *text = durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
+    if (sqlite3_exec(ledger->db, text, NULL, NULL, NULL) != SQLITE_OK) return ledger_fail(ledger, "set up", err);
+    ledger->durable = durable;
+    return STATUS_OK;
+}
+
 enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err) {
-    if (durable != ledger->durable) {
-        const char *text = durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
-        if (sqlite3_exec(ledger->db, text, NULL, NULL, NULL) != SQLITE_OK) return ledger_fail(ledger, "set up", err);
-        ledger->durable = durable;
-    }
+    TRY(ledger_set_durable(ledger, durable, err));
     return run_simple(ledger, SQL_BEGIN, err);
 }
 

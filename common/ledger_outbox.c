@@ -59,12 +59,14 @@ enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t 
     return STATUS_OK;
 }
 
-/* Runs a statement that takes an edge and a number, and perhaps a time and a text. */
+/* Runs a statement that takes an edge and a number, and perhaps a time and a text. It need not survive a power cut: what
+ * is not struck off then is sent again and acknowledged again, and an end is said anew in each run. */
 static enum status run_edge(struct ledger *ledger, enum ledger_statement which, const char *edge, int64_t number,
                             const char *text, int *ret_changes, struct err *err) {
     ledger_lock(ledger);
     sqlite3_stmt *statement = NULL;
-    enum status status = ledger_prepare(ledger, which, &statement, err);
+    enum status status = ledger_set_durable(ledger, false, err);
+    if (status == STATUS_OK) status = ledger_prepare(ledger, which, &statement, err);
     if (status == STATUS_OK) {
         ledger_bind_text(statement, 1, edge);
         sqlite3_bind_int64(statement, 2, number);
@@ -110,7 +112,8 @@ enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err) {
     ledger_lock(ledger);
     sqlite3_stmt *statement = NULL;
-    enum status status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
+    enum status status = ledger_set_durable(ledger, true, err);
+    if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
     if (status == STATUS_OK) {
         ledger_bind_text(statement, 1, edge_suffix);
         ledger_bind_text(statement, 2, id);

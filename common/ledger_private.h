@@ -58,7 +58,9 @@ void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text);
 enum status ledger_run(struct ledger *ledger, sqlite3_stmt *statement, struct err *err);
 /* One step; ret_row: whether it gave a row. */
 enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err);
-/* durable: the commit waits for the disk. On failure of what is between, ledger_end rolls back and returns status. */
+/* Whether commits from now on wait for the disk. */
+enum status ledger_set_durable(struct ledger *ledger, bool durable, struct err *err);
+/* durable: as above. On failure of what is between, ledger_end rolls back and returns status. */
 enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err);
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err);
 /* Inside a transaction: a row of the outbox for each send. */

@@ -31,14 +31,20 @@ static enum status send_again(const struct session *session, const json_t *plann
     return STATUS_OK;
 }
 
+/* What failed; and what a retry that was cut short left in flight at the stage, with nobody to send it. */
+static bool needs_retry(const struct tally_item *item, bool running) {
+    bool stranded = !running && item->own && item->sent && !item->waiting && item->state == LEDGER_IN_FLIGHT;
+    return item->state == LEDGER_FAILED || stranded;
+}
+
 static enum status retry_stage(const struct options *options, const struct session *session, const json_t *planned,
-                               const struct tally_stage *stage, int64_t *total, struct err *err) {
+                               const struct tally_stage *stage, bool running, int64_t *total, struct err *err) {
     struct ledger *ledger = NULL;
     TRY(session_ledger(session, stage->name, false, &ledger, err));
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
-        if (item->state != LEDGER_FAILED || !wanted(options, item->id))
+        if (!needs_retry(item, running) || !wanted(options, item->id))
             continue;
         /* The stage's own ledger first: an item that came again while it still says "failed" would be acknowledged
          * unseen. */
@@ -69,7 +75,7 @@ static enum status retry(const struct options *options, int64_t *total, bool *ru
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
         if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
             status = retry_stage(options, &session, json_array_get(json_object_get(plan, "stages"), i),
-                                 &tally.stages[i], total, err);
+                                 &tally.stages[i], *running, total, err);
     tally_clear(&tally);
     json_decref(plan);
     return status;

@@ -2,10 +2,12 @@
 """Whole sessions of stages that only pass items on (tests/common/relay.c): deaths, signals, failures, joins, retries.
 
 supervision.py CASE"""
+import contextlib
 import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,11 @@ class Session:
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def finish(self, process, expected):
-        output, _ = process.communicate(timeout=100)
+        try:
+            output, _ = process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
         if process.returncode != expected:
             raise AssertionError(f"exit {process.returncode}, expected {expected}:\n{output}")
         return output
@@ -120,6 +126,11 @@ def case_set_aside(folder):
     assert session.command("retry", "grid/mic_0021").returncode == 2
     assert session.command("retry", "grid/mic_0020").returncode == 0
     session.expect("one", 40, 39, 0, 0, 1)
+    # As if that had been cut short before the sender was told.
+    with contextlib.closing(sqlite3.connect(f"{session.path}/ledger/source.sqlite")) as ledger:
+        assert ledger.execute("UPDATE outbox SET acknowledged = 1, verdict = 'failed' WHERE acknowledged IS NULL").rowcount == 1
+        ledger.commit()
+    assert session.command("retry").stdout.startswith("one: grid/mic_0020 goes through again\n")
     session.run()
     all_done(session, 40)
 
