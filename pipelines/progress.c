@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -10,7 +11,7 @@
 static const double LINE_SECONDS = 3, RATE_SECONDS = 10;
 
 void progress_begin(struct progress *progress) {
-    *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9, .last_rate = clock_monotonic()};
+    *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9};
 }
 
 static void wipe(struct progress *progress) {
@@ -30,13 +31,16 @@ void progress_end(struct progress *progress) {
 
 static void take_rates(struct progress *progress, const struct tally *tally) {
     double passed = clock_monotonic() - progress->last_rate;
-    if (passed < RATE_SECONDS)
+    /* What an earlier run has done counts for nothing. */
+    bool first = progress->last_rate == 0;
+    if (!first && passed < RATE_SECONDS)
         return;
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
         progress->rate[i] = 60 * (double)(tally->stages[i].done - progress->rate_done[i]) / passed;
         progress->rate_done[i] = tally->stages[i].done;
     }
     progress->last_rate = clock_monotonic();
+    progress->has_rate = !first;
 }
 
 /* State and note of a stage's instances: the busiest state, the last note. */
@@ -58,21 +62,51 @@ static void describe(const struct session *session, const struct plan *plan, siz
     }
 }
 
+enum { WIDE = 110 };
+
+static int terminal_width(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : WIDE;
+}
+
+/* A line that is wider than the terminal would take two, and the table could not be drawn in its own place. */
+static void draw_row(char *row, int width) {
+    char *end = row;
+    /* Continuation bytes of UTF-8 (the Å) take no column. */
+    for (int columns = 0; *end != '\0'; end++)
+        if (((unsigned char)*end & 0xC0) != 0x80 && ++columns > width)
+            break;
+    while (end > row && end[-1] == ' ')
+        end--;
+    *end = '\0';
+    fprintf(stderr, "%s\n", row);
+}
+
 static void draw_table(struct progress *progress, const struct session *session, const struct plan *plan,
                        const struct tally *tally) {
     wipe(progress);
-    fprintf(stderr, "%-18s %6s %6s %8s %6s %9s %8s  %-10s %s\n", "stage", "seen", "done", "rejected", "failed",
-            "in flight", "per min", "state", "note");
+    char row[512];
+    int width = terminal_width();
+    /* Where there is little room, the note counts more than the state. */
+    bool wide = width >= WIDE;
+    snprintf(row, sizeof row, "%-18s %6s %6s %8s %6s %9s %8s  %s%s", "stage", "seen", "done", "rejected", "failed",
+             "in flight", "per min", wide ? "state      " : "", "note");
+    draw_row(row, width);
     progress->lines = 1;
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
         const struct tally_stage *stage = &tally->stages[i];
-        char state[96], note[96];
+        char state[96], note[96], rate[16] = "";
         if (stage->left_out)
             continue;
         describe(session, plan, i, state, note, sizeof note);
-        fprintf(stderr, "%-18.18s %6lld %6lld %8lld %6lld %9lld %8.1f  %-10s %.40s\n", stage->name,
-                (long long)stage->seen, (long long)stage->done, (long long)stage->rejected, (long long)stage->failed,
-                (long long)stage->in_flight, progress->rate[i], state, note);
+        if (progress->has_rate)
+            snprintf(rate, sizeof rate, "%.1f", progress->rate[i]);
+        if (!wide)
+            snprintf(state, sizeof state, "%s", note[0] != '\0' ? "" : "-");
+        snprintf(row, sizeof row, "%-18.18s %6lld %6lld %8lld %6lld %9lld %8s  %-*s%s", stage->name,
+                 (long long)stage->seen, (long long)stage->done, (long long)stage->rejected, (long long)stage->failed,
+                 (long long)stage->in_flight, rate, wide ? 11 : 0, state, note);
+        draw_row(row, width);
         progress->lines++;
     }
 }

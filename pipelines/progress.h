@@ -11,7 +11,7 @@
 enum { PROGRESS_STAGES = 64 };
 
 struct progress {
-    bool terminal;
+    bool terminal, has_rate;
     int lines; /* of the table that stands on the screen */
     double last_drawn, last_rate;
     int64_t rate_done[PROGRESS_STAGES]; /* when the rate was last taken */
