@@ -102,7 +102,7 @@ static enum status wake_growing(struct watcher *watcher, double now, struct err 
     return status;
 }
 
-/* An id is printable text in UTF-8, so that it can stand in JSON, in a STAR file and in a message. */
+/* Ids and paths are printable text in UTF-8, so that they can stand in JSON, in a STAR file and in a message. */
 static bool name_is_text(const char *name) {
     json_t *text = json_string(name);
     bool valid = text != NULL;
@@ -243,7 +243,7 @@ static enum status look(struct watcher *watcher, long index, double now, struct 
     if (refresh(watcher, file, now) == LOOK_DROP) return STATUS_OK;
     find->time = file->time;
     enum watcher_past past = WATCHER_UNSEEN;
-    bool valid = name_is_text(watcher->id) && strlen(watcher->id) < ITEM_ID_MAX;
+    bool valid = name_is_text(file->path) && strlen(watcher->id) < ITEM_ID_MAX;
     if (!valid) make_shown_id(watcher);
     if (!file->asked && watcher->options.past != NULL)
         TRY(watcher->options.past(watcher->options.context, watcher->id, &past, err));
