@@ -139,22 +139,22 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     struct extractor_lane *lane = stage_lane->state;
     struct item *item = stage_lane->item;
     size_t count = lane->picks.count;
+    TRY(item_set_number(item, "particles.count", (double)count, err));
+    TRY(item_set_number(item, "particles.box", extractor->options.size, err));
+    if (count == 0) {
+        stage_log(stage, LOG_INFO, "no-picks", "%s: nothing to cut out", item_id(item));
+        return STATUS_OK;
+    }
     struct extractor_optics optics;
     TRY(extractor_item_optics(item, stage_session(stage), lane->micrograph.pixel_size, &optics, err));
     double pixel_size = optics.pixel_size * extractor->options.box / extractor->options.size;
     char stack[PATH_MAX], star[PATH_MAX], path[PATH_MAX];
-    if (count > 0) {
-        TRY(stage_product(stage, item, ".mrcs", stack, path, err));
-        TRY(write_stack(lane, path, pixel_size, err));
-        TRY(stage_product(stage, item, "_extract.star", star, path, err));
-        TRY(extractor_write_particles(path, stack, item, &optics, &extractor->options, lane, err));
-        TRY(item_set_string(item, "particles.stack", stack, err));
-        TRY(item_set_string(item, "particles.star", star, err));
-    } else {
-        stage_log(stage, LOG_INFO, "no-picks", "%s: nothing to cut out", item_id(item));
-    }
-    TRY(item_set_number(item, "particles.count", (double)count, err));
-    TRY(item_set_number(item, "particles.box", extractor->options.size, err));
+    TRY(stage_product(stage, item, ".mrcs", stack, path, err));
+    TRY(write_stack(lane, path, pixel_size, err));
+    TRY(stage_product(stage, item, "_extract.star", star, path, err));
+    TRY(extractor_write_particles(path, stack, item, &optics, &extractor->options, lane, err));
+    TRY(item_set_string(item, "particles.stack", stack, err));
+    TRY(item_set_string(item, "particles.star", star, err));
     return item_set_number(item, "particles.pixel_size", pixel_size, err);
 }
 

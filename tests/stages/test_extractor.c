@@ -133,9 +133,16 @@ static void picks_become_particles(void **state) {
 static void no_picks_go_on_without_a_stack(void **state) {
     (void)state;
     static const char *const parameters[] = {"box", "32", NULL};
-    const char *const texts[] = {HEAD "\n", "data_\n\n"};
-    for (int i = 0; i < 2; i++) {
-        struct item *item = make_item(i == 0 ? "b" : "c", texts[i], i == 0 ? 0 : -1);
+    static const struct {
+        const char *id, *picks, *product;
+        int count;
+        bool optics;
+    } cases[] = {{"b", HEAD "\n", "extractor/b.mrcs", 0, true},
+                 {"c", "data_\n\n", "extractor/c.mrcs", -1, true},
+                 {"d", HEAD "\n", "extractor/d.mrcs", 0, false}};
+    for (int i = 0; i < 3; i++) {
+        struct item *item = make_item(cases[i].id, cases[i].picks, cases[i].count);
+        if (!cases[i].optics) json_object_del((json_t *)(uintptr_t)item_json(item), "optics");
         struct item **items = NULL;
         size_t count = 0;
         char path[PATH_MAX];
@@ -143,7 +150,7 @@ static void no_picks_go_on_without_a_stack(void **state) {
         assert_int_equal(count, 1);
         assert_true(item_number(items[0], "particles.count", -1) == 0);
         assert_false(item_has(items[0], "particles.stack"));
-        place(i == 0 ? "extractor/b.mrcs" : "extractor/c.mrcs", path);
+        place(cases[i].product, path);
         assert_false(file_exists(path));
         clear(items, count, item);
     }
