@@ -16,6 +16,8 @@ static int omp_get_thread_num(void) {
 #endif
 
 static const double ADAPTIVE_FRACTION = 0.999;
+/* Samples whose children are not looked at cost a thirty-second: so many more of them may be kept. */
+enum { WITHOUT_CHILDREN = 4 };
 
 /* All coarse orientations of the iteration, once for a half. */
 enum status estep_coarse_slices(struct refiner *r, struct half *half, struct err *err) {
@@ -94,8 +96,8 @@ static struct expectation_particle comparison(const struct batch_particle *b) {
     return (struct expectation_particle){.image = b->masked, .ctf = b->ctf, .weight = b->weight};
 }
 
-/* At low resolution thousands of samples fit a particle alike, and the fine pass over all of their children would take
- * most of the time of the first iterations only to say so again. The best of them stand for the rest. */
+/* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most of the
+ * time of the first iterations only to say so again. The best of them stand for the rest. */
 static void limit_samples(const float *weights, size_t samples, size_t most, float *threshold, size_t *kept) {
     double low = 0, high = ADAPTIVE_FRACTION;
     for (int i = 0; i < 12 && *kept > most; i++) {
@@ -122,18 +124,19 @@ static enum status select_samples(struct refiner *r, struct batch_particle *b, i
                                   struct thread_space *space, struct err *err) {
     int shifts = r->sampling.shift_count;
     size_t samples = (size_t)orientations * (size_t)shifts, kept;
+    size_t most = (size_t)r->options.max_significant * (r->oversampled ? 1 : WITHOUT_CHILDREN);
     float threshold;
     posterior_weights(b->coarse, orientations, shifts, r->local ? b->near.log_priors : NULL, b->shift_log_prior, NULL,
                       NULL);
     expectation_top_sum(b->coarse, samples, ADAPTIVE_FRACTION, &threshold, &kept);
     b->particle->significant = (int)kept;
-    if (kept > (size_t)r->options.max_significant) {
+    if (kept > most) {
         TRY(estep_reserve_values(space, kept, err));
         size_t copied = 0;
         for (size_t i = 0; i < samples && copied < kept; i++)
             if (b->coarse[i] >= threshold)
                 space->pose_values[copied++] = b->coarse[i];
-        limit_samples(space->pose_values, copied, (size_t)r->options.max_significant, &threshold, &kept);
+        limit_samples(space->pose_values, copied, most, &threshold, &kept);
     }
     TRY(int_list_reserve(&b->significant, (int)kept, err));
     TRY(int_list_reserve(&b->orientations, orientations < (int)kept ? orientations : (int)kept, err));

@@ -1,5 +1,5 @@
-/* The fine pass: the children of the coarse samples that matter, at the full current size; from their probabilities the
- * best pose, the noise, the norm and the slices that are back-projected.
+/* The fine pass: the children of the coarse samples that matter (or, while next to everything matters, these samples
+ * themselves), at the full current size; from their probabilities the best pose, the noise, the norm and the slices that are back-projected.
  *
  * A batch is worked through in parts whose slices fit into memory. The orientations of a part are shared: a child that
  * several particles need is projected once, and what they give to it is summed before it is scattered. */
@@ -42,9 +42,9 @@ static int find_slot(const struct int_list *slots, int orientation) {
 
 /* How many particles from `first` on make up a part: their slices fit, or it is one. */
 static int part_size(const struct refiner *r, int first, int count) {
-    double most = r->options.memory / 4 / (SAMPLING_ROTATIONS * 2.0 * r->pixels.count * sizeof(float));
+    double most = r->options.memory / 4 / (r->rotations * 2.0 * r->pixels.count * sizeof(float));
     double all = sampling_orientation_count(&r->sampling), sum = 0;
-    if (r->all_children)
+    if (r->all_slices)
         return count - first;
     int i = first;
     for (; i < count; i++) {
@@ -55,11 +55,11 @@ static int part_size(const struct refiner *r, int first, int count) {
     return i - first;
 }
 
-/* Whether the children of the whole grid fit, and this part alone needs a good part of them: then they are projected
+/* Whether the slices of the whole grid fit, and this part alone needs a good part of them: then they are projected
  * once for all particles of the half that are still to come. */
 static bool want_all(const struct refiner *r, int total) {
     double all = sampling_orientation_count(&r->sampling);
-    double floats = all * SAMPLING_ROTATIONS * (2.0 * r->pixels.count + 9);
+    double floats = all * r->rotations * (2.0 * r->pixels.count + 9);
     return !r->local && floats * sizeof(float) <= r->options.memory / 4 && total > all / 16;
 }
 
@@ -69,7 +69,7 @@ static enum status list_all(struct refiner *r, struct err *err) {
     for (int i = 0; i < all; i++)
         r->slots.data[i] = i;
     r->slots.count = all;
-    r->all_children = true;
+    r->all_slices = true;
     return STATUS_OK;
 }
 
@@ -92,27 +92,36 @@ static enum status list_needed(struct refiner *r, int first, int count, int tota
     return STATUS_OK;
 }
 
-/* The slices of the children of the orientations that a part needs. */
-static enum status project_children(struct refiner *r, const struct half *half, int first, int count, struct err *err) {
+/* Pose of a slice of the part. */
+static void fine_matrix(const struct refiner *r, int slice, double ret_matrix[9]) {
+    int orientation = r->slots.data[slice / r->rotations];
+    if (r->oversampled)
+        sampling_child_matrix(&r->sampling, orientation, slice % r->rotations, ret_matrix);
+    else
+        sampling_matrix(&r->sampling, orientation, ret_matrix);
+}
+
+/* The slices of the orientations that a part needs. */
+static enum status project_part(struct refiner *r, const struct half *half, int first, int count, struct err *err) {
     int total = 0;
-    if (r->all_children)
+    if (r->all_slices)
         return STATUS_OK;
     for (int i = first; i < first + count; i++)
         total += r->batch[i].orientations.count;
     TRY(want_all(r, total) ? list_all(r, err) : list_needed(r, first, count, total, err));
     const struct int_list *slots = &r->slots;
     int unique = slots->count;
-    size_t n = (size_t)r->pixels.count, slices = (size_t)unique * SAMPLING_ROTATIONS;
+    size_t n = (size_t)r->pixels.count, slices = (size_t)unique * (size_t)r->rotations;
     TRY(grown_reserve(&r->fine_slices, slices * (2 * n + 9), "slices of the fine pass", err));
     float *matrices = r->fine_slices.data + slices * 2 * n;
 #pragma omp parallel for num_threads(r->options.threads) schedule(static)
-    for (int i = 0; i < unique * SAMPLING_ROTATIONS; i++) {
+    for (int i = 0; i < unique * r->rotations; i++) {
         double m[9];
-        sampling_child_matrix(&r->sampling, slots->data[i / SAMPLING_ROTATIONS], i % SAMPLING_ROTATIONS, m);
+        fine_matrix(r, i, m);
         for (int j = 0; j < 9; j++)
             matrices[(size_t)i * 9 + (size_t)j] = (float)m[j];
     }
-    projector_slices(half->projector, &r->pixels, r->pixels.count, unique * SAMPLING_ROTATIONS, matrices,
+    projector_slices(half->projector, &r->pixels, r->pixels.count, unique * r->rotations, matrices,
                      r->options.threads, r->fine_slices.data);
     return STATUS_OK;
 }
@@ -133,7 +142,7 @@ static enum status reserve_poses(struct thread_space *s, int poses, struct err *
     return estep_reserve_values(s, (size_t)poses, err);
 }
 
-/* All children of the significant samples, those of one orientation's child together. */
+/* All fine poses of the significant samples, those of one slice together. */
 static int list_poses(const struct refiner *r, const struct batch_particle *b, struct thread_space *s) {
     int shifts = r->sampling.shift_count, count = 0, orientation = 0;
     for (int begin = 0, end; begin < b->significant.count; begin = end, orientation++) {
@@ -141,11 +150,11 @@ static int list_poses(const struct refiner *r, const struct batch_particle *b, s
         for (end = begin; end < b->significant.count && b->significant.data[end] / shifts == row;)
             end++;
         int slot = find_slot(&r->slots, b->orientations.data[orientation]);
-        for (int child = 0; child < SAMPLING_ROTATIONS; child++)
+        for (int child = 0; child < r->rotations; child++)
             for (int i = begin; i < end; i++)
-                for (int t = 0; t < SAMPLING_SHIFTS; t++) {
-                    s->pose_slice.data[count] = slot * SAMPLING_ROTATIONS + child;
-                    s->pose_shift.data[count++] = b->significant.data[i] % shifts * SAMPLING_SHIFTS + t;
+                for (int t = 0; t < r->translations; t++) {
+                    s->pose_slice.data[count] = slot * r->rotations + child;
+                    s->pose_shift.data[count++] = b->significant.data[i] % shifts * r->translations + t;
                 }
     }
     return count;
@@ -159,10 +168,10 @@ static void add_priors(const struct refiner *r, const struct batch_particle *b, 
         float orientation = r->local ? b->near.log_priors[row] : 0;
         for (end = begin; end < b->significant.count && b->significant.data[end] / shifts == row;)
             end++;
-        for (int child = 0; child < SAMPLING_ROTATIONS; child++)
+        for (int child = 0; child < r->rotations; child++)
             for (int i = begin; i < end; i++) {
                 float prior = orientation + b->shift_log_prior[b->significant.data[i] % shifts];
-                for (int t = 0; t < SAMPLING_SHIFTS; t++)
+                for (int t = 0; t < r->translations; t++)
                     values[count++] -= prior;
             }
     }
@@ -211,8 +220,7 @@ static enum status keep_poses(struct refiner *r, struct batch_particle *b, struc
     b->pmax = s->pose_values[best] / sum;
     b->log_likelihood = log(sum) - least;
     int slice = s->pose_slice.data[best], t = s->pose_shift.data[best];
-    sampling_child_matrix(&r->sampling, r->slots.data[slice / SAMPLING_ROTATIONS], slice % SAMPLING_ROTATIONS,
-                          b->best_pose);
+    fine_matrix(r, slice, b->best_pose);
     b->best_shift[0] = b->shift[0] + r->fine_shift[t][0];
     b->best_shift[1] = b->shift[1] + r->fine_shift[t][1];
     /* Residual sums want to know it again. */
@@ -297,7 +305,7 @@ static void likelihood_constant(const struct refiner *r, const struct half *half
 static enum status fine_particle(struct refiner *r, const struct half *half, struct batch_particle *b,
                                  struct thread_space *s, struct err *err) {
     int n = r->pixels.count;
-    TRY(reserve_poses(s, b->significant.count * SAMPLING_ROTATIONS * SAMPLING_SHIFTS, err));
+    TRY(reserve_poses(s, b->significant.count * r->rotations * r->translations, err));
     int poses = list_poses(r, b, s);
     const struct expectation_particle e = {.image = b->masked, .ctf = b->ctf, .weight = b->weight};
     TRY(expectation_fine(s->expectation, n, r->fine_slices.data, &e, (const double(*)[2])r->fine_shift, r->fine_shifts,
@@ -383,7 +391,7 @@ static enum status shift_unmasked(struct refiner *r, int first, int count, struc
 /* Contributions sorted by slice (counting sort: the order of particles within a slice is kept). */
 static enum status sort_contributions(struct refiner *r, int first, int count, struct scatter_job *job, int *ret_used,
                                       struct err *err) {
-    int slices = r->slots.count * SAMPLING_ROTATIONS, total = 0, used = 0;
+    int slices = r->slots.count * r->rotations, total = 0, used = 0;
     for (int i = first; i < first + count; i++)
         total += r->batch[i].contribution_count;
     TRY(int_list_reserve(&r->fine_slots, 2 * slices + 2 + 2 * total, err));
@@ -418,7 +426,7 @@ static enum status back_project(struct refiner *r, struct half *half, int first,
     TRY(grown_reserve(&r->scatter, SCATTER_CHUNK * per_slice, "slices to be scattered", err));
     float *data = r->scatter.data, *weight = data + SCATTER_CHUNK * 2 * (size_t)n;
     float *matrices = weight + SCATTER_CHUNK * (size_t)n;
-    const float *all_matrices = r->fine_slices.data + (size_t)r->slots.count * SAMPLING_ROTATIONS * 2 * (size_t)n;
+    const float *all_matrices = r->fine_slices.data + (size_t)r->slots.count * (size_t)r->rotations * 2 * (size_t)n;
     for (int at = 0; at < used; at += SCATTER_CHUNK) {
         int chunk = used - at < SCATTER_CHUNK ? used - at : SCATTER_CHUNK;
 #pragma omp parallel for num_threads(r->options.threads) schedule(dynamic)
@@ -471,7 +479,7 @@ static void take_over(struct refiner *r, struct half *half, struct batch_particl
 }
 
 static enum status fine_part(struct refiner *r, struct half *half, int first, int count, struct err *err) {
-    TRY(project_children(r, half, first, count, err));
+    TRY(project_part(r, half, first, count, err));
     enum status failed = STATUS_OK;
 #pragma omp parallel for num_threads(r->options.threads) schedule(dynamic)
     for (int i = first; i < first + count; i++) {

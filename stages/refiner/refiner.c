@@ -155,10 +155,13 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Members of each half, in an order that depends on their names alone and not on how they arrived. */
-static enum status choose_members(struct refiner *r, struct err *err) {
+/* Members of each half, in an order that depends on their names alone and not on how they arrived: the first of them are
+ * a random choice. */
+static enum status choose_members(struct refiner *r, size_t most, struct err *err) {
     _cleanup_(mem_free) struct member_key *keys = NULL;
     TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
+    if (most == 0)
+        most = 2 * r->set.present;
     for (int h = 0; h < 2; h++) {
         size_t count = 0;
         for (size_t i = 0; i < r->set.count; i++)
@@ -170,7 +173,7 @@ static enum status choose_members(struct refiner *r, struct err *err) {
         TRY(mem_new(count, sizeof(int), "particles", &r->half[h].members, err));
         for (size_t i = 0; i < count; i++)
             r->half[h].members[i] = keys[i].index;
-        r->half[h].member_count = (int)count;
+        r->half[h].member_count = (int)(count < most / 2 ? count : most / 2);
     }
     FAIL_IF(r->half[0].member_count < 2 || r->half[1].member_count < 2, err, STATUS_BAD_STATE,
             "%zu particles are too few for two halves", r->set.present);
@@ -184,6 +187,10 @@ static int coarse_size(const struct refiner *r) {
     return size < r->schedule.current_size ? size : r->schedule.current_size;
 }
 
+static int clamp_batch(double particles) {
+    return particles < 2 ? 2 : particles > BATCH_PARTICLES ? BATCH_PARTICLES : (int)particles;
+}
+
 /* Grids, pixel lists and the size of a batch. */
 enum status estep_open(struct refiner *r, struct err *err) {
     struct schedule *s = &r->schedule;
@@ -194,29 +201,36 @@ enum status estep_open(struct refiner *r, struct err *err) {
     TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
     r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r));
     int shifts = r->sampling.shift_count;
-    r->fine_shifts = shifts * SAMPLING_SHIFTS;
+    r->rotations = r->oversampled ? SAMPLING_ROTATIONS : 1;
+    r->translations = r->oversampled ? SAMPLING_SHIFTS : 1;
+    r->fine_shifts = shifts * r->translations;
     mem_free(&r->coarse_shift);
     mem_free(&r->fine_shift);
     TRY(mem_new((size_t)shifts, sizeof *r->coarse_shift, "shifts", &r->coarse_shift, err));
     TRY(mem_new((size_t)r->fine_shifts, sizeof *r->fine_shift, "shifts", &r->fine_shift, err));
     for (int t = 0; t < r->fine_shifts; t++) {
-        sampling_shift(&r->sampling, t / SAMPLING_SHIFTS, r->coarse_shift[t / SAMPLING_SHIFTS]);
-        sampling_child_shift(&r->sampling, t / SAMPLING_SHIFTS, t % SAMPLING_SHIFTS, r->fine_shift[t]);
+        int coarse = t / r->translations;
+        sampling_shift(&r->sampling, coarse, r->coarse_shift[coarse]);
+        if (r->oversampled)
+            sampling_child_shift(&r->sampling, coarse, t % r->translations, r->fine_shift[t]);
+        else
+            memcpy(r->fine_shift[t], r->coarse_shift[coarse], sizeof r->fine_shift[t]);
     }
     for (int i = 0; i < BATCH_PARTICLES; i++) {
         mem_free(&r->batch[i].shift_slot);
         TRY(mem_new((size_t)r->fine_shifts, sizeof *r->batch[i].shift_slot, "shifts", &r->batch[i].shift_slot, err));
     }
-    r->batch_size = BATCH_PARTICLES;
+    double orientations = sampling_orientation_count(&r->sampling), quarter = r->options.memory / 4 / sizeof(float);
+    /* Images, spectra and shifted images of a particle. */
+    double floats = (double)r->box * r->box + (6.0 + 2.0 * r->fine_shifts) * r->pixels.count;
+    r->batch_size = clamp_batch(quarter / floats);
     if (r->local)
         return STATUS_OK;
-    double orientations = sampling_orientation_count(&r->sampling), quarter = r->options.memory / 4 / sizeof(float);
     while (r->coarse_pixels > 100 && orientations * 2 * r->coarse_pixels > quarter)
         r->coarse_pixels -= r->coarse_pixels / 16;
     /* At most about 1e11 operations in one go: a second or two. */
     double most = fmin(quarter / (orientations * shifts), 1e11 / (orientations * shifts * 4 * r->coarse_pixels));
-    if (most < r->batch_size)
-        r->batch_size = most < 2 ? 2 : (int)most;
+    r->batch_size = clamp_batch(fmin(most, r->batch_size));
     return STATUS_OK;
 }
 
@@ -245,7 +259,17 @@ static bool poses_are_sharp(const struct refiner *r) {
     return state.average_pmax >= 0.5 && state.significant > 0 && state.significant <= 10;
 }
 
-enum status refiner_begin(struct refiner *r, int max_order, bool final, struct err *err) {
+/* While the map says next to nothing of a pose, thousands of samples of the grid fit a particle alike, and their children
+ * as well: comparing those would be most of the time of the first iterations. A grid that stays as coarse as that because
+ * the data are poor must still be refined in the end. */
+static bool wants_children(const struct refiner *r, const struct refiner_iteration *iteration) {
+    static const double BROAD = 0.05;
+    enum { FIRST_ITERATIONS = 3 };
+    bool early = iteration->max_order >= 0 || r->schedule.iteration < FIRST_ITERATIONS;
+    return iteration->final || !early || r->schedule.average_pmax >= BROAD;
+}
+
+enum status refiner_begin(struct refiner *r, const struct refiner_iteration *iteration, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
     struct schedule *s = &r->schedule;
@@ -254,13 +278,14 @@ enum status refiner_begin(struct refiner *r, int max_order, bool final, struct e
         TRY(setup_allocate(r, err));
     TRY(setup_optics(r, err));
     apply_restored(r);
-    TRY(choose_members(r, err));
+    TRY(choose_members(r, iteration->most, err));
+    r->oversampled = wants_children(r, iteration);
     if (!r->started)
         TRY(first_iteration(r, err));
     r->started = true;
-    s->max_order = max_order;
-    if (max_order >= 0 && s->order > max_order)
-        s->order = max_order;
+    s->max_order = iteration->max_order;
+    if (s->max_order >= 0 && s->order > s->max_order)
+        s->order = s->max_order;
     bool aligned = all_aligned(r);
     if (s->order >= r->options.local_order && !aligned)
         s->order = r->options.local_order - 1 > r->options.healpix_order ? r->options.local_order - 1
@@ -269,7 +294,7 @@ enum status refiner_begin(struct refiner *r, int max_order, bool final, struct e
     r->sharp = aligned && (r->sharp || poses_are_sharp(r));
     r->local = aligned && s->order >= (r->sharp ? r->options.local_order - 1 : r->options.local_order) &&
                s->order > r->options.healpix_order;
-    s->final = final;
+    s->final = iteration->final;
     s->iteration++;
     double uniform = (double)(particle_hash("perturbation", r->options.seed + (unsigned)s->iteration) >> 11) * 0x1p-53;
     s->perturbation = sampling_next_perturbation(s->perturbation, uniform);
@@ -288,7 +313,7 @@ static enum status begin_half(struct refiner *r, struct half *h, struct err *err
     h->norm_sum = h->offset2_sum = h->weight_sum = h->pmax_sum = h->likelihood_sum = h->significant_sum = 0;
     h->angle_change = h->offset_change = h->reliability_sum = 0;
     h->changed = 0;
-    r->all_children = false;
+    r->all_slices = false;
     return r->local ? STATUS_OK : estep_coarse_slices(r, h, err);
 }
 
@@ -354,8 +379,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
     struct refiner_state state = {
         .iteration = s->iteration, .order = r->sampling.order, .current_size = r->pixels.size, .local = r->local,
         .converged = s->converged, .final = s->final, .particles = (size_t)count, .idle_iterations = s->since_resolution,
-        .stalled = s->stalled, .resolution = r->resolution, .angle_step = r->sampling.angle_step / 2,
-        .offset_step = r->sampling.offset_step / 2, .accuracy_angle = s->accuracy_angle,
+        .stalled = s->stalled, .resolution = r->resolution, .angle_step = fine_angle_step(r),
+        .offset_step = fine_offset_step(r), .accuracy_angle = s->accuracy_angle,
         .accuracy_offset = s->accuracy_offset, .average_pmax = s->average_pmax, .seconds = r->seconds};
     if (count > 0) {
         state.significant = (r->half[0].significant_sum + r->half[1].significant_sum) / count;

@@ -21,7 +21,7 @@ struct refiner_options {
     int healpix_order;      /* of the first coarse grid */
     int local_order;        /* from this order on, only near the last pose */
     double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
-    int max_significant;    /* coarse samples of a particle whose children are looked at, at most */
+    int max_significant;    /* coarse samples of a particle whose children are compared, at most */
     double tau_fudge;
     double join_resolution; /* Å: up to here the halves share what they know */
     bool auto_mask;         /* without a mask, make one from the map when it is good enough */
@@ -43,8 +43,12 @@ enum status refiner_merge(struct refiner *refiner, struct star_file **file, cons
                           size_t *ret_new, struct err *err);
 size_t refiner_particles(const struct refiner *refiner);
 
-/* max_order bounds the sampling of this iteration (while data still arrive); −1: no bound. */
-enum status refiner_begin(struct refiner *refiner, int max_order, bool final, struct err *err);
+struct refiner_iteration {
+    int max_order;  /* the grid grows no finer (while data still arrive); −1: no bound */
+    size_t most;    /* so many particles, chosen by chance, at most; 0: all */
+    bool final;     /* halves joined, at full size */
+};
+enum status refiner_begin(struct refiner *refiner, const struct refiner_iteration *iteration, struct err *err);
 enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err *err);
 bool refiner_busy(const struct refiner *refiner); /* inside an iteration */
 

@@ -14,7 +14,7 @@
 #include "stages/refiner/particles.h"
 #include "stages/refiner/refiner.h"
 
-enum { BATCH_PARTICLES = 48, MASK_EDGE = 5 };
+enum { BATCH_PARTICLES = 192, MASK_EDGE = 5 };
 
 /* What one half knows and gathers in an iteration. */
 struct half {
@@ -124,6 +124,8 @@ struct refiner {
 
     /* of the iteration that runs */
     bool busy, local, sharp, started;
+    bool oversampled;           /* the fine pass compares children; else the coarse samples themselves */
+    int rotations, translations; /* poses of the fine pass to an orientation and to a shift of the grid */
     double began;
     struct sampling sampling;
     struct fourier_pixels pixels;
@@ -135,7 +137,7 @@ struct refiner {
     struct batch_particle batch[BATCH_PARTICLES];
     struct grown coarse_slices; /* [orientations][2·coarse pixels], of the half at work */
     struct grown images, spectra, coarse, priors, fine_slices, shifted, scatter;
-    bool all_children; /* slots and fine_slices hold the whole grid for the rest of this half */
+    bool all_slices; /* slots and fine_slices hold the whole grid for the rest of this half */
     struct int_list slots, fine_slots;
     struct thread_space *threads;
     struct expectation *expectation;
@@ -175,6 +177,14 @@ enum status estep_fine(struct refiner *r, struct half *half, int count, struct e
 
 /* mstep.c */
 enum status mstep(struct refiner *r, struct err *err);
+
+/* Steps of the fine pass: °, px. */
+static inline double fine_angle_step(const struct refiner *r) {
+    return r->sampling.angle_step / (r->oversampled ? 2 : 1);
+}
+static inline double fine_offset_step(const struct refiner *r) {
+    return r->sampling.offset_step / (r->oversampled ? 2 : 1);
+}
 
 /* schedule.c */
 void schedule_start(struct refiner *r);

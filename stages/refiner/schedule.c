@@ -79,7 +79,7 @@ static void update_changes(struct refiner *r) {
         return;
     double angle = (r->half[0].angle_change + r->half[1].angle_change) / changed;
     double offset = sqrt((r->half[0].offset_change + r->half[1].offset_change) / (2 * changed));
-    double angle_step = r->sampling.angle_step / 2, offset_step = r->sampling.offset_step / 2;
+    double angle_step = fine_angle_step(r), offset_step = fine_offset_step(r);
     bool small = angle / angle_step < 0.40 && offset / offset_step < 0.40;
     bool stalled = 1.03 * angle >= s->smallest_angle && 1.03 * offset >= s->smallest_offset;
     /* Poses that still grow more certain are not settled, however little they move. */
@@ -128,6 +128,8 @@ void schedule_after(struct refiner *r) {
                 s->order >= SAMPLING_MAX_ORDER - 1;
     if (s->max_order >= 0 && s->order >= s->max_order)
         s->stalled = true;
+    else if (!r->oversampled) /* half the step is still to come at this order */
+        s->since_resolution = s->since_changes = 0;
     else if (fine)
         s->converged = true;
     else

@@ -202,8 +202,7 @@ static void scale_maps(struct refiner *r, double factor) {
 
 /* Best pose of each particle of the batch by D²/N, where D = Σ Re(P conj cX)/σ² and N = Σ c²|P|²/σ²: what is left of
  * the likelihood when the scale D/N is fitted. Adds D and N there. */
-static enum status fit_batch(struct refiner *r, struct half *h, int count, const float *norms, double *dots, double *sum,
-                             struct err *err) {
+static enum status fit_batch(struct refiner *r, int count, const float *norms, double *dots, double *sum, struct err *err) {
     int orientations = sampling_orientation_count(&r->sampling), shifts = r->sampling.shift_count;
     struct expectation_particle particles[BATCH_PARTICLES];
     for (int i = 0; i < count; i++)
@@ -226,7 +225,6 @@ static enum status fit_batch(struct refiner *r, struct half *h, int count, const
         *dots += best_dot;
         *sum += best_norm;
     }
-    (void)h;
     return STATUS_OK;
 }
 
@@ -235,7 +233,7 @@ static enum status fit_batch(struct refiner *r, struct half *h, int count, const
 enum status setup_scale(struct refiner *r, struct err *err) {
     int orientations = sampling_orientation_count(&r->sampling);
     _cleanup_(mem_free) float *norms = NULL;
-    TRY(mem_new((size_t)orientations * BATCH_PARTICLES, sizeof *norms, "slice norms", &norms, err));
+    TRY(mem_new((size_t)orientations * (size_t)r->batch_size, sizeof *norms, "slice norms", &norms, err));
     double dots = 0, sum = 0, factor = 1;
     for (int h = 0; h < 2; h++) {
         struct half *half = &r->half[h];
@@ -258,7 +256,7 @@ enum status setup_scale(struct refiner *r, struct err *err) {
                 TRY(estep_coarse_slices(r, half, err));
             }
             TRY(slice_norms(r, count, norms, err));
-            TRY(fit_batch(r, half, count, norms, &dots, &sum, err));
+            TRY(fit_batch(r, count, norms, &dots, &sum, err));
         }
     }
     FAIL_IF(!(dots > 0), err, STATUS_BAD_FORMAT,

@@ -50,7 +50,7 @@ static const struct param PARAMS[] = {
      "Up to this resolution the halves share their data, so that they do not drift apart."},
     {"live_order", PARAM_INT, offsetof(struct params, live_order), "", "2", 0, 5, NULL, 0, false,
      "While particles still arrive the grid grows no finer than this order."},
-    {"min_particles", PARAM_INT, offsetof(struct params, min_particles), "", "200", 10, 1000000, NULL, 0, false,
+    {"min_particles", PARAM_INT, offsetof(struct params, min_particles), "", "100", 10, 1000000, NULL, 0, false,
      "The first map waits for so many particles (the end of the stream does not)."},
     {"max_iterations", PARAM_INT, offsetof(struct params, max_iterations), "", "40", 1, 1000, NULL, 0, false,
      "At the end of the stream, no more iterations than this before the final one."},
@@ -77,7 +77,10 @@ struct state {
     struct arrival *arrivals;
     int arrival_count, arrival_capacity;
     struct refiner *refiner;
+    double last_arrival;      /* s, monotonic; guarded by the lock */
+    size_t last_particles;    /* of the last iteration */
     size_t settled_particles; /* how many there were when nothing more was to be gained */
+    int live_iterations;
     bool settled, remarked, looked;
     struct err refused; /* the first file that could not join; status OK: none */
 };
@@ -85,6 +88,12 @@ struct state {
 struct lane {
     struct arrival arrival;
 };
+
+static double monotonic(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static void arrival_clear(struct arrival *a) {
     star_destroy(&a->file);
@@ -150,6 +159,7 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
 static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
     enum status status = STATUS_OK;
     pthread_mutex_lock(&state->lock);
+    state->last_arrival = monotonic();
     for (int i = 0; arrival->replace && i < state->arrival_count; i++)
         arrival_clear(&state->arrivals[i]);
     if (arrival->replace)
@@ -274,6 +284,24 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
     return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
 }
 
+/* While particles keep coming, an iteration waits until there are some more of them, and leaves the cores to the stages
+ * before this one; when the stream pauses, it goes on until nothing is gained any more. */
+static bool worth_iterating(struct state *state, size_t particles) {
+    static const double PAUSE = 4; /* s */
+    pthread_mutex_lock(&state->lock);
+    bool paused = monotonic() - state->last_arrival > PAUSE;
+    pthread_mutex_unlock(&state->lock);
+    if (state->settled)
+        return (double)particles >= 1.25 * (double)state->settled_particles;
+    return paused || (double)particles >= 1.1 * (double)state->last_particles;
+}
+
+/* The first maps are made of a part of the particles: a low-resolution reference is soon improved upon. */
+static size_t live_particles(const struct state *state) {
+    enum { FIRST = 300, DOUBLINGS = 5 };
+    return state->live_iterations < DOUBLINGS ? (size_t)FIRST << state->live_iterations : 0;
+}
+
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
     struct state *state = context;
     const struct params *p = stage_params(stage);
@@ -283,7 +311,8 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         TRY(work_on(stage, state, &complete, err));
         if (complete) {
             struct refiner_state s = refiner_state(state->refiner);
-            state->settled = s.stalled || s.converged;
+            state->last_particles = s.particles;
+            state->settled = (s.stalled || s.converged) && s.particles == refiner_particles(state->refiner);
             state->settled_particles = s.particles;
         }
         *ret_work = STAGE_WORK_MORE;
@@ -297,10 +326,13 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         state->settled = refiner_is_final(state->refiner, stage_folder(stage));
         state->settled_particles = particles;
     }
-    bool grown = (double)particles >= 1.25 * (double)state->settled_particles;
-    if (particles < (size_t)p->min_particles || (state->settled && !grown))
+    if (particles < (size_t)p->min_particles || !worth_iterating(state, particles))
         return STATUS_OK;
-    TRY(refiner_begin(state->refiner, p->live_order > p->healpix_order ? p->live_order : p->healpix_order, false, err));
+    const struct refiner_iteration next = {
+        .max_order = p->live_order > p->healpix_order ? p->live_order : p->healpix_order,
+        .most = live_particles(state)};
+    state->live_iterations++;
+    TRY(refiner_begin(state->refiner, &next, err));
     *ret_work = STAGE_WORK_MORE;
     return STATUS_OK;
 }
@@ -349,12 +381,12 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     if (refiner_is_final(state->refiner, stage_folder(stage)))
         return STATUS_OK;
     for (int i = 0; i < p->max_iterations; i++) {
-        TRY(refiner_begin(state->refiner, -1, false, err));
+        TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1}, err));
         TRY(finish_iteration(stage, state, err));
         if (refiner_state(state->refiner).converged)
             break;
     }
-    TRY(refiner_begin(state->refiner, -1, true, err));
+    TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1, .final = true}, err));
     TRY(finish_iteration(stage, state, err));
     return postprocess(stage, state, err);
 }
