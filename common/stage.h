@@ -12,7 +12,7 @@
  *       "session_params": {"pixel_size": 1.5, …}, "params": {…as in the graph, without from/replicas/program…},
  *       "inputs":  [{"edge": "watcher.0>lowpass-picker", "data": "ipc://…", "ack": "ipc://…"}],
  *       "outputs": [{"edge": "lowpass-picker.0>extractor", "data": "ipc://…", "ack": "ipc://…", "window": 8}],
- *       "until_idle": 30 or null, "device": "auto|cpu|cuda:N", "threads": 1,
+ *       "until_idle": 30 or null, "device": "auto|cpu|cuda:N", "threads": 1, "flush_threads": 4 (optional: threads),
  *       "curve": null or {"public": "z85", "secret": "z85"},
  *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "heartbeat": "/abs/….json", "current": "/abs/…" }
  *   icestream-NAME --describe | --help | --version
@@ -96,6 +96,8 @@ const char *stage_name(const struct stage *stage);   /* in the graph */
 const char *stage_root(const struct stage *stage);   /* SESSION, or --o's parent on files: what paths are relative to */
 const char *stage_folder(const struct stage *stage); /* where products go: SESSION/NAME, or --o */
 int stage_threads(const struct stage *stage);        /* for OpenMP regions */
+/* At the end of the stream the stages before this one rest: all cores, unless `threads` was set. For flush alone. */
+int stage_flush_threads(const struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
 bool stage_stopping(const struct stage *stage);     /* leave idle, produce, flush soon */
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */

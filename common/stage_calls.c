@@ -33,6 +33,10 @@ int stage_threads(const struct stage *stage) {
     return stage->threads;
 }
 
+int stage_flush_threads(const struct stage *stage) {
+    return stage->flush_threads > 0 ? stage->flush_threads : stage->threads;
+}
+
 const struct device *stage_device(const struct stage *stage) {
     return &stage->device;
 }

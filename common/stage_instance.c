@@ -97,11 +97,18 @@ static enum status read_identity(struct stage *stage, const json_t *root, struct
 
 static enum status read_common(struct stage *stage, const json_t *root, struct err *err) {
     const json_t *threads = json_object_get(root, "threads"), *idle = json_object_get(root, "until_idle");
+    const json_t *flush_threads = json_object_get(root, "flush_threads");
     const char *device = json_string_value(json_object_get(root, "device"));
     char text[32];
     if (json_is_integer(threads)) {
         snprintf(text, sizeof text, "%lld", (long long)json_integer_value(threads));
         TRY(stage_set(stage, "threads", text, "threads", err));
+    }
+    if (json_is_integer(flush_threads)) {
+        json_int_t count = json_integer_value(flush_threads);
+        FAIL_IF(count < 1 || count > 4096, err, STATUS_BAD_FORMAT, "flush_threads is %lld: it must be 1 to 4096",
+                (long long)count);
+        stage->flush_threads = (int)count;
     }
     if (device != NULL) TRY(stage_set(stage, "device", device, "device", err));
     stage->until_idle = json_is_number(idle) ? json_number_value(idle) : INFINITY;

@@ -88,7 +88,7 @@ struct stage {
     struct stage_common common;
     struct stage_session session;
     struct device device;
-    int threads;
+    int threads, flush_threads;
     double until_idle;
     struct rules rules;
     atomic_uint rules_warned;

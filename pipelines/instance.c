@@ -48,13 +48,13 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         return NULL;
     json_t *session_params = section_json(&plan->graph->session, true);
     json_object_del(session_params, "transport");
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:o, s:s, s:s, s:s, s:s}", //
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:s, s:s, s:s, s:s}", //
                      "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas,
                      "run", session->run, "session", session->path, "session_params", session_params, "params",
                      section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
                      edges_json(plan, index, false), "until_idle",
                      orders->until_idle >= 0 ? json_real(orders->until_idle) : json_null(), "device", instance->device,
-                     "threads", instance->threads, "curve",
+                     "threads", instance->threads, "flush_threads", instance->flush_threads, "curve",
                      orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret",
                                                       orders->curve_secret)
                                           : json_null(),

@@ -63,6 +63,7 @@ static enum status add_instances(struct plan *plan, const struct machine *machin
             struct plan_instance *instance = &plan->instances[plan->instance_count];
             *instance = (struct plan_instance){.stage = i, .replica = replica};
             instance->threads = stage->threads > 0 ? stage->threads : threads;
+            instance->flush_threads = stage->threads > 0 ? stage->threads : machine->cores;
             FAIL_IF(asprintf(&instance->name, "%s.%d", stage->section.name, replica) < 0, err, STATUS_NO_MEMORY,
                     "no memory for the plan");
             plan->instance_count++;

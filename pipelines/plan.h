@@ -26,7 +26,7 @@ struct plan_edge {
 struct plan_instance {
     char *name; /* "lowpass-picker.0" */
     size_t stage;
-    int replica, threads;
+    int replica, threads, flush_threads;
     int *gpus; /* what CUDA_VISIBLE_DEVICES will hold; borrowed from gpu_list */
     size_t gpu_count;
     const char *device; /* auto, cpu, cuda:N */

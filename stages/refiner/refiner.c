@@ -90,6 +90,11 @@ static void destroy_thread(struct thread_space *t) {
         free(owned[i]);
 }
 
+void thread_space_destroy(struct thread_space *spaces, int count) {
+    for (int i = 0; spaces != NULL && i < count; i++)
+        destroy_thread(&spaces[i]);
+}
+
 static void destroy_batch(struct batch_particle *b) {
     sampling_subset_destroy(&b->near);
     free(b->significant.data);
@@ -104,8 +109,7 @@ void refiner_destroy(struct refiner **refiner) {
         return;
     for (int h = 0; h < 2; h++)
         destroy_half(&r->half[h]);
-    for (int i = 0; r->threads != NULL && i < r->options.threads; i++)
-        destroy_thread(&r->threads[i]);
+    thread_space_destroy(r->threads, r->options.threads);
     for (int i = 0; i < BATCH_PARTICLES; i++)
         destroy_batch(&r->batch[i]);
     expectation_destroy(&r->expectation);
@@ -131,6 +135,16 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
         FAIL(err, STATUS_BAD_STATE, "particles cannot join in the middle of an iteration");
     }
     return particle_set_merge(&r->set, file, path, replace, ret_new, err);
+}
+
+enum status refiner_set_threads(struct refiner *r, int threads, struct err *err) {
+    FAIL_IF(r->busy, err, STATUS_BAD_STATE, "the number of threads cannot change in the middle of an iteration");
+    if (threads < 1 || threads == r->options.threads)
+        return STATUS_OK;
+    if (r->box > 0)
+        return setup_threads(r, threads, err);
+    r->options.threads = threads;
+    return STATUS_OK;
 }
 
 size_t refiner_particles(const struct refiner *r) {

@@ -43,6 +43,9 @@ enum status refiner_merge(struct refiner *refiner, struct star_file **file, cons
                           size_t *ret_new, struct err *err);
 size_t refiner_particles(const struct refiner *refiner);
 
+/* Between iterations only. */
+enum status refiner_set_threads(struct refiner *refiner, int threads, struct err *err);
+
 struct refiner_iteration {
     int max_order;  /* the grid grows no finer (while data still arrive); −1: no bound */
     size_t most;    /* so many particles, chosen by chance, at most; 0: all */

@@ -116,6 +116,7 @@ struct refiner {
     float *combined;    /* box³ */
     float *fsc, *fsc_joined; /* [shells]: of independent halves; with the low shells shared */
     double *shell_pixels;    /* [shells]: half-plane pixels */
+    int all_pixels;          /* their sum */
     int sigma2_optics;       /* groups that the halves have room for */
     struct half half[2];
     struct schedule schedule;
@@ -146,12 +147,14 @@ struct refiner {
     struct star_file *restored;
 };
 
+void thread_space_destroy(struct thread_space *spaces, int count);
 enum status grown_reserve(struct grown *buffer, size_t count, const char *what, struct err *err);
 enum status int_list_reserve(struct int_list *list, int capacity, struct err *err);
 double refiner_now(void);
 
 /* setup.c: once the particles' box is known */
 enum status setup_allocate(struct refiner *r, struct err *err);
+enum status setup_threads(struct refiner *r, int threads, struct err *err); /* their working space */
 enum status setup_optics(struct refiner *r, struct err *err);   /* room for new optics groups */
 enum status setup_reference(struct refiner *r, struct err *err); /* on the particles' grid, low-passed */
 enum status setup_noise(struct refiner *r, struct err *err);

@@ -28,15 +28,24 @@ static enum status allocate_half(struct refiner *r, struct half *h, struct err *
     return STATUS_OK;
 }
 
-static enum status allocate_threads(struct refiner *r, struct err *err) {
+static enum status count_pixels(struct refiner *r, struct err *err) {
     struct fourier_pixels all = {0};
-    TRY(mem_new((size_t)r->options.threads, sizeof *r->threads, "threads", &r->threads, err));
     TRY(fourier_pixels_create(r->box, r->box, &all, err));
-    size_t n = (size_t)all.count;
     for (int s = 1; s < r->shells; s++)
         r->shell_pixels[s] = all.shell_begin[s + 1] - all.shell_begin[s];
+    r->all_pixels = all.count;
     fourier_pixels_destroy(&all);
-    for (int i = 0; i < r->options.threads; i++) {
+    return STATUS_OK;
+}
+
+enum status setup_threads(struct refiner *r, int threads, struct err *err) {
+    size_t n = (size_t)r->all_pixels;
+    thread_space_destroy(r->threads, r->options.threads);
+    mem_free(&r->threads);
+    expectation_destroy(&r->expectation);
+    r->options.threads = threads;
+    TRY(mem_new((size_t)threads, sizeof *r->threads, "threads", &r->threads, err));
+    for (int i = 0; i < threads; i++) {
         struct thread_space *t = &r->threads[i];
         TRY(prepare_create(r->box, &t->prepare, err));
         TRY(expectation_create(&r->pixels, 1, &t->expectation, err));
@@ -44,7 +53,7 @@ static enum status allocate_threads(struct refiner *r, struct err *err) {
         TRY(mem_new(n, sizeof *t->cross, "sums over poses", &t->cross, err));
         TRY(mem_new(n, sizeof *t->power, "sums over poses", &t->power, err));
     }
-    return expectation_create(&r->pixels, r->options.threads, &r->expectation, err);
+    return expectation_create(&r->pixels, threads, &r->expectation, err);
 }
 
 static enum status read_mask(struct refiner *r, struct err *err) {
@@ -80,7 +89,8 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     TRY(mem_new((size_t)r->shells, sizeof *r->shell_pixels, "spectra", &r->shell_pixels, err));
     for (int h = 0; h < 2; h++)
         TRY(allocate_half(r, &r->half[h], err));
-    TRY(allocate_threads(r, err));
+    TRY(count_pixels(r, err));
+    TRY(setup_threads(r, r->options.threads, err));
     return r->mask_path != NULL ? read_mask(r, err) : STATUS_OK;
 }
 

@@ -368,6 +368,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     const struct params *p = stage_params(stage);
     if (refiner_busy(state->refiner))
         TRY(finish_iteration(stage, state, err));
+    TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
     if (particles < 10 && state->refused.status != STATUS_OK) {
