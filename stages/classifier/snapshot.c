@@ -81,6 +81,8 @@ struct columns {
     const struct star_table *table, *optics;
     size_t optics_row;
     long group;
+    double own[4]; /* of the last row without an optics table, and its group; 0: none yet */
+    long own_group;
     int *to;
     size_t capacity;
     int results[RESULT_COUNT];
@@ -104,6 +106,31 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
     return STATUS_OK;
 }
 
+/* Before RELION 3.1 there was no optics table: the group of what the row itself says. */
+static enum status own_group(const struct classifier *c, const struct dataset_particle *p, struct columns *map,
+                             struct star_table *joined, struct err *err) {
+    const double own[4] = {p->ctf.voltage, p->ctf.spherical_aberration, p->ctf.amplitude_contrast, p->pixel_size};
+    if (map->own_group == 0 || memcmp(own, map->own, sizeof own) != 0) {
+        _cleanup_(star_destroy) struct star_file *file = NULL;
+        struct star_table *t;
+        const size_t row = 0;
+        TRY(star_create(&file, err));
+        TRY(star_table_add(file, "optics", false, &t, err));
+        TRY(put_text(t, row, "rlnOpticsGroupName", "opticsGroup1", err));
+        TRY(put(t, row, "rlnVoltage", own[0], err));
+        TRY(put(t, row, "rlnSphericalAberration", own[1], err));
+        TRY(put(t, row, "rlnAmplitudeContrast", own[2], err));
+        TRY(put(t, row, "rlnImagePixelSize", own[3], err));
+        TRY(put_integer(t, row, "rlnImageSize", c->model->options.box, err));
+        TRY(put_integer(t, row, "rlnImageDimensionality", 2, err));
+        TRY(optics_group(joined, t, row, &map->own_group, err));
+        memcpy(map->own, own, sizeof own);
+    }
+    map->optics = NULL;
+    map->group = map->own_group;
+    return STATUS_OK;
+}
+
 static enum status add_particle(struct classifier *c, size_t index, struct columns *map, struct star_table *optics,
                                 struct star_table *table, struct err *err) {
     size_t from_row, optics_row, row;
@@ -111,6 +138,7 @@ static enum status add_particle(struct classifier *c, size_t index, struct colum
     const struct star_table *own_optics = dataset_optics(c->dataset, index, &optics_row);
     const struct dataset_particle *p = dataset_at(c->dataset, index);
     if (from != map->table) TRY(map_columns(map, from, table, err));
+    if (own_optics == NULL) TRY(own_group(c, p, map, optics, err));
     if (own_optics != NULL && (own_optics != map->optics || optics_row != map->optics_row)) {
         TRY(optics_group(optics, own_optics, optics_row, &map->group, err));
         map->optics = own_optics;
