@@ -184,9 +184,8 @@ static void on_got(struct outbox *outbox, const struct message *message) {
     memcpy(flight->token, message->token, sizeof flight->token);
 }
 
-enum status outbox_answer(struct outbox *outbox, const struct message *message, double now, bool *ret_acknowledged,
+enum status outbox_answer(struct outbox *outbox, const struct message *message, bool *ret_acknowledged,
                           struct err *err) {
-    (void)now;
     bool first = false;
     FAIL_IF(strcmp(message->edge, outbox->edge) != 0, err, STATUS_BAD_FORMAT,
             "an answer for the edge '%s' came on the edge %s", message->edge, outbox->edge);

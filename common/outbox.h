@@ -20,7 +20,7 @@ void outbox_destroy(struct outbox **outbox);
 /* Sends what may be sent; now: CLOCK_MONOTONIC, s. */
 enum status outbox_pump(struct outbox *outbox, double now, struct err *err);
 /* Takes in one message from downstream. ret_acknowledged: an item was struck off. */
-enum status outbox_answer(struct outbox *outbox, const struct message *message, double now, bool *ret_acknowledged,
+enum status outbox_answer(struct outbox *outbox, const struct message *message, bool *ret_acknowledged,
                           struct err *err);
 /* The ledger was changed by someone else (a retry): looks at it anew. */
 void outbox_rescan(struct outbox *outbox);

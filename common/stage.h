@@ -117,9 +117,7 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
 /* Sources: an item that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err);
-/* Whether an id is in the ledger. */
-enum status stage_known(struct stage *stage, const char *id, bool *ret_known, struct err *err);
-/* The same, and in which state (LEDGER_…). What a source had set aside as failed may still be emitted. */
+/* Whether an id is in the ledger, and in which state (LEDGER_…; untouched when not). What a source had set aside as failed may still be emitted. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
 typedef enum status stage_visit(const struct item *item, void *context, struct err *err);
 enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err);

@@ -162,7 +162,7 @@ static enum status take_answer(struct pipeline *pipeline, int output, const void
     bool acknowledged = false;
     enum status status = message_decode(bytes, length, &message, &bad);
     if (status == STATUS_OK)
-        status = outbox_answer(pipeline->outboxes[output], &message, clock_monotonic(), &acknowledged, &bad);
+        status = outbox_answer(pipeline->outboxes[output], &message, &acknowledged, &bad);
     message_clear(&message);
     if (status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED) {
         note_bad_frame(pipeline, pipeline->instance.outputs[output].edge, &bad);

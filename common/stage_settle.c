@@ -220,14 +220,10 @@ enum status stage_set_aside(struct stage *stage, const struct item *item, int st
     return STATUS_OK;
 }
 
-enum status stage_known(struct stage *stage, const char *id, bool *ret_known, struct err *err) {
-    return ledger_lookup(stage->ledger, id, ret_known, NULL, err);
-}
-
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err) {
     enum ledger_state state = LEDGER_IN_FLIGHT;
     TRY(ledger_lookup(stage->ledger, id, ret_known, &state, err));
-    *ret_state = (int)state;
+    if (*ret_known) *ret_state = (int)state;
     return STATUS_OK;
 }
 

@@ -102,16 +102,6 @@ enum status graph_put(struct graph_section *section, const char *key, const char
     return STATUS_OK;
 }
 
-void graph_remove(struct graph_section *section, const char *key) {
-    struct graph_entry *entry = graph_entry(section, key);
-    if (entry == NULL)
-        return;
-    entry_clear(entry);
-    size_t index = (size_t)(entry - section->entries);
-    memmove(entry, entry + 1, (section->count - index - 1) * sizeof *entry);
-    section->count--;
-}
-
 /* Reading. */
 
 struct reader {

@@ -80,7 +80,6 @@ struct graph_stage *graph_find(const struct graph *graph, const char *name);
 struct graph_entry *graph_entry(const struct graph_section *section, const char *key);
 /* Puts a scalar in the place of a key's value, or adds it. */
 enum status graph_put(struct graph_section *section, const char *key, const char *text, bool plain, struct err *err);
-void graph_remove(struct graph_section *section, const char *key);
 /* The value as it would be typed on a command line ("3,4"), freed by the caller; NULL: no memory. */
 char *graph_value_text(const struct graph_value *value);
 /* Plain texts that are JSON numbers or true/false become those; all else strings. NULL: no memory. */

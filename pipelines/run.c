@@ -361,9 +361,8 @@ static void tick(void *context, struct supervisor *supervisor) {
     kill(getpid(), SIGTERM); /* the supervisor takes it and stops */
 }
 
-static void say(void *context, bool urgent, const char *text) {
+static void say(void *context, const char *text) {
     struct run *run = context;
-    (void)urgent;
     progress_say(&run->progress, text);
 }
 

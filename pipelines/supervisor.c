@@ -64,24 +64,20 @@ int supervisor_restarts(const struct supervisor *supervisor, size_t child) {
     return supervisor->children[child].restarts;
 }
 
-bool supervisor_draining(const struct supervisor *supervisor) {
-    return supervisor->draining;
-}
-
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal) {
     if (supervisor->children[child].state == CHILD_RUNNING)
         kill(supervisor->children[child].pid, signal);
 }
 
-static void say(const struct supervisor *s, bool urgent, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void say(const struct supervisor *s, bool urgent, const char *format, ...) {
+static void say(const struct supervisor *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const struct supervisor *s, const char *format, ...) {
     char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (s->hooks->say != NULL)
-        s->hooks->say(s->hooks->context, urgent, text);
+        s->hooks->say(s->hooks->context, text);
 }
 
 /* The child's side of the fork: does not return. */
@@ -183,13 +179,13 @@ static enum status bury(struct supervisor *s, size_t index, int wait_status, str
     char how[128];
     describe_death(wait_status, how, sizeof how);
     if (code == 2 || code == 127) { /* usage, or not startable: the next time would be the same */
-        say(s, true, "%s %s; see %s", spec->name, how, spec->log);
+        say(s, "%s %s; see %s", spec->name, how, spec->log);
         child->state = CHILD_ENDED;
         give_up(s);
         return STATUS_OK;
     }
     if (child->deaths > s->options->restart_limit) {
-        say(s, true, "%s %s; %d deaths in a row, with nothing finished between them, so this gives up. See %s", spec->name, how,
+        say(s, "%s %s; %d deaths in a row, with nothing finished between them, so this gives up. See %s", spec->name, how,
             child->deaths, spec->log);
         child->state = CHILD_ENDED;
         give_up(s);
@@ -201,7 +197,7 @@ static enum status bury(struct supervisor *s, size_t index, int wait_status, str
     wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
     child->start_at = clock_monotonic() + wait;
     child->restarts++;
-    say(s, false, "%s %s; starting it again%s", spec->name, how, child->deaths > 1 ? " after a pause" : "");
+    say(s, "%s %s; starting it again%s", spec->name, how, child->deaths > 1 ? " after a pause" : "");
     return STATUS_OK;
 }
 
@@ -227,7 +223,7 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
         child->alive_at = clock_monotonic();
         child->beaten = true;
         if (child->reported)
-            say(s, false, "%s answers again", spec->name);
+            say(s, "%s answers again", spec->name);
         child->reported = false;
     }
     if (spec->heartbeat == NULL || (!child->beaten && !spec->heartbeat_expected))
@@ -235,7 +231,7 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
     double silent = clock_monotonic() - child->alive_at;
     if (silent > s->options->hang_report && !child->reported) {
         child->reported = true;
-        say(s, false, "%s has not answered for %.0f s; it will be killed and started again in %.0f s", spec->name,
+        say(s, "%s has not answered for %.0f s; it will be killed and started again in %.0f s", spec->name,
             silent, s->options->hang_kill);
     }
     if (silent > s->options->hang_report + s->options->hang_kill)
@@ -274,10 +270,10 @@ static void take_signal(struct supervisor *s, int signal) {
     if (signal == SIGCHLD)
         return;
     if (signal == SIGINT && !s->draining && !s->stopping) {
-        say(s, false, "draining: no new items are taken in; what is on its way is finished (once more to stop now)");
+        say(s, "draining: no new items are taken in; what is on its way is finished (once more to stop now)");
         drain(s);
     } else if (!s->stopping) {
-        say(s, false, "stopping now; run it again to go on from here");
+        say(s, "stopping now; run it again to go on from here");
         stop(s);
     }
 }

@@ -43,8 +43,8 @@ struct supervisor_hooks {
     enum status (*died)(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err);
     /* Now and then, and after each change. May call supervisor_kill. */
     void (*tick)(void *context, struct supervisor *supervisor);
-    /* What a person should know; urgent: an error. */
-    void (*say)(void *context, bool urgent, const char *text);
+    /* What a person should know. */
+    void (*say)(void *context, const char *text);
 };
 
 enum supervisor_outcome {
@@ -62,7 +62,6 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
 enum child_state supervisor_state(const struct supervisor *supervisor, size_t child);
 pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: not running */
 int supervisor_restarts(const struct supervisor *supervisor, size_t child);
-bool supervisor_draining(const struct supervisor *supervisor);
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal);
 
 #endif

@@ -38,7 +38,7 @@ struct source {
 static enum status ask_ledger(void *context, const char *id, enum watcher_past *ret_past, struct err *err) {
     struct source *source = context;
     bool known;
-    int state;
+    int state = LEDGER_DONE;
     TRY(stage_lookup(source->stage, id, &known, &state, err));
     *ret_past = !known ? WATCHER_UNSEEN : state == LEDGER_FAILED ? WATCHER_FAILED_THEN : WATCHER_SETTLED;
     return STATUS_OK;

@@ -115,17 +115,16 @@ static void expect_nothing(struct edge *edge) {
     assert_false(wait.ready);
 }
 
-static enum status hand_over(struct edge *edge, const void *bytes, size_t length, double now, bool *acknowledged) {
+static enum status hand_over(struct edge *edge, const void *bytes, size_t length, bool *acknowledged) {
     struct err err = {0};
     struct message message = {0};
     enum status status = message_decode(bytes, length, &message, &err);
-    if (status == STATUS_OK) status = outbox_answer(edge->outbox, &message, now, acknowledged, &err);
+    if (status == STATUS_OK) status = outbox_answer(edge->outbox, &message, acknowledged, &err);
     message_clear(&message);
     return status;
 }
 
-static void answer(struct edge *edge, enum message_kind kind, int64_t seq, const char *token, double now,
-                   bool expect_first) {
+static void answer(struct edge *edge, enum message_kind kind, int64_t seq, const char *token, bool expect_first) {
     struct err err = {0};
     struct message message = {.kind = kind, .seq = seq, .instance = 0, .verdict = "done"};
     snprintf(message.edge, sizeof message.edge, "%s", edge_name);
@@ -140,7 +139,7 @@ static void answer(struct edge *edge, enum message_kind kind, int64_t seq, const
     free(text);
     wait_for(outbox_acks(edge->outbox), false);
     assert_ok(transport_receive(outbox_acks(edge->outbox), &bytes, &length, &err));
-    assert_int_equal(hand_over(edge, bytes, length, now, &acknowledged), STATUS_OK);
+    assert_int_equal(hand_over(edge, bytes, length, &acknowledged), STATUS_OK);
     assert_int_equal(acknowledged, expect_first);
 }
 
@@ -156,9 +155,9 @@ static void a_late_receiver_gets_all_within_the_window(void **state) {
     int64_t a = expect(edge, "a", 1), b = expect(edge, "b", 1);
     expect(edge, "c", 1);
     expect_nothing(edge);
-    answer(edge, MESSAGE_GOT, a, "t", 0, false);
-    answer(edge, MESSAGE_ACK, b, "t", 0, true);
-    answer(edge, MESSAGE_ACK, b, "t", 0, false);
+    answer(edge, MESSAGE_GOT, a, "t", false);
+    answer(edge, MESSAGE_ACK, b, "t", true);
+    answer(edge, MESSAGE_ACK, b, "t", false);
     pump(edge, 0);
     expect(edge, "d", 1);
     expect_nothing(edge);
@@ -172,7 +171,7 @@ static void what_nobody_has_got_comes_again(void **state) {
     pump(edge, 100);
     int64_t a = expect(edge, "a", 1);
     int64_t b = expect(edge, "b", 1);
-    answer(edge, MESSAGE_GOT, a, "t", 100, false);
+    answer(edge, MESSAGE_GOT, a, "t", false);
     pump(edge, 109);
     expect_nothing(edge);
     pump(edge, 111);
@@ -181,8 +180,8 @@ static void what_nobody_has_got_comes_again(void **state) {
     expect_nothing(edge);
     pump(edge, 132);
     assert_int_equal(expect(edge, "b", 3), b);
-    answer(edge, MESSAGE_ACK, b, "t", 132, true);
-    answer(edge, MESSAGE_ACK, a, "t", 132, true);
+    answer(edge, MESSAGE_ACK, b, "t", true);
+    answer(edge, MESSAGE_ACK, a, "t", true);
     pump(edge, 1000);
     expect_nothing(edge);
 }
@@ -193,17 +192,17 @@ static void a_new_life_gets_what_the_last_one_held(void **state) {
     post(edge, "a");
     pump(edge, 0);
     int64_t a = expect(edge, "a", 1);
-    answer(edge, MESSAGE_GOT, a, "first", 0, false);
+    answer(edge, MESSAGE_GOT, a, "first", false);
     /* Hello of the same life changes nothing. */
-    answer(edge, MESSAGE_HELLO, 0, "first", 0, false);
+    answer(edge, MESSAGE_HELLO, 0, "first", false);
     pump(edge, 1);
     expect_nothing(edge);
     transport_destroy(&edge->downstream);
     open_receiver(edge);
-    answer(edge, MESSAGE_HELLO, 0, "second", 2, false);
+    answer(edge, MESSAGE_HELLO, 0, "second", false);
     pump(edge, 2);
     assert_int_equal(expect(edge, "a", 2), a);
-    answer(edge, MESSAGE_ACK, a, "second", 2, true);
+    answer(edge, MESSAGE_ACK, a, "second", true);
 }
 
 static void a_restarted_sender_goes_on_from_the_ledger(void **state) {
@@ -215,7 +214,7 @@ static void a_restarted_sender_goes_on_from_the_ledger(void **state) {
     pump(edge, 0);
     int64_t a = expect(edge, "a", 1);
     int64_t b = expect(edge, "b", 1);
-    answer(edge, MESSAGE_ACK, a, "t", 0, true);
+    answer(edge, MESSAGE_ACK, a, "t", true);
     outbox_destroy(&edge->outbox);
     transport_destroy(&edge->upstream);
     assert_ok(transport_create(NULL, NULL, &edge->upstream, &err));
@@ -223,7 +222,7 @@ static void a_restarted_sender_goes_on_from_the_ledger(void **state) {
                             &edge->outbox, &err));
     pump(edge, 1);
     assert_int_equal(expect(edge, "b", 1), b);
-    answer(edge, MESSAGE_ACK, b, "t", 1, true);
+    answer(edge, MESSAGE_ACK, b, "t", true);
 }
 
 static void a_withdrawn_acknowledgement_is_sent_again(void **state) {
@@ -233,7 +232,7 @@ static void a_withdrawn_acknowledgement_is_sent_again(void **state) {
     post(edge, "a");
     pump(edge, 0);
     int64_t a = expect(edge, "a", 1);
-    answer(edge, MESSAGE_ACK, a, "t", 0, true);
+    answer(edge, MESSAGE_ACK, a, "t", true);
     assert_ok(ledger_withdraw(edge->ledger, ">p", "a", &err));
     pump(edge, 1);
     expect_nothing(edge);
@@ -250,7 +249,7 @@ static void the_end_comes_last_and_until_acknowledged(void **state) {
     pump(edge, 0);
     int64_t a = expect(edge, "a", 1);
     expect_nothing(edge);
-    answer(edge, MESSAGE_ACK, a, "t", 0, true);
+    answer(edge, MESSAGE_ACK, a, "t", true);
     pump(edge, 0);
     assert_int_equal(expect(edge, NULL, 1), 0);
     assert_false(outbox_ended(edge->outbox));
@@ -258,7 +257,7 @@ static void the_end_comes_last_and_until_acknowledged(void **state) {
     expect_nothing(edge);
     pump(edge, 3);
     expect(edge, NULL, 2);
-    answer(edge, MESSAGE_ACK, 0, "t", 3, false);
+    answer(edge, MESSAGE_ACK, 0, "t", false);
     assert_true(outbox_ended(edge->outbox));
     pump(edge, 100);
     expect_nothing(edge);
@@ -279,15 +278,15 @@ static void nonsense_changes_nothing(void **state) {
     };
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
         bool acknowledged = false;
-        assert_int_not_equal(hand_over(edge, nonsense[i], strlen(nonsense[i]), 0, &acknowledged), STATUS_OK);
+        assert_int_not_equal(hand_over(edge, nonsense[i], strlen(nonsense[i]), &acknowledged), STATUS_OK);
         assert_false(acknowledged);
     }
-    answer(edge, MESSAGE_ACK, a + 1000, "t", 0, false);
-    answer(edge, MESSAGE_GOT, a + 1000, "t", 0, false);
+    answer(edge, MESSAGE_ACK, a + 1000, "t", false);
+    answer(edge, MESSAGE_GOT, a + 1000, "t", false);
     /* An end that was never sent cannot be acknowledged. */
-    answer(edge, MESSAGE_ACK, 0, "t", 0, false);
+    answer(edge, MESSAGE_ACK, 0, "t", false);
     assert_false(outbox_ended(edge->outbox));
-    answer(edge, MESSAGE_ACK, a, "t", 0, true);
+    answer(edge, MESSAGE_ACK, a, "t", true);
 }
 
 static void the_network_needs_keys(void **state) {

@@ -358,8 +358,9 @@ static enum status produce_some(struct stage *stage, void *state, struct err *er
         char id[32];
         bool is_new = false, known = false;
         snprintf(id, sizeof id, "mic_%d", i % 5);
-        TRY(stage_known(stage, id, &known, err));
-        FAIL_IF(known != (i == 5), err, STATUS_BAD_STATE, "%s is known too early or not at all", id);
+        int was = -1;
+        TRY(stage_lookup(stage, id, &known, &was, err));
+        FAIL_IF(known != (i == 5) || (was == LEDGER_REJECTED) != known, err, STATUS_BAD_STATE, "%s is known too early or not at all", id);
         TRY(item_create(id, "micrograph", &item, err));
         TRY(item_set_number(item, "columns.quality", i, err));
         TRY(stage_emit(stage, item, &is_new, err));

@@ -124,9 +124,8 @@ static void tick(void *context, struct supervisor *supervisor) {
     }
 }
 
-static void say(void *context, bool urgent, const char *text) {
+static void say(void *context, const char *text) {
     struct scene *scene = context;
-    (void)urgent;
     size_t used = strlen(scene->said);
     snprintf(scene->said + used, sizeof scene->said - used, "%s\n", text);
 }
