@@ -20,10 +20,13 @@ build() {
   cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; return 1; }
   cmake --build --preset "$1" >"build/$1.build.log" 2>&1 || { tail -n 60 "build/$1.build.log"; return 1; }
 }
-check() { # check PRESET [CTEST ARGUMENT...]
-  local preset=$1 log="build/$1.ctest.log"; shift
-  ctest --preset "$preset" "$@" 2>&1 | tee "$log"
-  local status=${PIPESTATUS[0]}
+check() { # check PRESET [CTEST ARGUMENT...]; with --quiet as an argument only the summary is shown, or all of a failure
+  local preset=$1 log="$PWD/build/$1.ctest.log"; shift
+  ctest --preset "$preset" "$@" --output-log "$log"
+  local status=$?
+  case " $* " in *' --quiet '*)
+    if [ "$status" -eq 0 ]; then sed -n '/% tests passed/,$p' "$log"; else cat "$log"; fi ;;
+  esac
   if [ "${CI:-}" = true ]; then
     # CTest lists what skipped as "  12 - name (Skipped)"; tests for a GPU are called gpu_*.
     local skipped
