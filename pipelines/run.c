@@ -170,7 +170,8 @@ static enum status prepare(struct run *run, struct err *err) {
     run->children = calloc(run->plan->instance_count, sizeof *run->children);
     run->texts = calloc(run->plan->instance_count, sizeof *run->texts);
     run->released = calloc(run->plan->instance_count, sizeof *run->released);
-    FAIL_IF(run->children == NULL || run->texts == NULL || run->released == NULL, err, STATUS_NO_MEMORY, "no memory for the processes");
+    FAIL_IF(run->children == NULL || run->texts == NULL || run->released == NULL, err, STATUS_NO_MEMORY,
+            "no memory for the processes");
     TRY(replace_socket_folder(run, err));
     TRY(plan_endpoints(run->plan, run->sockets, err));
     TRY(release_claims(run, err));
