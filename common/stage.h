@@ -112,7 +112,8 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
 enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err);
 
 /* Sources and cumulative stages: sends a new item on its way (blocks while the window is full, unless from idle or
- * flush of a cumulative stage, which never block). The item is copied. ret_new: false when its id was seen before. */
+ * flush of a cumulative stage, which never block). The item is copied. ret_new: false when its id was seen
+ * before; may be NULL. */
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err);
 /* Sources: an item that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,

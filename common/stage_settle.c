@@ -189,6 +189,8 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
 }
 
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
+    bool unasked;
+    if (ret_new == NULL) ret_new = &unasked;
     if (stage->descriptor->produce != NULL) {
         enum status status = emit_from_source(stage, item, ret_new, err);
         stage_lock(stage);

@@ -271,8 +271,7 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
     TRY(item_set_number(item, "optics.voltage", first->ctf.voltage, err));
     TRY(item_set_number(item, "optics.spherical_aberration", first->ctf.spherical_aberration, err));
     TRY(item_set_number(item, "optics.amplitude_contrast", first->ctf.amplitude_contrast, err));
-    bool is_new;
-    return stage_emit(stage, item, &is_new, err);
+    return stage_emit(stage, item, NULL, err);
 }
 
 /* Once, before the first step: the state of the last run, where there is one. */

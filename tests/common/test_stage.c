@@ -106,7 +106,7 @@ static enum status trace_flush(struct stage *stage, void *state, struct err *err
         bool is_new;
         snprintf(id, sizeof id, "selection_%d", i / 2);
         TRY(item_create(id, "selection", &item, err));
-        enum status status = stage_emit(stage, item, &is_new, err);
+        enum status status = stage_emit(stage, item, i % 4 < 2 ? &is_new : NULL, err);
         item_destroy(&item);
         TRY(status);
     }
