@@ -125,9 +125,35 @@ void extractor_picks_clear(struct extractor_picks *picks) {
     *picks = (struct extractor_picks){0};
 }
 
+static bool is_finite(const float *image, size_t count) {
+    bool finite = true;
+    for (size_t i = 0; i < count; i++)
+        finite = finite && isfinite(image[i]);
+    return finite;
+}
+
+/* A pixel that is no number spoils all that is made of a particle: such particles are left out. */
+static void leave_out_broken(struct extractor_lane *lane, size_t pixels) {
+    struct extractor_picks *picks = &lane->picks;
+    size_t kept = 0;
+    for (size_t i = 0; i < picks->count; i++) {
+        float *image = lane->stack.data + i * pixels;
+        if (!is_finite(image, pixels)) continue;
+        if (kept < i) {
+            memcpy(lane->stack.data + kept * pixels, image, pixels * sizeof *image);
+            picks->rows[kept] = picks->rows[i];
+            picks->x[kept] = picks->x[i];
+            picks->y[kept] = picks->y[i];
+        }
+        kept++;
+    }
+    lane->broken = picks->count - kept;
+    picks->count = kept;
+}
+
 enum status extractor_cut(struct extractor *extractor, struct extractor_lane *lane, struct err *err) {
     const struct extractor_picks *picks = &lane->picks;
-    lane->flat = 0;
+    lane->flat = lane->broken = 0;
     if (picks->count == 0) return STATUS_OK;
     int size = extractor->options.size;
     TRY(image_resize(&lane->stack, size, size, (int)picks->count, err));
@@ -144,7 +170,8 @@ enum status extractor_cut(struct extractor *extractor, struct extractor_lane *la
                               lane->stack.data + i * pixels))
             flat++;
     }
-    lane->flat = flat;
+    leave_out_broken(lane, pixels);
+    lane->flat = flat > lane->broken ? flat - lane->broken : 0;
     return STATUS_OK;
 }
 

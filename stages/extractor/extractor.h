@@ -36,6 +36,7 @@ struct extractor_lane {
     struct extractor_picks picks;
     char micrograph_name[PATH_MAX]; /* as rlnMicrographName */
     size_t flat;                    /* particles whose background had no variance */
+    size_t broken;                  /* left out: with pixels that are no numbers */
 };
 
 struct extractor {
@@ -56,7 +57,7 @@ enum status extractor_read_picks(const char *path, const char *micrograph_name, 
                                  struct extractor_picks *picks, struct err *err);
 void extractor_picks_clear(struct extractor_picks *picks);
 
-/* All picks into lane->stack, in order. */
+/* All picks into lane->stack, in order; those whose image is not finite leave the picks. */
 enum status extractor_cut(struct extractor *extractor, struct extractor_lane *lane, struct err *err);
 
 /* What an item's particles share: from the item, else the session, else 300 kV, 2.7 mm, 0.1. */

@@ -112,6 +112,10 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     struct extractor_lane *lane = stage_lane->state;
     TRY(extractor_cut(state, lane, err));
+    if (lane->broken > 0)
+        stage_log(stage, LOG_WARN, "broken",
+                  "%s: %zu particles left out: the micrograph has NaN or infinite pixels there",
+                  item_id(stage_lane->item), lane->broken);
     if (lane->flat > 0)
         stage_log(stage, LOG_WARN, "flat", "%s: %zu particles have a background without variance; left as they are",
                   item_id(stage_lane->item), lane->flat);

@@ -130,6 +130,42 @@ static void picks_become_particles(void **state) {
     clear(items, count, item);
 }
 
+/* NaN in a corner of the micrograph: what it touches is left out, the rest goes on. */
+static void broken_pixels_are_left_out(void **state) {
+    (void)state;
+    static const char *const parameters[] = {"box", "16", "downscale_to", "8", NULL};
+    struct image image = {0};
+    char path[PATH_MAX];
+    place("mic.mrc", path);
+    OK(image_read(path, &image, &err));
+    image.data[20 * NX + 20] = NAN;
+    image.data[20 * NX + 70] = INFINITY;
+    place("broken.mrc", path);
+    OK(mrc_write(path, &image, MRC_IMAGE, MRC_FLOAT32, &err));
+    image_destroy(&image);
+    struct item *item = make_item("h", HEAD "22 18 0.9 x\n45 40 0.8 whole\n68 22 0.7 x\n\n", 3);
+    OK(item_set_string(item, "micrograph.path", path, &err));
+    struct item **items = NULL;
+    size_t count = 0;
+    OK(run(item, parameters, &items, &count, &err));
+    assert_int_equal(count, 1);
+    assert_true(item_number(items[0], "particles.count", -1) == 1);
+    place("extractor/h_extract.star", path);
+    struct star_file *file = NULL;
+    OK(star_read(path, &file, &err));
+    struct star_table *table = star_table_find(file, "particles");
+    assert_int_equal(star_row_count(table), 1);
+    assert_string_equal(star_get(table, 0, star_column_find(table, "mine")), "whole");
+    star_destroy(&file);
+    place("extractor/h.mrcs", path);
+    OK(image_read(path, &image, &err));
+    assert_int_equal(image.nz, 1);
+    for (size_t i = 0; i < image_count(&image); i++)
+        assert_true(isfinite(image.data[i]));
+    image_destroy(&image);
+    clear(items, count, item);
+}
+
 static void no_picks_go_on_without_a_stack(void **state) {
     (void)state;
     static const char *const parameters[] = {"box", "32", NULL};
@@ -179,6 +215,7 @@ static void nonsense_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(picks_become_particles),
+        cmocka_unit_test(broken_pixels_are_left_out),
         cmocka_unit_test(no_picks_go_on_without_a_stack),
         cmocka_unit_test(nonsense_is_refused),
     };
