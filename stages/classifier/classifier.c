@@ -211,7 +211,8 @@ static enum status measure_norms(struct classifier *c, struct err *err) {
     _cleanup_(mem_free) float *norms = NULL;
     TRY(mem_new(n, sizeof *norms, "norms of particles", &norms, err));
     for (size_t i = 0; i < n; i++)
-        if (dataset_at(c->dataset, i)->visits > 0) norms[count++] = dataset_at(c->dataset, i)->norm;
+        if (dataset_at(c->dataset, i)->visits > 0 && !dataset_at(c->dataset, i)->unusable)
+            norms[count++] = dataset_at(c->dataset, i)->norm;
     if (count < 20) return STATUS_OK;
     qsort(norms, count, sizeof *norms, by_size);
     float median = norms[count / 2];

@@ -279,6 +279,15 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
 }
 
+/* One value that is no number, or whose square would be none, would end up in every average. */
+static bool is_finite(const float *image, size_t count) {
+    const float limit = 1e12f;
+    bool finite = true;
+    for (size_t i = 0; i < count; i++)
+        finite = finite && fabsf(image[i]) < limit;
+    return finite;
+}
+
 enum status dataset_image(struct dataset *d, size_t index, float *scratch, const float **ret_image, struct err *err) {
     struct dataset_particle *p = &d->particles[index];
     if (p->image != NULL) {
@@ -294,14 +303,17 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     size_t pixels = (size_t)d->box * (size_t)d->box;
     float *image = NULL;
     if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);
-    enum status status = mrc_read_slices(d->reader, p->slice, 1, image != NULL ? image : scratch, err);
+    float *to = image != NULL ? image : scratch;
+    enum status status = mrc_read_slices(d->reader, p->slice, 1, to, err);
     if (status != STATUS_OK) {
         free(image);
         return status;
     }
+    p->unusable = !is_finite(to, pixels);
+    if (p->unusable) memset(to, 0, pixels * sizeof *to);
     if (image != NULL) d->memory_used += pixels * sizeof *image;
     p->image = image;
-    *ret_image = image != NULL ? image : scratch;
+    *ret_image = to;
     return STATUS_OK;
 }
 

@@ -29,6 +29,7 @@ struct dataset_particle {
     float log_likelihood; /* rlnLogLikeliContribution */
     float evidence;       /* ln of how much better the classes explain the image than nothing does */
     float norm;
+    bool unusable;   /* its image holds values that are no numbers: seen as nothing, in the empty class */
     int significant; /* coarse poses */
     int visits;
 };
@@ -71,7 +72,8 @@ size_t dataset_count(const struct dataset *dataset);
 int dataset_box(const struct dataset *dataset);           /* 0 before the first batch */
 double dataset_pixel_size(const struct dataset *dataset); /* Å/px */
 struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
-/* The particle's image: in memory, or read into scratch[box²]. */
+/* The particle's image: in memory, or read into scratch[box²]. One that is not finite is all zeros, and the particle
+ * becomes `unusable`. */
 enum status dataset_image(struct dataset *dataset, size_t index, float *scratch, const float **ret_image,
                           struct err *err);
 /* Text of the particle's row: its table and the row in it. */

@@ -284,8 +284,8 @@ static enum status prepare_chunk(struct estep *e, const struct model *m, struct 
 /* Contamination, a hot pixel, an edge: such an image is not like the rest, whatever class it resembles. */
 static void set_outlier(const struct estep *e, const struct model *m, struct estep_particle *p,
                         struct dataset_particle *out) {
-    p->outlier =
-        e->with_empty && m->norm_spread > 0 && fabs(out->norm - m->norm_median) > OUTLIER_SPREADS * m->norm_spread;
+    bool unlike = m->norm_spread > 0 && fabs(out->norm - m->norm_median) > OUTLIER_SPREADS * m->norm_spread;
+    p->outlier = out->unusable || (e->with_empty && unlike);
     if (!p->outlier) return;
     p->pose_count = 0;
     p->empty = 1;
@@ -331,6 +331,7 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
         set_outlier(e, m, &e->particles[i], p);
         result->changed += p->class_index != before[i];
         result->probability_sum += p->probability;
+        if (p->unusable) continue;
         m->norm_sum += p->norm;
         m->norm_count++;
     }
@@ -342,8 +343,8 @@ static unsigned next_random(unsigned *state) {
     return *state >> 8;
 }
 
-static enum status seed_chunk(struct estep *e, struct model *m, size_t first, int count, const size_t *which,
-                              unsigned *random, struct err *err) {
+static enum status seed_chunk(struct estep *e, struct model *m, struct dataset *dataset, size_t first, int count,
+                              const size_t *which, unsigned *random, struct err *err) {
     for (int i = 0; i < count; i++) {
         struct estep_particle *p = &e->particles[i];
         int shift = 0; /* the fine shift nearest to none */
@@ -355,8 +356,8 @@ static enum status seed_chunk(struct estep *e, struct model *m, size_t first, in
                                           .psi = (int)(next_random(random) % (2u * (unsigned)e->n_psi)),
                                           .shift = shift,
                                           .weight = 1};
-        p->pose_count = 1;
-        p->outlier = false;
+        p->outlier = dataset_at(dataset, which[i])->unusable;
+        p->pose_count = p->outlier ? 0 : 1;
         p->empty = 0;
         p->best = 0;
         p->offset2 = 0;
@@ -379,7 +380,7 @@ enum status estep_seed(struct estep *e, struct model *m, struct dataset *dataset
     for (size_t first = 0; first < count; first += ESTEP_CHUNK) {
         int n = (int)(count - first < ESTEP_CHUNK ? count - first : ESTEP_CHUNK);
         TRY(prepare_chunk(e, m, dataset, which + first, n, err));
-        if (!noise) TRY(seed_chunk(e, m, first, n, which + first, &random, err));
+        if (!noise) TRY(seed_chunk(e, m, dataset, first, n, which + first, &random, err));
         for (int i = 0; i < n; i++)
             for (int s = 1; s <= half; s++)
                 power[s] += e->particles[i].power[s] / (double)count;
