@@ -159,7 +159,8 @@ enum status quality_judge(struct model *m, struct dataset *dataset, const struct
     double usual_strength = weighted_median(list, m->class_count);
     for (int k = 0; k < m->class_count; k++) {
         struct model_class *c = &m->classes[k];
-        c->quality = part(STRONGEST * usual_strength, strength(m, c));
+        double excess = part(STRONGEST * usual_strength, strength(m, c));
+        c->quality = excess * excess;
         list[k] = (struct weighed){c->evidence, c->members * fmax(c->evidence, 0) * c->quality};
     }
     /* Weighed by itself, so that many picks of noise do not make little evidence the usual. */

@@ -2,7 +2,7 @@
  *
  * quality = strength · evidence · detail, each from 0 to 1 and relative to what is usual among the particles (a median
  * weighed by members):
- *   strength  1, less for averages more than three times as strong as the usual one: ice, carbon, edges;
+ *   strength  1, less (by the square) for averages more than three times as strong as the usual one: ice, carbon;
  *   evidence  mean over members of ln(likelihood of the classes / likelihood of nothing): low for picks of noise and of
  *             something off the centre;
  *   detail    shells that the averages of two halves of the members have in common: low for mixtures and for few.
