@@ -304,6 +304,24 @@ static enum status restore(struct stage *stage, struct state *s, struct err *err
     return STATUS_OK;
 }
 
+/* Averages of noise alone explain that noise by some 10 to 15 at the most, because each image is in its own average:
+ * quality compares classes with one another, and cannot tell that none of them is any good. */
+static const double WEAK_EVIDENCE = 20;
+
+static void warn_if_weak(struct stage *stage, const struct model *m) {
+    double sum = 0, members = 0;
+    for (int k = 0; k < m->class_count; k++)
+        if (m->classes[k].kept) {
+            sum += m->classes[k].evidence * m->classes[k].members;
+            members += m->classes[k].members;
+        }
+    if (members > 0 && sum / members < WEAK_EVIDENCE)
+        stage_log(stage, LOG_WARN, "weak",
+                  "the classes explain their particles hardly better than averages of noise would (evidence %.1f, less "
+                  "than %g): look at the picture of the classes before trusting the selection",
+                  sum / members, WEAK_EVIDENCE);
+}
+
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
     s->iteration++;
     struct snapshot snapshot = describe(stage, s, final);
@@ -317,6 +335,7 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
               snapshot.iteration, snapshot.kept, dataset_count(s->dataset), snapshot.kept_classes, snapshot.classes,
               final ? "; final" : "");
+    if (final) warn_if_weak(stage, s->classifier.model);
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }
 
