@@ -1,6 +1,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/multiversion.h"
 #include "kernels/expectation/expectation.h"
 
 /* Non-negative floats are ordered as their bits are. So the buckets that the weights are counted into are digits of
@@ -15,10 +16,16 @@ static uint32_t bits_of(float value) {
     return bits;
 }
 
-void expectation_top_sum(const float *weights, size_t count, double fraction, float *ret_threshold, size_t *ret_count) {
-    double total = 0;
+MULTIVERSION static double sum_of(const float *weights, size_t count) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < count; i++)
-        total += weights[i];
+        sum += (double)weights[i];
+    return sum;
+}
+
+void expectation_top_sum(const float *weights, size_t count, double fraction, float *ret_threshold, size_t *ret_count) {
+    double total = sum_of(weights, count);
     double wanted = fraction * total, above = 0;
     size_t counted = 0;
     uint32_t prefix = 0, mask = 0;

@@ -198,7 +198,7 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
 static int coarse_size(const struct refiner *r) {
     double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * r->sampling.angle_step / 360;
     int size = 2 * (int)ceil(r->pixel_size * r->box * 1.2 / rotated);
-    return size < r->schedule.current_size ? size : r->schedule.current_size;
+    return size < r->schedule.telling_size ? size : r->schedule.telling_size;
 }
 
 static int clamp_batch(double particles) {

@@ -42,6 +42,7 @@ struct schedule {
     double offset_range, offset_step; /* px, coarse */
     double perturbation;
     int current_size, resolution_shell;
+    int telling_size;       /* beyond it the reference says nothing of a pose: the final iteration is larger */
     int increment;          /* shells added beyond what the maps hold */
     bool large_increment;   /* a quarter of the box instead */
     int since_resolution, since_changes;

@@ -37,9 +37,10 @@ void schedule_start(struct refiner *r) {
 void schedule_sizes(struct refiner *r) {
     struct schedule *s = &r->schedule;
     int increment = s->large_increment ? (int)lround(0.25 * r->box / 2) : s->increment;
-    s->current_size = 2 * (s->resolution_shell + increment);
-    if (s->current_size > r->box || s->final)
-        s->current_size = r->box;
+    s->telling_size = 2 * (s->resolution_shell + increment);
+    if (s->telling_size > r->box)
+        s->telling_size = r->box;
+    s->current_size = s->final ? r->box : s->telling_size;
 }
 
 static int resolution_shell(const struct refiner *r, const struct half *h) {
@@ -80,12 +81,12 @@ static void update_changes(struct refiner *r) {
     double angle = (r->half[0].angle_change + r->half[1].angle_change) / changed;
     double offset = sqrt((r->half[0].offset_change + r->half[1].offset_change) / (2 * changed));
     double angle_step = fine_angle_step(r), offset_step = fine_offset_step(r);
-    bool small = angle / angle_step < 0.40 && offset / offset_step < 0.40;
-    bool stalled = 1.03 * angle >= s->smallest_angle && 1.03 * offset >= s->smallest_offset;
+    bool angles_settled = angle < 0.40 * angle_step || 1.03 * angle >= s->smallest_angle;
+    bool offsets_settled = offset < 0.40 * offset_step || 1.03 * offset >= s->smallest_offset;
     /* Poses that still grow more certain are not settled, however little they move. */
-    bool sharper = s->average_pmax > 1.03 * s->best_pmax;
+    bool sharper = s->average_pmax > 1.05 * s->best_pmax;
     s->best_pmax = fmax(s->best_pmax, s->average_pmax);
-    s->since_changes = (small || stalled) && !sharper ? s->since_changes + 1 : 0;
+    s->since_changes = angles_settled && offsets_settled && !sharper ? s->since_changes + 1 : 0;
     s->smallest_angle = fmin(angle, s->smallest_angle);
     s->smallest_offset = fmin(offset, s->smallest_offset);
 }
