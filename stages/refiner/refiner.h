@@ -3,7 +3,7 @@
  *
  * refiner_begin starts an iteration with the particles that are present; refiner_work does a slice of it (a batch of
  * particles, about a second); when it says that the iteration is complete, maps and poses are those of the new
- * iteration. refiner_finish makes of the iteration that follows the last one: halves joined, at full size. */
+ * iteration. The last one is marked final: halves joined, at full size. */
 #ifndef ICESTREAM_STAGES_REFINER_REFINER_H
 #define ICESTREAM_STAGES_REFINER_REFINER_H
 

@@ -148,6 +148,9 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     char path[PATH_SIZE];
     arrival_clear(arrival);
     arrival->replace = strcmp(item_kind(item), "selection") == 0;
+    /* A micrograph without picks has no file of particles. */
+    if (!arrival->replace && item_number(item, "particles.count", 1) == 0)
+        return STATUS_OK;
     TRY(item_need_string(item, arrival->replace ? "selection.star" : "particles.star", &name, err));
     TRY(stage_resolve(stage, name, path, err));
     arrival->path = strdup(path);
@@ -158,6 +161,8 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
 /* Consumes the arrival. A selection makes all that wait before it needless. */
 static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
     enum status status = STATUS_OK;
+    if (arrival->file == NULL)
+        return STATUS_OK;
     pthread_mutex_lock(&state->lock);
     state->last_arrival = monotonic();
     for (int i = 0; arrival->replace && i < state->arrival_count; i++)

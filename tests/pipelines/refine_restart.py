@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""kill -9 in the middle of the last refinement, of the refiner and then of everything: it goes on from the last whole
+iteration and ends with the final map."""
+import json
+import os
+import signal
+
+from session import Work, check, finish, history, launch, pids_of, simulate, star, status, stop, wait_until, write
+
+GRAPH = """\
+session: {pixel_size: 4.0}
+stages:
+  watcher:        {directory: INCOMING, ctf: TRUTH/micrographs_ctf.star}
+  lowpass-picker: {from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}
+  extractor:      {from: lowpass-picker, box: 48}
+  refiner:        {from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 1, live_order: 1,
+                   max_iterations: 8, min_particles: 1000}
+"""
+
+
+def iterations(session):
+    path = f"{session}/refiner/history.jsonl"
+    return [e["iteration"] for e in history(session, "refiner")] if os.path.exists(path) else []
+
+
+with Work("refine-restart") as work:
+    simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
+    graph = write(work("graph.yaml"), GRAPH.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth")))
+    session = work("session")
+    live = launch("run", graph, "--session", session, "--until-idle", "1")
+    try:
+        # No iteration is made before the stream has ended: these are of the flush.
+        wait_until(lambda: iterations(session), 60, "a first iteration", live)
+        victims = pids_of("refiner", session)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        check(len(victims) == 1, "the refiner killed in the middle of its flush")
+        before = iterations(session)
+        wait_until(lambda: len(iterations(session)) > len(before), 60, "an iteration after the restart", live)
+        after = iterations(session)[len(before)]
+        check(after in (before[-1] + 1, before[-1]), f"goes on after iteration {before[-1]}: {after} follows")
+        live.kill()
+        live.wait()
+        wait_until(lambda: not pids_of("refiner", session), 30, "the refiner ends with the launcher")
+        check(not os.path.exists(f"{session}/refiner/run_class001.mrc"), "killed before the final map")
+    finally:
+        stop(live)
+    before = iterations(session)
+    live = launch("run", graph, "--session", session, "--until-idle", "1")
+    try:
+        check(live.wait(timeout=240) == 0, "run again: ended well")
+    finally:
+        stop(live)
+    events = history(session, "refiner")
+    check(events[len(before)]["iteration"] in (before[-1] + 1, before[-1]), f"goes on after iteration {before[-1]}")
+    check(events[-1]["final"], f"the last map is final: {json.dumps(events[-1])}")
+    extracted = {r["rlnImageName"] for r in star(f"{session}/extractor/particles.star")["particles"]}
+    refined = [r["rlnImageName"] for r in star(f"{session}/refiner/run_data.star")["particles"]]
+    check(len(refined) == len(extracted) == events[-1]["particles"], f"{len(refined)} of {len(extracted)} particles, each once")
+    for name in ("run_class001.mrc", "postprocess.mrc", "postprocess.star"):
+        check(os.path.exists(f"{session}/refiner/{name}"), name)
+    check(status(session)["stages"]["refiner"]["failed"] == 0, "nothing failed")
+    finish()
