@@ -34,8 +34,8 @@ void expectation_destroy(struct expectation **expectation);
 
 /* ret_diff2[n_particles][n_orientations][n_shifts]. sgemm in blocks of at most 256 terms, blocks summed in FP32. */
 enum status expectation_coarse(struct expectation *expectation, int n_pixels, const float *slices, int n_orientations,
-                               const struct expectation_particle *particles, int n_particles,
-                               const double (*shifts)[2], int n_shifts, float *ret_diff2, struct err *err);
+                               const struct expectation_particle *particles, int n_particles, const double (*shifts)[2],
+                               int n_shifts, float *ret_diff2, struct err *err);
 
 /* n_poses poses of one particle: slice index and shift index each. ret_diff2[n_poses]. Single-threaded: call it from a
  * parallel loop over particles, each thread with its own workspace. */

@@ -34,8 +34,7 @@ struct expectation {
 };
 
 static enum status reserve(struct buffer *buffer, size_t count, struct err *err) {
-    if (count <= buffer->capacity)
-        return STATUS_OK;
+    if (count <= buffer->capacity) return STATUS_OK;
     mem_free(&buffer->data);
     buffer->capacity = 0;
     TRY(mem_new(count, sizeof *buffer->data, "the comparison of particles and slices", &buffer->data, err));
@@ -57,8 +56,7 @@ enum status expectation_create(const struct fourier_pixels *pixels, int threads,
 
 void expectation_destroy(struct expectation **expectation) {
     struct expectation *e = *expectation;
-    if (e == NULL)
-        return;
+    if (e == NULL) return;
     mem_free(&e->columns.data);
     mem_free(&e->halves.data);
     mem_free(&e->scratch.data);
@@ -77,7 +75,8 @@ void expectation_reference(const struct fourier_pixels *pixels, int n_pixels, co
                 double phase = -2 * M_PI * (pixels->kx[i] * shifts[t][0] + pixels->ky[i] * shifts[t][1]) / pixels->box;
                 double re = particle->image[2 * i], im = particle->image[2 * i + 1];
                 double x = re * cos(phase) - im * sin(phase), y = re * sin(phase) + im * cos(phase);
-                double a = (double)particle->ctf[i] * slice[2 * i] - x, b = (double)particle->ctf[i] * slice[2 * i + 1] - y;
+                double a = (double)particle->ctf[i] * slice[2 * i] - x,
+                       b = (double)particle->ctf[i] * slice[2 * i + 1] - y;
                 sum += 0.5 * particle->weight[i] * (a * a + b * b - x * x - y * y);
             }
             ret_diff2[(size_t)o * (size_t)n_shifts + (size_t)t] = sum;
@@ -155,15 +154,18 @@ static void coarse_rows(const struct coarse_job *job, int first, float *scratch)
 }
 
 enum status expectation_coarse(struct expectation *e, int n_pixels, const float *slices, int n_orientations,
-                               const struct expectation_particle *particles, int n_particles,
-                               const double (*shifts)[2], int n_shifts, float *ret_diff2, struct err *err) {
+                               const struct expectation_particle *particles, int n_particles, const double (*shifts)[2],
+                               int n_shifts, float *ret_diff2, struct err *err) {
     FAIL_IF(n_pixels < 1 || n_pixels > e->pixels->count, err, STATUS_BAD_ARGUMENT,
             "%d Fourier pixels were to be compared, the list has %d", n_pixels, e->pixels->count);
-    if (n_orientations < 1 || n_particles < 1 || n_shifts < 1)
-        return STATUS_OK;
+    if (n_orientations < 1 || n_particles < 1 || n_shifts < 1) return STATUS_OK;
     size_t n = (size_t)n_pixels;
-    struct coarse_job job = {.n = n_pixels, .n_orientations = n_orientations, .n_particles = n_particles,
-                             .n_shifts = n_shifts, .slices = slices, .out = ret_diff2};
+    struct coarse_job job = {.n = n_pixels,
+                             .n_orientations = n_orientations,
+                             .n_particles = n_particles,
+                             .n_shifts = n_shifts,
+                             .slices = slices,
+                             .out = ret_diff2};
     job.tile_particles = smaller(n_particles, n_shifts < TILE_COLUMNS ? TILE_COLUMNS / n_shifts : 1);
     size_t per_thread = thread_scratch(&job);
     TRY(reserve(&e->columns, (size_t)n_particles * (size_t)n_shifts * 2 * n, err));

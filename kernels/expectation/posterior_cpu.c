@@ -13,7 +13,8 @@ static inline float exp_negative(float x) {
     float t = x * 1.44269504f;
     float k = (float)(int)(t - 0.5f);
     float f = (t - k) * 0.693147181f;
-    float p = 1 + f * (1 + f * (0.5f + f * (0.166666667f + f * (0.0416666667f + f * (0.00833333333f + f * 0.00138888889f)))));
+    float p =
+        1 + f * (1 + f * (0.5f + f * (0.166666667f + f * (0.0416666667f + f * (0.00833333333f + f * 0.00138888889f)))));
     int32_t bits = ((int32_t)k + 127) << 23;
     float scale;
     memcpy(&scale, &bits, sizeof scale);
@@ -66,8 +67,6 @@ void posterior_weights(float *diff2, int n_rows, int n_columns, const float *row
     double sum = 0;
     for (size_t i = 0; i < count; i += BLOCK)
         sum += exponentiate(diff2 + i, count - i < BLOCK ? count - i : BLOCK, least);
-    if (ret_least != NULL)
-        *ret_least = least;
-    if (ret_sum != NULL)
-        *ret_sum = sum;
+    if (ret_least != NULL) *ret_least = least;
+    if (ret_sum != NULL) *ret_sum = sum;
 }

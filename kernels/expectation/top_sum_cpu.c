@@ -45,11 +45,9 @@ void expectation_top_sum(const float *weights, size_t count, double fraction, fl
          * anything. */
         int bucket = BUCKETS, last = -1;
         while (--bucket >= 0) {
-            if (members[bucket] == 0)
-                continue;
+            if (members[bucket] == 0) continue;
             last = bucket;
-            if (above + sum[bucket] > wanted)
-                break;
+            if (above + sum[bucket] > wanted) break;
             above += sum[bucket];
             counted += members[bucket];
         }
@@ -64,8 +62,7 @@ void expectation_top_sum(const float *weights, size_t count, double fraction, fl
         }
         prefix |= (uint32_t)last << shift;
         mask |= (uint32_t)(BUCKETS - 1) << shift;
-        if (round == 2)
-            counted += members[last];
+        if (round == 2) counted += members[last];
     }
     memcpy(ret_threshold, &prefix, sizeof prefix);
     *ret_count = counted;

@@ -11,9 +11,9 @@ enum status prepare_create(int box, struct prepare **ret_prepare, struct err *er
 void prepare_destroy(struct prepare **prepare);
 
 struct prepare_options {
-    int shift_x, shift_y;  /* px, applied to the image, no wrap, zeros shifted in */
-    double scale;          /* multiplies the image (avg_norm / norm) */
-    double mask_radius;    /* px; edge 5 px; outside becomes the weighted mean of the outside */
+    int shift_x, shift_y; /* px, applied to the image, no wrap, zeros shifted in */
+    double scale;         /* multiplies the image (avg_norm / norm) */
+    double mask_radius;   /* px; edge 5 px; outside becomes the weighted mean of the outside */
 };
 /* image: box². ret_masked, ret_unmasked: 2·pixels->count floats each (either may be NULL; "unmasked" keeps all but the
  * outermost tenth of the inscribed circle, which fades to 0); ret_power: per shell

@@ -46,8 +46,7 @@ static void set_taper(struct prepare *p) {
 /* The shell of a half-plane pixel, or -1 for duplicates and what lies beyond the last shell. */
 static int shell_of(int row, int kx, int box) {
     int ky = row <= box / 2 ? row : row - box;
-    if (kx == 0 && ky < 0)
-        return -1;
+    if (kx == 0 && ky < 0) return -1;
     int shell = (int)floor(sqrt((double)kx * kx + (double)ky * ky) + 0.5);
     return shell <= box / 2 ? shell : -1;
 }
@@ -68,8 +67,7 @@ enum status prepare_create(int box, struct prepare **ret_prepare, struct err *er
     for (int row = 0; row < box; row++)
         for (int kx = 0; kx <= box / 2; kx++) {
             int shell = shell_of(row, kx, box);
-            if (shell >= 0)
-                p->members[shell]++;
+            if (shell >= 0) p->members[shell]++;
         }
     *ret_prepare = p;
     return STATUS_OK;
@@ -77,8 +75,7 @@ enum status prepare_create(int box, struct prepare **ret_prepare, struct err *er
 
 void prepare_destroy(struct prepare **prepare) {
     struct prepare *p = *prepare;
-    if (p == NULL)
-        return;
+    if (p == NULL) return;
     fft_destroy(&p->plan);
     mem_free(&p->shifted);
     mem_free(&p->masked);
@@ -91,8 +88,7 @@ void prepare_destroy(struct prepare **prepare) {
 }
 
 static void set_mask(struct prepare *p, double radius) {
-    if (radius == p->mask_radius)
-        return;
+    if (radius == p->mask_radius) return;
     p->mask_radius = radius;
     p->outside_sum = 0;
     for (int y = 0; y < p->box; y++)
@@ -113,8 +109,7 @@ static void shift_and_scale(struct prepare *p, const float *image, const struct 
     memset(p->shifted, 0, (size_t)n * (size_t)n * sizeof *p->shifted);
     for (int y = 0; y < n; y++) {
         int from_y = y - o->shift_y;
-        if (from_y < 0 || from_y >= n)
-            continue;
+        if (from_y < 0 || from_y >= n) continue;
         int first = o->shift_x > 0 ? o->shift_x : 0, last = o->shift_x < 0 ? n + o->shift_x : n;
         const float *in = image + (ptrdiff_t)from_y * n - o->shift_x;
         float *out = p->shifted + (size_t)y * (size_t)n;
@@ -158,8 +153,7 @@ static void shell_power(const struct prepare *p, float *ret_power) {
         for (int kx = 0; kx < shells; kx++) {
             int shell = shell_of(row, kx, p->box);
             const float *value = p->half + 2 * ((size_t)row * (size_t)shells + (size_t)kx);
-            if (shell >= 0)
-                sum[shell] += (double)value[0] * value[0] + (double)value[1] * value[1];
+            if (shell >= 0) sum[shell] += (double)value[0] * value[0] + (double)value[1] * value[1];
         }
     for (int s = 0; s < shells; s++)
         ret_power[s] = (float)(p->members[s] > 0 ? sum[s] / (2.0 * p->members[s]) : 0);
@@ -172,10 +166,8 @@ void prepare_image(struct prepare *p, const float *image, const struct prepare_o
         set_mask(p, options->mask_radius);
         mask_image(p);
         transform(p, p->masked);
-        if (ret_masked != NULL)
-            fourier_pixels_gather(pixels, p->half, ret_masked);
-        if (ret_power != NULL)
-            shell_power(p, ret_power);
+        if (ret_masked != NULL) fourier_pixels_gather(pixels, p->half, ret_masked);
+        if (ret_power != NULL) shell_power(p, ret_power);
     }
     if (ret_unmasked != NULL) {
         taper_borders(p);

@@ -18,17 +18,17 @@ enum { SAMPLING_ROTATIONS = 8, SAMPLING_SHIFTS = 4, SAMPLING_MAX_ORDER = 9 };
 
 struct sampling {
     int order, direction_count, psi_count, shift_count;
-    double angle_step, psi_step;         /* ° */
-    double offset_range, offset_step;    /* of shifts, as given: Å or px */
-    long *pixels;                        /* NEST index of each direction */
-    double (*frames)[9];                 /* perturbed matrix of each direction at psi 0 */
-    double (*shifts)[2];                 /* not perturbed */
-    double perturbation, tilted[9];      /* d, A(e, e, e) */
+    double angle_step, psi_step;      /* ° */
+    double offset_range, offset_step; /* of shifts, as given: Å or px */
+    long *pixels;                     /* NEST index of each direction */
+    double (*frames)[9];              /* perturbed matrix of each direction at psi 0 */
+    double (*shifts)[2];              /* not perturbed */
+    double perturbation, tilted[9];   /* d, A(e, e, e) */
 };
 
 /* symmetry NULL: the whole sphere, else the directions of its asymmetric unit. */
-enum status sampling_create(int order, const struct symmetry *symmetry_or_null, double offset_range,
-                            double offset_step, struct sampling *ret_sampling, struct err *err);
+enum status sampling_create(int order, const struct symmetry *symmetry_or_null, double offset_range, double offset_step,
+                            struct sampling *ret_sampling, struct err *err);
 void sampling_destroy(struct sampling *sampling);
 
 /* Angle step of an order, °. */

@@ -43,8 +43,7 @@ static enum status make_directions(struct sampling *s, const struct symmetry *sy
     for (long pixel = 0; pixel < all; pixel++) {
         double m[9];
         pixel_matrix(s->order, pixel, m);
-        if (symmetry == NULL || symmetry_in_unit(symmetry, m + 6))
-            s->pixels[s->direction_count++] = pixel;
+        if (symmetry == NULL || symmetry_in_unit(symmetry, m + 6)) s->pixels[s->direction_count++] = pixel;
     }
     return mem_new((size_t)s->direction_count, sizeof *s->frames, "directions", &s->frames, err);
 }
@@ -57,8 +56,7 @@ static enum status make_shifts(struct sampling *s, struct err *err) {
     for (int i = -reach; i <= reach; i++)
         for (int j = -reach; j <= reach; j++) {
             double x = i * s->offset_step, y = j * s->offset_step;
-            if (x * x + y * y >= limit)
-                continue;
+            if (x * x + y * y >= limit) continue;
             s->shifts[s->shift_count][0] = x;
             s->shifts[s->shift_count++][1] = y;
         }
@@ -69,16 +67,18 @@ enum status sampling_create(int order, const struct symmetry *symmetry, double o
                             struct sampling *ret_sampling, struct err *err) {
     FAIL_IF(order < 0 || order > SAMPLING_MAX_ORDER, err, STATUS_BAD_ARGUMENT,
             "a HEALPix order of %d was asked for: it must be 0 to %d", order, SAMPLING_MAX_ORDER);
-    FAIL_IF(!(offset_step > 0) || !(offset_range >= 0) || offset_range / offset_step > 200, err, STATUS_BAD_ARGUMENT,
-            "shifts up to %g in steps of %g cannot be searched: the step must be positive and at least 1/200 of the range",
-            offset_range, offset_step);
-    struct sampling s = {.order = order, .angle_step = sampling_angle_step(order), .offset_range = offset_range,
+    FAIL_IF(
+        !(offset_step > 0) || !(offset_range >= 0) || offset_range / offset_step > 200, err, STATUS_BAD_ARGUMENT,
+        "shifts up to %g in steps of %g cannot be searched: the step must be positive and at least 1/200 of the range",
+        offset_range, offset_step);
+    struct sampling s = {.order = order,
+                         .angle_step = sampling_angle_step(order),
+                         .offset_range = offset_range,
                          .offset_step = offset_step};
     s.psi_count = (int)ceil(360 / s.angle_step - 1e-9);
     s.psi_step = 360.0 / s.psi_count;
     enum status status = make_directions(&s, symmetry, err);
-    if (status == STATUS_OK)
-        status = make_shifts(&s, err);
+    if (status == STATUS_OK) status = make_shifts(&s, err);
     if (status != STATUS_OK) {
         sampling_destroy(&s);
         return status;
@@ -89,8 +89,7 @@ enum status sampling_create(int order, const struct symmetry *symmetry, double o
 }
 
 void sampling_destroy(struct sampling *s) {
-    if (s == NULL)
-        return;
+    if (s == NULL) return;
     mem_free(&s->pixels);
     mem_free(&s->frames);
     mem_free(&s->shifts);
@@ -140,11 +139,9 @@ static enum status subset_add(struct sampling_subset *subset, int orientation, d
     if (subset->count == subset->capacity) {
         int capacity = subset->capacity > 0 ? 2 * subset->capacity : 256;
         int *orientations = realloc(subset->orientations, (size_t)capacity * sizeof *orientations);
-        if (orientations != NULL)
-            subset->orientations = orientations;
+        if (orientations != NULL) subset->orientations = orientations;
         float *log_priors = realloc(subset->log_priors, (size_t)capacity * sizeof *log_priors);
-        if (log_priors != NULL)
-            subset->log_priors = log_priors;
+        if (log_priors != NULL) subset->log_priors = log_priors;
         FAIL_IF(orientations == NULL || log_priors == NULL, err, STATUS_NO_MEMORY, "no memory for %d orientations",
                 capacity);
         subset->capacity = capacity;
@@ -168,12 +165,10 @@ static enum status add_direction(const struct sampling *s, int direction, double
                                  bool at_least_one, struct sampling_subset *subset, struct err *err) {
     int before = subset->count, nearest = (int)lround(psi / s->psi_step);
     int reach = (int)(3 * sigma / s->psi_step) + 1;
-    if (2 * reach + 1 > s->psi_count)
-        reach = (s->psi_count - 1) / 2;
+    if (2 * reach + 1 > s->psi_count) reach = (s->psi_count - 1) / 2;
     for (int i = nearest - reach; i <= nearest + reach; i++) {
         double away = i * s->psi_step - psi;
-        if (fabs(away) >= 3 * sigma)
-            continue;
+        if (fabs(away) >= 3 * sigma) continue;
         int wrapped = (i % s->psi_count + s->psi_count) % s->psi_count;
         TRY(subset_add(subset, direction * s->psi_count + wrapped,
                        -0.5 * (angle * angle + away * away) / (sigma * sigma), err));
@@ -193,8 +188,7 @@ enum status sampling_near(const struct sampling *s, const double pose[9], double
     for (int d = 0; d < s->direction_count; d++) {
         const double *row = s->frames[d] + 6;
         double cosine = row[0] * pose[6] + row[1] * pose[7] + row[2] * pose[8];
-        if (cosine > best)
-            best = cosine, nearest = d;
+        if (cosine > best) best = cosine, nearest = d;
         if (cosine > limit)
             TRY(add_direction(s, d, acos(fmin(cosine, 1)) / DEGREES, best_psi(s->frames[d], pose), sigma, false, subset,
                               err));

@@ -24,7 +24,8 @@ enum status estep_coarse_slices(struct refiner *r, struct half *half, struct err
     enum { CHUNK = 1024 };
     int total = sampling_orientation_count(&r->sampling);
     float matrices[CHUNK][9];
-    TRY(grown_reserve(&r->coarse_slices, (size_t)total * 2 * (size_t)r->coarse_pixels, "slices of the coarse pass", err));
+    TRY(grown_reserve(&r->coarse_slices, (size_t)total * 2 * (size_t)r->coarse_pixels, "slices of the coarse pass",
+                      err));
     for (int first = 0; first < total; first += CHUNK) {
         int count = total - first < CHUNK ? total - first : CHUNK;
         for (int i = 0; i < count; i++) {
@@ -46,8 +47,10 @@ static void prepare_particle(struct refiner *r, const struct half *half, struct 
     b->shift[0] = (int)lround(p->origin[0]);
     b->shift[1] = (int)lround(p->origin[1]);
     b->optics = p->optics;
-    const struct prepare_options options = {.shift_x = b->shift[0], .shift_y = b->shift[1],
-                                            .scale = half->average_norm / p->norm, .mask_radius = r->mask_radius};
+    const struct prepare_options options = {.shift_x = b->shift[0],
+                                            .shift_y = b->shift[1],
+                                            .scale = half->average_norm / p->norm,
+                                            .mask_radius = r->mask_radius};
     prepare_image(space->prepare, image, &options, &r->pixels, b->masked, b->unmasked, b->power);
     if (p->has_ctf)
         ctf_at(&p->ctf, r->box, r->pixel_size, r->pixels.count, r->pixels.kx, r->pixels.ky, b->ctf);
@@ -96,8 +99,8 @@ static struct expectation_particle comparison(const struct batch_particle *b) {
     return (struct expectation_particle){.image = b->masked, .ctf = b->ctf, .weight = b->weight};
 }
 
-/* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most of the
- * time of the first iterations only to say so again. The best of them stand for the rest. */
+/* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most of
+ * the time of the first iterations only to say so again. The best of them stand for the rest. */
 static void limit_samples(const float *weights, size_t samples, size_t most, float *threshold, size_t *kept) {
     double low = 0, high = ADAPTIVE_FRACTION;
     for (int i = 0; i < 12 && *kept > most; i++) {
@@ -111,12 +114,10 @@ static void limit_samples(const float *weights, size_t samples, size_t most, flo
         }
         low = middle;
         *threshold = t;
-        if (count > most * 9 / 10 || i > 8)
-            *kept = count;
+        if (count > most * 9 / 10 || i > 8) *kept = count;
     }
     /* Ties may keep more than asked for; the list takes what it has room for. */
-    if (*kept > most)
-        *kept = most;
+    if (*kept > most) *kept = most;
 }
 
 /* Weights of the coarse samples in place of their differences, and the list of those that matter. */
@@ -134,8 +135,7 @@ static enum status select_samples(struct refiner *r, struct batch_particle *b, i
         TRY(estep_reserve_values(space, kept, err));
         size_t copied = 0;
         for (size_t i = 0; i < samples && copied < kept; i++)
-            if (b->coarse[i] >= threshold)
-                space->pose_values[copied++] = b->coarse[i];
+            if (b->coarse[i] >= threshold) space->pose_values[copied++] = b->coarse[i];
         limit_samples(space->pose_values, copied, most, &threshold, &kept);
     }
     TRY(int_list_reserve(&b->significant, (int)kept, err));
@@ -196,14 +196,12 @@ static enum status coarse_local(struct refiner *r, struct half *half, int count,
         struct err mine = {0};
         enum status status = coarse_near(r, half, &r->batch[i], &r->threads[omp_get_thread_num()], &mine);
         if (status == STATUS_OK)
-            status = select_samples(r, &r->batch[i], r->batch[i].near.count, &r->threads[omp_get_thread_num()],
-                                    &mine);
+            status = select_samples(r, &r->batch[i], r->batch[i].near.count, &r->threads[omp_get_thread_num()], &mine);
         if (status != STATUS_OK) {
 #pragma omp critical(refiner_coarse)
             {
                 failed = status;
-                if (err != NULL)
-                    *err = mine;
+                if (err != NULL) *err = mine;
             }
         }
     }
@@ -225,14 +223,12 @@ static enum status coarse_global(struct refiner *r, int count, struct err *err) 
 #pragma omp parallel for num_threads(r->options.threads) schedule(dynamic)
     for (int i = 0; i < count; i++) {
         struct err mine = {0};
-        enum status status =
-            select_samples(r, &r->batch[i], orientations, &r->threads[omp_get_thread_num()], &mine);
+        enum status status = select_samples(r, &r->batch[i], orientations, &r->threads[omp_get_thread_num()], &mine);
         if (status != STATUS_OK) {
 #pragma omp critical(refiner_coarse)
             {
                 failed = status;
-                if (err != NULL)
-                    *err = mine;
+                if (err != NULL) *err = mine;
             }
         }
     }

@@ -1,5 +1,6 @@
 /* The fine pass: the children of the coarse samples that matter (or, while next to everything matters, these samples
- * themselves), at the full current size; from their probabilities the best pose, the noise, the norm and the slices that are back-projected.
+ * themselves), at the full current size; from their probabilities the best pose, the noise, the norm and the slices
+ * that are back-projected.
  *
  * A batch is worked through in parts whose slices fit into memory. The orientations of a part are shared: a child that
  * several particles need is projected once, and what they give to it is summed before it is scattered. */
@@ -44,13 +45,11 @@ static int find_slot(const struct int_list *slots, int orientation) {
 static int part_size(const struct refiner *r, int first, int count) {
     double most = r->options.memory / 4 / (r->rotations * 2.0 * r->pixels.count * sizeof(float));
     double all = sampling_orientation_count(&r->sampling), sum = 0;
-    if (r->all_slices)
-        return count - first;
+    if (r->all_slices) return count - first;
     int i = first;
     for (; i < count; i++) {
         sum += r->batch[i].orientations.count;
-        if (i > first && fmin(sum, all) > most)
-            break;
+        if (i > first && fmin(sum, all) > most) break;
     }
     return i - first;
 }
@@ -86,8 +85,7 @@ static enum status list_needed(struct refiner *r, int first, int count, int tota
     qsort(slots->data, (size_t)slots->count, sizeof *slots->data, ascending);
     int unique = 0;
     for (int i = 0; i < slots->count; i++)
-        if (i == 0 || slots->data[i] != slots->data[i - 1])
-            slots->data[unique++] = slots->data[i];
+        if (i == 0 || slots->data[i] != slots->data[i - 1]) slots->data[unique++] = slots->data[i];
     slots->count = unique;
     return STATUS_OK;
 }
@@ -104,8 +102,7 @@ static void fine_matrix(const struct refiner *r, int slice, double ret_matrix[9]
 /* The slices of the orientations that a part needs. */
 static enum status project_part(struct refiner *r, const struct half *half, int first, int count, struct err *err) {
     int total = 0;
-    if (r->all_slices)
-        return STATUS_OK;
+    if (r->all_slices) return STATUS_OK;
     for (int i = first; i < first + count; i++)
         total += r->batch[i].orientations.count;
     TRY(want_all(r, total) ? list_all(r, err) : list_needed(r, first, count, total, err));
@@ -121,14 +118,13 @@ static enum status project_part(struct refiner *r, const struct half *half, int 
         for (int j = 0; j < 9; j++)
             matrices[(size_t)i * 9 + (size_t)j] = (float)m[j];
     }
-    projector_slices(half->projector, &r->pixels, r->pixels.count, unique * r->rotations, matrices,
-                     r->options.threads, r->fine_slices.data);
+    projector_slices(half->projector, &r->pixels, r->pixels.count, unique * r->rotations, matrices, r->options.threads,
+                     r->fine_slices.data);
     return STATUS_OK;
 }
 
 enum status estep_reserve_values(struct thread_space *s, size_t count, struct err *err) {
-    if (count <= s->pose_capacity)
-        return STATUS_OK;
+    if (count <= s->pose_capacity) return STATUS_OK;
     mem_free(&s->pose_values);
     s->pose_capacity = 0;
     TRY(mem_new(count, 2 * sizeof *s->pose_values, "poses of the fine pass", &s->pose_values, err));
@@ -178,8 +174,7 @@ static void add_priors(const struct refiner *r, const struct batch_particle *b, 
 }
 
 static enum status reserve_contributions(struct batch_particle *b, size_t count, struct err *err) {
-    if ((int)count <= b->contribution_capacity)
-        return STATUS_OK;
+    if ((int)count <= b->contribution_capacity) return STATUS_OK;
     struct contribution *larger = realloc(b->contributions, 2 * count * sizeof *larger);
     FAIL_IF(larger == NULL, err, STATUS_NO_MEMORY, "no memory for %zu poses", count);
     b->contributions = larger;
@@ -203,14 +198,11 @@ static enum status keep_poses(struct refiner *r, struct batch_particle *b, struc
     for (int t = 0; t < r->fine_shifts; t++)
         b->shift_slot[t] = -1;
     for (int i = 0; i < poses; i++) {
-        if (s->pose_values[i] > s->pose_values[best])
-            best = i;
-        if (s->pose_values[i] < threshold || b->contribution_count == b->contribution_capacity)
-            continue;
+        if (s->pose_values[i] > s->pose_values[best]) best = i;
+        if (s->pose_values[i] < threshold || b->contribution_count == b->contribution_capacity) continue;
         int t = s->pose_shift.data[i];
         double weight = s->pose_values[i] / sum;
-        if (b->shift_slot[t] < 0)
-            b->shift_slot[t] = b->used_shifts++;
+        if (b->shift_slot[t] < 0) b->shift_slot[t] = b->used_shifts++;
         b->contributions[b->contribution_count++] =
             (struct contribution){.slice = s->pose_slice.data[i], .shift = t, .weight = (float)weight};
         double x = b->shift[0] + r->fine_shift[t][0], y = b->shift[1] + r->fine_shift[t][1];
@@ -265,7 +257,8 @@ static void residuals(struct refiner *r, struct batch_particle *b, struct thread
     for (int shell = 1; shell <= r->pixels.size / 2; shell++) {
         double shell_sum = 0;
         for (int i = r->pixels.shell_begin[shell]; i < r->pixels.shell_begin[shell + 1]; i++) {
-            double x2 = (double)b->masked[2 * i] * b->masked[2 * i] + (double)b->masked[2 * i + 1] * b->masked[2 * i + 1];
+            double x2 =
+                (double)b->masked[2 * i] * b->masked[2 * i] + (double)b->masked[2 * i + 1] * b->masked[2 * i + 1];
             double c = b->ctf[i];
             shell_sum += b->weight_sum * x2 - 2 * c * s->cross[i] + c * c * s->power[i];
         }
@@ -285,8 +278,7 @@ static void best_residual(const struct refiner *r, struct batch_particle *b, con
     for (int i = 0; i < n; i++) {
         double re = x[2 * i] - b->ctf[i] * p[2 * i], im = x[2 * i + 1] - b->ctf[i] * p[2 * i + 1];
         b->residual_sums[1] += re * re + im * im;
-        if (r->pixels.shell[i] <= known)
-            b->residual_sums[0] += re * re + im * im;
+        if (r->pixels.shell[i] <= known) b->residual_sums[0] += re * re + im * im;
     }
 }
 
@@ -324,8 +316,7 @@ static enum status fine_particle(struct refiner *r, const struct half *half, str
             fourier_pixels_shift(&r->pixels, n, b->masked, r->fine_shift[t][0], r->fine_shift[t][1],
                                  s->shifted + (size_t)b->shift_slot[t] * 2 * (size_t)n);
     likelihood_constant(r, half, b);
-    if (r->options.reliability)
-        best_residual(r, b, s);
+    if (r->options.reliability) best_residual(r, b, s);
     residuals(r, b, s);
     return STATUS_OK;
 }
@@ -350,7 +341,8 @@ struct scatter_job {
 };
 
 /* What all particles of the part give to one slice. */
-static void gather_slice(const struct refiner *r, const struct scatter_job *job, int slice, float *data, float *weight) {
+static void gather_slice(const struct refiner *r, const struct scatter_job *job, int slice, float *data,
+                         float *weight) {
     int n = r->pixels.count;
     memset(data, 0, 2 * (size_t)n * sizeof *data);
     memset(weight, 0, (size_t)n * sizeof *weight);
@@ -401,8 +393,7 @@ static enum status sort_contributions(struct refiner *r, int first, int count, s
         for (int c = 0; c < r->batch[i].contribution_count; c++)
             begin[r->batch[i].contributions[c].slice + 2]++;
     for (int s = 0; s < slices; s++) {
-        if (begin[s + 2] > 0)
-            list[used++] = s;
+        if (begin[s + 2] > 0) list[used++] = s;
         begin[s + 2] += begin[s + 1];
     }
     /* begin[s + 1] is where slice s goes on; when all are placed it is where s + 1 begins. */
@@ -445,8 +436,7 @@ static void update_reliability(const struct refiner *r, struct batch_particle *b
     struct particle *p = b->particle;
     double now = sqrt(b->residual_sums[0]);
     p->reliability = 1;
-    if (p->residual >= 0 && now > 0)
-        p->reliability = 0.75 + 0.5 / (1 + exp(-(p->residual - now) / now));
+    if (p->residual >= 0 && now > 0) p->reliability = 0.75 + 0.5 / (1 + exp(-(p->residual - now) / now));
     p->residual = sqrt(b->residual_sums[1]);
     p->residual_shell = r->pixels.size / 2;
 }
@@ -489,8 +479,7 @@ static enum status fine_part(struct refiner *r, struct half *half, int first, in
 #pragma omp critical(refiner_fine)
             {
                 failed = status;
-                if (err != NULL)
-                    *err = mine;
+                if (err != NULL) *err = mine;
             }
         }
     }

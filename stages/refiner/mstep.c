@@ -19,30 +19,27 @@ static void priors_from_fsc(const struct refiner *r, struct half *h, bool joined
     accumulator_sigma2(h->accumulator, h->sigma2_reconstruction);
     for (int s = 0; s < r->shells; s++) {
         double f = clamp_fsc(r->fsc_joined[s]);
-        if (joined)
-            f = clamp_fsc(sqrt(2 * f / (1 + f)));
+        if (joined) f = clamp_fsc(sqrt(2 * f / (1 + f)));
         double value = s <= r->schedule.current_size / 2 ? r->options.tau_fudge * f / (1 - f) : 0;
         ssnr[s] = (float)value;
         tau2[s] = (float)(value * h->sigma2_reconstruction[s]);
     }
 }
 
-/* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and the
- * noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from what
- * they hold. Needs a map that shows more than a blob, and must look like a particle. */
+/* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and
+ * the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from
+ * what they hold. Needs a map that shows more than a blob, and must look like a particle. */
 static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *err) {
     static const double FINEST = 15, COARSEST = 30; /* Å */
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     *ret_found = false;
-    if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST)
-        return STATUS_OK;
+    if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST) return STATUS_OK;
     _cleanup_(mem_free) float *map = NULL;
     TRY(mem_new(voxels, sizeof *map, "a map", &map, err));
     memcpy(map, r->combined, voxels * sizeof *map);
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     TRY(lowpass_map(map, r->box, r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1, err));
-    if (r->solvent == NULL)
-        TRY(mem_new(voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
+    if (r->solvent == NULL) TRY(mem_new(voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
     TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
     double inside = 0, sphere = 4 * M_PI / 3 * pow(r->mask_radius, 3);
     /* That mask is made for FSCs, with a wide edge; here the inner half of the edge is enough. */
@@ -56,16 +53,15 @@ static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *
 
 static void flatten(const struct refiner *r, const float *mask, float *map) {
     /* A mask that was given is all there is; one that was made lies inside the sphere. */
-    if (r->mask == NULL)
-        mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
+    if (r->mask == NULL) mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     for (size_t i = 0; mask != NULL && i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
         map[i] *= mask[i];
 }
 
 static enum status reconstruct(const struct refiner *r, const struct half *h, const float *tau2, float *map,
                                float *completeness, struct err *err) {
-    const struct reconstruct_options options = {.tau2 = tau2, .tau_fudge = 1, .minres_shell = MINRES_SHELL,
-                                                .threads = r->options.threads};
+    const struct reconstruct_options options = {
+        .tau2 = tau2, .tau_fudge = 1, .minres_shell = MINRES_SHELL, .threads = r->options.threads};
     return reconstruct_map(h->accumulator, &options, map, NULL, completeness, err);
 }
 
@@ -82,8 +78,7 @@ static void update_noise(struct refiner *r, struct half *h) {
             /* A group of a few particles has the noise of all. */
             bool few = h->optics_weight[o] < FEW_PARTICLES;
             double value = few ? all / all_weight : h->sigma2_sum[(size_t)o * shells + s] / h->optics_weight[o];
-            if (value > 0)
-                h->sigma2[(size_t)o * shells + s] = (float)value;
+            if (value > 0) h->sigma2[(size_t)o * shells + s] = (float)value;
         }
     }
 }
@@ -108,8 +103,7 @@ enum status mstep(struct refiner *r, struct err *err) {
         r->fsc[s] = 0;
     r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
     double join = fmax(r->options.join_resolution, r->resolution);
-    if (!final)
-        accumulator_join_shells(a->accumulator, b->accumulator, (int)ceil(r->box * r->pixel_size / join));
+    if (!final) accumulator_join_shells(a->accumulator, b->accumulator, (int)ceil(r->box * r->pixel_size / join));
     TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
     for (int h = 0; h < 2; h++) {
         struct half *half = &r->half[h];
@@ -122,8 +116,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     float ssnr[4097], tau2[4097];
     priors_from_fsc(r, a, true, ssnr, tau2);
     TRY(reconstruct(r, a, tau2, r->combined, NULL, err));
-    if (final)
-        return STATUS_OK;
+    if (final) return STATUS_OK;
     bool found;
     TRY(find_solvent(r, &found, err));
     const float *mask = found ? r->solvent : r->mask;

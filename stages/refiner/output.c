@@ -11,9 +11,11 @@
 #include "common/picture.h"
 #include "stages/refiner/tables.h"
 
-static enum status write_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {
+static enum status write_map(const struct refiner *r, const char *folder, const char *name, float *map,
+                             struct err *err) {
     char path[PATH_SIZE];
-    const struct image image = {.nx = r->box, .ny = r->box, .nz = r->box, .pixel_size = (float)r->pixel_size, .data = map};
+    const struct image image = {
+        .nx = r->box, .ny = r->box, .nz = r->box, .pixel_size = (float)r->pixel_size, .data = map};
     TRY(path_join(folder, name, path, sizeof path, err));
     return mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, err);
 }
@@ -41,8 +43,7 @@ static enum status write_star(const struct refiner *r, const struct half *h, con
     TRY(path_join(folder, name, path, sizeof path, err));
     TRY(star_create(&file, err));
     enum status status = fill(r, h, reference, file, err);
-    if (status == STATUS_OK)
-        status = star_write(file, path, err);
+    if (status == STATUS_OK) status = star_write(file, path, err);
     star_destroy(&file);
     return status;
 }
@@ -89,7 +90,8 @@ static enum status write_models(const struct refiner *r, const char *folder, con
                                 struct err *err) {
     char name[128], reference[PATH_SIZE + 128];
     for (int h = 0; h < 2; h++) {
-        snprintf(reference, sizeof reference, "%s%s%s_half%d_class001.mrc", prefix, *prefix != 0 ? "/" : "", stem, h + 1);
+        snprintf(reference, sizeof reference, "%s%s%s_half%d_class001.mrc", prefix, *prefix != 0 ? "/" : "", stem,
+                 h + 1);
         snprintf(name, sizeof name, "%s_half%d_model.star", stem, h + 1);
         TRY(write_star(r, &r->half[h], folder, name, reference, tables_model, err));
     }
@@ -97,8 +99,9 @@ static enum status write_models(const struct refiner *r, const char *folder, con
 }
 
 static void remove_iteration(const char *folder, int iteration) {
-    static const char *const PARTS[] = {"optimiser.star", "half1_class001.mrc", "half2_class001.mrc", "class001.mrc",
-                                        "class001.png", "data.star", "half1_model.star", "half2_model.star"};
+    static const char *const PARTS[] = {"optimiser.star",   "half1_class001.mrc", "half2_class001.mrc",
+                                        "class001.mrc",     "class001.png",       "data.star",
+                                        "half1_model.star", "half2_model.star"};
     for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
         char name[64], path[PATH_SIZE];
         snprintf(name, sizeof name, "run_it%03d_%s", iteration, PARTS[i]);
@@ -122,8 +125,7 @@ static enum status write_final(const struct refiner *r, const char *folder, cons
 
 enum status refiner_write(const struct refiner *r, const char *folder, const char *prefix, int keep, struct err *err) {
     FAIL_IF(r->busy || r->schedule.iteration == 0, err, STATUS_BAD_STATE, "no iteration is complete");
-    if (r->schedule.final)
-        return write_final(r, folder, prefix, err);
+    if (r->schedule.final) return write_final(r, folder, prefix, err);
     char stem[32], name[64];
     snprintf(stem, sizeof stem, "run_it%03d", r->schedule.iteration);
     for (int h = 0; h < 2; h++) {
@@ -139,7 +141,6 @@ enum status refiner_write(const struct refiner *r, const char *folder, const cha
     TRY(write_models(r, folder, prefix, stem, err));
     snprintf(name, sizeof name, "%s_optimiser.star", stem);
     TRY(write_star(r, NULL, folder, name, NULL, fill_optimiser, err));
-    if (keep > 0 && r->schedule.iteration > keep)
-        remove_iteration(folder, r->schedule.iteration - keep);
+    if (keep > 0 && r->schedule.iteration > keep) remove_iteration(folder, r->schedule.iteration - keep);
     return STATUS_OK;
 }

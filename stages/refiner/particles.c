@@ -57,8 +57,7 @@ static size_t table_slot(const struct particle_set *set, const char *name) {
 }
 
 struct particle *particle_find(const struct particle_set *set, const char *name) {
-    if (set->table_size == 0)
-        return NULL;
+    if (set->table_size == 0) return NULL;
     int found = set->table[table_slot(set, name)];
     return found > 0 ? &set->particles[found - 1] : NULL;
 }
@@ -130,8 +129,7 @@ static enum status check_pixel_size(struct particle_set *set, double pixel_size,
     FAIL_IF(!(pixel_size > 0) || !isfinite(pixel_size), err, STATUS_BAD_FORMAT,
             "%s gives no pixel size for its particles: rlnImagePixelSize in the optics table, or session.pixel_size",
             path);
-    if (set->pixel_size == 0)
-        set->pixel_size = pixel_size;
+    if (set->pixel_size == 0) set->pixel_size = pixel_size;
     FAIL_IF(fabs(pixel_size / set->pixel_size - 1) > 1e-3, err, STATUS_UNSUPPORTED,
             "%s has particles of %g Å/px, those before had %g Å/px: extract them all at one pixel size", path,
             pixel_size, set->pixel_size);
@@ -171,8 +169,7 @@ static enum status add_optics(struct reading *r, const struct star_table *table,
 
 static enum status read_optics(struct reading *r, struct star_file *file, struct err *err) {
     const struct star_table *t = star_table_find(file, "optics");
-    if (t == NULL)
-        return STATUS_OK;
+    if (t == NULL) return STATUS_OK;
     r->optics_rows = star_row_count(t);
     TRY(mem_new(r->optics_rows, sizeof *r->optics_map, "optics groups", &r->optics_map, err));
     TRY(mem_new(r->optics_rows, sizeof *r->optics_numbers, "optics groups", &r->optics_numbers, err));
@@ -190,7 +187,8 @@ static enum status read_optics(struct reading *r, struct star_file *file, struct
         TRY(number_or(t, row, star_column_find(t, "rlnAmplitudeContrast"), 0.1, &o.amplitude_contrast, err));
         TRY(number_or(t, row, premultiplied, 0, &done, err));
         FAIL_IF(done != 0, err, STATUS_UNSUPPORTED,
-                "%s: particles that are multiplied by their CTF already cannot be refined: extract them without", r->path);
+                "%s: particles that are multiplied by their CTF already cannot be refined: extract them without",
+                r->path);
         char fallback[32];
         snprintf(fallback, sizeof fallback, "opticsGroup%ld", r->optics_numbers[row]);
         TRY(add_optics(r, t, row, name >= 0 ? star_get(t, row, name) : fallback, &o, &r->optics_map[row], err));
@@ -203,15 +201,14 @@ static enum status optics_of_row(struct reading *r, size_t row, int *ret_index, 
     const struct columns *c = &r->columns;
     if (r->optics_rows > 0) {
         long number = r->optics_numbers[0];
-        if (c->optics >= 0)
-            TRY(star_get_integer(r->table, row, c->optics, &number, err));
+        if (c->optics >= 0) TRY(star_get_integer(r->table, row, c->optics, &number, err));
         for (size_t i = 0; i < r->optics_rows; i++)
             if (r->optics_numbers[i] == number) {
                 *ret_index = r->optics_map[i];
                 return STATUS_OK;
             }
-        FAIL(err, STATUS_BAD_FORMAT, "%s: row %zu is of optics group %ld, which its optics table does not have", r->path,
-             row + 1, number);
+        FAIL(err, STATUS_BAD_FORMAT, "%s: row %zu is of optics group %ld, which its optics table does not have",
+             r->path, row + 1, number);
     }
     struct particle_optics o = {.pixel_size = r->set->fallback_pixel_size};
     double magnification, detector;
@@ -220,8 +217,7 @@ static enum status optics_of_row(struct reading *r, size_t row, int *ret_index, 
     TRY(number_or(r->table, row, c->amplitude_contrast, 0.1, &o.amplitude_contrast, err));
     TRY(number_or(r->table, row, c->magnification, NAN, &magnification, err));
     TRY(number_or(r->table, row, c->detector, NAN, &detector, err));
-    if (magnification > 0 && detector > 0)
-        o.pixel_size = 1e4 * detector / magnification;
+    if (magnification > 0 && detector > 0) o.pixel_size = 1e4 * detector / magnification;
     TRY(check_pixel_size(r->set, o.pixel_size, r->path, err));
     return add_optics(r, NULL, 0, "opticsGroup1", &o, ret_index, err);
 }
@@ -231,13 +227,11 @@ static enum status resolve_stack(struct reading *r, const char *name, char *out,
     char folder[PATH_SIZE];
     if (r->set->root != NULL) {
         TRY(path_join(r->set->root, name, out, PATH_SIZE, err));
-        if (file_exists(out))
-            return STATUS_OK;
+        if (file_exists(out)) return STATUS_OK;
     }
     TRY(path_folder(r->path, folder, sizeof folder, err));
     TRY(path_join(folder, name, out, PATH_SIZE, err));
-    if (file_exists(out))
-        return STATUS_OK;
+    if (file_exists(out)) return STATUS_OK;
     FAIL_IF(!file_exists(name), err, STATUS_NOT_FOUND,
             "%s names the stack %s, which is neither in the session, nor beside the file, nor in the working directory",
             r->path, name);
@@ -255,11 +249,10 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     struct particle_set *set = r->set;
     struct mrc_header header;
     TRY(mrc_read_header(path, &header, err));
-    if (set->box == 0)
-        set->box = header.nx;
+    if (set->box == 0) set->box = header.nx;
     FAIL_IF(header.nx != header.ny || header.nx != set->box, err, STATUS_UNSUPPORTED,
-            "%s has images of %d × %d px, %d × %d px were expected: extract all particles with one box", path, header.nx,
-            header.ny, set->box, set->box);
+            "%s has images of %d × %d px, %d × %d px were expected: extract all particles with one box", path,
+            header.nx, header.ny, set->box, set->box);
     TRY(append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
     struct particle_stack *stack = &set->stacks[set->stack_count - 1];
     stack->source = r->source;
@@ -312,7 +305,8 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     const struct columns *c = &r->columns;
     TRY(optics_of_row(r, row, &p->optics, err));
     const struct particle_optics *o = &r->set->optics[p->optics];
-    p->ctf = (struct ctf){.voltage = o->voltage, .spherical_aberration = o->spherical_aberration,
+    p->ctf = (struct ctf){.voltage = o->voltage,
+                          .spherical_aberration = o->spherical_aberration,
                           .amplitude_contrast = o->amplitude_contrast};
     p->has_ctf = c->defocus_u >= 0;
     TRY(number_or(r->table, row, c->defocus_u, 0, &p->ctf.defocus_u, err));
@@ -331,24 +325,25 @@ static enum status merge_row(struct reading *r, size_t row, struct err *err) {
     snprintf(name, sizeof name, "%06d@%s", slice + 1, set->stacks[stack].name);
     struct particle *known = particle_find(set, name);
     if (known == NULL) {
-        if (set->count == set->capacity)
-            TRY(grow(set, err));
-        struct particle p = {.stack = stack, .slice = slice, .source = -1, .norm = 1, .reliability = 1, .residual = -1,
+        if (set->count == set->capacity) TRY(grow(set, err));
+        struct particle p = {.stack = stack,
+                             .slice = slice,
+                             .source = -1,
+                             .norm = 1,
+                             .reliability = 1,
+                             .residual = -1,
                              .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
         long subset = 0;
         p.half = (int)(particle_hash(name, set->seed) & 1);
-        if (r->columns.subset >= 0)
-            TRY(star_get_integer(r->table, row, r->columns.subset, &subset, err));
-        if (subset == 1 || subset == 2)
-            p.half = (int)subset - 1;
+        if (r->columns.subset >= 0) TRY(star_get_integer(r->table, row, r->columns.subset, &subset, err));
+        if (subset == 1 || subset == 2) p.half = (int)subset - 1;
         TRY(copy_text(name, &p.name, err));
         known = &set->particles[set->count];
         *known = p;
         set->table[table_slot(set, name)] = (int)++set->count;
     }
     TRY(set_values(r, row, known, err));
-    if (known->source < 0)
-        set->present++;
+    if (known->source < 0) set->present++;
     known->source = r->source;
     known->row = row;
     return STATUS_OK;
@@ -358,12 +353,22 @@ static enum status find_columns(struct reading *r, struct err *err) {
     const struct star_table *t = r->table;
     struct columns *c = &r->columns;
     TRY(star_column_need(t, "rlnImageName", &c->image, err));
-    const struct { const char *name; int *column; } wanted[] = {
-        {"rlnOpticsGroup", &c->optics}, {"rlnDefocusU", &c->defocus_u}, {"rlnDefocusV", &c->defocus_v},
-        {"rlnDefocusAngle", &c->defocus_angle}, {"rlnPhaseShift", &c->phase_shift}, {"rlnCtfBfactor", &c->b_factor},
-        {"rlnCtfScalefactor", &c->scale}, {"rlnRandomSubset", &c->subset}, {"rlnVoltage", &c->voltage},
-        {"rlnSphericalAberration", &c->spherical_aberration}, {"rlnAmplitudeContrast", &c->amplitude_contrast},
-        {"rlnMagnification", &c->magnification}, {"rlnDetectorPixelSize", &c->detector}};
+    const struct {
+        const char *name;
+        int *column;
+    } wanted[] = {{"rlnOpticsGroup", &c->optics},
+                  {"rlnDefocusU", &c->defocus_u},
+                  {"rlnDefocusV", &c->defocus_v},
+                  {"rlnDefocusAngle", &c->defocus_angle},
+                  {"rlnPhaseShift", &c->phase_shift},
+                  {"rlnCtfBfactor", &c->b_factor},
+                  {"rlnCtfScalefactor", &c->scale},
+                  {"rlnRandomSubset", &c->subset},
+                  {"rlnVoltage", &c->voltage},
+                  {"rlnSphericalAberration", &c->spherical_aberration},
+                  {"rlnAmplitudeContrast", &c->amplitude_contrast},
+                  {"rlnMagnification", &c->magnification},
+                  {"rlnDetectorPixelSize", &c->detector}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         *wanted[i].column = star_column_find(t, wanted[i].name);
     return STATUS_OK;
@@ -377,18 +382,15 @@ static void release_sources(struct particle_set *set) {
             needed = set->particles[i].source == s;
         for (int i = 0; i < set->optics_count && !needed; i++)
             needed = set->optics[i].source == s;
-        if (!needed)
-            star_destroy(&set->sources[s].file);
+        if (!needed) star_destroy(&set->sources[s].file);
     }
 }
 
 static enum status merge_rows(struct reading *r, struct star_file *file, bool replace, struct err *err) {
     struct particle_set *set = r->set;
     r->table = star_table_find(file, "particles");
-    if (r->table == NULL)
-        r->table = star_table_find(file, "images");
-    if (r->table == NULL)
-        r->table = star_table_find(file, "");
+    if (r->table == NULL) r->table = star_table_find(file, "images");
+    if (r->table == NULL) r->table = star_table_find(file, "");
     FAIL_IF(r->table == NULL, err, STATUS_BAD_FORMAT, "%s has no table of particles (data_particles)", r->path);
     TRY(find_columns(r, err));
     TRY(read_optics(r, file, err));
@@ -404,8 +406,7 @@ static enum status merge_rows(struct reading *r, struct star_file *file, bool re
             mem_free(&set->particles[i].image);
             set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
         }
-    if (replace)
-        release_sources(set);
+    if (replace) release_sources(set);
     return STATUS_OK;
 }
 
@@ -422,12 +423,10 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
     set->sources[r.source].file = *file;
     *file = NULL;
     status = copy_text(path, &set->sources[r.source].path, err);
-    if (status == STATUS_OK)
-        status = merge_rows(&r, set->sources[r.source].file, replace, err);
+    if (status == STATUS_OK) status = merge_rows(&r, set->sources[r.source].file, replace, err);
     free(r.optics_map);
     free(r.optics_numbers);
-    if (status == STATUS_OK && ret_new != NULL)
-        *ret_new = replace ? set->count - known : set->present - before;
+    if (status == STATUS_OK && ret_new != NULL) *ret_new = replace ? set->count - known : set->present - before;
     return status;
 }
 
@@ -439,8 +438,9 @@ static enum status read_one(const struct particle_set *set, const struct particl
         TRY(mrc_open(set->stacks[p->stack].path, reader, err));
         *stack = p->stack;
     }
-    FAIL_IF(p->slice >= mrc_reader_header(*reader)->nz, err, STATUS_BAD_FORMAT, "%s has %d images, image %d was asked for",
-            set->stacks[p->stack].path, mrc_reader_header(*reader)->nz, p->slice + 1);
+    FAIL_IF(p->slice >= mrc_reader_header(*reader)->nz, err, STATUS_BAD_FORMAT,
+            "%s has %d images, image %d was asked for", set->stacks[p->stack].path, mrc_reader_header(*reader)->nz,
+            p->slice + 1);
     return mrc_read_slices(*reader, p->slice, 1, out, err);
 }
 

@@ -12,24 +12,24 @@
 #include "kernels/ctf/ctf.h"
 
 struct particle {
-    char *name;         /* "000001@stack", the stack relative to the root where it lies below it */
-    int stack, slice;   /* index into stacks; slice from 0 */
-    int source;         /* index into sources, or −1: not in the present set */
+    char *name;       /* "000001@stack", the stack relative to the root where it lies below it */
+    int stack, slice; /* index into stacks; slice from 0 */
+    int source;       /* index into sources, or −1: not in the present set */
     size_t row;
     int optics;
-    int half;           /* 0 or 1 */
-    bool aligned;       /* the pose has been found in an iteration */
+    int half;     /* 0 or 1 */
+    bool aligned; /* the pose has been found in an iteration */
     struct ctf ctf;
     bool has_ctf;
     double pose[9];
-    double origin[2];   /* px: shift that centres the image */
+    double origin[2]; /* px: shift that centres the image */
     double norm;
     double log_likelihood, max_probability;
     int significant;    /* coarse samples that mattered */
     double reliability; /* 1: as good as before */
     double residual;    /* at the best pose of the last iteration, over shells up to residual_shell; < 0: unknown */
     int residual_shell;
-    float *image;       /* box², or NULL: read when needed */
+    float *image; /* box², or NULL: read when needed */
 };
 
 struct particle_optics {
@@ -66,7 +66,7 @@ struct particle_set {
     double pixel_size; /* Å */
     size_t cached_bytes, cache_limit;
     unsigned seed;
-    char *root;              /* what relative paths are tried against first */
+    char *root;                 /* what relative paths are tried against first */
     double fallback_pixel_size; /* where a file does not say; NaN: none */
 };
 

@@ -11,8 +11,7 @@
 #include "stages/refiner/refiner_private.h"
 
 enum status grown_reserve(struct grown *buffer, size_t count, const char *what, struct err *err) {
-    if (count <= buffer->capacity)
-        return STATUS_OK;
+    if (count <= buffer->capacity) return STATUS_OK;
     mem_free(&buffer->data);
     buffer->capacity = 0;
     TRY(mem_new(count, sizeof *buffer->data, what, &buffer->data, err));
@@ -21,8 +20,7 @@ enum status grown_reserve(struct grown *buffer, size_t count, const char *what, 
 }
 
 enum status int_list_reserve(struct int_list *list, int capacity, struct err *err) {
-    if (capacity <= list->capacity)
-        return STATUS_OK;
+    if (capacity <= list->capacity) return STATUS_OK;
     int larger = capacity + capacity / 4;
     mem_free(&list->data);
     list->count = list->capacity = 0;
@@ -38,8 +36,7 @@ double refiner_now(void) {
 }
 
 static enum status keep_text(const char *text, char **ret_copy, struct err *err) {
-    if (text == NULL)
-        return STATUS_OK;
+    if (text == NULL) return STATUS_OK;
     *ret_copy = strdup(text);
     FAIL_IF(*ret_copy == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
     return STATUS_OK;
@@ -61,8 +58,7 @@ enum status refiner_create(const struct refiner_options *options, struct refiner
     struct refiner *r = calloc(1, sizeof *r);
     FAIL_IF(r == NULL, err, STATUS_NO_MEMORY, "no memory for a refinement");
     r->options = *options;
-    if (r->options.threads < 1)
-        r->options.threads = 1;
+    if (r->options.threads < 1) r->options.threads = 1;
     enum status status = initialise(r, err);
     if (status != STATUS_OK) {
         refiner_destroy(&r);
@@ -75,8 +71,9 @@ enum status refiner_create(const struct refiner_options *options, struct refiner
 static void destroy_half(struct half *h) {
     projector_destroy(&h->projector);
     accumulator_destroy(&h->accumulator);
-    void *owned[] = {h->map, h->unfiltered, h->sigma2, h->tau2, h->ssnr, h->completeness, h->sigma2_reconstruction,
-                     h->members, h->sigma2_sum, h->optics_weight};
+    void *owned[] = {
+        h->map,     h->unfiltered, h->sigma2,       h->tau2, h->ssnr, h->completeness, h->sigma2_reconstruction,
+        h->members, h->sigma2_sum, h->optics_weight};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
 }
@@ -84,8 +81,8 @@ static void destroy_half(struct half *h) {
 static void destroy_thread(struct thread_space *t) {
     prepare_destroy(&t->prepare);
     expectation_destroy(&t->expectation);
-    void *owned[] = {t->pose_slice.data, t->pose_shift.data, t->pose_values, t->local_slices, t->sum, t->cross, t->power,
-                     t->shifted};
+    void *owned[] = {t->pose_slice.data, t->pose_shift.data, t->pose_values, t->local_slices, t->sum,
+                     t->cross,           t->power,           t->shifted};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
 }
@@ -105,8 +102,7 @@ static void destroy_batch(struct batch_particle *b) {
 
 void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
-    if (r == NULL)
-        return;
+    if (r == NULL) return;
     for (int h = 0; h < 2; h++)
         destroy_half(&r->half[h]);
     thread_space_destroy(r->threads, r->options.threads);
@@ -118,10 +114,13 @@ void refiner_destroy(struct refiner **refiner) {
     sampling_destroy(&r->sampling);
     fourier_pixels_destroy(&r->pixels);
     star_destroy(&r->restored);
-    void *owned[] = {r->reference_path, r->mask_path, r->mask, r->solvent, r->combined, r->fsc, r->fsc_joined, r->shell_pixels,
-                     r->coarse_shift, r->fine_shift, r->coarse_slices.data, r->images.data, r->spectra.data,
-                     r->coarse.data, r->priors.data, r->fine_slices.data, r->shifted.data, r->scatter.data,
-                     r->slots.data, r->fine_slots.data, r->threads};
+    void *owned[] = {r->reference_path,   r->mask_path,          r->mask,
+                     r->solvent,          r->combined,           r->fsc,
+                     r->fsc_joined,       r->shell_pixels,       r->coarse_shift,
+                     r->fine_shift,       r->coarse_slices.data, r->images.data,
+                     r->spectra.data,     r->coarse.data,        r->priors.data,
+                     r->fine_slices.data, r->shifted.data,       r->scatter.data,
+                     r->slots.data,       r->fine_slots.data,    r->threads};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -139,10 +138,8 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
 
 enum status refiner_set_threads(struct refiner *r, int threads, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "the number of threads cannot change in the middle of an iteration");
-    if (threads < 1 || threads == r->options.threads)
-        return STATUS_OK;
-    if (r->box > 0)
-        return setup_threads(r, threads, err);
+    if (threads < 1 || threads == r->options.threads) return STATUS_OK;
+    if (r->box > 0) return setup_threads(r, threads, err);
     r->options.threads = threads;
     return STATUS_OK;
 }
@@ -169,13 +166,12 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Members of each half, in an order that depends on their names alone and not on how they arrived: the first of them are
- * a random choice. */
+/* Members of each half, in an order that depends on their names alone and not on how they arrived: the first of them
+ * are a random choice. */
 static enum status choose_members(struct refiner *r, size_t most, struct err *err) {
     _cleanup_(mem_free) struct member_key *keys = NULL;
     TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
-    if (most == 0)
-        most = 2 * r->set.present;
+    if (most == 0) most = 2 * r->set.present;
     for (int h = 0; h < 2; h++) {
         size_t count = 0;
         for (size_t i = 0; i < r->set.count; i++)
@@ -238,8 +234,7 @@ enum status estep_open(struct refiner *r, struct err *err) {
     /* Images, spectra and shifted images of a particle. */
     double floats = (double)r->box * r->box + (6.0 + 2.0 * r->fine_shifts) * r->pixels.count;
     r->batch_size = clamp_batch(quarter / floats);
-    if (r->local)
-        return STATUS_OK;
+    if (r->local) return STATUS_OK;
     while (r->coarse_pixels > 100 && orientations * 2 * r->coarse_pixels > quarter)
         r->coarse_pixels -= r->coarse_pixels / 16;
     /* At most about 1e11 operations in one go: a second or two. */
@@ -261,8 +256,7 @@ static enum status first_iteration(struct refiner *r, struct err *err) {
 /* Particles without a pose cannot be searched near it. */
 static bool all_aligned(const struct refiner *r) {
     for (size_t i = 0; i < r->set.count; i++)
-        if (r->set.particles[i].source >= 0 && !r->set.particles[i].aligned)
-            return false;
+        if (r->set.particles[i].source >= 0 && !r->set.particles[i].aligned) return false;
     return true;
 }
 
@@ -273,9 +267,9 @@ static bool poses_are_sharp(const struct refiner *r) {
     return state.average_pmax >= 0.5 && state.significant > 0 && state.significant <= 10;
 }
 
-/* While the map says next to nothing of a pose, thousands of samples of the grid fit a particle alike, and their children
- * as well: comparing those would be most of the time of the first iterations. A grid that stays as coarse as that because
- * the data are poor must still be refined in the end. */
+/* While the map says next to nothing of a pose, thousands of samples of the grid fit a particle alike, and their
+ * children as well: comparing those would be most of the time of the first iterations. A grid that stays as coarse as
+ * that because the data are poor must still be refined in the end. */
 static bool wants_children(const struct refiner *r, const struct refiner_iteration *iteration) {
     static const double BROAD = 0.05;
     enum { FIRST_ITERATIONS = 3 };
@@ -288,18 +282,15 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
     struct schedule *s = &r->schedule;
     r->began = refiner_now();
-    if (r->box == 0)
-        TRY(setup_allocate(r, err));
+    if (r->box == 0) TRY(setup_allocate(r, err));
     TRY(setup_optics(r, err));
     apply_restored(r);
     TRY(choose_members(r, iteration->most, err));
     r->oversampled = wants_children(r, iteration);
-    if (!r->started)
-        TRY(first_iteration(r, err));
+    if (!r->started) TRY(first_iteration(r, err));
     r->started = true;
     s->max_order = iteration->max_order;
-    if (s->max_order >= 0 && s->order > s->max_order)
-        s->order = s->max_order;
+    if (s->max_order >= 0 && s->order > s->max_order) s->order = s->max_order;
     bool aligned = all_aligned(r);
     if (s->order >= r->options.local_order && !aligned)
         s->order = r->options.local_order - 1 > r->options.healpix_order ? r->options.local_order - 1
@@ -344,8 +335,7 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
         return STATUS_OK;
     }
     struct half *h = &r->half[r->current_half];
-    if (r->cursor == 0)
-        TRY(begin_half(r, h, err));
+    if (r->cursor == 0) TRY(begin_half(r, h, err));
     int count = h->member_count - r->cursor < r->batch_size ? h->member_count - r->cursor : r->batch_size;
     TRY(estep_load(r, h, r->cursor, count, err));
     TRY(estep_coarse(r, h, count, err));
@@ -360,11 +350,10 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
 
 /* Poses that an earlier run found, to the particles that have joined since. */
 static void apply_restored(struct refiner *r) {
-    if (r->restored == NULL)
-        return;
+    if (r->restored == NULL) return;
     const struct star_table *t = star_table_find(r->restored, "particles");
-    static const char *const NAMES[] = {"rlnImageName", "rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi", "rlnOriginXAngst",
-                                        "rlnOriginYAngst", "rlnNormCorrection", "rlnRandomSubset"};
+    static const char *const NAMES[] = {"rlnImageName",    "rlnAngleRot",     "rlnAngleTilt",      "rlnAnglePsi",
+                                        "rlnOriginXAngst", "rlnOriginYAngst", "rlnNormCorrection", "rlnRandomSubset"};
     int columns[8];
     bool complete = t != NULL;
     for (int i = 0; i < 8 && complete; i++)
@@ -375,8 +364,7 @@ static void apply_restored(struct refiner *r) {
         bool whole = p != NULL && !p->aligned;
         for (int i = 1; i < 8 && whole; i++)
             whole = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
-        if (!whole || (v[7] != 1 && v[7] != 2))
-            continue;
+        if (!whole || (v[7] != 1 && v[7] != 2)) continue;
         euler_to_matrix(v[1], v[2], v[3], p->pose);
         p->origin[0] = v[4] / r->pixel_size;
         p->origin[1] = v[5] / r->pixel_size;
@@ -390,12 +378,22 @@ static void apply_restored(struct refiner *r) {
 struct refiner_state refiner_state(const struct refiner *r) {
     const struct schedule *s = &r->schedule;
     double count = r->half[0].member_count + r->half[1].member_count;
-    struct refiner_state state = {
-        .iteration = s->iteration, .order = r->sampling.order, .current_size = r->pixels.size, .local = r->local,
-        .converged = s->converged, .final = s->final, .particles = (size_t)count, .idle_iterations = s->since_resolution,
-        .stalled = s->stalled, .resolution = r->resolution, .angle_step = fine_angle_step(r),
-        .offset_step = fine_offset_step(r), .accuracy_angle = s->accuracy_angle,
-        .accuracy_offset = s->accuracy_offset, .average_pmax = s->average_pmax, .seconds = r->seconds};
+    struct refiner_state state = {.iteration = s->iteration,
+                                  .order = r->sampling.order,
+                                  .current_size = r->pixels.size,
+                                  .local = r->local,
+                                  .converged = s->converged,
+                                  .final = s->final,
+                                  .particles = (size_t)count,
+                                  .idle_iterations = s->since_resolution,
+                                  .stalled = s->stalled,
+                                  .resolution = r->resolution,
+                                  .angle_step = fine_angle_step(r),
+                                  .offset_step = fine_offset_step(r),
+                                  .accuracy_angle = s->accuracy_angle,
+                                  .accuracy_offset = s->accuracy_offset,
+                                  .average_pmax = s->average_pmax,
+                                  .seconds = r->seconds};
     if (count > 0) {
         state.significant = (r->half[0].significant_sum + r->half[1].significant_sum) / count;
         state.reliability = (r->half[0].reliability_sum + r->half[1].reliability_sum) / count;
@@ -404,6 +402,9 @@ struct refiner_state refiner_state(const struct refiner *r) {
 }
 
 struct refiner_maps refiner_maps(const struct refiner *r) {
-    return (struct refiner_maps){.box = r->box, .pixel_size = r->pixel_size, .half1 = r->half[0].unfiltered,
-                                 .half2 = r->half[1].unfiltered, .mask = r->mask};
+    return (struct refiner_maps){.box = r->box,
+                                 .pixel_size = r->pixel_size,
+                                 .half1 = r->half[0].unfiltered,
+                                 .half2 = r->half[1].unfiltered,
+                                 .mask = r->mask};
 }

@@ -1,5 +1,5 @@
-/* 3-D auto-refinement of an accumulating set of particles: regularised likelihood, two independent halves, sampling that
- * grows finer by what the maps hold (Scheres 2012; the numbers of RELION's auto-refine).
+/* 3-D auto-refinement of an accumulating set of particles: regularised likelihood, two independent halves, sampling
+ * that grows finer by what the maps hold (Scheres 2012; the numbers of RELION's auto-refine).
  *
  * refiner_begin starts an iteration with the particles that are present; refiner_work does a slice of it (a batch of
  * particles, about a second); when it says that the iteration is complete, maps and poses are those of the new
@@ -16,21 +16,21 @@
 struct refiner_options {
     const char *reference, *mask; /* paths; mask NULL: a sphere of the diameter */
     const char *symmetry;
-    double diameter;        /* Å */
-    double initial_lowpass; /* Å */
-    int healpix_order;      /* of the first coarse grid */
-    int local_order;        /* from this order on, only near the last pose */
+    double diameter;                  /* Å */
+    double initial_lowpass;           /* Å */
+    int healpix_order;                /* of the first coarse grid */
+    int local_order;                  /* from this order on, only near the last pose */
     double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
-    int max_significant;    /* coarse samples of a particle whose children are compared, at most */
+    int max_significant;              /* coarse samples of a particle whose children are compared, at most */
     double tau_fudge;
     double join_resolution; /* Å: up to here the halves share what they know */
     bool auto_mask;         /* without a mask, make one from the map when it is good enough */
     bool reliability;
     unsigned seed;
     int threads;
-    double memory; /* bytes, about */
+    double memory;              /* bytes, about */
     double fallback_pixel_size; /* Å, NaN: none */
-    const char *root;       /* session folder: what relative stacks are tried against first */
+    const char *root;           /* session folder: what relative stacks are tried against first */
 };
 
 struct refiner;
@@ -47,9 +47,9 @@ size_t refiner_particles(const struct refiner *refiner);
 enum status refiner_set_threads(struct refiner *refiner, int threads, struct err *err);
 
 struct refiner_iteration {
-    int max_order;  /* the grid grows no finer (while data still arrive); −1: no bound */
-    size_t most;    /* so many particles, chosen by chance, at most; 0: all */
-    bool final;     /* halves joined, at full size */
+    int max_order; /* the grid grows no finer (while data still arrive); −1: no bound */
+    size_t most;   /* so many particles, chosen by chance, at most; 0: all */
+    bool final;    /* halves joined, at full size */
 };
 enum status refiner_begin(struct refiner *refiner, const struct refiner_iteration *iteration, struct err *err);
 enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err *err);
@@ -60,14 +60,14 @@ struct refiner_state {
     bool local, converged, final;
     bool stalled; /* nothing more to gain below max_order */
     size_t particles;
-    int idle_iterations;      /* since the resolution last grew */
-    double resolution;        /* Å, FSC 0.143 of the unjoined halves */
-    double angle_step;        /* °, of the fine pass */
-    double offset_step;       /* px, of the fine pass */
+    int idle_iterations;                    /* since the resolution last grew */
+    double resolution;                      /* Å, FSC 0.143 of the unjoined halves */
+    double angle_step;                      /* °, of the fine pass */
+    double offset_step;                     /* px, of the fine pass */
     double accuracy_angle, accuracy_offset; /* °, px */
-    double average_pmax, significant; /* means over particles */
-    double seconds;           /* of the last iteration */
-    double reliability; /* mean over particles */
+    double average_pmax, significant;       /* means over particles */
+    double seconds;                         /* of the last iteration */
+    double reliability;                     /* mean over particles */
 };
 struct refiner_state refiner_state(const struct refiner *refiner);
 

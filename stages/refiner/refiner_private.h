@@ -18,9 +18,9 @@ enum { BATCH_PARTICLES = 192, MASK_EDGE = 5 };
 
 /* What one half knows and gathers in an iteration. */
 struct half {
-    float *map;        /* box³: what the next E-step compares with */
-    float *unfiltered; /* box³: after the final iteration, without any prior */
-    float *sigma2;     /* [optics][shells] */
+    float *map;                                                /* box³: what the next E-step compares with */
+    float *unfiltered;                                         /* box³: after the final iteration, without any prior */
+    float *sigma2;                                             /* [optics][shells] */
     float *tau2, *ssnr, *completeness, *sigma2_reconstruction; /* [shells] */
     struct projector *projector;
     struct accumulator *accumulator;
@@ -42,16 +42,16 @@ struct schedule {
     double offset_range, offset_step; /* px, coarse */
     double perturbation;
     int current_size, resolution_shell;
-    int telling_size;       /* beyond it the reference says nothing of a pose: the final iteration is larger */
-    int increment;          /* shells added beyond what the maps hold */
-    bool large_increment;   /* a quarter of the box instead */
+    int telling_size;     /* beyond it the reference says nothing of a pose: the final iteration is larger */
+    int increment;        /* shells added beyond what the maps hold */
+    bool large_increment; /* a quarter of the box instead */
     int since_resolution, since_changes;
     double best_resolution; /* 1/Å */
     double smallest_angle, smallest_offset;
     double accuracy_angle, accuracy_offset;
     double average_pmax, best_pmax;
-    int max_order;          /* while data arrive; −1: no bound */
-    bool stalled;           /* would go finer, but max_order forbids it */
+    int max_order; /* while data arrive; −1: no bound */
+    bool stalled;  /* would go finer, but max_order forbids it */
     bool converged, final;
 };
 
@@ -72,14 +72,14 @@ struct batch_particle {
     int optics, shift[2]; /* px, integer pre-shift */
     float *masked, *unmasked, *ctf, *weight, *power, *coarse;
     struct sampling_subset near;
-    struct int_list significant; /* coarse samples: row of the coarse pass · shifts + shift */
+    struct int_list significant;  /* coarse samples: row of the coarse pass · shifts + shift */
     struct int_list orientations; /* of the grid, of the significant samples, ascending */
     struct contribution *contributions;
     int contribution_count, contribution_capacity;
     float *shift_log_prior; /* [shifts] */
     int *shift_slot;        /* [fine shifts]: row of shifted images, −1 unused */
     int used_shifts;
-    size_t first_shifted;   /* row in the batch's store of shifted images */
+    size_t first_shifted;    /* row in the batch's store of shifted images */
     double residual_sums[2]; /* at the best pose: up to the last iteration's shell, up to this one's */
     double best_pose[9], best_shift[2];
     double pmax, log_likelihood, offset2, weight_sum, norm_sum;
@@ -93,9 +93,9 @@ struct thread_space {
     size_t pose_capacity;
     float *local_slices;
     size_t local_capacity;
-    float *sum; /* 2·n: Σ_t w X_t */
+    float *sum;           /* 2·n: Σ_t w X_t */
     float *cross, *power; /* n each */
-    float *shifted; /* [fine shifts][2·n] */
+    float *shifted;       /* [fine shifts][2·n] */
     size_t shifted_capacity;
 };
 
@@ -111,10 +111,10 @@ struct refiner {
     struct particle_set set;
     int box, shells; /* shells = box/2 + 1 */
     double pixel_size;
-    double mask_radius; /* px */
-    float *mask;        /* box³, or NULL */
-    float *solvent;     /* box³: made from the map, or NULL */
-    float *combined;    /* box³ */
+    double mask_radius;      /* px */
+    float *mask;             /* box³, or NULL */
+    float *solvent;          /* box³: made from the map, or NULL */
+    float *combined;         /* box³ */
     float *fsc, *fsc_joined; /* [shells]: of independent halves; with the low shells shared */
     double *shell_pixels;    /* [shells]: half-plane pixels */
     int all_pixels;          /* their sum */
@@ -126,7 +126,7 @@ struct refiner {
 
     /* of the iteration that runs */
     bool busy, local, sharp, started;
-    bool oversampled;           /* the fine pass compares children; else the coarse samples themselves */
+    bool oversampled;            /* the fine pass compares children; else the coarse samples themselves */
     int rotations, translations; /* poses of the fine pass to an orientation and to a shift of the grid */
     double began;
     struct sampling sampling;
@@ -156,10 +156,10 @@ double refiner_now(void);
 /* setup.c: once the particles' box is known */
 enum status setup_allocate(struct refiner *r, struct err *err);
 enum status setup_threads(struct refiner *r, int threads, struct err *err); /* their working space */
-enum status setup_optics(struct refiner *r, struct err *err);   /* room for new optics groups */
-enum status setup_reference(struct refiner *r, struct err *err); /* on the particles' grid, low-passed */
+enum status setup_optics(struct refiner *r, struct err *err);               /* room for new optics groups */
+enum status setup_reference(struct refiner *r, struct err *err);            /* on the particles' grid, low-passed */
 enum status setup_noise(struct refiner *r, struct err *err);
-enum status setup_scale(struct refiner *r, struct err *err);     /* grey scale of the reference */
+enum status setup_scale(struct refiner *r, struct err *err); /* grey scale of the reference */
 
 /* resample.c: a map on another grid; out: box³ */
 enum status resample_map(const float *map, int from_box, double from_pixel, int box, double pixel_size, float *out,

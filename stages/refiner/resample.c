@@ -44,7 +44,8 @@ static enum status transform(enum fft_direction direction, int n, float *in, flo
 }
 
 static size_t half_index(int n, int z, int y, int x) {
-    return (((size_t)(z < 0 ? z + n : z) * (size_t)n + (size_t)(y < 0 ? y + n : y)) * (size_t)(n / 2 + 1) + (size_t)x) * 2;
+    return (((size_t)(z < 0 ? z + n : z) * (size_t)n + (size_t)(y < 0 ? y + n : y)) * (size_t)(n / 2 + 1) + (size_t)x) *
+           2;
 }
 
 /* n³ → m³ over the same extent; both even. */
@@ -71,8 +72,7 @@ static void matching_sizes(int n, double from, double to, int *ret_n, int *ret_m
     for (int candidate = n + n % 2; candidate <= n + 64; candidate += 2) {
         int m = 2 * (int)lround(candidate * from / to / 2);
         double error = fabs(m * to / (candidate * from) - 1);
-        if (m >= 4 && error < best - 1e-6)
-            best = error, *ret_n = candidate, *ret_m = m;
+        if (m >= 4 && error < best - 1e-6) best = error, *ret_n = candidate, *ret_m = m;
     }
 }
 
@@ -81,8 +81,7 @@ enum status resample_map(const float *map, int from_box, double from_pixel, int 
     float outside = outside_mean(map, from_box);
     int n = from_box, m = from_box;
     bool same = fabs(from_pixel / pixel_size - 1) < 1e-3;
-    if (!same)
-        matching_sizes(from_box, from_pixel, pixel_size, &n, &m);
+    if (!same) matching_sizes(from_box, from_pixel, pixel_size, &n, &m);
     _cleanup_(mem_free) float *padded = NULL;
     _cleanup_(mem_free) float *scaled = NULL;
     TRY(mem_new((size_t)n * (size_t)n * (size_t)n, sizeof *padded, "the reference", &padded, err));

@@ -13,8 +13,7 @@
 static int last_iteration(const char *folder) {
     DIR *d = opendir(folder);
     int last = 0;
-    if (d == NULL)
-        return 0;
+    if (d == NULL) return 0;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         int iteration, end = 0;
         if (sscanf(e->d_name, "run_it%d_optimiser.star%n", &iteration, &end) == 1 && end > 0 && e->d_name[end] == 0 &&
@@ -39,7 +38,8 @@ static enum status value(const struct star_table *t, const char *column, double 
     return star_get_number(t, 0, index, ret, err);
 }
 
-static enum status need_table(struct star_file *file, const char *name, struct star_table **ret_table, struct err *err) {
+static enum status need_table(struct star_file *file, const char *name, struct star_table **ret_table,
+                              struct err *err) {
     *ret_table = star_table_find(file, name);
     FAIL_IF(*ret_table == NULL || star_row_count(*ret_table) == 0, err, STATUS_BAD_FORMAT,
             "the files of the last iteration lack the table %s: remove them to begin anew", name);
@@ -98,15 +98,15 @@ static enum status restore_map(struct refiner *r, const char *folder, int iterat
         }
     }
     bool fits = image.nx == r->box && image.ny == r->box && image.nz == r->box;
-    if (fits)
-        memcpy(r->half[half].map, image.data, image_count(&image) * sizeof(float));
+    if (fits) memcpy(r->half[half].map, image.data, image_count(&image) * sizeof(float));
     image_destroy(&image);
-    FAIL_IF(!fits, err, STATUS_BAD_FORMAT, "%s is no cube of %d px: remove the files of that iteration to begin anew", path,
-            r->box);
+    FAIL_IF(!fits, err, STATUS_BAD_FORMAT, "%s is no cube of %d px: remove the files of that iteration to begin anew",
+            path, r->box);
     return STATUS_OK;
 }
 
-static enum status restore_noise(struct refiner *r, struct half *h, struct star_file *file, int groups, struct err *err) {
+static enum status restore_noise(struct refiner *r, struct half *h, struct star_file *file, int groups,
+                                 struct err *err) {
     struct star_table *t;
     TRY(need_table(file, "model_general", &t, err));
     TRY(value(t, "rlnNormCorrectionAverage", &h->average_norm, err));
@@ -130,7 +130,8 @@ static enum status restore_noise(struct refiner *r, struct half *h, struct star_
         for (size_t s = 0; s < shells; s++) {
             double sigma2;
             TRY(star_get_number(t, s, column, &sigma2, err));
-            FAIL_IF(s > 0 && !(sigma2 > 0), err, STATUS_BAD_FORMAT, "table %s: noise of %g in shell %zu", name, sigma2, s);
+            FAIL_IF(s > 0 && !(sigma2 > 0), err, STATUS_BAD_FORMAT, "table %s: noise of %g in shell %zu", name, sigma2,
+                    s);
             h->sigma2[(size_t)o * shells + s] = (float)sigma2;
         }
     }
@@ -162,8 +163,7 @@ static enum status restore_half(struct refiner *r, const char *folder, int itera
 enum status refiner_restore(struct refiner *r, const char *folder, bool *ret_found, struct err *err) {
     int iteration = last_iteration(folder);
     *ret_found = false;
-    if (iteration == 0)
-        return STATUS_OK;
+    if (iteration == 0) return STATUS_OK;
     struct star_file *file = NULL;
     for (int h = 0; h < 2; h++)
         TRY(restore_half(r, folder, iteration, h, err));

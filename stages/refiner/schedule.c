@@ -1,6 +1,6 @@
 /* How far to look and how finely: size of the comparison, step of the grid, and when to stop. The rules and numbers of
- * RELION's auto-refine, but: a stray shell beyond a dip counts as resolution only where three in a row hold signal (with
- * high symmetry the few independent voxels of a shell stray often). */
+ * RELION's auto-refine, but: a stray shell beyond a dip counts as resolution only where three in a row hold signal
+ * (with high symmetry the few independent voxels of a shell stray often). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,7 @@ void schedule_start(struct refiner *r) {
         .perturbation = 0,
     };
     s->resolution_shell = (int)lround(r->box * r->pixel_size / r->options.initial_lowpass);
-    if (s->resolution_shell < MINRES)
-        s->resolution_shell = MINRES;
+    if (s->resolution_shell < MINRES) s->resolution_shell = MINRES;
     s->best_resolution = s->resolution_shell / (r->box * r->pixel_size);
     schedule_sizes(r);
 }
@@ -38,8 +37,7 @@ void schedule_sizes(struct refiner *r) {
     struct schedule *s = &r->schedule;
     int increment = s->large_increment ? (int)lround(0.25 * r->box / 2) : s->increment;
     s->telling_size = 2 * (s->resolution_shell + increment);
-    if (s->telling_size > r->box)
-        s->telling_size = r->box;
+    if (s->telling_size > r->box) s->telling_size = r->box;
     s->current_size = s->final ? r->box : s->telling_size;
 }
 
@@ -49,8 +47,7 @@ static int resolution_shell(const struct refiner *r, const struct half *h) {
         first++;
     first--;
     for (far = last; far > first + 3; far--)
-        if (h->ssnr[far] > 1 && h->ssnr[far - 1] > 1 && h->ssnr[far - 2] > 1)
-            break;
+        if (h->ssnr[far] > 1 && h->ssnr[far - 1] > 1 && h->ssnr[far - 2] > 1) break;
     return far > first + 3 ? far : first;
 }
 
@@ -61,10 +58,8 @@ static void update_resolution(struct refiner *r) {
         below_half++;
     while (below_limit < last && r->fsc_joined[below_limit] >= 0.143f)
         below_limit++;
-    if (below_limit - below_half + 5 > s->increment)
-        s->increment = below_limit - below_half + 5;
-    if (s->average_pmax > 0.1 && r->fsc_joined[last - 1] > 0.2f)
-        s->large_increment = true;
+    if (below_limit - below_half + 5 > s->increment) s->increment = below_limit - below_half + 5;
+    if (s->average_pmax > 0.1 && r->fsc_joined[last - 1] > 0.2f) s->large_increment = true;
     int shell = resolution_shell(r, &r->half[0]), other = resolution_shell(r, &r->half[1]);
     shell = shell > other ? shell : other;
     s->resolution_shell = shell > MINRES ? shell : MINRES;
@@ -76,8 +71,7 @@ static void update_resolution(struct refiner *r) {
 static void update_changes(struct refiner *r) {
     struct schedule *s = &r->schedule;
     int changed = r->half[0].changed + r->half[1].changed;
-    if (changed == 0)
-        return;
+    if (changed == 0) return;
     double angle = (r->half[0].angle_change + r->half[1].angle_change) / changed;
     double offset = sqrt((r->half[0].offset_change + r->half[1].offset_change) / (2 * changed));
     double angle_step = fine_angle_step(r), offset_step = fine_offset_step(r);
@@ -98,10 +92,8 @@ static void refine_sampling(struct refiner *r) {
     double range = fmin(1.3 * s->offset_range, 5 * s->smallest_offset);
     step = fmin(step, s->offset_step);
     range = fmax(range, 1.5 * step);
-    if (range > 4 * step)
-        range /= 2;
-    if (range > 4 * step)
-        step = range / 4;
+    if (range > 4 * step) range /= 2;
+    if (range > 4 * step) step = range / 4;
     s->offset_step = fmin(step, s->offset_step);
     s->offset_range = range;
     s->order++;
@@ -123,10 +115,9 @@ void schedule_after(struct refiner *r) {
     update_resolution(r);
     update_changes(r);
     s->stalled = false;
-    if (s->since_resolution < 1 || s->since_changes < 1)
-        return;
-    bool fine = sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle ||
-                s->order >= SAMPLING_MAX_ORDER - 1;
+    if (s->since_resolution < 1 || s->since_changes < 1) return;
+    bool fine =
+        sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle || s->order >= SAMPLING_MAX_ORDER - 1;
     if (s->max_order >= 0 && s->order >= s->max_order)
         s->stalled = true;
     else if (!r->oversampled) /* half the step is still to come at this order */
@@ -181,8 +172,7 @@ static double angle_accuracy(const struct accuracy *a, const double angles[3], i
         e = next_angle(e);
         moved[which] += e;
         project(a, moved, a->f2);
-        if (difference(a->f1, a->f2, a->ctf, a->sigma2, &a->r->pixels) > TELLABLE)
-            break;
+        if (difference(a->f1, a->f2, a->ctf, a->sigma2, &a->r->pixels) > TELLABLE) break;
     }
     return fmin(e, 30);
 }
@@ -192,8 +182,7 @@ static double offset_accuracy(const struct accuracy *a, bool along_x) {
     while (e < 10) {
         e = next_offset(e);
         fourier_pixels_shift(&a->r->pixels, a->r->pixels.count, a->f1, along_x ? e : 0, along_x ? 0 : e, a->f2);
-        if (difference(a->f1, a->f2, a->ctf, a->sigma2, &a->r->pixels) > TELLABLE)
-            break;
+        if (difference(a->f1, a->f2, a->ctf, a->sigma2, &a->r->pixels) > TELLABLE) break;
     }
     return fmin(e, 10);
 }

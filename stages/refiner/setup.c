@@ -81,8 +81,7 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     r->shells = r->box / 2 + 1;
     r->pixel_size = r->set.pixel_size;
     r->mask_radius = r->options.diameter / (2 * r->pixel_size);
-    if (r->mask_radius > r->box / 2 - MASK_EDGE)
-        r->mask_radius = r->box / 2 - MASK_EDGE;
+    if (r->mask_radius > r->box / 2 - MASK_EDGE) r->mask_radius = r->box / 2 - MASK_EDGE;
     TRY(mem_new((size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined, "a map", &r->combined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc_joined, "spectra", &r->fsc_joined, err));
@@ -97,15 +96,13 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
 /* New groups begin with the mean spectrum of those before them. */
 enum status setup_optics(struct refiner *r, struct err *err) {
     int had = r->sigma2_optics, want = r->set.optics_count;
-    if (want <= had)
-        return STATUS_OK;
+    if (want <= had) return STATUS_OK;
     size_t shells = (size_t)r->shells;
     for (int h = 0; h < 2; h++) {
         float *larger = NULL;
         TRY(mem_new((size_t)want * shells, sizeof *larger, "noise spectra", &larger, err));
         struct half *half = &r->half[h];
-        if (had > 0)
-            memcpy(larger, half->sigma2, (size_t)had * shells * sizeof *larger);
+        if (had > 0) memcpy(larger, half->sigma2, (size_t)had * shells * sizeof *larger);
         for (int o = had; o < want; o++)
             for (size_t s = 0; s < shells; s++) {
                 double sum = 0;
@@ -130,18 +127,17 @@ enum status setup_reference(struct refiner *r, struct err *err) {
     enum status status = STATUS_OK;
     float *map = r->half[0].map;
     if (reference.nx != reference.ny || reference.nx != reference.nz || reference.nx < 8)
-        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__,
-                         "the reference %s is %d × %d × %d: a cube was expected", r->reference_path, reference.nx,
-                         reference.ny, reference.nz);
+        status =
+            err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "the reference %s is %d × %d × %d: a cube was expected",
+                    r->reference_path, reference.nx, reference.ny, reference.nz);
     if (status == STATUS_OK)
-        status = resample_map(reference.data, reference.nx,
-                              reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size, r->box, r->pixel_size, map,
-                              err);
+        status =
+            resample_map(reference.data, reference.nx, reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size,
+                         r->box, r->pixel_size, map, err);
     image_destroy(&reference);
     TRY(status);
     TRY(lowpass_map(map, r->box, r->box * r->pixel_size / r->options.initial_lowpass + 1, err));
-    if (r->symmetry.count > 1)
-        TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
+    if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     memcpy(r->half[1].map, map, (size_t)r->box * (size_t)r->box * (size_t)r->box * sizeof *map);
     return STATUS_OK;
@@ -171,11 +167,9 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct err *
     for (int s = 0; s < r->shells; s++)
         sum[s] -= power[s];
     for (int s = 1; s < r->shells; s++)
-        if (sum[s] <= 0)
-            sum[s] = sum[s - 1];
+        if (sum[s] <= 0) sum[s] = sum[s - 1];
     for (int s = r->shells - 2; s >= 0; s--)
-        if (sum[s] <= 0)
-            sum[s] = sum[s + 1];
+        if (sum[s] <= 0) sum[s] = sum[s + 1];
     FAIL_IF(!(sum[1] > 0), err, STATUS_BAD_FORMAT,
             "the particles have no noise: every image is the same or empty (%d looked at)", count);
     for (int o = 0; o < r->sigma2_optics; o++)
@@ -198,7 +192,8 @@ static enum status slice_norms(struct refiner *r, int count, float *out, struct 
     const double no_shift[1][2] = {{0, 0}};
     TRY(mem_new(2 * (size_t)r->coarse_pixels, sizeof *nothing, "an empty image", &nothing, err));
     for (int i = 0; i < count; i++)
-        particles[i] = (struct expectation_particle){.image = nothing, .ctf = r->batch[i].ctf, .weight = r->batch[i].weight};
+        particles[i] =
+            (struct expectation_particle){.image = nothing, .ctf = r->batch[i].ctf, .weight = r->batch[i].weight};
     return expectation_coarse(r->expectation, r->coarse_pixels, r->coarse_slices.data, orientations, particles, count,
                               no_shift, 1, out, err);
 }
@@ -212,12 +207,13 @@ static void scale_maps(struct refiner *r, double factor) {
 
 /* Best pose of each particle of the batch by D²/N, where D = Σ Re(P conj cX)/σ² and N = Σ c²|P|²/σ²: what is left of
  * the likelihood when the scale D/N is fitted. Adds D and N there. */
-static enum status fit_batch(struct refiner *r, int count, const float *norms, double *dots, double *sum, struct err *err) {
+static enum status fit_batch(struct refiner *r, int count, const float *norms, double *dots, double *sum,
+                             struct err *err) {
     int orientations = sampling_orientation_count(&r->sampling), shifts = r->sampling.shift_count;
     struct expectation_particle particles[BATCH_PARTICLES];
     for (int i = 0; i < count; i++)
-        particles[i] = (struct expectation_particle){.image = r->batch[i].masked, .ctf = r->batch[i].ctf,
-                                                     .weight = r->batch[i].weight};
+        particles[i] = (struct expectation_particle){
+            .image = r->batch[i].masked, .ctf = r->batch[i].ctf, .weight = r->batch[i].weight};
     TRY(grown_reserve(&r->coarse, (size_t)count * (size_t)orientations * (size_t)shifts, "weights", err));
     TRY(expectation_coarse(r->expectation, r->coarse_pixels, r->coarse_slices.data, orientations, particles, count,
                            (const double(*)[2])r->coarse_shift, shifts, r->coarse.data, err));

@@ -15,7 +15,8 @@
 struct params {
     char *reference, *symmetry, *mask;
     double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
-    int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations, max_significant;
+    int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations,
+        max_significant;
     bool reliability, auto_mask;
 };
 
@@ -80,7 +81,6 @@ struct state {
     double last_arrival;      /* s, monotonic; guarded by the lock */
     size_t last_particles;    /* of the last iteration */
     size_t settled_particles; /* how many there were when nothing more was to be gained */
-    int live_iterations;
     bool settled, remarked, looked;
     struct err refused; /* the first file that could not join; status OK: none */
 };
@@ -111,13 +111,25 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     FAIL_IF(pthread_mutex_init(&state->lock, NULL) != 0, err, STATUS_NO_MEMORY, "no lock could be made");
     state->lock_made = true;
     const struct stage_session *session = stage_session(stage);
-    const struct refiner_options options = {
-        .reference = p->reference, .mask = p->mask, .symmetry = p->symmetry, .diameter = p->diameter,
-        .initial_lowpass = p->initial_lowpass, .healpix_order = p->healpix_order, .local_order = p->local_order,
-        .offset_range = p->offset_range, .offset_step = p->offset_step, .max_significant = p->max_significant, .tau_fudge = p->tau_fudge,
-        .join_resolution = p->join_resolution, .auto_mask = p->auto_mask, .reliability = p->reliability, .seed = (unsigned)p->seed,
-        .threads = stage_threads(stage), .memory = p->memory * 0x1p30,
-        .fallback_pixel_size = session->pixel_size, .root = stage_root(stage)};
+    const struct refiner_options options = {.reference = p->reference,
+                                            .mask = p->mask,
+                                            .symmetry = p->symmetry,
+                                            .diameter = p->diameter,
+                                            .initial_lowpass = p->initial_lowpass,
+                                            .healpix_order = p->healpix_order,
+                                            .local_order = p->local_order,
+                                            .offset_range = p->offset_range,
+                                            .offset_step = p->offset_step,
+                                            .max_significant = p->max_significant,
+                                            .tau_fudge = p->tau_fudge,
+                                            .join_resolution = p->join_resolution,
+                                            .auto_mask = p->auto_mask,
+                                            .reliability = p->reliability,
+                                            .seed = (unsigned)p->seed,
+                                            .threads = stage_threads(stage),
+                                            .memory = p->memory * 0x1p30,
+                                            .fallback_pixel_size = session->pixel_size,
+                                            .root = stage_root(stage)};
     TRY(refiner_create(&options, &state->refiner, err));
     bool found = false;
     TRY(refiner_restore(state->refiner, stage_folder(stage), &found, err));
@@ -134,8 +146,7 @@ static void fini(struct stage *stage, void *context) {
     for (int i = 0; i < state->arrival_count; i++)
         arrival_clear(&state->arrivals[i]);
     free(state->arrivals);
-    if (state->lock_made)
-        pthread_mutex_destroy(&state->lock);
+    if (state->lock_made) pthread_mutex_destroy(&state->lock);
 }
 
 static void lane_fini(struct stage *stage, void *context, struct stage_lane *lane) {
@@ -149,8 +160,7 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     arrival_clear(arrival);
     arrival->replace = strcmp(item_kind(item), "selection") == 0;
     /* A micrograph without picks has no file of particles. */
-    if (!arrival->replace && item_number(item, "particles.count", 1) == 0)
-        return STATUS_OK;
+    if (!arrival->replace && item_number(item, "particles.count", 1) == 0) return STATUS_OK;
     TRY(item_need_string(item, arrival->replace ? "selection.star" : "particles.star", &name, err));
     TRY(stage_resolve(stage, name, path, err));
     arrival->path = strdup(path);
@@ -161,14 +171,12 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
 /* Consumes the arrival. A selection makes all that wait before it needless. */
 static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
     enum status status = STATUS_OK;
-    if (arrival->file == NULL)
-        return STATUS_OK;
+    if (arrival->file == NULL) return STATUS_OK;
     pthread_mutex_lock(&state->lock);
     state->last_arrival = monotonic();
     for (int i = 0; arrival->replace && i < state->arrival_count; i++)
         arrival_clear(&state->arrivals[i]);
-    if (arrival->replace)
-        state->arrival_count = 0;
+    if (arrival->replace) state->arrival_count = 0;
     if (state->arrival_count == state->arrival_capacity) {
         int capacity = state->arrival_capacity > 0 ? 2 * state->arrival_capacity : 16;
         struct arrival *larger = realloc(state->arrivals, (size_t)capacity * sizeof *larger);
@@ -200,8 +208,7 @@ static enum status store(struct stage *stage, void *context, struct stage_lane *
 static enum status resume(struct stage *stage, void *context, const struct item *item, struct err *err) {
     struct arrival arrival = {0};
     enum status status = read_item(stage, item, &arrival, err);
-    if (status == STATUS_OK)
-        status = keep_arrival(context, &arrival, err);
+    if (status == STATUS_OK) status = keep_arrival(context, &arrival, err);
     arrival_clear(&arrival);
     return status;
 }
@@ -218,17 +225,14 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     enum status status = STATUS_OK;
     for (int i = 0; i < count; i++) {
         struct err mine = {0};
-        if (status != STATUS_OK || list[i].file == NULL)
-            continue;
+        if (status != STATUS_OK || list[i].file == NULL) continue;
         enum status merged = refiner_merge(state->refiner, &list[i].file, list[i].path, list[i].replace, NULL, &mine);
         if (merged == STATUS_NO_MEMORY) {
             status = merged;
-            if (err != NULL)
-                *err = mine;
+            if (err != NULL) *err = mine;
         } else if (merged != STATUS_OK) {
             stage_log(stage, LOG_ERROR, "refine-refused", "%s", mine.message);
-            if (state->refused.status == STATUS_OK)
-                state->refused = mine;
+            if (state->refused.status == STATUS_OK) state->refused = mine;
         }
     }
     for (int i = 0; i < count; i++)
@@ -247,19 +251,19 @@ static const char *prefix(const struct stage *stage) {
 static enum status write_history(struct stage *stage, const struct refiner_state *s, struct err *err) {
     char path[PATH_SIZE], stem[32] = "run";
     struct timespec now;
-    if (!s->final)
-        snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
+    if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
     TRY(path_join(stage_folder(stage), "history.jsonl", path, sizeof path, err));
     clock_gettime(CLOCK_REALTIME, &now);
     FILE *f = fopen(path, "a");
     FAIL_IF(f == NULL, err, STATUS_IO, "%s cannot be written", path);
-    int written = fprintf(f,
-                          "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
-                          "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
-                          "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}\n",
-                          (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
-                          s->seconds, s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
-                          s->final ? "true" : "false", prefix(stage), stem);
+    int written =
+        fprintf(f,
+                "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
+                "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
+                "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}\n",
+                (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution, s->seconds,
+                s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
+                s->final ? "true" : "false", prefix(stage), stem);
     int closed = fclose(f);
     FAIL_IF(written < 0 || closed != 0, err, STATUS_IO, "%s cannot be written: is the disk full?", path);
     return STATUS_OK;
@@ -296,15 +300,15 @@ static bool worth_iterating(struct state *state, size_t particles) {
     pthread_mutex_lock(&state->lock);
     bool paused = monotonic() - state->last_arrival > PAUSE;
     pthread_mutex_unlock(&state->lock);
-    if (state->settled)
-        return (double)particles >= 1.25 * (double)state->settled_particles;
+    if (state->settled) return (double)particles >= 1.25 * (double)state->settled_particles;
     return paused || (double)particles >= 1.1 * (double)state->last_particles;
 }
 
 /* The first maps are made of a part of the particles: a low-resolution reference is soon improved upon. */
 static size_t live_particles(const struct state *state) {
     enum { FIRST = 300, DOUBLINGS = 5 };
-    return state->live_iterations < DOUBLINGS ? (size_t)FIRST << state->live_iterations : 0;
+    int iteration = refiner_state(state->refiner).iteration;
+    return iteration < DOUBLINGS ? (size_t)FIRST << iteration : 0;
 }
 
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
@@ -331,12 +335,10 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         state->settled = refiner_is_final(state->refiner, stage_folder(stage));
         state->settled_particles = particles;
     }
-    if (particles < (size_t)p->min_particles || !worth_iterating(state, particles))
-        return STATUS_OK;
-    const struct refiner_iteration next = {
-        .max_order = p->live_order > p->healpix_order ? p->live_order : p->healpix_order,
-        .most = live_particles(state)};
-    state->live_iterations++;
+    if (particles < (size_t)p->min_particles || !worth_iterating(state, particles)) return STATUS_OK;
+    const struct refiner_iteration next = {.max_order =
+                                               p->live_order > p->healpix_order ? p->live_order : p->healpix_order,
+                                           .most = live_particles(state)};
     TRY(refiner_begin(state->refiner, &next, err));
     *ret_work = STAGE_WORK_MORE;
     return STATUS_OK;
@@ -353,9 +355,14 @@ static enum status finish_iteration(struct stage *stage, struct state *state, st
 static enum status postprocess(struct stage *stage, struct state *state, struct err *err) {
     struct refiner_maps maps = refiner_maps(state->refiner);
     char half1[PATH_SIZE], half2[PATH_SIZE];
-    const struct postprocess_options options = {
-        .box = maps.box, .pixel_size = maps.pixel_size, .mask = maps.mask, .automatic_mask = true,
-        .randomise_at_fsc = 0.8, .bfactor_low = 10, .adhoc_bfactor = NAN, .seed = 1};
+    const struct postprocess_options options = {.box = maps.box,
+                                                .pixel_size = maps.pixel_size,
+                                                .mask = maps.mask,
+                                                .automatic_mask = true,
+                                                .randomise_at_fsc = 0.8,
+                                                .bfactor_low = 10,
+                                                .adhoc_bfactor = NAN,
+                                                .seed = 1};
     struct postprocess_result result = {0};
     TRY(path_join(prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
     TRY(path_join(prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
@@ -371,8 +378,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
 static enum status flush(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct params *p = stage_params(stage);
-    if (refiner_busy(state->refiner))
-        TRY(finish_iteration(stage, state, err));
+    if (refiner_busy(state->refiner)) TRY(finish_iteration(stage, state, err));
     TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
@@ -384,13 +390,11 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: none is made", particles);
         return STATUS_OK;
     }
-    if (refiner_is_final(state->refiner, stage_folder(stage)))
-        return STATUS_OK;
+    if (refiner_is_final(state->refiner, stage_folder(stage))) return STATUS_OK;
     for (int i = 0; i < p->max_iterations; i++) {
         TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1}, err));
         TRY(finish_iteration(stage, state, err));
-        if (refiner_state(state->refiner).converged)
-            break;
+        if (refiner_state(state->refiner).converged) break;
     }
     TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1, .final = true}, err));
     TRY(finish_iteration(stage, state, err));
@@ -399,7 +403,8 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
 
 const struct stage_descriptor refiner_stage = {
     .name = "refiner",
-    .summary = "refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence",
+    .summary =
+        "refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence",
     .in = "particles|selection",
     .out = "",
     .params = PARAMS,

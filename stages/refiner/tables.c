@@ -17,7 +17,8 @@ static enum status put_text(struct star_table *t, size_t row, const char *column
     return star_set(t, row, index, text, err);
 }
 
-static enum status put_cells(struct star_table *t, size_t row, const struct cell *cells, size_t count, struct err *err) {
+static enum status put_cells(struct star_table *t, size_t row, const struct cell *cells, size_t count,
+                             struct err *err) {
     for (size_t i = 0; i < count; i++) {
         int index;
         TRY(star_column_add(t, cells[i].column, "0", &index, err));
@@ -43,8 +44,7 @@ static enum status copy_row(const struct star_table *from, size_t from_row, stru
 
 static struct star_table *particle_table(struct star_file *file) {
     struct star_table *t = star_table_find(file, "particles");
-    if (t == NULL)
-        t = star_table_find(file, "images");
+    if (t == NULL) t = star_table_find(file, "images");
     return t != NULL ? t : star_table_find(file, "");
 }
 
@@ -97,7 +97,8 @@ static enum status export_particle(const struct particle_set *set, const struct 
     TRY(put_text(t, row, "rlnImageName", p->name, err));
     /* The last column only where it says anything. */
     size_t count = sizeof cells / sizeof *cells;
-    return put_cells(t, row, cells, p->reliability != 1 || star_column_find(t, "rlnParticleReliability") >= 0 ? count : count - 1,
+    return put_cells(t, row, cells,
+                     p->reliability != 1 || star_column_find(t, "rlnParticleReliability") >= 0 ? count : count - 1,
                      err);
 }
 
@@ -137,8 +138,8 @@ static enum status general_table(const struct refiner *r, const struct half *h, 
     return put_cells(t, 0, cells, sizeof cells / sizeof *cells, err);
 }
 
-static enum status class_table(const struct refiner *r, const char *reference, double resolution, struct star_file *file,
-                               struct err *err) {
+static enum status class_table(const struct refiner *r, const char *reference, double resolution,
+                               struct star_file *file, struct err *err) {
     struct star_table *t;
     size_t row;
     const struct cell cells[] = {
@@ -153,7 +154,8 @@ static enum status class_table(const struct refiner *r, const char *reference, d
     return put_cells(t, row, cells, sizeof cells / sizeof *cells, err);
 }
 
-static enum status spectra_table(const struct refiner *r, const struct half *h, struct star_file *file, struct err *err) {
+static enum status spectra_table(const struct refiner *r, const struct half *h, struct star_file *file,
+                                 struct err *err) {
     struct star_table *t;
     TRY(star_table_add(file, "model_class_1", true, &t, err));
     for (int s = 0; s < r->shells; s++) {
@@ -175,7 +177,8 @@ static enum status spectra_table(const struct refiner *r, const struct half *h, 
     return STATUS_OK;
 }
 
-static enum status noise_tables(const struct refiner *r, const struct half *h, struct star_file *file, struct err *err) {
+static enum status noise_tables(const struct refiner *r, const struct half *h, struct star_file *file,
+                                struct err *err) {
     for (int o = 0; o < r->sigma2_optics; o++) {
         struct star_table *t;
         char name[64];

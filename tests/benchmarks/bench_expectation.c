@@ -42,15 +42,15 @@ static enum status bare_product(int n, const float *slices, double *ret_seconds,
     *ret_seconds = 1e9;
     for (int i = 0; i < REPEATS; i++) {
         double start = seconds();
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, ORIENTATIONS, columns, terms, 1, slices, terms, images, terms,
-                    0, product, columns);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, ORIENTATIONS, columns, terms, 1, slices, terms, images,
+                    terms, 0, product, columns);
         *ret_seconds = fmin(*ret_seconds, seconds() - start);
     }
     return STATUS_OK;
 }
 
-static enum status coarse(struct expectation *e, int n, const float *slices, const struct expectation_particle *particles,
-                          const double (*shifts)[2], struct err *err) {
+static enum status coarse(struct expectation *e, int n, const float *slices,
+                          const struct expectation_particle *particles, const double (*shifts)[2], struct err *err) {
     _cleanup_(mem_free) float *diff2 = NULL;
     TRY(mem_new((size_t)PARTICLES * ORIENTATIONS * SHIFTS, sizeof *diff2, "differences", &diff2, err));
     double best = 1e9, bare;
@@ -61,9 +61,10 @@ static enum status coarse(struct expectation *e, int n, const float *slices, con
     }
     TRY(bare_product(n, slices, &bare, err));
     double operations = 4.0 * n * ORIENTATIONS * PARTICLES * SHIFTS;
-    printf("coarse: %d orientations x %d particles x %d shifts, %d pixels: %.1f GFLOP/s, %.2f x the time of sgemm alone "
-           "(%.1f GFLOP/s)\n",
-           ORIENTATIONS, PARTICLES, SHIFTS, n, 1e-9 * operations / best, best / bare, 1e-9 * operations / bare);
+    printf(
+        "coarse: %d orientations x %d particles x %d shifts, %d pixels: %.1f GFLOP/s, %.2f x the time of sgemm alone "
+        "(%.1f GFLOP/s)\n",
+        ORIENTATIONS, PARTICLES, SHIFTS, n, 1e-9 * operations / best, best / bare, 1e-9 * operations / bare);
     return STATUS_OK;
 }
 
@@ -79,7 +80,8 @@ static enum status fine(struct expectation *e, int n, const float *slices, const
     double best = 1e9;
     for (int i = 0; i < REPEATS; i++) {
         double start = seconds();
-        TRY(expectation_fine(e, n, slices, particle, shifts, SHIFTS, slice_of_pose, shift_of_pose, FINE_POSES, diff2, err));
+        TRY(expectation_fine(e, n, slices, particle, shifts, SHIFTS, slice_of_pose, shift_of_pose, FINE_POSES, diff2,
+                             err));
         best = fmin(best, seconds() - start);
     }
     printf("fine: %d poses, %d pixels: %.1f GFLOP/s, slices read at %.1f GB/s\n", FINE_POSES, n,
