@@ -156,6 +156,25 @@ static void describe_death(int wait_status, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", WEXITSTATUS(wait_status));
 }
 
+/* The message of the last ERROR line in a log, or "": what a person would open the log for. */
+static void last_error(const char *log, char *text, size_t size) {
+    text[0] = '\0';
+    FILE *file = fopen(log, "r");
+    if (file == NULL)
+        return;
+    char line[1024];
+    if (fseek(file, -16384, SEEK_END) != 0) /* a shorter log is read from its beginning */
+        rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *mark = strstr(line, " ERROR ");
+        if (mark == NULL)
+            continue;
+        snprintf(text, size, ": %s", mark + strlen(" ERROR "));
+        text[strcspn(text, "\n")] = '\0';
+    }
+    fclose(file);
+}
+
 static enum status bury(struct supervisor *s, size_t index, int wait_status, struct err *err) {
     const struct supervisor_child *spec = &s->specs[index];
     struct child *child = &s->children[index];
@@ -179,14 +198,18 @@ static enum status bury(struct supervisor *s, size_t index, int wait_status, str
     char how[128];
     describe_death(wait_status, how, sizeof how);
     if (code == 2 || code == 127) { /* usage, or not startable: the next time would be the same */
-        say(s, "%s %s; see %s", spec->name, how, spec->log);
+        char why[512];
+        last_error(spec->log, why, sizeof why);
+        say(s, "%s %s%s; see %s", spec->name, how, why, spec->log);
         child->state = CHILD_ENDED;
         give_up(s);
         return STATUS_OK;
     }
     if (child->deaths > s->options->restart_limit) {
-        say(s, "%s %s; %d deaths in a row, with nothing finished between them, so this gives up. See %s", spec->name, how,
-            child->deaths, spec->log);
+        char why[512];
+        last_error(spec->log, why, sizeof why);
+        say(s, "%s %s%s; %d deaths in a row, with nothing finished between them, so this gives up. See %s", spec->name,
+            how, why, child->deaths, spec->log);
         child->state = CHILD_ENDED;
         give_up(s);
         return STATUS_OK;
