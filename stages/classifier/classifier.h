@@ -23,6 +23,7 @@ struct classifier_options {
     int threads;
     unsigned seed;
     struct quality_rule keep;
+    double off_centre; /* Å: farther from their picks, particles do not go on; NaN: 0.13 of the diameter, or more */
 };
 
 struct classifier {

@@ -15,6 +15,7 @@ struct params {
     int classes, particles_per_class, minimum_particles, final_passes, image_memory, seed;
     double diameter, tau_fudge, psi_step, offset_range, offset_step, resolution, visits, snapshot_interval;
     char *keep;
+    double off_centre;
 };
 
 #define P(member) offsetof(struct params, member)
@@ -72,6 +73,15 @@ static const struct param params[] = {
      .unit = "",
      .default_text = "auto",
      .help = "Which classes go on: auto, all, or comparisons as \"quality >= 0.4 and members > 20\"."},
+    {.name = "off_centre",
+     .type = PARAM_FLOAT,
+     .offset = P(off_centre),
+     .unit = "Å",
+     .default_text = "auto",
+     .minimum = 0,
+     .maximum = 1e5,
+     .help = "Particles of kept classes that lie farther from their pick do not go on; auto: 0.13 of the diameter, or four "
+             "times the usual distance where that is more, and no limit with keep: all."},
     {.name = "resolution",
      .type = PARAM_FLOAT,
      .offset = P(resolution),
@@ -183,6 +193,7 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
         .final_passes = p->final_passes,
         .threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1,
         .seed = (unsigned)p->seed,
+        .off_centre = p->off_centre,
     };
     TRY(quality_rule_parse(p->keep != NULL ? p->keep : "auto", &s->options.keep, err));
     /* Below the root where that is so, as in a session. */

@@ -163,13 +163,45 @@ static enum status add_particle(struct classifier *c, size_t index, struct colum
     return star_set_integer(table, row, map->results[8], map->group, err);
 }
 
-static bool is_kept(struct classifier *c, size_t index) {
+static bool in_kept_class(struct classifier *c, size_t index) {
     int k = dataset_at(c->dataset, index)->class_index;
     return k >= 0 && k < c->model->class_count && c->model->classes[k].kept;
 }
 
-static enum status write_particles(struct classifier *c, const char *path, bool kept_only, size_t *ret_count,
-                                   struct err *err) {
+static int by_size(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* A pick that stands well beside its particle caught the rim of one, or the gap between two. What is usual among the
+ * picks widens the limit, so that a picker that centres badly loses nothing. In px of the particles. */
+static enum status off_centre_limit(struct classifier *c, double *ret_limit, struct err *err) {
+    const struct classifier_options *o = &c->options;
+    double px = c->model->options.pixel_size;
+    if (!isnan(o->off_centre)) {
+        *ret_limit = o->off_centre / px;
+        return STATUS_OK;
+    }
+    *ret_limit = INFINITY;
+    if (o->keep.count == 0)
+        return STATUS_OK;
+    _cleanup_(mem_free) float *distances = NULL;
+    TRY(mem_new(dataset_count(c->dataset), sizeof *distances, "distances from the picks", &distances, err));
+    size_t count = 0;
+    for (size_t i = 0; i < dataset_count(c->dataset); i++)
+        if (in_kept_class(c, i))
+            distances[count++] = hypotf(dataset_at(c->dataset, i)->x, dataset_at(c->dataset, i)->y);
+    if (count == 0)
+        return STATUS_OK;
+    qsort(distances, count, sizeof *distances, by_size);
+    double diameter = isnan(o->diameter) ? 0.8 * c->model->options.box * px : o->diameter;
+    *ret_limit = fmax(0.13 * diameter / px, 4 * (double)distances[count / 2]);
+    return STATUS_OK;
+}
+
+/* All particles, or those of kept classes that lie within `limit` px of their picks. */
+static enum status write_particles(struct classifier *c, const char *path, bool kept_only, double limit,
+                                   size_t *ret_count, struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *optics, *table;
     struct columns map = {.group = 1};
@@ -178,11 +210,13 @@ static enum status write_particles(struct classifier *c, const char *path, bool 
     TRY(star_table_add(file, "particles", true, &table, err));
     enum status status = STATUS_OK;
     size_t count = 0;
-    for (size_t i = 0; status == STATUS_OK && i < dataset_count(c->dataset); i++)
-        if (!kept_only || is_kept(c, i)) {
+    for (size_t i = 0; status == STATUS_OK && i < dataset_count(c->dataset); i++) {
+        const struct dataset_particle *p = dataset_at(c->dataset, i);
+        if (!kept_only || (in_kept_class(c, i) && hypot(p->x, p->y) <= limit)) {
             status = add_particle(c, i, &map, optics, table, err);
             count++;
         }
+    }
     free(map.to);
     TRY(status);
     *ret_count = count;
@@ -334,9 +368,11 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     product(s, "_classes.png", path, s->folder);
     TRY(snapshot_picture(c->model, path, err));
     product(s, "_data.star", path, s->folder);
-    TRY(write_particles(c, path, false, &all, err));
+    TRY(write_particles(c, path, false, INFINITY, &all, err));
     snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
-    TRY(write_particles(c, path, true, &s->kept, err));
+    double limit;
+    TRY(off_centre_limit(c, &limit, err));
+    TRY(write_particles(c, path, true, limit, &s->kept, err));
     /* Last: where it is there, the others are. */
     product(s, "_model.star", path, s->folder);
     return write_model(c, s, path, stack, err);

@@ -139,7 +139,8 @@ static struct classifier_options options_of(int classes) {
                                    .visits = 5,
                                    .final_passes = 4,
                                    .threads = 2,
-                                   .seed = 3};
+                                   .seed = 3,
+                                   .off_centre = NAN};
     OK(quality_rule_parse("auto", &o.keep, &err));
     return o;
 }
@@ -264,6 +265,10 @@ static void a_state_is_taken_up_again(void **state) {
     OK(snapshot_history(&c, &s, &err));
     assert_int_equal(snapshot_last(folder), 7);
     assert_true(s.kept > 150);
+    struct snapshot nearer = {.folder = folder, .relative = "classifier", .iteration = 6};
+    c.options.off_centre = 2 * c.model->options.pixel_size; /* of shifts of up to 4 px */
+    OK(snapshot_write(&c, &nearer, &err));
+    assert_true(nearer.kept > 0 && nearer.kept < s.kept);
 
     struct dataset *second = NULL;
     OK(dataset_create(1 << 24, &second, &err));
