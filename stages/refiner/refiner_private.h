@@ -181,6 +181,8 @@ enum status estep_fine(struct refiner *r, struct half *half, int count, struct e
 
 /* mstep.c */
 enum status mstep(struct refiner *r, struct err *err);
+/* Noise spectrum of `shells` shells: none less than 3 % of the largest. */
+void mstep_floor_noise(float *sigma2, int shells);
 
 /* Steps of the fine pass: °, px. */
 static inline double fine_angle_step(const struct refiner *r) {

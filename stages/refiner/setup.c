@@ -175,6 +175,8 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct err *
     for (int o = 0; o < r->sigma2_optics; o++)
         for (int s = 0; s < r->shells; s++)
             h->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];
+    for (int o = 0; o < r->sigma2_optics; o++)
+        mstep_floor_noise(h->sigma2 + (size_t)o * (size_t)r->shells, r->shells);
     return STATUS_OK;
 }
 
