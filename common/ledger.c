@@ -6,7 +6,7 @@
 #include "common/ledger_private.h"
 #include "common/memory.h"
 
-enum { SCHEMA_VERSION = 1, BUSY_MILLISECONDS = 20000 };
+enum { SCHEMA_VERSION = 1, BUSY_MILLISECONDS = 20000, WAL_WAIT_MILLISECONDS = 5 };
 
 /* The page cache is small and soon full, so that a stage's memory does not grow with the session. */
 static const char writable[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256;";
@@ -154,6 +154,16 @@ static enum status check_version(struct ledger *ledger, int version, struct err 
     return STATUS_OK;
 }
 
+/* Replicas may make a ledger at the same moment, and to change the journal SQLite does not always wait. */
+static enum status use_wal(struct ledger *ledger, struct err *err) {
+    int result = sqlite3_exec(ledger->db, writable, NULL, NULL, NULL);
+    for (int waited = 0; result == SQLITE_BUSY && waited < BUSY_MILLISECONDS; waited += WAL_WAIT_MILLISECONDS) {
+        sqlite3_sleep(WAL_WAIT_MILLISECONDS);
+        result = sqlite3_exec(ledger->db, writable, NULL, NULL, NULL);
+    }
+    return result == SQLITE_OK ? STATUS_OK : ledger_fail(ledger, "opened for writing", err);
+}
+
 static enum status set_up(struct ledger *ledger, bool read_only, struct err *err) {
     sqlite3_busy_timeout(ledger->db, BUSY_MILLISECONDS);
     int version = 0;
@@ -162,8 +172,7 @@ static enum status set_up(struct ledger *ledger, bool read_only, struct err *err
         FAIL_IF(version == 0, err, STATUS_NOT_FOUND, "%s: there is no ledger in it yet", ledger->path);
         return check_version(ledger, version, err);
     }
-    if (sqlite3_exec(ledger->db, writable, NULL, NULL, NULL) != SQLITE_OK)
-        return ledger_fail(ledger, "opened for writing", err);
+    TRY(use_wal(ledger, err));
     /* Several replicas may open a new ledger at once: who comes first makes the tables. */
     TRY(ledger_begin(ledger, false, err));
     enum status status = read_version(ledger, &version, err);
