@@ -15,8 +15,7 @@ struct prepare_options {
     double scale;         /* multiplies the image (avg_norm / norm) */
     double mask_radius;   /* px; edge 5 px; outside becomes the weighted mean of the outside */
 };
-/* image: box². ret_masked, ret_unmasked: 2·pixels->count floats each (either may be NULL; "unmasked" keeps all but the
- * outermost tenth of the inscribed circle, which fades to 0); ret_power: per shell
+/* image: box². ret_masked, ret_unmasked: 2·pixels->count floats each (either may be NULL); ret_power: per shell
  * 0..box/2 the mean |X|²/2 of the masked image over all half-plane pixels of the shell, or NULL. */
 void prepare_image(struct prepare *prepare, const float *image, const struct prepare_options *options,
                    const struct fourier_pixels *pixels, float *ret_masked, float *ret_unmasked, float *ret_power);

@@ -16,7 +16,6 @@ struct prepare {
     float *masked;  /* box² */
     float *half;    /* [box][box/2+1] complex */
     float *outside; /* box²: how much of a pixel is background, for mask_radius */
-    float *taper;   /* box²: 1 inside, 0 from the inscribed circle on */
     double mask_radius, outside_sum;
     int *members; /* box/2+1: half-plane pixels per shell */
 };
@@ -28,19 +27,8 @@ static enum status allocate(struct prepare *p, struct err *err) {
     TRY(mem_new(count, sizeof *p->shifted, "particle image", &p->shifted, err));
     TRY(mem_new(count, sizeof *p->masked, "particle image", &p->masked, err));
     TRY(mem_new(count, sizeof *p->outside, "particle mask", &p->outside, err));
-    TRY(mem_new(count, sizeof *p->taper, "particle borders", &p->taper, err));
     TRY(mem_new(fft_complex_floats(p->plan), sizeof *p->half, "particle spectrum", &p->half, err));
     return mem_new((size_t)p->box / 2 + 1, sizeof *p->members, "shell sizes", &p->members, err);
-}
-
-static void set_taper(struct prepare *p) {
-    double last = p->box / 2, first = 0.9 * last;
-    for (int y = 0; y < p->box; y++)
-        for (int x = 0; x < p->box; x++) {
-            double r = hypot(x - p->box / 2, y - p->box / 2);
-            double w = r <= first ? 1 : r >= last ? 0 : 0.5 + 0.5 * cos(M_PI * (r - first) / (last - first));
-            p->taper[y * p->box + x] = (float)w;
-        }
 }
 
 /* The shell of a half-plane pixel, or -1 for duplicates and what lies beyond the last shell. */
@@ -63,7 +51,6 @@ enum status prepare_create(int box, struct prepare **ret_prepare, struct err *er
         prepare_destroy(&p);
         return status;
     }
-    set_taper(p);
     for (int row = 0; row < box; row++)
         for (int kx = 0; kx <= box / 2; kx++) {
             int shell = shell_of(row, kx, box);
@@ -80,7 +67,6 @@ void prepare_destroy(struct prepare **prepare) {
     mem_free(&p->shifted);
     mem_free(&p->masked);
     mem_free(&p->outside);
-    mem_free(&p->taper);
     mem_free(&p->half);
     mem_free(&p->members);
     free(p);
@@ -129,15 +115,6 @@ static void mask_image(struct prepare *p) {
         p->masked[i] = p->shifted[i] + p->outside[i] * (background - p->shifted[i]);
 }
 
-/* Opposite borders of a box do not meet. That step leaks into the axes of the transform, at all frequencies, and where an
- * image has next to nothing there of its own (denoised, band-limited) the leak is what two half maps would agree on. The
- * outermost tenth of the inscribed circle fades to the background, which is 0; the map is masked there anyhow. */
-static void taper_borders(struct prepare *p) {
-    size_t count = (size_t)p->box * (size_t)p->box;
-    for (size_t i = 0; i < count; i++)
-        p->shifted[i] *= p->taper[i];
-}
-
 static void transform(struct prepare *p, float *image) {
     fft_run(p->plan, image, p->half);
     float norm = 1.0f / ((float)p->box * (float)p->box);
@@ -170,7 +147,6 @@ void prepare_image(struct prepare *p, const float *image, const struct prepare_o
         if (ret_power != NULL) shell_power(p, ret_power);
     }
     if (ret_unmasked != NULL) {
-        taper_borders(p);
         transform(p, p->shifted);
         fourier_pixels_gather(pixels, p->half, ret_unmasked);
     }

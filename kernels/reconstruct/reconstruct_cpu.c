@@ -155,10 +155,8 @@ static enum status transform(const struct wiener *w, const struct shell_sums *su
         for (int z = -depth; z <= depth; z++)
             filter_plane(w, sums, z, spectrum);
         fft_run(plan, spectrum, padded);
-        double radius = a->box / 2;
         cut_map(a, padded, threads, map);
-        /* A wide rim: a steep one leaks the particle's surroundings into all frequencies, the same in both halves. */
-        mask_sphere(a->dimensions, a->box, map, 0.8 * radius, 0.2 * radius, 1);
+        mask_sphere(a->dimensions, a->box, map, a->box / 2, 3, 1);
         correct_gridding(a, threads, map);
     }
     fft_destroy(&plan);
