@@ -1,14 +1,54 @@
 #include "common/device.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/device_private.h"
+#include "common/memory.h"
+
 #ifndef ICESTREAM_HAVE_CUDA
+static enum status no_cuda(struct err *err) {
+    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA");
+}
+
 enum status device_count(int *ret_count, struct err *err) {
     (void)err;
     *ret_count = 0;
     return STATUS_OK;
+}
+
+enum status device_cuda_host_new(int index, size_t bytes, const char *what, void **ret_pointer, struct err *err) {
+    (void)index, (void)bytes, (void)what, (void)ret_pointer;
+    return no_cuda(err);
+}
+
+void device_cuda_host_free(int index, void *pointer) {
+    (void)index, (void)pointer;
+}
+
+enum status device_cuda_upload(int index, const float *host, size_t count, struct device_copy **copy, struct err *err) {
+    (void)index, (void)host, (void)count, (void)copy;
+    return no_cuda(err);
+}
+
+enum status device_cuda_memory_used(int index, size_t *ret_bytes, struct err *err) {
+    (void)index, (void)ret_bytes;
+    return no_cuda(err);
+}
+
+void device_copy_forget(struct device_copy *copy) {
+    (void)copy;
+}
+
+const void *device_copy_data(const struct device_copy *copy) {
+    (void)copy;
+    return NULL;
+}
+
+void device_copy_destroy(struct device_copy **copy) {
+    *copy = NULL;
 }
 #endif
 
@@ -41,4 +81,36 @@ enum status device_parse(const char *text, struct device *ret_device, struct err
     device.index = (int)index;
     *ret_device = device;
     return STATUS_OK;
+}
+
+enum status device_host_new(const struct device *device, size_t count, size_t size, const char *what, void *ret_pointer,
+                            struct err *err) {
+    if (device->kind == DEVICE_CPU) return mem_new(count, size, what, ret_pointer, err);
+    size_t bytes = 0;
+    FAIL_IF(__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2, err, STATUS_NO_MEMORY,
+            "no memory for %s: %zu × %zu bytes were asked for", what, count, size);
+    void *memory = NULL;
+    TRY(device_cuda_host_new(device->index, bytes > 0 ? bytes : 1, what, &memory, err));
+    memcpy(ret_pointer, &memory, sizeof memory);
+    return STATUS_OK;
+}
+
+void device_host_free(const struct device *device, void *address_of_pointer) {
+    void **p = address_of_pointer;
+    if (device->kind == DEVICE_CPU)
+        free(*p);
+    else if (*p)
+        device_cuda_host_free(device->index, *p);
+    *p = NULL;
+}
+
+enum status device_upload(const struct device *device, const float *host, size_t count, struct device_copy **copy,
+                          struct err *err) {
+    if (device->kind == DEVICE_CPU) return STATUS_OK;
+    return device_cuda_upload(device->index, host, count, copy, err);
+}
+
+enum status device_memory_used(const struct device *device, size_t *ret_bytes, struct err *err) {
+    *ret_bytes = 0;
+    return device->kind == DEVICE_CPU ? STATUS_OK : device_cuda_memory_used(device->index, ret_bytes, err);
 }

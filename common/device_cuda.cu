@@ -1,6 +1,23 @@
+#include <stdlib.h>
+#include <string.h>
+
 #include <cuda_runtime.h>
 
-#include "common/device.h"
+#include "common/device_cuda.h"
+#include "common/device_private.h"
+
+/* Of memory that cannot be page-locked, as much goes through a page-locked buffer at a time. */
+static const size_t STAGING_BYTES = (size_t)8 << 20;
+
+struct device_copy {
+    int index;
+    cudaStream_t stream;
+    void *data, *staging;
+    size_t capacity;
+    const void *locked; /* host memory that is page-locked here, */
+    const void *tried;  /* or could not be */
+    size_t bytes;       /* of it */
+};
 
 enum status device_count(int *ret_count, struct err *err) {
     int count = 0;
@@ -12,5 +29,116 @@ enum status device_count(int *ret_count, struct err *err) {
         FAIL_IF(result != cudaSuccess, err, STATUS_DEVICE, "CUDA devices cannot be counted: %s",
                 cudaGetErrorString(result));
     *ret_count = count;
+    return STATUS_OK;
+}
+
+enum status device_cuda_host_new(int index, size_t bytes, const char *what, void **ret_pointer, struct err *err) {
+    void *memory = NULL;
+    CUDA_TRY(cudaSetDevice(index), err, "choosing it");
+    cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+    if (result != cudaSuccess) {
+        (void)cudaGetLastError();
+        FAIL(err, cuda_status(result), "no page-locked memory for %s: %zu bytes were asked for: %s", what, bytes,
+             cudaGetErrorString(result));
+    }
+    memset(memory, 0, bytes);
+    *ret_pointer = memory;
+    return STATUS_OK;
+}
+
+void device_cuda_host_free(int index, void *pointer) {
+    /* A lost device has given its memory back. */
+    if (cudaSetDevice(index) == cudaSuccess) (void)cudaFreeHost(pointer);
+}
+
+static enum status build(struct device_copy *c, struct err *err) {
+    CUDA_TRY(cudaSetDevice(c->index), err, "choosing it");
+    CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), err, "making a stream");
+    return STATUS_OK;
+}
+
+static enum status reserve(struct device_copy *c, size_t bytes, struct err *err) {
+    if (bytes <= c->capacity) return STATUS_OK;
+    CUDA_TRY(cudaFree(c->data), err, "freeing memory");
+    c->data = NULL;
+    c->capacity = 0;
+    CUDA_TRY(cudaMalloc(&c->data, bytes), err, "making room for a micrograph");
+    c->capacity = bytes;
+    return STATUS_OK;
+}
+
+/* Where the system refuses, or the pages are locked by somebody else, copies go through the staging buffer. */
+static enum status lock_pages(struct device_copy *c, const void *host, size_t bytes, struct err *err) {
+    if ((c->locked == host || c->tried == host) && bytes <= c->bytes) return STATUS_OK;
+    device_copy_forget(c);
+    c->bytes = bytes;
+    if (cudaHostRegister((void *)host, bytes, cudaHostRegisterPortable) == cudaSuccess) {
+        c->locked = host;
+        return STATUS_OK;
+    }
+    (void)cudaGetLastError();
+    c->tried = host;
+    if (c->staging == NULL)
+        CUDA_TRY(cudaHostAlloc(&c->staging, STAGING_BYTES, cudaHostAllocPortable), err, "making page-locked memory");
+    return STATUS_OK;
+}
+
+static enum status copy_bytes(struct device_copy *c, const char *host, size_t bytes, struct err *err) {
+    size_t step = c->locked ? bytes : STAGING_BYTES;
+    for (size_t at = 0; at < bytes; at += step) {
+        size_t part = bytes - at < step ? bytes - at : step;
+        const void *from = host + at;
+        if (!c->locked) from = memcpy(c->staging, host + at, part);
+        CUDA_TRY(cudaMemcpyAsync((char *)c->data + at, from, part, cudaMemcpyHostToDevice, c->stream), err, "an upload");
+        CUDA_TRY(cudaStreamSynchronize(c->stream), err, "an upload");
+    }
+    return STATUS_OK;
+}
+
+enum status device_cuda_upload(int index, const float *host, size_t count, struct device_copy **copy, struct err *err) {
+    if (*copy && (*copy)->index != index) device_copy_destroy(copy);
+    if (*copy == NULL) {
+        struct device_copy *made = (struct device_copy *)calloc(1, sizeof *made);
+        FAIL_IF(made == NULL, err, STATUS_NO_MEMORY, "no memory for an upload");
+        made->index = index;
+        *copy = made;
+        TRY(build(made, err));
+    }
+    size_t bytes = count * sizeof *host;
+    CUDA_TRY(cudaSetDevice(index), err, "choosing it");
+    TRY(reserve(*copy, bytes, err));
+    TRY(lock_pages(*copy, host, bytes, err));
+    return copy_bytes(*copy, (const char *)host, bytes, err);
+}
+
+void device_copy_forget(struct device_copy *copy) {
+    if (copy == NULL) return;
+    if (copy->locked && cudaSetDevice(copy->index) == cudaSuccess && cudaHostUnregister((void *)copy->locked) != cudaSuccess)
+        (void)cudaGetLastError();
+    copy->locked = copy->tried = NULL;
+}
+
+const void *device_copy_data(const struct device_copy *copy) {
+    return copy ? copy->data : NULL;
+}
+
+void device_copy_destroy(struct device_copy **copy) {
+    struct device_copy *c = *copy;
+    if (c == NULL) return;
+    device_copy_forget(c);
+    if (cudaSetDevice(c->index) == cudaSuccess) {
+        (void)cudaFree(c->data);
+        (void)cudaFreeHost(c->staging);
+        if (c->stream) (void)cudaStreamDestroy(c->stream);
+    }
+    free(c);
+    *copy = NULL;
+}
+
+enum status device_cuda_memory_used(int index, size_t *ret_bytes, struct err *err) {
+    size_t unused = 0, total = 0;
+    CUDA_TRY(cudaSetDevice(index), err, "choosing it");
+    CUDA_TRY(cudaMemGetInfo(&unused, &total), err, "asking for its memory");
+    *ret_bytes = total - unused;
     return STATUS_OK;
 }

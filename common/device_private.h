@@ -1,0 +1,19 @@
+/* What device.c has made by device_cuda.cu. */
+#ifndef ICESTREAM_COMMON_DEVICE_PRIVATE_H
+#define ICESTREAM_COMMON_DEVICE_PRIVATE_H
+
+#include "common/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum status device_cuda_host_new(int index, size_t bytes, const char *what, void **ret_pointer, struct err *err);
+void device_cuda_host_free(int index, void *pointer);
+enum status device_cuda_upload(int index, const float *host, size_t count, struct device_copy **copy, struct err *err);
+enum status device_cuda_memory_used(int index, size_t *ret_bytes, struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,107 @@
+/* Memory beside a device and copies on it, for the CPU and for each CUDA device that is here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/device.h"
+#include "common/memory.h"
+
+enum { FLOATS = 3 << 20 };
+
+static void texts_name_devices(void **state) {
+    (void)state;
+    struct device device = {DEVICE_CUDA, 7};
+    struct err err = {0};
+    assert_int_equal(device_parse("cpu", &device, &err), STATUS_OK);
+    assert_int_equal(device.kind, DEVICE_CPU);
+    assert_int_equal(device_parse("auto", &device, &err), STATUS_OK);
+    const char *wrong[] = {"", "gpu", "cuda", "cuda:", "cuda:x", "cuda:-1", "cuda:1x"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(device_parse(wrong[i], &device, &err), STATUS_BAD_ARGUMENT);
+    assert_int_equal(device_parse("cuda:1000", &device, &err), STATUS_UNSUPPORTED);
+}
+
+static void host_memory_serves(const struct device *device) {
+    struct err err = {0};
+    float *memory = NULL;
+    if (device_host_new(device, FLOATS, sizeof *memory, "test", &memory, &err) != STATUS_OK) fail_msg("%s", err.message);
+    assert_int_equal((uintptr_t)memory % 64, 0);
+    for (int i = 0; i < FLOATS; i++)
+        assert_true(memory[i] == 0);
+    device_host_free(device, &memory);
+    assert_null(memory);
+    device_host_free(device, &memory);
+    assert_int_equal(device_host_new(device, SIZE_MAX / 2, 8, "test", &memory, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.message, "test"));
+    assert_null(memory);
+}
+
+static void copies_stay(const struct device *device) {
+    struct err err = {0};
+    struct device_copy *copy = NULL;
+    size_t used = 1;
+    assert_int_equal(device_memory_used(device, &used, &err), STATUS_OK);
+    float *a = mem_aligned(FLOATS, sizeof *a), *b = mem_aligned(FLOATS, sizeof *b);
+    assert_true(a && b);
+    assert_int_equal(device_upload(device, a, FLOATS / 2, &copy, &err), STATUS_OK);
+    if (device->kind == DEVICE_CPU) {
+        assert_null(copy);
+        assert_int_equal(used, 0);
+    } else {
+        const void *data = device_copy_data(copy);
+        assert_non_null(data);
+        assert_int_equal(device_upload(device, b + 5, FLOATS / 3, &copy, &err), STATUS_OK);
+        assert_ptr_equal(device_copy_data(copy), data);
+        assert_int_equal(device_upload(device, a, FLOATS, &copy, &err), STATUS_OK);
+        device_copy_forget(copy);
+        assert_int_equal(device_upload(device, b, FLOATS, &copy, &err), STATUS_OK);
+        /* Pages that another copy has locked. */
+        struct device_copy *other = NULL;
+        assert_int_equal(device_upload(device, b, FLOATS, &other, &err), STATUS_OK);
+        assert_ptr_not_equal(device_copy_data(other), device_copy_data(copy));
+        device_copy_destroy(&other);
+    }
+    device_copy_destroy(&copy);
+    assert_null(copy);
+    assert_null(device_copy_data(copy));
+    free(a);
+    free(b);
+}
+
+static void on_the_cpu(void **state) {
+    (void)state;
+    struct device cpu = {DEVICE_CPU, 0};
+    host_memory_serves(&cpu);
+    copies_stay(&cpu);
+}
+
+static void on_each_cuda_device(void **state) {
+    (void)state;
+    int count = 0;
+    assert_int_equal(device_count(&count, NULL), STATUS_OK);
+    for (int i = 0; i < count; i++) {
+        struct device device = {DEVICE_CUDA, i};
+        host_memory_serves(&device);
+        copies_stay(&device);
+    }
+}
+
+/* test_device: what needs no GPU; test_device gpu: on each one, or a skip. */
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "gpu") == 0) {
+        int count = 0;
+        struct err err = {0};
+        if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
+        if (count == 0) return puts("skipped: no CUDA device"), 77;
+        const struct CMUnitTest gpu[] = {cmocka_unit_test(on_each_cuda_device)};
+        return cmocka_run_group_tests(gpu, NULL, NULL);
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(texts_name_devices), cmocka_unit_test(on_the_cpu)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
