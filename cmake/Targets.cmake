@@ -67,6 +67,9 @@ endfunction()
 # BIN: programs of this build; SHARED: real data, where a checkout has it beside it.
 function(icestream_test_properties name)
   cmake_parse_arguments(t "" "TIMEOUT" "LABELS" ${ARGN})
+  if(ICESTREAM_SANITIZE)
+    math(EXPR t_TIMEOUT "4 * ${t_TIMEOUT}")
+  endif()
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${t_TIMEOUT} LABELS "${t_LABELS}"
     ENVIRONMENT "ICESTREAM_BIN=${CMAKE_BINARY_DIR}/bin;ICESTREAM_SOURCE=${CMAKE_SOURCE_DIR};ICESTREAM_DATA=${CMAKE_SOURCE_DIR}/../shared/data;OMP_WAIT_POLICY=passive;TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan.supp")
 endfunction()

@@ -27,14 +27,16 @@ struct merit_terms {
     double power;    /* A2 = Σ A² / (n + 1) */
 };
 
-/* The amplitude at which the template fits a place best: (C − mu A1)/(sigma A2); 1 where it stands as it is. An empty
- * template gives 0. count values each; amplitude may be best. */
-void merit_amplitude(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma,
-                     size_t count, float *amplitude);
-/* FOM(x) = (exp(−d/2) − 1) / (exp(A2/2) − 1), d = (−2 C + 2 mu A1)/sigma + A2 = A2 (1 − 2 amplitude): the ratio of the
- * likelihoods of "template and noise" and "noise only" per pixel of the circle, over its expectation. For a template
- * times `scale`; values in place, from amplitudes to figures of merit. */
-void merit_map(const struct merit_terms *terms, double scale, size_t count, float *values);
+/* (C − mu A1) / (sigma √A2): the correlation with the template at unit power, in standard deviations of the background,
+ * without a grey scale. An empty template gives 0. count values each; scores may be best. */
+void merit_scores(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma, size_t count,
+                  float *scores);
+/* RELION's figure of merit: the ratio of the likelihoods of "template and noise" and "noise only" per pixel of the
+ * circle, over its expectation. With d = (−2 C + 2 mu A1)/sigma + A2 = A2 − 2 score √A2 it is (exp(−d/2) − 1) /
+ * (exp(A2/2) − 1); for the template times `scale`. And the score that has such a figure (−infinity for what no score
+ * has). */
+double merit_from_score(const struct merit_terms *terms, double scale, double score);
+double merit_to_score(const struct merit_terms *terms, double scale, double merit);
 
 /* The terms themselves, by sums over the circle at full resolution. */
 struct merit_window;

@@ -122,28 +122,29 @@ void correlate_best(struct correlate *c, const struct template_spectra *spectra,
         join_best(c->workers[t].best, c->workers[t].rotation, pixels, best, rotation);
 }
 
-MULTIVERSION static void amplitudes(float mean, float factor, const float *best, const float *mu, const float *sigma,
-                                    size_t count, float *out) {
+MULTIVERSION static void scores_of(float mean, float factor, const float *best, const float *mu, const float *sigma,
+                                   size_t count, float *out) {
     for (size_t i = 0; i < count; i++)
         out[i] = factor * (best[i] - mu[i] * mean) / sigma[i];
 }
 
-void merit_amplitude(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma,
-                     size_t count, float *amplitude) {
-    double factor = terms->power > 1e-30 ? 1 / terms->power : 0;
-    amplitudes((float)terms->mean, (float)factor, best, mu, sigma, count, amplitude);
+void merit_scores(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma, size_t count,
+                  float *scores) {
+    double factor = terms->power > 1e-30 ? 1 / sqrt(terms->power) : 0;
+    scores_of((float)terms->mean, (float)factor, best, mu, sigma, count, scores);
 }
 
-MULTIVERSION static void merit_values(float slope, float offset, float factor, size_t count, float *values) {
-    for (size_t i = 0; i < count; i++) {
-        /* exp stays finite: a template on a wrong grey scale must not make infinities. */
-        float exponent = fminf(slope * values[i] - offset, 60.0f);
-        values[i] = (expf(exponent) - 1) * factor;
-    }
+/* Exponents stay finite: a template on a wrong grey scale must not make infinities. */
+static const double EXPONENT_MOST = 60;
+
+double merit_from_score(const struct merit_terms *terms, double scale, double score) {
+    double half = scale * scale * terms->power / 2, expected = expm1(fmin(half, EXPONENT_MOST));
+    if (!(expected > 1e-30)) return 0;
+    return expm1(fmin(scale * sqrt(terms->power) * score - half, EXPONENT_MOST)) / expected;
 }
 
-void merit_map(const struct merit_terms *terms, double scale, size_t count, float *values) {
-    double half = scale * scale * terms->power / 2, expected = expm1(fmin(half, 60));
-    double factor = expected > 1e-30 ? 1 / expected : 0;
-    merit_values((float)(scale * terms->power), (float)half, (float)factor, count, values);
+double merit_to_score(const struct merit_terms *terms, double scale, double merit) {
+    double half = scale * scale * terms->power / 2, root = scale * sqrt(terms->power);
+    double ratio = merit * expm1(fmin(half, EXPONENT_MOST));
+    return root > 0 && ratio > -1 ? (log1p(ratio) + half) / root : -INFINITY;
 }

@@ -11,7 +11,6 @@
 struct peak {
     float x, y;         /* map px */
     float merit;
-    float size;         /* what the finder's map of sizes says there; 0 without one */
     int template;       /* from 0 */
     int rotation;       /* index of psi */
 };
@@ -20,6 +19,8 @@ struct peak {
 struct peak_list {
     struct peak *items;
     size_t count, capacity;
+    struct peak **cells; /* scratch of the pruning */
+    size_t cell_capacity;
 };
 
 void peak_list_destroy(struct peak_list *list);
@@ -32,6 +33,7 @@ struct peak_search {
     const uint8_t *bad;  /* not here, where not 0; or NULL */
     bool all_neighbours; /* the four neighbours must reach the threshold too */
     bool fractional;     /* top of the parabolas through the neighbours instead of whole pixels */
+    const uint16_t *template; /* map of the template of each pixel; or NULL: the one that the call names */
 };
 
 /* Adds the pixels that no 4-neighbour exceeds; a plateau counts once, at its first pixel in raster order. rotation may
@@ -40,7 +42,7 @@ enum status peaks_find(const struct peak_search *search, const float *merit, con
                        struct peak_list *list, struct err *err);
 
 /* Best first; each stays that has no better one nearer than `distance` (px). The list is left in order of merit. */
-void peaks_prune_greedy(struct peak_list *list, double distance);
+enum status peaks_prune_greedy(struct peak_list *list, double distance, struct err *err);
 
 /* The rule of RELION's picker within one list: clusters grow over gaps < radius; in each, the best stays and what is
  * nearer to it than `distance` goes, until none is left. */

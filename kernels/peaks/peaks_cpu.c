@@ -2,11 +2,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/memory.h"
 
 void peak_list_destroy(struct peak_list *list) {
     free(list->items);
+    free(list->cells);
     *list = (struct peak_list){0};
 }
 
@@ -55,7 +57,7 @@ enum status peaks_find(const struct peak_search *s, const float *merit, const ui
             struct peak peak = {.x = (float)x,
                                 .y = (float)y,
                                 .merit = merit[at],
-                                .template = template,
+                                .template = s->template ? s->template[at] : template,
                                 .rotation = rotation ? rotation[at] : 0};
             if (s->fractional && x > 0 && x + 1 < s->nx) peak.x += top(merit[at - 1], merit[at], merit[at + 1]);
             if (s->fractional && y > 0 && y + 1 < s->ny) peak.y += top(merit[at - s->nx], merit[at], merit[at + s->nx]);
@@ -78,17 +80,61 @@ static double distance2(const struct peak *a, const struct peak *b) {
     return dx * dx + dy * dy;
 }
 
-void peaks_prune_greedy(struct peak_list *list, double distance) {
-    if (list->count == 0) return;
+/* Cells so small that each holds one kept peak at most, over the rectangle that the peaks lie in. */
+struct cells {
+    double side;
+    float x0, y0;
+    int nx, ny;
+};
+
+static struct cells grid(const struct peak_list *list, double distance) {
+    float x0 = INFINITY, y0 = INFINITY, x1 = -INFINITY, y1 = -INFINITY;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct peak *p = &list->items[i];
+        x0 = fminf(x0, p->x);
+        x1 = fmaxf(x1, p->x);
+        y0 = fminf(y0, p->y);
+        y1 = fmaxf(y1, p->y);
+    }
+    double side = distance / M_SQRT2;
+    return (struct cells){side, x0, y0, (int)((x1 - x0) / side) + 1, (int)((y1 - y0) / side) + 1};
+}
+
+/* Whether a kept peak is nearer to `peak`, which lies in cell (cx, cy), than the distance. */
+static bool crowded(const struct peak_list *list, const struct cells *g, const struct peak *peak, int cx, int cy,
+                    double distance) {
+    for (int y = cy > 2 ? cy - 2 : 0; y <= cy + 2 && y < g->ny; y++)
+        for (int x = cx > 2 ? cx - 2 : 0; x <= cx + 2 && x < g->nx; x++) {
+            const struct peak *kept = list->cells[(size_t)y * g->nx + x];
+            if (kept && distance2(peak, kept) < distance * distance) return true;
+        }
+    return false;
+}
+
+enum status peaks_prune_greedy(struct peak_list *list, double distance, struct err *err) {
+    if (list->count == 0) return STATUS_OK;
     qsort(list->items, list->count, sizeof *list->items, better_first);
+    /* Peaks are whole pixels or nearly: nearer than this there are none. */
+    if (!(distance > 0.5)) return STATUS_OK;
+    struct cells g = grid(list, distance);
+    size_t cells = (size_t)g.nx * g.ny;
+    if (cells > list->cell_capacity) {
+        mem_free(&list->cells);
+        list->cell_capacity = 0;
+        TRY(mem_new(cells, sizeof *list->cells, "peaks", &list->cells, err));
+        list->cell_capacity = cells;
+    }
+    memset(list->cells, 0, cells * sizeof *list->cells);
     size_t kept = 0;
     for (size_t i = 0; i < list->count; i++) {
-        bool close = false;
-        for (size_t k = 0; k < kept && !close; k++)
-            close = distance2(&list->items[i], &list->items[k]) < distance * distance;
-        if (!close) list->items[kept++] = list->items[i];
+        struct peak peak = list->items[i];
+        int cx = (int)((peak.x - g.x0) / g.side), cy = (int)((peak.y - g.y0) / g.side);
+        if (crowded(list, &g, &peak, cx, cy, distance)) continue;
+        list->items[kept] = peak;
+        list->cells[(size_t)cy * g.nx + cx] = &list->items[kept++];
     }
     list->count = kept;
+    return STATUS_OK;
 }
 
 /* Collects into members[] everything that hangs together with `seed`; returns how many. */

@@ -7,10 +7,13 @@
 #include "common/files.h"
 #include "common/picture.h"
 #include "common/star.h"
+#include "stages/lowpass-picker/maps_file.h"
 #include "stages/lowpass-picker/pick_files.h"
 
 #define AT(member) offsetof(struct lowpass_picker_params, member)
 
+/* A pixel larger than any particle. */
+static const double PIXEL_SIZE_MOST = 1000;
 
 static const struct param params[] = {
     {.name = "method", .type = PARAM_CHOICE, .offset = AT(method), .unit = "", .choices = "auto|template|log",
@@ -44,6 +47,12 @@ static const struct param params[] = {
      .default_text = "greedy", .help = "Of close peaks the best stays (greedy), or RELION's rule, which drops pairs."},
     {.name = "write_png", .type = PARAM_BOOL, .offset = AT(write_png), .unit = "", .default_text = "true",
      .help = "Write a picture of each micrograph with its picks."},
+    {.name = "keep_maps", .type = PARAM_BOOL, .offset = AT(keep_maps), .unit = "", .default_text = "false",
+     .help = "Write the maps of each search beside its picks, for from_maps; some 20 MB for each template at 4096 px and "
+             "20 Å."},
+    {.name = "from_maps", .type = PARAM_PATH, .offset = AT(from_maps), .unit = "",
+     .help = "Folder of an earlier run with keep_maps: its maps are picked from again, with another threshold, distance "
+             "or prune, without searching."},
 };
 
 const struct stage_descriptor lowpass_picker_stage = {
@@ -96,11 +105,25 @@ static enum status read_templates(struct lowpass_picker *s, const struct lowpass
     return STATUS_OK;
 }
 
+/* What a choice from kept maps cannot change, since the search would be another. */
+static enum status check_from_maps(const struct lowpass_picker_params *p, struct err *err) {
+    FAIL_IF(!file_exists(p->from_maps), err, STATUS_NOT_FOUND,
+            "from_maps is %s, which is not there: expected the folder of an earlier run with keep_maps", p->from_maps);
+    FAIL_IF(p->templates || p->log_diameter.count > 0 || !isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
+            "from_maps picks from maps as they are: templates, diameter and log_diameter are theirs, so leave these out, or "
+            "search again without from_maps");
+    FAIL_IF(p->keep_maps, err, STATUS_BAD_ARGUMENT, "from_maps and keep_maps exclude each other: the maps are kept already");
+    return STATUS_OK;
+}
+
 enum status lowpass_picker_init(struct stage *stage, void *state, struct err *err) {
     const struct lowpass_picker_params *p = stage_params(stage);
     struct lowpass_picker *s = state;
-    TRY(number_or_auto("threshold", p->threshold, &s->threshold, err));
-    TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->max_stddev_noise, err));
+    s->rules.prune = p->prune == 0 ? PICK_PRUNE_GREEDY : PICK_PRUNE_RELION;
+    s->rules.min_distance = p->min_distance;
+    TRY(number_or_auto("threshold", p->threshold, &s->rules.threshold, err));
+    TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->rules.max_stddev_noise, err));
+    if (p->from_maps) return check_from_maps(p, err);
     FAIL_IF(p->method == 1 && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
             "method is template but there are no templates: set templates, or method: log");
     s->method = p->method == 1 || (p->method == 0 && p->templates != NULL) ? PICKER_TEMPLATE : PICKER_LOG;
@@ -117,8 +140,8 @@ enum status lowpass_picker_init(struct stage *stage, void *state, struct err *er
 void lowpass_picker_fini(struct stage *stage, void *state) {
     (void)stage;
     struct lowpass_picker *s = state;
-    picker_destroy(&s->picker);
-    pick_picture_destroy(&s->picture);
+    for (int i = 0; i < PICKERS_KEPT; i++)
+        picker_destroy(&s->kept[i].picker);
     image_destroy(&s->templates);
 }
 
@@ -126,61 +149,105 @@ void lowpass_picker_lane_fini(struct stage *stage, void *state, struct stage_lan
     (void)stage;
     (void)state;
     struct lowpass_picker_lane *l = lane->state;
+    device_copy_destroy(&l->uploaded);
     image_destroy(&l->micrograph);
+    image_destroy(&l->stack);
+    search_maps_clear(&l->maps.maps);
+    pick_scratch_destroy(&l->scratch);
     pick_list_destroy(&l->picks);
-    picture_buffer_destroy(&l->picture);
+    pick_picture_destroy(&l->picture);
+}
+
+static enum status load_maps(struct stage *stage, struct stage_lane *lane, struct err *err) {
+    const struct lowpass_picker_params *p = stage_params(stage);
+    struct lowpass_picker_lane *l = lane->state;
+    char folder[PATH_SIZE], name[PATH_SIZE], path[PATH_SIZE];
+    TRY(stage_resolve(stage, p->from_maps, folder, err));
+    int used = snprintf(name, sizeof name, "%s" MAPS_SUFFIX, item_id(lane->item));
+    FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT, "the name of the maps of %.80s is too long",
+            item_id(lane->item));
+    TRY(path_join(folder, name, path, sizeof path, err));
+    return maps_file_read(path, &l->maps, &l->stack, err);
+}
+
+/* A larger one than any before takes new memory; the device must let go of the old first. */
+static enum status read_micrograph(const char *path, struct lowpass_picker_lane *l, struct err *err) {
+    if (l->uploaded) {
+        struct image_info info;
+        TRY(image_probe(path, &info, err));
+        if ((size_t)info.nx * (size_t)info.ny * (size_t)info.nz > l->micrograph.capacity) device_copy_forget(l->uploaded);
+    }
+    return image_read(path, &l->micrograph, err);
 }
 
 enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     (void)state;
+    const struct lowpass_picker_params *p = stage_params(stage);
     struct lowpass_picker_lane *l = lane->state;
+    if (p->from_maps) return load_maps(stage, lane, err);
     const char *path = NULL;
     char absolute[PATH_SIZE];
     TRY(item_need_string(lane->item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
-    TRY(image_read(absolute, &l->micrograph, err));
+    TRY(read_micrograph(absolute, l, err));
     FAIL_IF(l->micrograph.nz != 1, err, STATUS_BAD_FORMAT,
             "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path,
             l->micrograph.nz);
     double pixel_size = item_number(lane->item, "optics.pixel_size", stage_session(stage)->pixel_size);
     if (!(pixel_size > 0)) pixel_size = l->micrograph.pixel_size;
-    FAIL_IF(!(pixel_size > 0) || pixel_size > 1000, err, STATUS_BAD_ARGUMENT,
-            "%s: the pixel size is not known: set session.pixel_size", path);
+    FAIL_IF(!(pixel_size > 0) || pixel_size > PIXEL_SIZE_MOST, err, STATUS_BAD_ARGUMENT,
+            "%s: the pixel size is not known (%g Å/px): set session.pixel_size", path, pixel_size);
     lane->shape[0] = l->micrograph.nx;
     lane->shape[1] = l->micrograph.ny;
     /* A change of pixel size is a change of shape too; µÅ. */
     lane->shape[2] = (int)lround(pixel_size * 1e6);
-    return STATUS_OK;
+    return device_upload(stage_device(stage), l->micrograph.data, image_count(&l->micrograph), &l->uploaded, err);
 }
 
-enum status lowpass_picker_reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+static enum status make_picker(struct stage *stage, const struct lowpass_picker *s, const struct stage_lane *lane,
+                               struct picker **ret_picker, struct err *err) {
     const struct lowpass_picker_params *p = stage_params(stage);
-    struct lowpass_picker *s = state;
-    picker_destroy(&s->picker);
-    pick_picture_destroy(&s->picture);
-    s->pixel_size = lane->shape[2] * 1e-6;
     bool listed = p->log_diameter.count == 2;
     struct picker_settings settings = {
         .method = s->method,
-        .pixel_size = s->pixel_size,
+        .pixel_size = lane->shape[2] * 1e-6,
         .diameter = p->diameter,
         .lowpass = p->lowpass,
         .angle_step = p->angle_step,
-        .threshold = s->threshold,
-        .min_distance = p->min_distance,
-        .max_stddev_noise = s->max_stddev_noise,
         .log_minimum = listed ? p->log_diameter.values[0] : 0.8 * p->diameter,
         .log_maximum = listed ? p->log_diameter.values[1] : 1.2 * p->diameter,
         .invert = p->invert,
-        .prune = p->prune == 0 ? PICKER_PRUNE_GREEDY : PICKER_PRUNE_RELION,
+        .per_template = p->keep_maps || s->rules.prune == PICK_PRUNE_RELION,
         .threads = stage_threads(stage),
+        .device = *stage_device(stage),
     };
     struct picker_templates templates = {.data = s->templates.data,
                                          .box = s->templates.nx,
                                          .count = s->templates.nz,
                                          .pixel_size = s->templates_pixel_size};
-    TRY(picker_create(&settings, &templates, lane->shape[0], lane->shape[1], &s->picker, err));
-    if (p->write_png) TRY(pick_picture_create(s->picker, lane->shape[0], lane->shape[1], &s->picture, err));
+    return picker_create(&settings, &templates, lane->shape[0], lane->shape[1], ret_picker, err);
+}
+
+enum status lowpass_picker_reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    const struct lowpass_picker_params *p = stage_params(stage);
+    struct lowpass_picker *s = state;
+    if (p->from_maps) return STATUS_OK;
+    struct lowpass_picker_kept *kept = &s->kept[0];
+    for (int i = 0; i < PICKERS_KEPT; i++) {
+        if (s->kept[i].picker && memcmp(s->kept[i].shape, lane->shape, sizeof lane->shape) == 0) {
+            s->kept[i].used = ++s->clock;
+            s->picker = s->kept[i].picker;
+            return STATUS_OK;
+        }
+        if (s->kept[i].used < kept->used) kept = &s->kept[i];
+    }
+    s->picker = NULL;
+    picker_destroy(&kept->picker);
+    kept->used = 0;
+    TRY(make_picker(stage, s, lane, &kept->picker, err));
+    memcpy(kept->shape, lane->shape, sizeof lane->shape);
+    kept->used = ++s->clock;
+    s->picker = kept->picker;
     return STATUS_OK;
 }
 
@@ -216,22 +283,39 @@ enum status lowpass_picker_process(struct stage *stage, void *state, struct stag
     const struct lowpass_picker_params *p = stage_params(stage);
     struct lowpass_picker *s = state;
     struct lowpass_picker_lane *l = lane->state;
+    if (p->from_maps) return STATUS_OK;
     struct ctf ctf = {0};
     bool known = p->ctf && item_ctf(stage, lane->item, &ctf);
-    TRY(picker_run(s->picker, l->micrograph.data, known ? &ctf : NULL, seed_of(item_id(lane->item)), &l->picks, err));
-    if (s->picture) TRY(pick_picture_draw(s->picture, s->picker, &l->picks, &l->picture, err));
-    return STATUS_OK;
+    struct search_input input = {.host = l->micrograph.data, .device = l->uploaded ? device_copy_data(l->uploaded) : NULL};
+    return picker_search(s->picker, &input, known ? &ctf : NULL, seed_of(item_id(lane->item)), &l->maps, err);
+}
+
+static enum status keep_maps(struct stage *stage, struct stage_lane *lane, struct err *err) {
+    struct lowpass_picker_lane *l = lane->state;
+    char relative[PATH_SIZE], absolute[PATH_SIZE];
+    TRY(stage_product(stage, lane->item, MAPS_SUFFIX, relative, absolute, err));
+    TRY(maps_file_write(absolute, item_string(lane->item, "micrograph.path"), &l->maps, &l->stack, err));
+    return item_set_string(lane->item, "picks.maps", relative, err);
+}
+
+static enum status draw(struct stage *stage, struct stage_lane *lane, struct err *err) {
+    struct lowpass_picker_lane *l = lane->state;
+    char relative[PATH_SIZE], absolute[PATH_SIZE];
+    int nx = 0, ny = 0;
+    TRY(pick_picture_draw(&l->picture, &l->maps, &l->picks, err));
+    TRY(stage_product(stage, lane->item, ".png", relative, absolute, err));
+    const uint8_t *pixels = pick_picture_pixels(l->picture, &nx, &ny);
+    return picture_write_rgb(absolute, nx, ny, pixels, err);
 }
 
 enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
-    (void)state;
     const struct lowpass_picker_params *p = stage_params(stage);
+    const struct lowpass_picker *s = state;
     struct lowpass_picker_lane *l = lane->state;
     char relative[PATH_SIZE], absolute[PATH_SIZE];
-    if (p->write_png) {
-        TRY(stage_product(stage, lane->item, ".png", relative, absolute, err));
-        TRY(picture_write_rgb(absolute, l->picture.nx, l->picture.ny, l->picture.pixels, err));
-    }
+    TRY(pick_choose(&l->maps, &s->rules, &l->scratch, &l->picks, err));
+    if (p->keep_maps) TRY(keep_maps(stage, lane, err));
+    if (p->write_png) TRY(draw(stage, lane, err));
     TRY(stage_product(stage, lane->item, "_autopick.star", relative, absolute, err));
     TRY(pick_files_write(absolute, &l->picks, err));
     TRY(item_set_string(lane->item, "picks.star", relative, err));

@@ -2,37 +2,54 @@
 #ifndef ICESTREAM_LOWPASS_PICKER_H
 #define ICESTREAM_LOWPASS_PICKER_H
 
+#include "common/device.h"
 #include "common/image.h"
 #include "common/params.h"
 #include "common/stage.h"
+#include "stages/lowpass-picker/choose.h"
 #include "stages/lowpass-picker/pick_picture.h"
 #include "stages/lowpass-picker/picker.h"
 
 struct lowpass_picker_params {
-    int method; /* −1: template when there are templates, else log */
+    int method; /* 0: template when there are templates, else log; 1: template; 2: log */
     char *templates;
     double templates_pixel_size, diameter, lowpass, angle_step;
     char *threshold, *max_stddev_noise; /* a number, or auto */
     double min_distance;
     struct param_floats log_diameter;
-    bool invert, ctf, write_png;
+    bool invert, ctf, write_png, keep_maps;
+    char *from_maps;
     int prune;
+};
+
+/* Plans and rotated templates of a few shapes of micrographs, so that sessions of mixed shapes do not make them anew for
+ * each micrograph. */
+enum { PICKERS_KEPT = 3 };
+
+struct lowpass_picker_kept {
+    int shape[3];
+    uint64_t used; /* when it was used last */
+    struct picker *picker;
 };
 
 struct lowpass_picker {
     enum picker_method method;
-    double threshold, max_stddev_noise; /* NaN: auto */
-    double pixel_size;                  /* of the micrographs that the picker was made for */
+    struct pick_rules rules;
     struct image templates;
     double templates_pixel_size;
-    struct picker *picker;
-    struct pick_picture *picture;
+    struct lowpass_picker_kept kept[PICKERS_KEPT];
+    struct picker *picker; /* of these, that of the shape that is being searched */
+    uint64_t clock;
 };
 
 struct lowpass_picker_lane {
     struct image micrograph;
+    struct device_copy *uploaded; /* the micrograph on the CUDA device */
+    struct pick_maps maps;
+    struct image stack; /* maps on their way to or from a file */
+    struct pick_scratch scratch;
     struct pick_list picks;
-    struct picture_buffer picture;
+    struct pick_picture *picture;
 };
 
 enum status lowpass_picker_init(struct stage *stage, void *state, struct err *err);

@@ -3,7 +3,7 @@
 #define ICESTREAM_PICK_FILES_H
 
 #include "common/status.h"
-#include "stages/lowpass-picker/picker.h"
+#include "stages/lowpass-picker/choose.h"
 
 /* One loop in an unnamed block: rlnCoordinateX, rlnCoordinateY (px of the micrograph, from 0), rlnClassNumber,
  * rlnAutopickFigureOfMerit, rlnAnglePsi (°). */

@@ -2,10 +2,12 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
 #include "kernels/fourier/window.h"
+#include "kernels/normalise/normalise.h"
 
 enum { WIDTH = 1000 };
 /* Grey from so many standard deviations below to above the mean. */
@@ -13,110 +15,122 @@ static const float CONTRAST = 3;
 static const uint8_t COLOUR[3] = {80, 220, 60};
 
 struct pick_picture {
-    int nx, ny;         /* of the micrograph */
-    int size, work;     /* of the picture of the square, of the transform */
-    double scale;       /* picture px per micrograph px */
-    float *half, *grey; /* size (size+2), size² */
-    struct fft_plan *inverse;
+    struct pick_geometry geometry; /* that it was made for */
+    int size;         /* of the picture of the square */
+    int nx, ny;       /* of the picture */
+    double scale;     /* picture px per micrograph px */
+    float *in, *half; /* work², its transform */
+    float *wide, *grey; /* transform at size, size² */
+    struct fft_plan *forward, *inverse;
+    uint8_t *pixels;  /* [ny][nx][3] */
 };
 
-void picture_buffer_destroy(struct picture_buffer *buffer) {
-    free(buffer->pixels);
-    *buffer = (struct picture_buffer){0};
+static enum status build(struct pick_picture *p, const struct pick_geometry *g, struct err *err) {
+    p->geometry = *g;
+    p->size = fft_good_size(g->size < WIDTH ? g->size : WIDTH);
+    p->scale = (double)p->size / g->size;
+    p->nx = g->nx * p->scale >= 1 ? (int)(g->nx * p->scale) : 1;
+    p->ny = g->ny * p->scale >= 1 ? (int)(g->ny * p->scale) : 1;
+    size_t work = (size_t)g->work, size = (size_t)p->size;
+    TRY(mem_new(work * work, sizeof(float), "picture", &p->in, err));
+    TRY(mem_new(work * (work + 2), sizeof(float), "picture", &p->half, err));
+    TRY(mem_new(size * (size + 2), sizeof(float), "picture", &p->wide, err));
+    TRY(mem_new(size * size, sizeof(float), "picture", &p->grey, err));
+    TRY(mem_new((size_t)p->nx * p->ny * 3, 1, "picture", &p->pixels, err));
+    struct fft_options forward = {.rank = 2, .shape = {g->work, g->work}, .direction = FFT_FORWARD};
+    struct fft_options inverse = {.rank = 2, .shape = {p->size, p->size}, .direction = FFT_INVERSE};
+    TRY(fft_create(&forward, &p->forward, err));
+    return fft_create(&inverse, &p->inverse, err);
 }
 
-static enum status build(struct pick_picture *p, const struct picker_view *view, struct err *err) {
-    int size = fft_good_size(view->size < WIDTH ? view->size : WIDTH);
-    p->work = view->work;
-    /* The transform is filled up, never cut: the picture shows all that was searched. */
-    p->size = size > view->work ? size : view->work;
-    p->scale = (double)p->size / view->size;
-    TRY(mem_new((size_t)p->size * (p->size + 2), sizeof(float), "picture", &p->half, err));
-    TRY(mem_new((size_t)p->size * p->size, sizeof(float), "picture", &p->grey, err));
-    struct fft_options options = {.rank = 2, .shape = {p->size, p->size}, .direction = FFT_INVERSE};
-    return fft_create(&options, &p->inverse, err);
+void pick_picture_destroy(struct pick_picture **picture) {
+    struct pick_picture *p = *picture;
+    if (!p) return;
+    fft_destroy(&p->forward);
+    fft_destroy(&p->inverse);
+    void *buffers[] = {p->in, p->half, p->wide, p->grey, p->pixels};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        free(buffers[i]);
+    mem_free(picture);
 }
 
-enum status pick_picture_create(const struct picker *picker, int nx, int ny, struct pick_picture **ret_picture,
-                                struct err *err) {
+static enum status shape(struct pick_picture **picture, const struct pick_geometry *g, struct err *err) {
+    const struct pick_geometry *have = *picture ? &(*picture)->geometry : NULL;
+    if (have && have->nx == g->nx && have->ny == g->ny && have->size == g->size && have->work == g->work) return STATUS_OK;
     struct pick_picture *p = NULL;
-    struct picker_view view = picker_view(picker);
+    pick_picture_destroy(picture);
     TRY(mem_new(1, sizeof *p, "picture", &p, err));
-    p->nx = nx;
-    p->ny = ny;
-    enum status status = build(p, &view, err);
+    enum status status = build(p, g, err);
     if (status != STATUS_OK) {
         pick_picture_destroy(&p);
         return status;
     }
-    *ret_picture = p;
-    return STATUS_OK;
-}
-
-void pick_picture_destroy(struct pick_picture **picture) {
-    if (!*picture) return;
-    fft_destroy(&(*picture)->inverse);
-    free((*picture)->half);
-    free((*picture)->grey);
-    mem_free(picture);
-}
-
-static enum status shape(struct picture_buffer *buffer, int nx, int ny, struct err *err) {
-    if (buffer->nx == nx && buffer->ny == ny) return STATUS_OK;
-    picture_buffer_destroy(buffer);
-    TRY(mem_new((size_t)nx * ny * 3, 1, "picture", &buffer->pixels, err));
-    buffer->nx = nx;
-    buffer->ny = ny;
+    *picture = p;
     return STATUS_OK;
 }
 
 /* The micrograph's part of the square, mean ± CONTRAST standard deviations to 0..255. */
-static void paint_grey(const struct pick_picture *p, int x0, int y0, struct picture_buffer *buffer) {
-    size_t count = (size_t)buffer->nx * buffer->ny;
+static void paint_grey(struct pick_picture *p) {
+    int x0 = (int)(normalise_offset(p->geometry.size, p->geometry.nx) * p->scale);
+    int y0 = (int)(normalise_offset(p->geometry.size, p->geometry.ny) * p->scale);
+    size_t count = (size_t)p->nx * p->ny;
     double sum = 0, squares = 0;
-    for (int y = 0; y < buffer->ny; y++)
-        for (int x = 0; x < buffer->nx; x++) {
+    for (int y = 0; y < p->ny; y++)
+        for (int x = 0; x < p->nx; x++) {
             double value = p->grey[(size_t)(y + y0) * p->size + x + x0];
             sum += value;
             squares += value * value;
         }
     float mean = (float)(sum / count), deviation = (float)sqrt(fmax(squares / count - (sum / count) * (sum / count), 0));
     float factor = deviation > 0 ? 127.5f / (CONTRAST * deviation) : 0;
-    uint8_t *out = buffer->pixels;
-    for (int y = 0; y < buffer->ny; y++)
-        for (int x = 0; x < buffer->nx; x++, out += 3) {
+    uint8_t *out = p->pixels;
+    for (int y = 0; y < p->ny; y++)
+        for (int x = 0; x < p->nx; x++, out += 3) {
             float value = 127.5f + factor * (p->grey[(size_t)(y + y0) * p->size + x + x0] - mean);
             out[0] = out[1] = out[2] = (uint8_t)fmaxf(0, fminf(255, value));
         }
 }
 
-static void dot(struct picture_buffer *buffer, int x, int y) {
-    if (x < 0 || y < 0 || x >= buffer->nx || y >= buffer->ny) return;
+static void dot(struct pick_picture *p, int x, int y) {
+    if (x < 0 || y < 0 || x >= p->nx || y >= p->ny) return;
     for (int c = 0; c < 3; c++)
-        buffer->pixels[((size_t)y * buffer->nx + x) * 3 + c] = COLOUR[c];
+        p->pixels[((size_t)y * p->nx + x) * 3 + c] = COLOUR[c];
 }
 
-static void circle(struct picture_buffer *buffer, double x, double y, double radius) {
+static void circle(struct pick_picture *p, double x, double y, double radius) {
     int steps = (int)ceil(2 * M_PI * radius * 1.5) + 8;
     for (int i = 0; i < steps; i++) {
         double angle = 2 * M_PI * i / steps;
-        dot(buffer, (int)lround(x + radius * cos(angle)), (int)lround(y + radius * sin(angle)));
+        dot(p, (int)lround(x + radius * cos(angle)), (int)lround(y + radius * sin(angle)));
     }
 }
 
-enum status pick_picture_draw(struct pick_picture *p, const struct picker *picker, const struct pick_list *picks,
-                              struct picture_buffer *buffer, struct err *err) {
-    struct picker_view view = picker_view(picker);
-    int nx = (int)(p->nx * p->scale), ny = (int)(p->ny * p->scale);
-    TRY(shape(buffer, nx > 0 ? nx : 1, ny > 0 ? ny : 1, err));
-    fourier_window_fill(view.spectrum, p->work, p->size, 1, p->half);
-    fft_run(p->inverse, p->half, p->grey);
-    paint_grey(p, (int)(view.offset_x * p->scale), (int)(view.offset_y * p->scale), buffer);
+enum status pick_picture_draw(struct pick_picture **picture, const struct pick_maps *maps, const struct pick_list *picks,
+                              struct err *err) {
+    const struct pick_geometry *g = &maps->geometry;
+    TRY(shape(picture, g, err));
+    struct pick_picture *p = *picture;
+    size_t work = (size_t)g->work;
+    float factor = 1.0f / ((float)work * (float)work);
+    memcpy(p->in, maps->maps.image, work * work * sizeof *p->in);
+    fft_run(p->forward, p->in, p->half);
+    if (p->size < g->work)
+        fourier_window_crop(p->half, g->work, p->size, factor, p->wide);
+    else
+        fourier_window_fill(p->half, g->work, p->size, factor, p->wide);
+    fft_run(p->inverse, p->wide, p->grey);
+    paint_grey(p);
+    double radius = g->diameter / g->pixel_size / 2 * p->scale;
     for (size_t i = 0; i < picks->count; i++) {
         double x = picks->items[i].x * p->scale, y = picks->items[i].y * p->scale;
-        double radius = view.diameter / 2 * p->scale;
-        circle(buffer, x, y, radius);
-        if (radius > 8) circle(buffer, x, y, radius - 1);
+        circle(p, x, y, radius);
+        if (radius > 8) circle(p, x, y, radius - 1);
     }
     return STATUS_OK;
+}
+
+const uint8_t *pick_picture_pixels(const struct pick_picture *p, int *ret_nx, int *ret_ny) {
+    *ret_nx = p->nx;
+    *ret_ny = p->ny;
+    return p->pixels;
 }

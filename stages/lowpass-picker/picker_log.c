@@ -76,10 +76,11 @@ enum status picker_log_create(struct picker *p, struct err *err) {
             "without templates the particle's diameter is needed: set diameter, or log_diameter to the least and the "
             "greatest, in Å");
     double box = high / s->pixel_size * BOX / DIAMETER;
-    FAIL_IF(box >= p->nx - 2 || box >= p->ny - 2, err, STATUS_BAD_ARGUMENT,
+    const struct pick_geometry *g = &p->geometry;
+    FAIL_IF(box >= g->nx - 2 || box >= g->ny - 2, err, STATUS_BAD_ARGUMENT,
             "particles of %.3g Å (%.0f px) and their background do not fit into a micrograph of %d × %d px: check "
             "pixel_size and diameter",
-            high, high / s->pixel_size, p->nx, p->ny);
+            high, high / s->pixel_size, g->nx, g->ny);
     _cleanup_(mem_free) float *shapes = NULL;
     _cleanup_(mem_free) float *scratch = NULL;
     TRY(mem_new((size_t)SIZES * SHAPES * BOX * BOX, sizeof *shapes, "shapes", &shapes, err));
@@ -94,11 +95,9 @@ enum status picker_log_create(struct picker *p, struct err *err) {
     }
     struct picker_templates templates = {
         .data = shapes, .box = BOX, .count = SIZES * SHAPES, .pixel_size = high / DIAMETER};
-    /* The shapes are round, and one circle and one background serve all, so that their scores compare. */
-    p->rotations = 1;
+    /* One circle and one background serve all, so that their scores compare. */
     s->diameter = high;
     TRY(picker_template_create(p, &templates, err));
-    s->diameter = middle;
-    p->diameter = middle / s->pixel_size;
+    s->diameter = p->geometry.diameter = middle;
     return STATUS_OK;
 }

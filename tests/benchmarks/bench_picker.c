@@ -7,7 +7,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
-#include "stages/lowpass-picker/picker.h"
+#include "stages/lowpass-picker/choose.h"
 
 enum { BOX = 64, REPEATS = 3 };
 
@@ -46,8 +46,11 @@ static int bench(int size, double pixel_size, int templates, int threads) {
     for (int i = 0; i < size * size; i++)
         micrograph[i] = (float)rand() / (float)RAND_MAX;
     struct picker_settings settings = {.method = PICKER_TEMPLATE, .pixel_size = pixel_size, .diameter = 130, .lowpass = 20,
-        .angle_step = 5, .threshold = NAN, .min_distance = NAN, .max_stddev_noise = NAN, .invert = true,
-        .threads = threads};
+        .angle_step = 5, .invert = true, .threads = threads};
+    struct pick_rules rules = {.threshold = NAN, .min_distance = NAN, .max_stddev_noise = NAN};
+    struct search_input input = {.host = micrograph};
+    struct pick_maps maps = {0};
+    struct pick_scratch scratch = {0};
     struct picker_templates set = {.data = stack, .box = BOX, .count = templates, .pixel_size = 3};
     struct picker *picker = NULL;
     struct pick_list picks = {0};
@@ -56,21 +59,26 @@ static int bench(int size, double pixel_size, int templates, int threads) {
                       .amplitude_contrast = 0.1, .scale = 1};
     double start = now(), best = INFINITY;
     enum status status = picker_create(&settings, &set, size, size, &picker, &err);
-    double create = now() - start;
+    double create = now() - start, choice = INFINITY;
     for (int i = 0; i < REPEATS && status == STATUS_OK; i++) {
         start = now();
-        status = picker_run(picker, micrograph, &ctf, 1, &picks, &err);
+        status = picker_search(picker, &input, &ctf, 1, &maps, &err);
         best = fmin(best, now() - start);
+        start = now();
+        if (status == STATUS_OK) status = pick_choose(&maps, &rules, &scratch, &picks, &err);
+        choice = fmin(choice, now() - start);
     }
     if (status == STATUS_OK) {
-        struct picker_view view = picker_view(picker);
-        double floor = transform_time(view.work) * templates * view.rotations / threads;
-        printf("%5d px %.2f A, %d templates x %d rotations at %d px, %d threads: set up %.3f s, run %.3f s, floor %.3f s, "
-               "ratio %.2f\n",
-               size, pixel_size, templates, view.rotations, view.work, threads, create, best, floor, best / floor);
+        const struct pick_geometry *g = &maps.geometry;
+        double floor = transform_time(g->work) * templates * g->rotations / threads;
+        printf("%5d px %.2f A, %d templates x %d rotations at %d px, %d threads: set up %.3f s, search %.3f s, floor %.3f "
+               "s, ratio %.2f, choice %.4f s\n",
+               size, pixel_size, templates, g->rotations, g->work, threads, create, best, floor, best / floor, choice);
     } else {
         fprintf(stderr, "%s\n", err.message);
     }
+    search_maps_clear(&maps.maps);
+    pick_scratch_destroy(&scratch);
     pick_list_destroy(&picks);
     picker_destroy(&picker);
     free(stack);

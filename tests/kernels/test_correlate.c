@@ -244,8 +244,9 @@ static struct found search(const float *image, const float *template, int work, 
     for (size_t i = 0; i < floats; i++)
         a[i] *= transfer[i / 2] / (float)circle_count(BOX, RADIUS);
     correlate_best(correlate, spectra, 0, rotations, a, best, rotation);
-    merit_amplitude(&terms, best, mu, sigma, pixels, merit);
-    merit_map(&terms, 1, pixels, merit);
+    merit_scores(&terms, best, mu, sigma, pixels, merit);
+    for (size_t i = 0; i < pixels; i++)
+        merit[i] = (float)merit_from_score(&terms, 1, merit[i]);
     size_t top = 0;
     for (size_t i = 0; i < pixels; i++) {
         assert_true(isfinite(merit[i]));
@@ -309,6 +310,22 @@ static void the_ctf_keeps_its_sign(void **state) {
     free(image);
 }
 
+static void merits_and_scores_are_inverse(void **state) {
+    (void)state;
+    const struct merit_terms terms = {.mean = 0.1, .power = 0.4}, none = {0};
+    /* By hand: d = A2 − 2 s √A2. */
+    double score = 0.5, d = 0.4 - 2 * score * sqrt(0.4), merit = (exp(-d / 2) - 1) / (exp(0.2) - 1);
+    assert_true(fabs(merit_from_score(&terms, 1, score) - merit) < 1e-12);
+    for (double scale = 0.5; scale < 3; scale += 0.5)
+        for (double m = 0; m < 3; m += 0.25)
+            assert_true(fabs(merit_from_score(&terms, scale, merit_to_score(&terms, scale, m)) - m) < 1e-9);
+    /* What stands as it is expected to: amplitude 1. */
+    assert_true(fabs(merit_from_score(&terms, 1, sqrt(0.4)) - 1) < 1e-12);
+    assert_true(isinf(merit_to_score(&terms, 1, -1e9)));
+    assert_true(merit_from_score(&none, 1, 3) == 0 && isinf(merit_to_score(&none, 1, 1)));
+    assert_true(isfinite(merit_from_score(&terms, 1e6, 1e6)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(statistics_are_those_of_the_background),
@@ -316,6 +333,7 @@ int main(void) {
         cmocka_unit_test(terms_are_sums_over_the_circle),
         cmocka_unit_test(a_planted_template_is_found),
         cmocka_unit_test(the_ctf_keeps_its_sign),
+        cmocka_unit_test(merits_and_scores_are_inverse),
     };
     print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Peak search and both ways of thinning out, on small cases with known answers. */
 #include <math.h>
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +12,13 @@
 #include <cmocka.h>
 
 #include "kernels/peaks/peaks.h"
+
+static uint64_t seed = 5150;
+
+static float uniform(void) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return ((float)(seed >> 40) + 0.5f) * 0x1p-24f;
+}
 
 static struct peak_search whole(int nx, int ny, float threshold) {
     return (struct peak_search){.nx = nx, .ny = ny, .x1 = nx, .y1 = ny, .threshold = threshold};
@@ -84,16 +92,53 @@ static void of_close_ones_the_best_stays(void **state) {
     struct peak items[] = {{.x = 10, .y = 0, .merit = 1}, {.x = 0, .y = 0, .merit = 2}, {.x = 18, .y = 0, .merit = 3},
                            {.x = 0, .y = 50, .merit = 0.5f}};
     struct peak_list list = {.items = items, .count = 4, .capacity = 4};
-    peaks_prune_greedy(&list, 12);
+    struct err err = {0};
+    assert_int_equal(peaks_prune_greedy(&list, 12, &err), STATUS_OK);
     assert_int_equal(list.count, 3);
     assert_float_equal(list.items[0].merit, 3, 0);
     assert_float_equal(list.items[1].merit, 2, 0);
     assert_float_equal(list.items[2].merit, 0.5, 0);
     /* Exactly at the distance is not close. */
     struct peak pair[] = {{.x = 0, .merit = 1}, {.x = 12, .merit = 2}};
-    list = (struct peak_list){.items = pair, .count = 2, .capacity = 2};
-    peaks_prune_greedy(&list, 12);
+    list.items = pair;
+    list.count = list.capacity = 2;
+    assert_int_equal(peaks_prune_greedy(&list, 12, &err), STATUS_OK);
     assert_int_equal(list.count, 2);
+    list.items = NULL;
+    peak_list_destroy(&list);
+}
+
+/* The same as comparing each with each, for points in general position and on a lattice with ties. */
+static void pruning_is_that_of_all_pairs(void **state) {
+    (void)state;
+    enum { COUNT = 3000 };
+    struct peak_list list = {.items = calloc(COUNT, sizeof(struct peak)), .capacity = COUNT};
+    struct peak *all = calloc(COUNT, sizeof *all);
+    struct err err = {0};
+    for (int trial = 0; trial < 6; trial++) {
+        double distance = 3 + 4 * trial;
+        for (int i = 0; i < COUNT; i++)
+            all[i] = (struct peak){.x = trial % 2 ? (float)(i % 60) : 500 * uniform(),
+                                   .y = trial % 2 ? (float)(i / 60) : 300 * uniform(),
+                                   .merit = trial == 3 ? (float)(i % 7) : uniform()};
+        memcpy(list.items, all, COUNT * sizeof *all);
+        list.count = COUNT;
+        assert_int_equal(peaks_prune_greedy(&list, distance, &err), STATUS_OK);
+        /* Each that was dropped has a better one near that stayed; those that stayed are apart. */
+        for (size_t i = 0; i < list.count; i++)
+            for (size_t k = 0; k < i; k++)
+                assert_true(hypot(list.items[i].x - list.items[k].x, list.items[i].y - list.items[k].y) >= distance - 1e-3);
+        for (int i = 0; i < COUNT; i++) {
+            bool explained = false;
+            for (size_t k = 0; k < list.count && !explained; k++)
+                explained = list.items[k].merit >= all[i].merit &&
+                            hypot(list.items[k].x - all[i].x, list.items[k].y - all[i].y) < distance + 1e-3;
+            assert_true(explained);
+        }
+        assert_true(list.count > 3);
+    }
+    peak_list_destroy(&list);
+    free(all);
 }
 
 static void relion_rule(void **state) {
@@ -113,7 +158,7 @@ static void relion_rule(void **state) {
     list.count = 0;
     assert_int_equal(peaks_prune_clusters(&list, 6, 12, &err), STATUS_OK);
     assert_int_equal(peaks_drop_close_pairs(&list, 12, &err), STATUS_OK);
-    peaks_prune_greedy(&list, 12);
+    assert_int_equal(peaks_prune_greedy(&list, 12, &err), STATUS_OK);
     assert_int_equal(list.count, 0);
 }
 
@@ -121,7 +166,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_local_maxima),           cmocka_unit_test(tops_of_parabolas),
         cmocka_unit_test(constant_map_is_one_plateau),  cmocka_unit_test(of_close_ones_the_best_stays),
-        cmocka_unit_test(relion_rule),
+        cmocka_unit_test(relion_rule),                  cmocka_unit_test(pruning_is_that_of_all_pairs),
     };
+    print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

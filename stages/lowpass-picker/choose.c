@@ -1,0 +1,233 @@
+#include "stages/lowpass-picker/choose.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/normalise/normalise.h"
+#include "kernels/quantile/quantile.h"
+#include "stages/lowpass-picker/threshold.h"
+
+/* Of the diameter: touching particles stay two, even where the diameter is a third too large, and the side peaks of one
+ * do not become more. */
+static const double MIN_DISTANCE = 0.7;
+/* Robust standard deviations of the local mean and deviation at which a place is not ice any more. */
+static const float CONTAMINATION_SPREADS = 6;
+/* Templates whose amplitude in the picks is outside of this are on another grey scale than that of normalised
+ * particles. Inside, a circle that is a little too wide, crowding and imperfect templates explain it. */
+static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
+
+void pick_list_destroy(struct pick_list *list) {
+    free(list->items);
+    *list = (struct pick_list){0};
+}
+
+void pick_scratch_destroy(struct pick_scratch *scratch) {
+    free(scratch->bad);
+    free(scratch->values);
+    peak_list_destroy(&scratch->peaks);
+    *scratch = (struct pick_scratch){0};
+}
+
+static enum status fit(struct pick_scratch *scratch, size_t pixels, struct err *err) {
+    if (pixels <= scratch->pixels) return STATUS_OK;
+    mem_free(&scratch->bad);
+    mem_free(&scratch->values);
+    scratch->pixels = 0;
+    TRY(mem_new(pixels, sizeof *scratch->bad, "contamination", &scratch->bad, err));
+    TRY(mem_new(pixels, sizeof *scratch->values, "order statistics", &scratch->values, err));
+    scratch->pixels = pixels;
+    return STATUS_OK;
+}
+
+/* What one choice works on. */
+struct choice {
+    const struct pick_geometry *g;
+    const struct search_maps *maps;
+    const struct pick_rules *rules;
+    struct pick_scratch *scratch;
+    double scale;        /* map px per micrograph px */
+    double distance;     /* map px */
+};
+
+/* The part of the maps that holds centres. */
+static struct peak_search search_area(const struct choice *c, float threshold) {
+    const struct pick_geometry *g = c->g;
+    int x = normalise_offset(g->size, g->nx), y = normalise_offset(g->size, g->ny);
+    bool relion = c->rules->prune == PICK_PRUNE_RELION;
+    return (struct peak_search){
+        .nx = g->work,
+        .ny = g->work,
+        .x0 = (int)ceil((x + g->border) * c->scale),
+        .y0 = (int)ceil((y + g->border) * c->scale),
+        .x1 = (int)floor((x + g->nx - 1 - g->border) * c->scale) + 1,
+        .y1 = (int)floor((y + g->ny - 1 - g->border) * c->scale) + 1,
+        .threshold = threshold,
+        .bad = c->scratch->bad,
+        .fractional = !relion,
+        .all_neighbours = relion && c->scale >= 1,
+    };
+}
+
+/* Median and deviation of what is inside the search and not marked bad. */
+static void robust(const struct choice *c, const float *map, float *ret_median, float *ret_deviation) {
+    struct peak_search s = search_area(c, 0);
+    size_t count = 0, work = (size_t)c->g->work;
+    for (int y = s.y0; y < s.y1; y++)
+        for (int x = s.x0; x < s.x1; x++)
+            if (!s.bad[(size_t)y * work + x]) c->scratch->values[count++] = map[(size_t)y * work + x];
+    quantile_robust(c->scratch->values, count, ret_median, ret_deviation);
+}
+
+/* Marks what lies on ice crystals, carbon or dirt: there the background is rougher, or darker, than anywhere else. */
+static void mark_contamination(const struct choice *c) {
+    size_t pixels = (size_t)c->g->work * c->g->work;
+    const float *mu = c->maps->mu, *sigma = c->maps->sigma;
+    uint8_t *bad = c->scratch->bad;
+    double limit = c->rules->max_stddev_noise;
+    float middle, spread;
+    memset(bad, 0, pixels);
+    if (isnan(limit)) {
+        robust(c, sigma, &middle, &spread);
+        for (size_t i = 0; i < pixels; i++)
+            bad[i] |= sigma[i] > middle + fmaxf(CONTAMINATION_SPREADS * spread, 0.15f * middle);
+        robust(c, mu, &middle, &spread);
+        for (size_t i = 0; i < pixels; i++)
+            bad[i] |= fabsf(mu[i] - middle) > fmaxf(CONTAMINATION_SPREADS * spread, 0.3f);
+    } else if (limit > 0) {
+        for (size_t i = 0; i < pixels; i++)
+            bad[i] |= sigma[i] > limit;
+    }
+}
+
+/* From the scores of all peaks, noise and particles alike, of which close ones are suppressed. */
+static enum status automatic_threshold(const struct choice *c, float *ret_threshold, struct err *err) {
+    struct pick_scratch *scratch = c->scratch;
+    struct peak_search area = search_area(c, -INFINITY);
+    float sigma, spread;
+    robust(c, c->maps->sigma, &sigma, &spread);
+    float noise = sigma > 0 ? c->maps->noise / sigma : c->maps->noise;
+    scratch->peaks.count = 0;
+    area.fractional = true;
+    area.all_neighbours = false;
+    TRY(peaks_find(&area, c->maps->score, c->maps->rotation, 0, &scratch->peaks, err));
+    TRY(peaks_prune_greedy(&scratch->peaks, c->distance, err));
+    size_t pixels = (size_t)c->g->work * c->g->work, count = scratch->peaks.count;
+    if (count > pixels) count = pixels;
+    for (size_t i = 0; i < count; i++)
+        scratch->values[i] = scratch->peaks.items[i].merit;
+    *ret_threshold = threshold_over_noise(scratch->values, count, noise);
+    return STATUS_OK;
+}
+
+/* The score that template t must have: the threshold itself when that is a score, else that of its figure of merit. */
+static float score_needed(const struct choice *c, int t, float automatic) {
+    return isnan(c->rules->threshold) ? automatic : (float)merit_to_score(&c->maps->terms[t], 1, c->rules->threshold);
+}
+
+/* Of close peaks of any template the best score. */
+static enum status find_greedy(const struct choice *c, float automatic, struct err *err) {
+    struct peak_list *peaks = &c->scratch->peaks;
+    float least = INFINITY;
+    for (int t = 0; t < c->maps->count; t++)
+        least = fminf(least, score_needed(c, t, automatic));
+    struct peak_search area = search_area(c, least);
+    area.template = c->maps->template;
+    peaks->count = 0;
+    TRY(peaks_find(&area, c->maps->score, c->maps->rotation, 0, peaks, err));
+    size_t kept = 0;
+    for (size_t i = 0; i < peaks->count; i++) {
+        struct peak peak = peaks->items[i];
+        if (peak.merit >= score_needed(c, peak.template, automatic)) peaks->items[kept++] = peak;
+    }
+    peaks->count = kept;
+    return peaks_prune_greedy(peaks, c->distance, err);
+}
+
+/* RELION's rule, by which both of a close pair may go. Peaks of each template compete by figure of merit. */
+static enum status find_relion(const struct choice *c, float automatic, struct err *err) {
+    struct peak_list *peaks = &c->scratch->peaks;
+    size_t pixels = (size_t)c->g->work * c->g->work;
+    FAIL_IF(c->maps->scores == NULL, err, STATUS_BAD_ARGUMENT, "RELION's pruning needs the maps of each template");
+    peaks->count = 0;
+    for (int t = 0; t < c->maps->count; t++) {
+        struct peak_search area = search_area(c, score_needed(c, t, automatic));
+        size_t first = peaks->count;
+        TRY(peaks_find(&area, c->maps->scores + t * pixels, c->maps->rotations + t * pixels, t, peaks, err));
+        for (size_t i = first; i < peaks->count && isfinite(c->rules->threshold); i++)
+            peaks->items[i].merit = (float)merit_from_score(&c->maps->terms[t], 1, peaks->items[i].merit);
+    }
+    /* One list for all templates: pruning each first and then all leaves the same kind of set. */
+    double radius = c->g->diameter / c->g->pixel_size / 2 * c->scale;
+    TRY(peaks_prune_clusters(peaks, radius, c->distance, err));
+    TRY(peaks_drop_close_pairs(peaks, c->distance, err));
+    for (size_t i = 0; i < peaks->count && isfinite(c->rules->threshold); i++) {
+        struct peak *peak = &peaks->items[i];
+        peak->merit = (float)merit_to_score(&c->maps->terms[peak->template], 1, peak->merit);
+    }
+    return STATUS_OK;
+}
+
+/* The scale of the templates that their picks ask for; 1 where they are about right. */
+static double templates_scale(const struct choice *c) {
+    const struct peak_list *peaks = &c->scratch->peaks;
+    if (peaks->count == 0) return 1;
+    /* Peaks fall, so this is the median but for the order of templates of different power. */
+    const struct peak *middle = &peaks->items[peaks->count / 2];
+    double amplitude = middle->merit / sqrt(c->maps->terms[middle->template].power);
+    return amplitude < SCALE_LEAST || amplitude > SCALE_MOST ? amplitude : 1;
+}
+
+/* What is reported of a score: the figure of merit on the templates' own scale; of round shapes the score as it is. */
+static double reported(const struct choice *c, int template, double scale, double score) {
+    return c->g->method == PICKER_LOG ? score : merit_from_score(&c->maps->terms[template], scale, score);
+}
+
+static enum status report(const struct choice *c, float automatic, struct pick_list *picks, struct err *err) {
+    const struct peak_list *peaks = &c->scratch->peaks;
+    const struct pick_geometry *g = c->g;
+    if (picks->capacity < peaks->count) {
+        struct pick *items = realloc(picks->items, 2 * peaks->count * sizeof *items);
+        FAIL_IF(items == NULL, err, STATUS_NO_MEMORY, "no memory for %zu picks", peaks->count);
+        picks->items = items;
+        picks->capacity = 2 * peaks->count;
+    }
+    bool templates = g->method == PICKER_TEMPLATE, numeric = !isnan(c->rules->threshold);
+    picks->count = 0;
+    picks->scale = templates && !numeric ? templates_scale(c) : 1;
+    picks->threshold = numeric ? c->rules->threshold : isfinite(automatic) ? reported(c, 0, picks->scale, automatic) : automatic;
+    int x = normalise_offset(g->size, g->nx), y = normalise_offset(g->size, g->ny);
+    for (size_t i = 0; i < peaks->count; i++) {
+        const struct peak *peak = &peaks->items[i];
+        picks->items[picks->count++] = (struct pick){
+            .x = (float)(peak->x / c->scale - x),
+            .y = (float)(peak->y / c->scale - y),
+            .merit = (float)reported(c, peak->template, picks->scale, peak->merit),
+            .psi = templates ? (float)(peak->rotation * 360.0 / g->rotations) : 0,
+            .class_number = templates ? peak->template + 1 : 0,
+        };
+    }
+    return STATUS_OK;
+}
+
+enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *rules, struct pick_scratch *scratch,
+                        struct pick_list *picks, struct err *err) {
+    const struct pick_geometry *g = &maps->geometry;
+    double scale = (double)g->work / g->size;
+    double distance = isnan(rules->min_distance) ? MIN_DISTANCE * g->diameter : rules->min_distance;
+    struct choice c = {.g = g,
+                       .maps = &maps->maps,
+                       .rules = rules,
+                       .scratch = scratch,
+                       .scale = scale,
+                       .distance = distance / g->pixel_size * scale};
+    scratch->peaks.count = 0;
+    if (!(maps->maps.deviation > 0)) return report(&c, INFINITY, picks, err);
+    TRY(fit(scratch, (size_t)g->work * g->work, err));
+    mark_contamination(&c);
+    float automatic = NAN;
+    if (isnan(rules->threshold)) TRY(automatic_threshold(&c, &automatic, err));
+    TRY(rules->prune == PICK_PRUNE_GREEDY ? find_greedy(&c, automatic, err) : find_relion(&c, automatic, err));
+    return report(&c, automatic, picks, err);
+}

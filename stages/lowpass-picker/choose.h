@@ -1,0 +1,49 @@
+/* From the maps of a search to picks: what lies on contamination is left out, a threshold found, peaks sought, and of
+ * close ones the better kept. Needs the maps alone, so kept maps can be thresholded again. */
+#ifndef ICESTREAM_CHOOSE_H
+#define ICESTREAM_CHOOSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "kernels/peaks/peaks.h"
+#include "stages/lowpass-picker/picker.h"
+
+enum pick_prune { PICK_PRUNE_GREEDY, PICK_PRUNE_RELION };
+
+struct pick_rules {
+    enum pick_prune prune;
+    double threshold;        /* figure of merit; NaN: from the micrograph's own peaks */
+    double min_distance;     /* Å; NaN: from the diameter */
+    double max_stddev_noise; /* NaN: from the micrograph's own statistics; ≤ 0: off */
+};
+
+/* A pick: centre in px of the micrograph (0-based), class from 1 (0: LoG), psi in degrees. */
+struct pick {
+    float x, y, merit, psi;
+    int class_number;
+};
+
+struct pick_list {
+    struct pick *items;
+    size_t count, capacity;
+    double threshold; /* that was used; infinite when nothing can be a particle */
+    double scale;     /* of the templates, that an automatic threshold found; else 1 */
+};
+void pick_list_destroy(struct pick_list *list);
+
+/* Memory that is kept from choice to choice; starts as {0}. */
+struct pick_scratch {
+    size_t pixels;
+    uint8_t *bad;         /* pixels of the maps that hold no centre */
+    float *values;
+    struct peak_list peaks;
+};
+void pick_scratch_destroy(struct pick_scratch *scratch);
+
+/* PICK_PRUNE_RELION needs the maps of each template. `picks` keeps its memory. */
+enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *rules, struct pick_scratch *scratch,
+                        struct pick_list *picks, struct err *err);
+
+#endif

@@ -1,0 +1,18 @@
+/* Maps of a search in files, so that picks can be chosen again with another threshold:
+ *   MIC_maps.mrcs  stack of work × work floats: image, mean, deviation, then score and rotation of each template
+ *   MIC_maps.json  what they mean: micrograph, sizes, particle, noise, terms of the templates */
+#ifndef ICESTREAM_MAPS_FILE_H
+#define ICESTREAM_MAPS_FILE_H
+
+#include "common/image.h"
+#include "common/status.h"
+#include "stages/lowpass-picker/picker.h"
+
+#define MAPS_SUFFIX "_maps.mrcs"
+
+/* path ends in MAPS_SUFFIX; `scratch` keeps its memory. maps must be those of each template. */
+enum status maps_file_write(const char *path, const char *micrograph, const struct pick_maps *maps,
+                            struct image *scratch, struct err *err);
+enum status maps_file_read(const char *path, struct pick_maps *maps, struct image *scratch, struct err *err);
+
+#endif
