@@ -24,6 +24,7 @@ struct peak_list {
 };
 
 void peak_list_destroy(struct peak_list *list);
+enum status peak_list_append(struct peak_list *list, const struct peak_list *more, struct err *err);
 
 /* A map of nx × ny and where in it to look. */
 struct peak_search {

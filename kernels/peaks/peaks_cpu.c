@@ -24,6 +24,12 @@ static enum status add(struct peak_list *list, const struct peak *peak, struct e
     return STATUS_OK;
 }
 
+enum status peak_list_append(struct peak_list *list, const struct peak_list *more, struct err *err) {
+    for (size_t i = 0; i < more->count; i++)
+        TRY(add(list, &more->items[i], err));
+    return STATUS_OK;
+}
+
 /* Top of the parabola through three values, as an offset from the middle one. */
 static float top(float before, float here, float after) {
     float curvature = before - 2 * here + after;

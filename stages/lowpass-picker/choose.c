@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "kernels/normalise/normalise.h"
 #include "kernels/quantile/quantile.h"
+#include "stages/lowpass-picker/geometry.h"
 #include "stages/lowpass-picker/threshold.h"
 
 /* Of the diameter: touching particles stay two, even where the diameter is a third too large, and the side peaks of one
@@ -27,6 +27,7 @@ void pick_scratch_destroy(struct pick_scratch *scratch) {
     free(scratch->bad);
     free(scratch->values);
     peak_list_destroy(&scratch->peaks);
+    peak_list_destroy(&scratch->found);
     *scratch = (struct pick_scratch){0};
 }
 
@@ -53,16 +54,15 @@ struct choice {
 
 /* The part of the maps that holds centres. */
 static struct peak_search search_area(const struct choice *c, float threshold) {
-    const struct pick_geometry *g = c->g;
-    int x = normalise_offset(g->size, g->nx), y = normalise_offset(g->size, g->ny);
+    struct pick_area area = geometry_area(c->g);
     bool relion = c->rules->prune == PICK_PRUNE_RELION;
     return (struct peak_search){
-        .nx = g->work,
-        .ny = g->work,
-        .x0 = (int)ceil((x + g->border) * c->scale),
-        .y0 = (int)ceil((y + g->border) * c->scale),
-        .x1 = (int)floor((x + g->nx - 1 - g->border) * c->scale) + 1,
-        .y1 = (int)floor((y + g->ny - 1 - g->border) * c->scale) + 1,
+        .nx = c->g->work,
+        .ny = c->g->work,
+        .x0 = area.x0,
+        .y0 = area.y0,
+        .x1 = area.x1,
+        .y1 = area.y1,
         .threshold = threshold,
         .bad = c->scratch->bad,
         .fractional = !relion,
@@ -123,7 +123,9 @@ static enum status automatic_threshold(const struct choice *c, float *ret_thresh
 
 /* The score that template t must have: the threshold itself when that is a score, else that of its figure of merit. */
 static float score_needed(const struct choice *c, int t, float automatic) {
-    return isnan(c->rules->threshold) ? automatic : (float)merit_to_score(&c->maps->terms[t], 1, c->rules->threshold);
+    if (isnan(c->rules->threshold)) return automatic;
+    if (c->g->method == PICKER_LOG) return (float)c->rules->threshold;
+    return (float)merit_to_score(&c->maps->terms[t], 1, c->rules->threshold);
 }
 
 /* Of close peaks of any template the best score. */
@@ -145,24 +147,34 @@ static enum status find_greedy(const struct choice *c, float automatic, struct e
     return peaks_prune_greedy(peaks, c->distance, err);
 }
 
-/* RELION's rule, by which both of a close pair may go. Peaks of each template compete by figure of merit. */
+/* The peaks of one template, thinned. They compete by figure of merit where the threshold is one. */
+static enum status find_in_template(const struct choice *c, int t, float automatic, double radius, double distance,
+                                    struct err *err) {
+    struct peak_list *found = &c->scratch->found;
+    size_t pixels = (size_t)c->g->work * c->g->work;
+    struct peak_search area = search_area(c, score_needed(c, t, automatic));
+    bool merits = !isnan(c->rules->threshold) && c->g->method == PICKER_TEMPLATE;
+    found->count = 0;
+    TRY(peaks_find(&area, c->maps->scores + t * pixels, c->maps->rotations + t * pixels, t, found, err));
+    for (size_t i = 0; i < found->count && merits; i++)
+        found->items[i].merit = (float)merit_from_score(&c->maps->terms[t], 1, found->items[i].merit);
+    return peaks_prune_clusters(found, radius, distance, err);
+}
+
+/* RELION's rule, by which both of a close pair may go: the peaks of each template are thinned, then those of all. */
 static enum status find_relion(const struct choice *c, float automatic, struct err *err) {
     struct peak_list *peaks = &c->scratch->peaks;
-    size_t pixels = (size_t)c->g->work * c->g->work;
     FAIL_IF(c->maps->scores == NULL, err, STATUS_BAD_ARGUMENT, "RELION's pruning needs the maps of each template");
+    bool merits = !isnan(c->rules->threshold) && c->g->method == PICKER_TEMPLATE;
+    double radius = c->g->radius * c->scale, distance = round(c->distance / c->scale) * c->scale;
     peaks->count = 0;
     for (int t = 0; t < c->maps->count; t++) {
-        struct peak_search area = search_area(c, score_needed(c, t, automatic));
-        size_t first = peaks->count;
-        TRY(peaks_find(&area, c->maps->scores + t * pixels, c->maps->rotations + t * pixels, t, peaks, err));
-        for (size_t i = first; i < peaks->count && isfinite(c->rules->threshold); i++)
-            peaks->items[i].merit = (float)merit_from_score(&c->maps->terms[t], 1, peaks->items[i].merit);
+        TRY(find_in_template(c, t, automatic, radius, distance, err));
+        TRY(peak_list_append(peaks, &c->scratch->found, err));
     }
-    /* One list for all templates: pruning each first and then all leaves the same kind of set. */
-    double radius = c->g->diameter / c->g->pixel_size / 2 * c->scale;
-    TRY(peaks_prune_clusters(peaks, radius, c->distance, err));
-    TRY(peaks_drop_close_pairs(peaks, c->distance, err));
-    for (size_t i = 0; i < peaks->count && isfinite(c->rules->threshold); i++) {
+    TRY(peaks_prune_clusters(peaks, radius, distance, err));
+    TRY(peaks_drop_close_pairs(peaks, distance, err));
+    for (size_t i = 0; i < peaks->count && merits; i++) {
         struct peak *peak = &peaks->items[i];
         peak->merit = (float)merit_to_score(&c->maps->terms[peak->template], 1, peak->merit);
     }
@@ -197,12 +209,12 @@ static enum status report(const struct choice *c, float automatic, struct pick_l
     picks->count = 0;
     picks->scale = templates && !numeric ? templates_scale(c) : 1;
     picks->threshold = numeric ? c->rules->threshold : isfinite(automatic) ? reported(c, 0, picks->scale, automatic) : automatic;
-    int x = normalise_offset(g->size, g->nx), y = normalise_offset(g->size, g->ny);
+    struct pick_area area = geometry_area(g);
     for (size_t i = 0; i < peaks->count; i++) {
         const struct peak *peak = &peaks->items[i];
         picks->items[picks->count++] = (struct pick){
-            .x = (float)(peak->x / c->scale - x),
-            .y = (float)(peak->y / c->scale - y),
+            .x = (float)((peak->x - area.x) / c->scale),
+            .y = (float)((peak->y - area.y) / c->scale),
             .merit = (float)reported(c, peak->template, picks->scale, peak->merit),
             .psi = templates ? (float)(peak->rotation * 360.0 / g->rotations) : 0,
             .class_number = templates ? peak->template + 1 : 0,

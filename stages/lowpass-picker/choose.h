@@ -39,6 +39,7 @@ struct pick_scratch {
     uint8_t *bad;         /* pixels of the maps that hold no centre */
     float *values;
     struct peak_list peaks;
+    struct peak_list found; /* in one template */
 };
 void pick_scratch_destroy(struct pick_scratch *scratch);
 

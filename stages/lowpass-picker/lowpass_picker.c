@@ -45,6 +45,9 @@ static const struct param params[] = {
      .help = "Apply the micrograph's CTF, where its defocus is known, to the templates."},
     {.name = "prune", .type = PARAM_CHOICE, .offset = AT(prune), .unit = "", .choices = "greedy|relion",
      .default_text = "greedy", .help = "Of close peaks the best stays (greedy), or RELION's rule, which drops pairs."},
+    {.name = "size_rule", .type = PARAM_CHOICE, .offset = AT(size_rule), .unit = "", .choices = "smooth|relion",
+     .default_text = "smooth", .help = "Maps have the smallest size that is fast and holds the low-pass (smooth), or "
+                                       "RELION's size, with its rounding of coordinates by up to a pixel of the maps."},
     {.name = "write_png", .type = PARAM_BOOL, .offset = AT(write_png), .unit = "", .default_text = "true",
      .help = "Write a picture of each micrograph with its picks."},
     {.name = "keep_maps", .type = PARAM_BOOL, .offset = AT(keep_maps), .unit = "", .default_text = "false",
@@ -213,6 +216,7 @@ static enum status make_picker(struct stage *stage, const struct lowpass_picker 
         .pixel_size = lane->shape[2] * 1e-6,
         .diameter = p->diameter,
         .lowpass = p->lowpass,
+        .size_rule = p->size_rule == 0 ? PICK_SIZES_SMOOTH : PICK_SIZES_RELION,
         .angle_step = p->angle_step,
         .log_minimum = listed ? p->log_diameter.values[0] : 0.8 * p->diameter,
         .log_maximum = listed ? p->log_diameter.values[1] : 1.2 * p->diameter,

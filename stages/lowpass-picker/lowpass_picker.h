@@ -19,7 +19,7 @@ struct lowpass_picker_params {
     struct param_floats log_diameter;
     bool invert, ctf, write_png, keep_maps;
     char *from_maps;
-    int prune;
+    int prune, size_rule;
 };
 
 /* Plans and rotated templates of a few shapes of micrographs, so that sessions of mixed shapes do not make them anew for

@@ -29,10 +29,11 @@ static json_t *describe(const char *micrograph, const struct pick_maps *maps) {
     for (int t = 0; t < maps->maps.count; t++)
         json_array_append_new(terms, json_pack("{s:f, s:f}", "mean", maps->maps.terms[t].mean, "power",
                                                maps->maps.terms[t].power));
-    return json_pack("{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:i, s:f, s:f, s:o}", "v", VERSION,
-                     "micrograph", micrograph, "method", g->method == PICKER_LOG ? "log" : "template", "nx", g->nx, "ny",
-                     g->ny, "size", g->size, "work", g->work, "border", g->border, "pixel_size", g->pixel_size,
-                     "diameter", g->diameter, "lowpass", g->lowpass, "angle_step", g->angle_step, "rotations",
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:f, s:f, s:o}", "v",
+                     VERSION, "micrograph", micrograph, "method", g->method == PICKER_LOG ? "log" : "template",
+                     "size_rule", g->size_rule == PICK_SIZES_RELION ? "relion" : "smooth", "nx", g->nx, "ny", g->ny,
+                     "size", g->size, "work", g->work, "border", g->border, "pixel_size", g->pixel_size, "radius",
+                     g->radius, "diameter", g->diameter, "lowpass", g->lowpass, "angle_step", g->angle_step, "rotations",
                      g->rotations, "deviation", (double)maps->maps.deviation, "noise", (double)maps->maps.noise, "terms",
                      terms);
 }
@@ -83,24 +84,25 @@ static enum status read_terms(const char *path, const json_t *json, struct searc
 static enum status read_description(const char *path, json_t *json, struct pick_maps *maps, int *ret_count,
                                     struct err *err) {
     struct pick_geometry g = {0};
-    const char *method = NULL;
+    const char *method = NULL, *size_rule = NULL;
     int version = 0;
     double deviation = 0, noise = 0;
     json_error_t error;
-    int failed = json_unpack_ex(json, &error, 0, "{s:i, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:i, s:F, s:F}",
-                                "v", &version, "method", &method, "nx", &g.nx, "ny", &g.ny, "size", &g.size, "work",
-                                &g.work, "border", &g.border, "pixel_size", &g.pixel_size, "diameter", &g.diameter,
-                                "lowpass", &g.lowpass, "angle_step", &g.angle_step, "rotations", &g.rotations,
-                                "deviation", &deviation, "noise", &noise);
+    int failed = json_unpack_ex(json, &error, 0, "{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i, s:F, s:F}",
+                                "v", &version, "method", &method, "size_rule", &size_rule, "nx", &g.nx, "ny", &g.ny,
+                                "size", &g.size, "work", &g.work, "border", &g.border, "pixel_size", &g.pixel_size,
+                                "radius", &g.radius, "diameter", &g.diameter, "lowpass", &g.lowpass, "angle_step",
+                                &g.angle_step, "rotations", &g.rotations, "deviation", &deviation, "noise", &noise);
     FAIL_IF(failed, err, STATUS_BAD_FORMAT, "%s: %s: not a description of maps that this program kept", path, error.text);
     FAIL_IF(version != VERSION, err, STATUS_UNSUPPORTED, "%s: version %d; %d is known: search the micrograph again", path,
             version, VERSION);
     size_t count = json_array_size(json_object_get(json, "terms"));
     FAIL_IF(g.work < 2 || g.work > WORK_MOST || g.size < g.work || g.nx < 1 || g.ny < 1 || g.nx > g.size || g.ny > g.size ||
-                g.border < 0 || g.rotations < 1 || !(g.pixel_size > 0) || !(g.diameter > 0) || count < 1 ||
+                g.border < 0 || g.rotations < 1 || !(g.pixel_size > 0) || !(g.radius > 0) || !(g.diameter > 0) || count < 1 ||
                 count > TEMPLATES_MOST,
             err, STATUS_BAD_FORMAT, "%s: %d × %d px in %d at %d, border %d px, %zu templates in %d rotations: not sizes of "
             "maps that this program kept", path, g.nx, g.ny, g.size, g.work, g.border, count, g.rotations);
+    g.size_rule = strcmp(size_rule, "relion") == 0 ? PICK_SIZES_RELION : PICK_SIZES_SMOOTH;
     g.method = strcmp(method, "log") == 0 ? PICKER_LOG : PICKER_TEMPLATE;
     maps->geometry = g;
     maps->maps.deviation = (float)deviation;

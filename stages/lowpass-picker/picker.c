@@ -2,34 +2,23 @@
 
 #include <math.h>
 
-#include "common/fft.h"
 #include "common/memory.h"
+#include "stages/lowpass-picker/geometry.h"
 #include "stages/lowpass-picker/picker_private.h"
-
-/* Fewer pixels hold no particle and its background. */
-enum { WORK_LEAST = 16 };
-
-/* The square that a micrograph stands in, and what the low-pass, as its Nyquist frequency, leaves of it. */
-static void choose_sizes(const struct picker_settings *s, struct pick_geometry *g) {
-    g->size = fft_good_size(g->nx > g->ny ? g->nx : g->ny);
-    g->work = g->size;
-    if (!(s->lowpass > 0)) return;
-    int work = fft_good_size(2 * (int)lround(g->size * s->pixel_size / s->lowpass));
-    if (work < g->size) g->work = work < WORK_LEAST ? WORK_LEAST : work;
-}
 
 static enum status build(struct picker *p, const struct picker_templates *templates, struct err *err) {
     const struct picker_settings *s = &p->settings;
     struct pick_geometry *g = &p->geometry;
     FAIL_IF(!(s->pixel_size > 0), err, STATUS_BAD_ARGUMENT, "the micrographs' pixel size is %g Å: set pixel_size",
             s->pixel_size);
-    FAIL_IF(g->nx < WORK_LEAST || g->ny < WORK_LEAST || g->nx > 32000 || g->ny > 32000, err, STATUS_UNSUPPORTED,
-            "a micrograph of %d × %d px: from %d to 32000 can be picked", g->nx, g->ny, WORK_LEAST);
-    choose_sizes(s, g);
+    FAIL_IF(g->nx < PICK_WORK_LEAST || g->ny < PICK_WORK_LEAST || g->nx > 32000 || g->ny > 32000, err, STATUS_UNSUPPORTED,
+            "a micrograph of %d × %d px: from %d to 32000 can be picked", g->nx, g->ny, PICK_WORK_LEAST);
     g->method = s->method;
+    g->size_rule = s->size_rule;
     g->pixel_size = s->pixel_size;
     g->lowpass = s->lowpass;
     g->angle_step = s->angle_step;
+    geometry_choose_sizes(g);
     g->rotations = s->method == PICKER_LOG ? 1 : (int)lround(360 / s->angle_step);
     if (g->rotations < 1) g->rotations = 1;
     return s->method == PICKER_TEMPLATE ? picker_template_create(p, templates, err) : picker_log_create(p, err);

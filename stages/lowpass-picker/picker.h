@@ -12,12 +12,17 @@
 #include "kernels/search/search.h"
 
 enum picker_method { PICKER_TEMPLATE, PICKER_LOG };
+/* Products of small primes, or RELION's sizes with its rounding of coordinates. */
+enum pick_size_rule { PICK_SIZES_SMOOTH, PICK_SIZES_RELION };
+/* Fewer pixels hold no particle and its background. */
+enum { PICK_WORK_LEAST = 16 };
 
 struct picker_settings {
     enum picker_method method;
     double pixel_size;
     double diameter;   /* of the particle; template mode: NaN takes it from the templates */
     double lowpass;    /* 0: none */
+    enum pick_size_rule size_rule;
     double angle_step; /* ° */
     double log_minimum, log_maximum;
     bool invert;       /* particles darker than the ice, templates white */
@@ -35,10 +40,12 @@ struct picker_templates {
 /* Where maps lie on their micrograph; with the maps, all that the choice needs. */
 struct pick_geometry {
     enum picker_method method;
+    enum pick_size_rule size_rule;
     int nx, ny;              /* micrograph, px */
     int size, work;          /* its square, and the maps, px */
     int border;              /* px of the micrograph in which no centre lies */
     double pixel_size;       /* Å, of the micrograph */
+    double radius;           /* px of the micrograph, of the particle's circle */
     double diameter;         /* Å, of the particle */
     double lowpass, angle_step; /* as they were asked for */
     int rotations;

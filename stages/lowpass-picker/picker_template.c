@@ -45,7 +45,13 @@ static enum status resized(struct picker *p, const struct picker_templates *temp
         memcpy(*ret_data, templates->data, (size_t)templates->count * box * box * sizeof(float));
         return STATUS_OK;
     }
-    return template_resize(templates->data, templates->box, templates->count, box, *ret_data, err);
+    TRY(template_resize(templates->data, templates->box, templates->count, box, *ret_data, err));
+    /* White noise that was normalised in large pixels is stronger in small ones, where its particles are fainter beside
+     * it. As in RELION, whose figures of merit these are, the other way round is left alone. */
+    float factor = box > templates->box ? (float)templates->box / (float)box : 1;
+    for (size_t i = 0; i < (size_t)templates->count * box * box; i++)
+        (*ret_data)[i] *= factor;
+    return STATUS_OK;
 }
 
 enum status picker_template_create(struct picker *p, const struct picker_templates *templates, struct err *err) {
@@ -65,6 +71,7 @@ enum status picker_template_create(struct picker *p, const struct picker_templat
             g->diameter, g->diameter / s->pixel_size, s->pixel_size);
     /* Unmasked templates without a diameter: the largest circle that leaves a background. */
     if (isnan(s->diameter) && radius > box / 2 - SHRINK_MASK) radius = box / 2 - SHRINK_MASK;
+    g->radius = radius;
     struct search_options options = {
         .nx = g->nx,
         .ny = g->ny,
