@@ -21,6 +21,17 @@ enum status star_parse(const char *name, const char *text, size_t length, struct
 enum status star_write(const struct star_file *file, const char *path, struct err *err);
 void star_destroy(struct star_file **file);
 
+/* The same table by table, for loops that are too long to be held: a table with its rows, then more rows of the same
+ * columns out of other tables. */
+struct star_writer;
+enum status star_writer_create(const char *path, struct star_writer **ret_writer, struct err *err);
+enum status star_writer_table(struct star_writer *writer, const struct star_table *table, struct err *err);
+/* Goes on with the loop that was begun last. */
+enum status star_writer_rows(struct star_writer *writer, const struct star_table *table, struct err *err);
+enum status star_writer_commit(struct star_writer **writer, struct err *err);
+/* Leaves what was at the path; accepts NULL, and does nothing after star_writer_commit. */
+void star_writer_discard(struct star_writer **writer);
+
 size_t star_table_count(const struct star_file *file);
 struct star_table *star_table_at(struct star_file *file, size_t index);
 /* The table data_NAME ("" for an unnamed block), or NULL. */

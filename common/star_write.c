@@ -70,10 +70,7 @@ static enum status write_pairs(FILE *out, const struct star_table *table, struct
     return STATUS_OK;
 }
 
-static enum status write_loop(FILE *out, const struct star_table *table, struct err *err) {
-    fputs("loop_ \n", out);
-    for (size_t column = 0; column < table->column_count; column++)
-        fprintf(out, "_%s #%zu \n", table->columns[column].name, column + 1);
+static enum status write_rows(FILE *out, const struct star_table *table, struct err *err) {
     for (size_t row = 0; row < table->row_count; row++) {
         const char *const *cells = table->cells + row * table->column_capacity;
         for (size_t column = 0; column < table->column_count; column++)
@@ -83,20 +80,76 @@ static enum status write_loop(FILE *out, const struct star_table *table, struct 
     return STATUS_OK;
 }
 
-enum status star_write(const struct star_file *file, const char *path, struct err *err) {
-    enum { BUFFER = 1 << 20 };
-    _cleanup_(mem_free) char *buffer = malloc(BUFFER);
-    FAIL_IF(buffer == NULL, err, STATUS_NO_MEMORY, "%s: no memory to write it", path);
-    /* Declared after the buffer, so that it is closed before. */
-    _cleanup_(file_discard) struct file_output *output = NULL;
-    TRY(file_create(path, &output, err));
-    FILE *out = file_output_stream(output);
-    setvbuf(out, buffer, _IOFBF, BUFFER);
-    for (size_t i = 0; i < file->table_count; i++) {
-        const struct star_table *table = file->tables[i];
-        fprintf(out, "\n# version 30001\n\ndata_%s\n\n", table->name);
-        TRY(table->is_loop && table->column_count > 0 ? write_loop(out, table, err) : write_pairs(out, table, err));
-        fputs(" \n", out);
+static void write_labels(FILE *out, const struct star_table *table) {
+    fputs("loop_ \n", out);
+    for (size_t column = 0; column < table->column_count; column++)
+        fprintf(out, "_%s #%zu \n", table->columns[column].name, column + 1);
+}
+
+enum { BUFFER_BYTES = 1 << 16 };
+
+struct star_writer {
+    char *buffer; /* outlives the output, which writes through it */
+    struct file_output *output;
+    size_t columns; /* of the loop that is open for rows; 0: none is */
+    bool begun;     /* a table that is not ended yet */
+};
+
+static enum status open_output(struct star_writer *writer, const char *path, struct err *err) {
+    writer->buffer = malloc(BUFFER_BYTES);
+    FAIL_IF(writer->buffer == NULL, err, STATUS_NO_MEMORY, "%s: no memory to write it", path);
+    TRY(file_create(path, &writer->output, err));
+    setvbuf(file_output_stream(writer->output), writer->buffer, _IOFBF, BUFFER_BYTES);
+    return STATUS_OK;
+}
+
+enum status star_writer_create(const char *path, struct star_writer **ret_writer, struct err *err) {
+    struct star_writer *writer = NULL;
+    TRY(mem_new(1, sizeof *writer, path, &writer, err));
+    enum status status = open_output(writer, path, err);
+    if (status != STATUS_OK) {
+        star_writer_discard(&writer);
+        return status;
     }
-    return file_commit(&output, err);
+    *ret_writer = writer;
+    return STATUS_OK;
+}
+
+void star_writer_discard(struct star_writer **writer) {
+    if (*writer == NULL) return;
+    file_discard(&(*writer)->output);
+    free((*writer)->buffer);
+    mem_free(writer);
+}
+
+enum status star_writer_table(struct star_writer *writer, const struct star_table *table, struct err *err) {
+    FILE *out = file_output_stream(writer->output);
+    if (writer->begun) fputs(" \n", out);
+    writer->begun = true;
+    writer->columns = table->is_loop ? table->column_count : 0;
+    fprintf(out, "\n# version 30001\n\ndata_%s\n\n", table->name);
+    if (writer->columns == 0) return write_pairs(out, table, err);
+    write_labels(out, table);
+    return write_rows(out, table, err);
+}
+
+enum status star_writer_rows(struct star_writer *writer, const struct star_table *table, struct err *err) {
+    FAIL_IF(writer->columns == 0 || table->column_count != writer->columns, err, STATUS_BAD_ARGUMENT,
+            "rows of %zu columns do not go on with a loop of %zu", table->column_count, writer->columns);
+    return write_rows(file_output_stream(writer->output), table, err);
+}
+
+enum status star_writer_commit(struct star_writer **writer, struct err *err) {
+    if ((*writer)->begun) fputs(" \n", file_output_stream((*writer)->output));
+    enum status status = file_commit(&(*writer)->output, err);
+    star_writer_discard(writer);
+    return status;
+}
+
+enum status star_write(const struct star_file *file, const char *path, struct err *err) {
+    _cleanup_(star_writer_discard) struct star_writer *writer = NULL;
+    TRY(star_writer_create(path, &writer, err));
+    for (size_t i = 0; i < file->table_count; i++)
+        TRY(star_writer_table(writer, file->tables[i], err));
+    return star_writer_commit(&writer, err);
 }

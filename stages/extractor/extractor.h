@@ -69,11 +69,14 @@ enum status extractor_write_particles(const char *path, const char *stack_name, 
                                       const struct extractor_optics *optics, const struct extract_options *options,
                                       const struct extractor_lane *lane, struct err *err);
 
-/* particles.star from the particle tables of all items that are done. */
+/* particles.star from the particle tables of all items that are done: all of them are noted, then begin, then the rows of
+ * all of them, then commit. A file whose optics were not noted (it was done in between, by a replica) is left out. */
 struct extractor_join;
 enum status extractor_join_create(struct extractor_join **ret_join, struct err *err);
-enum status extractor_join_add(struct extractor_join *join, const char *path, struct err *err);
-enum status extractor_join_write(struct extractor_join *join, const char *path, struct err *err);
+enum status extractor_join_note(struct extractor_join *join, const char *path, struct err *err);
+enum status extractor_join_begin(struct extractor_join *join, const char *path, struct err *err);
+enum status extractor_join_rows(struct extractor_join *join, const char *path, struct err *err);
+enum status extractor_join_commit(struct extractor_join *join, struct err *err);
 void extractor_join_destroy(struct extractor_join **join);
 
 #endif

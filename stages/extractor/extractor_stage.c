@@ -165,6 +165,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 struct walk {
     struct stage *stage;
     struct extractor_join *join;
+    enum status (*add)(struct extractor_join *join, const char *path, struct err *err);
 };
 
 /* The products' names follow from item and stage alone, so the item as it came in is enough. */
@@ -173,18 +174,27 @@ static enum status visit(const struct item *item, void *context, struct err *err
     char relative[PATH_MAX], path[PATH_MAX];
     TRY(stage_product(walk->stage, item, "_extract.star", relative, path, err));
     if (!file_exists(path)) return STATUS_OK; /* it had no picks */
-    return extractor_join_add(walk->join, path, err);
+    return walk->add(walk->join, path, err);
+}
+
+/* Twice over the items: what columns and optics groups there are, then the rows. */
+static enum status join_into(struct stage *stage, struct extractor_join *join, const char *path, struct err *err) {
+    struct walk walk = {stage, join, extractor_join_note};
+    TRY(stage_each_done(stage, visit, &walk, err));
+    TRY(extractor_join_begin(join, path, err));
+    walk.add = extractor_join_rows;
+    TRY(stage_each_done(stage, visit, &walk, err));
+    return extractor_join_commit(join, err);
 }
 
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
     (void)state;
-    struct walk walk = {.stage = stage};
+    struct extractor_join *join = NULL;
     char path[PATH_MAX];
     TRY(path_join(stage_folder(stage), "particles.star", path, sizeof path, err));
-    TRY(extractor_join_create(&walk.join, err));
-    enum status status = stage_each_done(stage, visit, &walk, err);
-    if (status == STATUS_OK) status = extractor_join_write(walk.join, path, err);
-    extractor_join_destroy(&walk.join);
+    TRY(extractor_join_create(&join, err));
+    enum status status = join_into(stage, join, path, err);
+    extractor_join_destroy(&join);
     return status;
 }
 

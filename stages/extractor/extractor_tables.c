@@ -119,9 +119,12 @@ enum status extractor_write_particles(const char *path, const char *stack_name, 
     return star_write(file, path, err);
 }
 
+/* A joined table may hold millions of rows: what is held of it is its optics groups and its columns, and rows are
+ * written as they are read again. */
 struct extractor_join {
     struct star_file *file;
-    struct star_table *optics, *particles;
+    struct star_table *optics, *particles; /* particles: columns alone */
+    struct star_writer *writer;
 };
 
 enum status extractor_join_create(struct extractor_join **ret_join, struct err *err) {
@@ -141,6 +144,7 @@ enum status extractor_join_create(struct extractor_join **ret_join, struct err *
 void extractor_join_destroy(struct extractor_join **join) {
     if (join == NULL || *join == NULL) return;
     star_destroy(&(*join)->file);
+    star_writer_discard(&(*join)->writer);
     free(*join);
     *join = NULL;
 }
@@ -156,15 +160,15 @@ static bool same_optics(const struct star_table *optics, size_t row, const struc
     return true;
 }
 
-/* The number (from 1) of the group of that file in the joined table; added where it is new. */
-static enum status join_optics(struct extractor_join *join, const struct star_table *other, long *ret_group,
-                               struct err *err) {
+/* The number (from 1) of the group of that file in the joined table, or 0. */
+static long find_optics(const struct extractor_join *join, const struct star_table *other) {
+    for (size_t row = 0; row < star_row_count(join->optics); row++)
+        if (same_optics(join->optics, row, other)) return (long)row + 1;
+    return 0;
+}
+
+static enum status add_joined_optics(struct extractor_join *join, const struct star_table *other, struct err *err) {
     size_t groups = star_row_count(join->optics), row;
-    for (row = 0; row < groups; row++)
-        if (same_optics(join->optics, row, other)) {
-            *ret_group = (long)row + 1;
-            return STATUS_OK;
-        }
     int name_column = star_column_find(other, "rlnOpticsGroupName");
     const char *name = name_column >= 0 ? star_get(other, 0, name_column) : "opticsGroup";
     char unique[512];
@@ -179,39 +183,69 @@ static enum status join_optics(struct extractor_join *join, const struct star_ta
     for (size_t c = 0; c < star_column_count(other); c++)
         TRY(put_text(join->optics, row, star_column_name(other, c), star_get(other, 0, (int)c), err));
     TRY(put_text(join->optics, row, "rlnOpticsGroupName", unique, err));
-    TRY(put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err));
-    *ret_group = (long)row + 1;
+    return put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err);
+}
+
+static enum status read_particles(const char *path, struct star_file **ret_file, struct star_table **ret_optics,
+                                  struct star_table **ret_particles, struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    TRY(star_read(path, &file, err));
+    *ret_optics = star_table_find(file, "optics");
+    *ret_particles = star_table_find(file, "particles");
+    FAIL_IF(*ret_optics == NULL || *ret_particles == NULL || star_row_count(*ret_optics) != 1, err, STATUS_BAD_FORMAT,
+            "%s: one row of optics and a table of particles were expected", path);
+    *ret_file = file;
+    file = NULL;
     return STATUS_OK;
 }
 
-enum status extractor_join_add(struct extractor_join *join, const char *path, struct err *err) {
+enum status extractor_join_note(struct extractor_join *join, const char *path, struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
-    TRY(star_read(path, &file, err));
-    struct star_table *optics = star_table_find(file, "optics"), *particles = star_table_find(file, "particles");
-    FAIL_IF(optics == NULL || particles == NULL || star_row_count(optics) != 1, err, STATUS_BAD_FORMAT,
-            "%s: one row of optics and a table of particles were expected", path);
+    struct star_table *optics, *particles;
+    TRY(read_particles(path, &file, &optics, &particles, err));
     if (star_row_count(particles) == 0) return STATUS_OK;
-    long group;
-    TRY(join_optics(join, optics, &group, err));
-    size_t columns = star_column_count(particles);
-    _cleanup_(mem_free) int *to = NULL;
-    TRY(mem_new(columns, sizeof *to, "columns", &to, err));
+    for (size_t c = 0; c < star_column_count(particles); c++)
+        TRY(star_column_add(join->particles, star_column_name(particles, c), "0", NULL, err));
+    return find_optics(join, optics) > 0 ? STATUS_OK : add_joined_optics(join, optics, err);
+}
+
+enum status extractor_join_begin(struct extractor_join *join, const char *path, struct err *err) {
+    TRY(star_writer_create(path, &join->writer, err));
+    TRY(star_writer_table(join->writer, join->optics, err));
+    return star_writer_table(join->writer, join->particles, err);
+}
+
+/* One file's particles in the joined columns; what the file lacks is 0. */
+static enum status rearrange(const struct extractor_join *join, const struct star_table *particles, long group,
+                             struct star_table *rows, struct err *err) {
+    size_t columns = star_column_count(join->particles);
     for (size_t c = 0; c < columns; c++)
-        TRY(star_column_add(join->particles, star_column_name(particles, c), "0", &to[c], err));
-    size_t joined_columns = star_column_count(join->particles);
+        TRY(star_column_add(rows, star_column_name(join->particles, c), "0", NULL, err));
     for (size_t i = 0; i < star_row_count(particles); i++) {
         size_t row;
-        TRY(star_row_add(join->particles, &row, err));
-        if (joined_columns > columns)
-            for (size_t c = 0; c < joined_columns; c++)
-                TRY(star_set(join->particles, row, (int)c, "0", err));
-        for (size_t c = 0; c < columns; c++)
-            TRY(star_set(join->particles, row, to[c], star_get(particles, i, (int)c), err));
-        TRY(put_integer(join->particles, row, "rlnOpticsGroup", group, err));
+        TRY(star_row_add(rows, &row, err));
+        for (size_t c = 0; c < columns; c++) {
+            int from = star_column_find(particles, star_column_name(join->particles, c));
+            TRY(star_set(rows, row, (int)c, from >= 0 ? star_get(particles, i, from) : "0", err));
+        }
+        TRY(put_integer(rows, row, "rlnOpticsGroup", group, err));
     }
     return STATUS_OK;
 }
 
-enum status extractor_join_write(struct extractor_join *join, const char *path, struct err *err) {
-    return star_write(join->file, path, err);
+enum status extractor_join_rows(struct extractor_join *join, const char *path, struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    _cleanup_(star_destroy) struct star_file *joined = NULL;
+    struct star_table *optics, *particles, *rows;
+    TRY(read_particles(path, &file, &optics, &particles, err));
+    long group = find_optics(join, optics);
+    if (star_row_count(particles) == 0 || group == 0) return STATUS_OK;
+    TRY(star_create(&joined, err));
+    TRY(star_table_add(joined, "particles", true, &rows, err));
+    TRY(rearrange(join, particles, group, rows, err));
+    return star_writer_rows(join->writer, rows, err);
+}
+
+enum status extractor_join_commit(struct extractor_join *join, struct err *err) {
+    return star_writer_commit(&join->writer, err);
 }

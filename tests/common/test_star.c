@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/files.h"
 #include "common/memory.h"
 #include "tests/common/scratch.h"
 
@@ -361,6 +362,41 @@ static void long_tables_are_quick(void **state) {
 }
 
 /* name, tables, and rows × columns of the last one, counted by hand and by the files' own package. */
+/* Piece by piece gives the file that one table with all rows gives. */
+static void rows_are_written_as_they_come(void **state) {
+    (void)state;
+    char whole[PATH_SIZE], pieces[PATH_SIZE];
+    struct err err = {0};
+    struct star_file *all = parsed("data_optics\nloop_\n_o\n1\ndata_p\nloop_\n_a\n_b\n1 x\n2 'y z'\n3 w\ndata_end\n_c 4\n");
+    struct star_file *first = parsed("data_p\nloop_\n_a\n_b\n1 x\n"), *rest = parsed("data_p\nloop_\n_a\n_b\n2 'y z'\n3 w\n");
+    struct star_file *other = parsed("data_p\nloop_\n_a\n9\n");
+    struct star_writer *writer = NULL;
+    scratch_path("whole.star", whole);
+    scratch_path("pieces.star", pieces);
+    assert_ok(star_write(all, whole, &err));
+    assert_ok(star_writer_create(pieces, &writer, &err));
+    assert_int_equal(star_writer_rows(writer, star_table_at(rest, 0), &err), STATUS_BAD_ARGUMENT); /* no loop begun */
+    assert_ok(star_writer_table(writer, star_table_at(all, 0), &err));
+    assert_ok(star_writer_table(writer, star_table_at(first, 0), &err));
+    assert_int_equal(star_writer_rows(writer, star_table_at(other, 0), &err), STATUS_BAD_ARGUMENT);
+    assert_ok(star_writer_rows(writer, star_table_at(rest, 0), &err));
+    assert_ok(star_writer_table(writer, star_table_at(all, 2), &err));
+    assert_false(file_exists(pieces));
+    assert_ok(star_writer_commit(&writer, &err));
+    char *a = NULL, *b = NULL;
+    assert_ok(file_read_whole(whole, 1 << 20, &a, NULL, &err));
+    assert_ok(file_read_whole(pieces, 1 << 20, &b, NULL, &err));
+    assert_string_equal(a, b);
+    assert_ok(star_writer_create(pieces, &writer, &err));
+    star_writer_discard(&writer);
+    assert_true(file_exists(pieces));
+    free(a);
+    free(b);
+    struct star_file *files[] = {all, first, rest, other};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        star_destroy(&files[i]);
+}
+
 static void other_programs_files_are_read(void **state) {
     (void)state;
     static const struct {
@@ -461,6 +497,7 @@ int main(void) {
         cmocka_unit_test(numbers_are_kept),
         cmocka_unit_test(columns_are_added_and_missed),
         cmocka_unit_test(long_tables_are_quick),
+        cmocka_unit_test(rows_are_written_as_they_come),
         cmocka_unit_test(other_programs_files_are_read),
         cmocka_unit_test(relion_reads_what_we_write),
     };
