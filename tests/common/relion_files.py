@@ -1,0 +1,44 @@
+"""RELION's files, for tests: STAR tables and SPIDER images."""
+import numpy as np
+
+HEADER_FLOATS = 256  # of which these are used, counted from 0:
+ROWS, IFORM, COLUMNS, HEADER_BYTES = 1, 4, 11, 21
+
+
+def read_star(path, name):
+    """Columns and rows of the looped table data_NAME."""
+    columns, rows, inside = [], [], False
+    with open(path) as text:
+        for line in text:
+            words = line.split()
+            if line.startswith("data_"):
+                inside = line.strip() == "data_" + name
+            elif inside and words and words[0].startswith("_"):
+                columns.append(words[0][1:])
+            elif inside and words and words[0] != "loop_" and words[0][0] != "#":
+                rows.append(words)
+    return columns, rows
+
+
+def spider_layout(path):
+    """Byte order, offset of the pixels and shape of one SPIDER image."""
+    raw = np.fromfile(path, "u1", 4 * HEADER_FLOATS).tobytes()
+    for order in "<>":
+        header = np.frombuffer(raw, order + "f4")
+        if header[IFORM] == 1 and header[HEADER_BYTES] >= 4 * HEADER_FLOATS:
+            return order + "f4", int(header[HEADER_BYTES]), (int(header[ROWS]), int(header[COLUMNS]))
+    raise ValueError(f"{path}: not a SPIDER image")
+
+
+def read_spider(path):
+    kind, offset, shape = spider_layout(path)
+    return np.fromfile(path, kind, shape[0] * shape[1], offset=offset).reshape(shape).astype(float)
+
+
+def write_spider(path, image):
+    """Other values for an image that is there."""
+    kind, offset, shape = spider_layout(path)
+    assert image.shape == shape, f"{path}: {shape}, not {image.shape}"
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        file.write(image.astype(kind).tobytes())
