@@ -21,6 +21,9 @@ struct peak_list {
     size_t count, capacity;
     struct peak **cells; /* scratch of the pruning */
     size_t cell_capacity;
+    struct peak *sorted; /* [capacity], and */
+    uint32_t *keys;      /* [2][capacity]: scratch of the sorting */
+    size_t sort_capacity;
 };
 
 void peak_list_destroy(struct peak_list *list);
@@ -42,7 +45,8 @@ struct peak_search {
 enum status peaks_find(const struct peak_search *search, const float *merit, const uint16_t *rotation, int template,
                        struct peak_list *list, struct err *err);
 
-/* Best first; each stays that has no better one nearer than `distance` (px). The list is left in order of merit. */
+/* Best first; each stays that has no better one nearer than `distance` (px). The list is left in order of merit; of equal
+ * merits the earlier comes first. */
 enum status peaks_prune_greedy(struct peak_list *list, double distance, struct err *err);
 
 /* The rule of RELION's picker within one list: clusters grow over gaps < radius; in each, the best stays and what is

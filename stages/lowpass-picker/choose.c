@@ -70,12 +70,17 @@ static struct peak_search search_area(const struct choice *c, float threshold) {
     };
 }
 
+/* Local means and deviations are smooth: so many samples of them tell their median and spread. */
+enum { SAMPLES = 1 << 16 };
+
 /* Median and deviation of what is inside the search and not marked bad. */
 static void robust(const struct choice *c, const float *map, float *ret_median, float *ret_deviation) {
     struct peak_search s = search_area(c, 0);
     size_t count = 0, work = (size_t)c->g->work;
-    for (int y = s.y0; y < s.y1; y++)
-        for (int x = s.x0; x < s.x1; x++)
+    double area = fmax(s.x1 - s.x0, 0) * fmax(s.y1 - s.y0, 0);
+    int step = 1 + (int)sqrt(area / SAMPLES);
+    for (int y = s.y0; y < s.y1; y += step)
+        for (int x = s.x0; x < s.x1; x += step)
             if (!s.bad[(size_t)y * work + x]) c->scratch->values[count++] = map[(size_t)y * work + x];
     quantile_robust(c->scratch->values, count, ret_median, ret_deviation);
 }

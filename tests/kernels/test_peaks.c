@@ -160,6 +160,8 @@ static void relion_rule(void **state) {
     assert_int_equal(peaks_drop_close_pairs(&list, 12, &err), STATUS_OK);
     assert_int_equal(peaks_prune_greedy(&list, 12, &err), STATUS_OK);
     assert_int_equal(list.count, 0);
+    list.items = NULL;
+    peak_list_destroy(&list);
 }
 
 int main(void) {
