@@ -47,20 +47,16 @@ void geometry_choose_sizes(struct pick_geometry *g) {
     g->work = work < PICK_WORK_LEAST ? PICK_WORK_LEAST : work;
 }
 
-/* RELION rounds the micrograph's width and border on the maps down, in single precision, and puts the maps' centre on the
- * centre of what is left: its coordinates lie up to one pixel of the maps beside the place. */
+/* RELION rounds the micrograph's width and border on the maps down, in single precision, and puts the maps' centre on
+ * the centre of what is left: its coordinates lie up to one pixel of the maps beside the place. */
 static struct pick_area relion_area(const struct pick_geometry *g) {
     float scale = (float)g->work / (float)g->size;
     int nx = (int)((float)g->nx * scale), ny = (int)((float)g->ny * scale);
     int border = (int)((float)g->border * scale);
     if (border < 1) border = 1;
     int x = g->work / 2 - nx / 2, y = g->work / 2 - ny / 2;
-    return (struct pick_area){.x = x,
-                              .y = y,
-                              .x0 = x + border,
-                              .y0 = y + border,
-                              .x1 = x + nx - border,
-                              .y1 = y + ny - border};
+    return (struct pick_area){
+        .x = x, .y = y, .x0 = x + border, .y0 = y + border, .x1 = x + nx - border, .y1 = y + ny - border};
 }
 
 struct pick_area geometry_area(const struct pick_geometry *g) {

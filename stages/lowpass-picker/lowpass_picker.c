@@ -7,6 +7,7 @@
 #include "common/files.h"
 #include "common/picture.h"
 #include "common/star.h"
+#include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/maps_file.h"
 #include "stages/lowpass-picker/pick_files.h"
 
@@ -108,17 +109,6 @@ static enum status read_templates(struct lowpass_picker *s, const struct lowpass
     return STATUS_OK;
 }
 
-/* What a choice from kept maps cannot change, since the search would be another. */
-static enum status check_from_maps(const struct lowpass_picker_params *p, struct err *err) {
-    FAIL_IF(!file_exists(p->from_maps), err, STATUS_NOT_FOUND,
-            "from_maps is %s, which is not there: expected the folder of an earlier run with keep_maps", p->from_maps);
-    FAIL_IF(p->templates || p->log_diameter.count > 0 || !isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
-            "from_maps picks from maps as they are: templates, diameter and log_diameter are theirs, so leave these out, or "
-            "search again without from_maps");
-    FAIL_IF(p->keep_maps, err, STATUS_BAD_ARGUMENT, "from_maps and keep_maps exclude each other: the maps are kept already");
-    return STATUS_OK;
-}
-
 enum status lowpass_picker_init(struct stage *stage, void *state, struct err *err) {
     const struct lowpass_picker_params *p = stage_params(stage);
     struct lowpass_picker *s = state;
@@ -126,7 +116,7 @@ enum status lowpass_picker_init(struct stage *stage, void *state, struct err *er
     s->rules.min_distance = p->min_distance;
     TRY(number_or_auto("threshold", p->threshold, &s->rules.threshold, err));
     TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->rules.max_stddev_noise, err));
-    if (p->from_maps) return check_from_maps(p, err);
+    if (p->from_maps) return from_maps_check(p, err);
     FAIL_IF(p->method == 1 && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
             "method is template but there are no templates: set templates, or method: log");
     s->method = p->method == 1 || (p->method == 0 && p->templates != NULL) ? PICKER_TEMPLATE : PICKER_LOG;
@@ -161,18 +151,6 @@ void lowpass_picker_lane_fini(struct stage *stage, void *state, struct stage_lan
     pick_picture_destroy(&l->picture);
 }
 
-static enum status load_maps(struct stage *stage, struct stage_lane *lane, struct err *err) {
-    const struct lowpass_picker_params *p = stage_params(stage);
-    struct lowpass_picker_lane *l = lane->state;
-    char folder[PATH_SIZE], name[PATH_SIZE], path[PATH_SIZE];
-    TRY(stage_resolve(stage, p->from_maps, folder, err));
-    int used = snprintf(name, sizeof name, "%s" MAPS_SUFFIX, item_id(lane->item));
-    FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT, "the name of the maps of %.80s is too long",
-            item_id(lane->item));
-    TRY(path_join(folder, name, path, sizeof path, err));
-    return maps_file_read(path, &l->maps, &l->stack, err);
-}
-
 /* A larger one than any before takes new memory; the device must let go of the old first. */
 static enum status read_micrograph(const char *path, struct lowpass_picker_lane *l, struct err *err) {
     if (l->uploaded) {
@@ -187,7 +165,7 @@ enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_l
     (void)state;
     const struct lowpass_picker_params *p = stage_params(stage);
     struct lowpass_picker_lane *l = lane->state;
-    if (p->from_maps) return load_maps(stage, lane, err);
+    if (p->from_maps) return from_maps_load(stage, lane, err);
     const char *path = NULL;
     char absolute[PATH_SIZE];
     TRY(item_need_string(lane->item, "micrograph.path", &path, err));

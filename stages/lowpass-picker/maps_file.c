@@ -125,7 +125,13 @@ static void take(const struct image *stack, struct search_maps *m) {
     search_maps_combine(m);
 }
 
-enum status maps_file_read(const char *path, struct pick_maps *maps, struct image *scratch, struct err *err) {
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+enum status maps_file_read(const char *path, const char *micrograph, struct pick_maps *maps, struct image *scratch,
+                           struct err *err) {
     const struct device cpu = {DEVICE_CPU, 0};
     char beside[PATH_SIZE];
     TRY(json_path(path, beside, err));
@@ -134,6 +140,9 @@ enum status maps_file_read(const char *path, struct pick_maps *maps, struct imag
             "%s: no maps were kept of this micrograph: search it with keep_maps first", path);
     _cleanup_(json_free) json_t *json = json_load_file(beside, 0, &error);
     FAIL_IF(json == NULL, err, STATUS_BAD_FORMAT, "%s: line %d: %s", beside, error.line, error.text);
+    const char *searched = json_string_value(json_object_get(json, "micrograph"));
+    FAIL_IF(searched && strcmp(name_of(searched), name_of(micrograph)) != 0, err, STATUS_BAD_ARGUMENT,
+            "%s: these are maps of %s, not of %s: search it with keep_maps first", beside, searched, micrograph);
     int count = 0;
     TRY(read_description(beside, json, maps, &count, err));
     float deviation = maps->maps.deviation, noise = maps->maps.noise;

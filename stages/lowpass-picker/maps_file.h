@@ -13,6 +13,8 @@
 /* path ends in MAPS_SUFFIX; `scratch` keeps its memory. maps must be those of each template. */
 enum status maps_file_write(const char *path, const char *micrograph, const struct pick_maps *maps,
                             struct image *scratch, struct err *err);
-enum status maps_file_read(const char *path, struct pick_maps *maps, struct image *scratch, struct err *err);
+/* STATUS_BAD_ARGUMENT when they are the maps of another file than `micrograph` (by its name; folders move). */
+enum status maps_file_read(const char *path, const char *micrograph, struct pick_maps *maps, struct image *scratch,
+                           struct err *err);
 
 #endif
