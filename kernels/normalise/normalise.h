@@ -1,7 +1,8 @@
 /* A micrograph on the scale that picking works on: z-score over the whole, outliers clipped, made square with noise.
  *
  * z = (I − mean)/standard deviation; |z| > clip, and pixels that are no numbers, become 0; a constant micrograph becomes
- * 0 everywhere. The nx × ny pixels stand in the size × size square at (normalise_offset(size, nx), …(size, ny)); what is
+ * 0 everywhere. Mean and deviation are taken again without what is clipped, until that is no more or NORMALISE_PASSES
+ * times: one hot column must not make dead ones look like the rest. The nx × ny pixels stand in the size × size square at (normalise_offset(size, nx), …(size, ny)); what is
  * new around them is N(0,1) noise from `seed`. The same input and seed give the same output for any number of threads. */
 #ifndef ICESTREAM_KERNELS_NORMALISE_H
 #define ICESTREAM_KERNELS_NORMALISE_H
@@ -11,6 +12,8 @@
 static inline int normalise_offset(int size, int n) {
     return (size - n) / 2;
 }
+
+enum { NORMALISE_PASSES = 4 };
 
 /* in: [ny][nx]; out: [size][size], size ≥ nx and ny. Returns the standard deviation in the units of `in`; 0: constant. */
 float normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,

@@ -22,13 +22,15 @@ static float noise(uint64_t seed, uint64_t index) {
     return sqrtf(-2 * logf(u)) * cosf((float)(2 * M_PI) * v);
 }
 
-MULTIVERSION static void row_sums(const float *row, int n, double origin, double *sum, double *squares, int *count) {
+/* Over what differs from `centre` by `reach` at most. */
+MULTIVERSION static void row_sums(const float *row, int n, double origin, float centre, float reach, double *sum,
+                                  double *squares, int *count) {
     double s = 0, q = 0;
     int used = 0;
 #pragma omp simd reduction(+ : s, q, used)
     for (int x = 0; x < n; x++) {
         /* NaN and infinity fail the comparison. */
-        int good = fabsf(row[x]) <= 3e38f;
+        int good = fabsf(row[x] - centre) <= reach;
         double d = good ? row[x] - origin : 0;
         s += d;
         q += d * d;
@@ -46,15 +48,17 @@ MULTIVERSION static void row_scale(const float *row, int n, float mean, float fa
     }
 }
 
-float normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,
-                           float *out) {
-    /* Sums about a value of the image itself, so that a large offset does not eat the digits of the variance. Rows are
-     * summed in order by one thread: the result must not depend on how many there are, and it is one pass of reading. */
-    double origin = isfinite(in[0]) ? in[0] : 0;
-    double sum = 0, squares = 0, count = 0;
+struct moments {
+    double mean, deviation, count; /* deviation 0: constant */
+};
+
+/* Rows are summed in order by one thread: the result must not depend on how many there are. */
+static struct moments measure(const float *in, int nx, int ny, float centre, float reach) {
+    /* Sums about a value of the image itself, so that a large offset does not eat the digits of the variance. */
+    double origin = isfinite(in[0]) ? in[0] : 0, sum = 0, squares = 0, count = 0;
     for (int y = 0; y < ny; y++) {
         int used = 0;
-        row_sums(in + (size_t)y * nx, nx, origin, &sum, &squares, &used);
+        row_sums(in + (size_t)y * nx, nx, origin, centre, reach, &sum, &squares, &used);
         count += used;
     }
     double mean = count > 0 ? sum / count : 0;
@@ -62,7 +66,20 @@ float normalise_micrograph(const float *in, int nx, int ny, double clip, int siz
     mean += origin;
     /* A constant image leaves rounding here, relative to its own size. */
     double least = 1e-14 * mean * mean;
-    float factor = variance > least && isfinite(variance) ? (float)(1 / sqrt(variance)) : 0;
+    return (struct moments){mean, variance > least && isfinite(variance) ? sqrt(variance) : 0, count};
+}
+
+float normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,
+                           float *out) {
+    struct moments m = measure(in, nx, ny, 0, 3e38f);
+    for (int pass = 1; pass < NORMALISE_PASSES && m.deviation > 0; pass++) {
+        struct moments again = measure(in, nx, ny, (float)m.mean, (float)(clip * m.deviation));
+        bool same = again.count == m.count;
+        m = again;
+        if (same) break;
+    }
+    double mean = m.mean;
+    float factor = m.deviation > 0 ? (float)(1 / m.deviation) : 0;
 
     (void)threads; /* unused where there is no OpenMP */
     int x0 = normalise_offset(size, nx), y0 = normalise_offset(size, ny);

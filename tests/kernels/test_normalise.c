@@ -66,6 +66,25 @@ static void scores_and_fill(void **state) {
     free(other);
 }
 
+/* A hot column alone sets the first deviation; dead ones are seen once it is out, and the rest is N(0,1) again. */
+static void one_kind_of_outlier_hides_no_other(void **state) {
+    (void)state;
+    enum { N = 256 };
+    float *in = mem_aligned(N * N, sizeof *in), *out = mem_aligned(N * N, sizeof *out);
+    for (int i = 0; i < N * N; i++)
+        in[i] = i % N == 200 ? 65535 : i % N == 50 ? 0 : 1000 + 40 * uniform();
+    float deviation = normalise_micrograph(in, N, N, 8, N, 1, 1, out);
+    assert_float_equal(deviation, 40 / sqrt(12), 0.2);
+    double mean = 0, spread = 0;
+    moments(out, N * N, &mean, &spread);
+    for (int y = 0; y < N; y++)
+        assert_true(out[y * N + 200] == 0 && out[y * N + 50] == 0);
+    assert_float_equal(mean, 0, 1e-3);
+    assert_float_equal(spread, sqrt(254 / 256.0), 1e-3);
+    free(in);
+    free(out);
+}
+
 static void outliers_and_nonsense(void **state) {
     (void)state;
     enum { N = 64 };
@@ -100,7 +119,7 @@ static void constant_image(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_and_fill),
-        cmocka_unit_test(outliers_and_nonsense),
+        cmocka_unit_test(one_kind_of_outlier_hides_no_other), cmocka_unit_test(outliers_and_nonsense),
         cmocka_unit_test(constant_image),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
