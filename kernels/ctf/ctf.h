@@ -30,7 +30,7 @@ float ctf_value(const struct ctf_terms *terms, double x, double y);
 
 /* The half plane of a size × size transform: out[size][size/2+1], row ky = 0 .. size/2, −size/2+1 .. −1; frequencies
  * are k / (box · pixel_size), where box (px) and pixel_size (Å) are those of the transform before any cropping. */
-void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size, float *out);
+void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size, int threads, float *out);
 
 /* At count pixels (kx[i], ky[i]). */
 void ctf_at(const struct ctf *ctf, int box, double pixel_size, int count, const short *kx, const short *ky, float *out);

@@ -1,6 +1,7 @@
 #include "kernels/ctf/ctf.h"
 
 #include <math.h>
+#include <stddef.h>
 
 static const double DEGREES = M_PI / 180;
 
@@ -34,13 +35,16 @@ float ctf_value(const struct ctf_terms *terms, double x, double y) {
     return (float)value;
 }
 
-void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size, float *out) {
+void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size, int threads, float *out) {
     struct ctf_terms terms = ctf_prepare(ctf);
     double step = 1 / (box * pixel_size);
+    size_t stride = (size_t)size / 2 + 1;
+    (void)threads; /* unused where there is no OpenMP */
+#pragma omp parallel for num_threads(threads > 0 ? threads : 1) schedule(static)
     for (int row = 0; row < size; row++) {
         int ky = row <= size / 2 ? row : row - size;
         for (int kx = 0; kx <= size / 2; kx++)
-            *out++ = ctf_value(&terms, kx * step, ky * step);
+            out[row * stride + kx] = ctf_value(&terms, kx * step, ky * step);
     }
 }
 

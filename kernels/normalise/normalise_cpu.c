@@ -52,14 +52,32 @@ struct moments {
     double mean, deviation, count; /* deviation 0: constant */
 };
 
-/* Rows are summed in order by one thread: the result must not depend on how many there are. */
-static struct moments measure(const float *in, int nx, int ny, float centre, float reach) {
+/* Rows are summed in bands, and the bands in order, so that the result does not depend on how many threads there are. */
+enum { BANDS = 64 };
+
+static struct moments measure(const float *in, int nx, int ny, float centre, float reach, int threads) {
     /* Sums about a value of the image itself, so that a large offset does not eat the digits of the variance. */
     double origin = isfinite(in[0]) ? in[0] : 0, sum = 0, squares = 0, count = 0;
-    for (int y = 0; y < ny; y++) {
-        int used = 0;
-        row_sums(in + (size_t)y * nx, nx, origin, centre, reach, &sum, &squares, &used);
-        count += used;
+    struct {
+        double sum, squares, count;
+    } bands[BANDS];
+    (void)threads; /* unused where there is no OpenMP */
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int band = 0; band < BANDS; band++) {
+        double s = 0, q = 0, n = 0;
+        for (int y = (int)((long)ny * band / BANDS); y < (int)((long)ny * (band + 1) / BANDS); y++) {
+            int used = 0;
+            row_sums(in + (size_t)y * nx, nx, origin, centre, reach, &s, &q, &used);
+            n += used;
+        }
+        bands[band].sum = s;
+        bands[band].squares = q;
+        bands[band].count = n;
+    }
+    for (int band = 0; band < BANDS; band++) {
+        sum += bands[band].sum;
+        squares += bands[band].squares;
+        count += bands[band].count;
     }
     double mean = count > 0 ? sum / count : 0;
     double variance = count > 0 ? squares / count - mean * mean : 0;
@@ -71,9 +89,9 @@ static struct moments measure(const float *in, int nx, int ny, float centre, flo
 
 float normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,
                            float *out) {
-    struct moments m = measure(in, nx, ny, 0, 3e38f);
+    struct moments m = measure(in, nx, ny, 0, 3e38f, threads);
     for (int pass = 1; pass < NORMALISE_PASSES && m.deviation > 0; pass++) {
-        struct moments again = measure(in, nx, ny, (float)m.mean, (float)(clip * m.deviation));
+        struct moments again = measure(in, nx, ny, (float)m.mean, (float)(clip * m.deviation), threads);
         bool same = again.count == m.count;
         m = again;
         if (same) break;
@@ -81,7 +99,6 @@ float normalise_micrograph(const float *in, int nx, int ny, double clip, int siz
     double mean = m.mean;
     float factor = m.deviation > 0 ? (float)(1 / m.deviation) : 0;
 
-    (void)threads; /* unused where there is no OpenMP */
     int x0 = normalise_offset(size, nx), y0 = normalise_offset(size, ny);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int y = 0; y < size; y++) {

@@ -178,7 +178,7 @@ enum status search_cpu_run(struct search_cpu *s, const float *micrograph, const 
     size_t half = (size_t)o->work * (o->work / 2 + 1);
     prepare(s, micrograph, seed, maps);
     if (!(maps->deviation > 0)) return STATUS_OK;
-    if (ctf) ctf_half_plane(ctf, o->size, o->pixel_size, o->work, s->ctf);
+    if (ctf) ctf_half_plane(ctf, o->size, o->pixel_size, o->work, o->threads, s->ctf);
     prepare_product(s->image, ctf ? s->ctf : NULL, half, 1.0f / (float)s->circle, s->product);
     for (int t = 0; t < o->count; t++)
         search_template(s, t, ctf ? s->ctf : NULL, maps);

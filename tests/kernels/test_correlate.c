@@ -238,7 +238,7 @@ static struct found search(const float *image, const float *template, int work, 
     struct template_spectra *spectra = make_spectra(template, work, rotations);
     for (size_t i = 0; i < floats / 2; i++)
         transfer[i] = 1;
-    if (ctf) ctf_half_plane(ctf, SIZE, 3, work, transfer);
+    if (ctf) ctf_half_plane(ctf, SIZE, 3, work, 1, transfer);
     template_spectra_rotate(spectra, 0, 0, b);
     merit_window_terms(window, b, transfer, &terms);
     for (size_t i = 0; i < floats; i++)
