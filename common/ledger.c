@@ -74,6 +74,14 @@ void ledger_unlock(struct ledger *ledger) {
     pthread_mutex_unlock(&ledger->lock);
 }
 
+void ledger_hold(struct ledger *ledger) {
+    ledger_lock(ledger);
+}
+
+void ledger_let_go(struct ledger *ledger) {
+    ledger_unlock(ledger);
+}
+
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
     FAIL(err, STATUS_IO, "%s: the ledger cannot be %s: %s", ledger->path, what, sqlite3_errmsg(ledger->db));
 }

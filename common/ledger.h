@@ -41,6 +41,10 @@ enum ledger_claim { CLAIM_NEW, CLAIM_AGAIN, CLAIM_FINISHED, CLAIM_ELSEWHERE };
  * dead instances, per ledger_release_instance, are taken over). */
 enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
                               enum ledger_claim *ret_claim, struct err *err);
+/* Keeps the other threads of this process from the ledger between the two, so that several items are claimed before the
+ * next commit waits for the disk and they share the one that finishes them. */
+void ledger_hold(struct ledger *ledger);
+void ledger_let_go(struct ledger *ledger);
 /* Claims of an instance that died. */
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err);
 
@@ -61,6 +65,10 @@ struct ledger_finish {
     size_t send_count;
 };
 enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err);
+/* Several in one transaction, which waits for the disk once. ret_late[i]: the claim of item i is no longer held, and
+ * nothing is written of it; the others are not concerned. */
+enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
+                                struct err *err);
 /* For sources: records `item` in `state` (if its id is not known already) and the sends. ret_new is false, and nothing
  * is written, when the id is known; but what a source itself had set aside as failed may go on after all. */
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,

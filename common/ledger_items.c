@@ -107,7 +107,7 @@ enum status ledger_release_instance(struct ledger *ledger, int instance, struct 
     return status;
 }
 
-static enum status finish(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
+static enum status finish(struct ledger *ledger, const struct ledger_finish *what, bool *late, struct err *err) {
     _cleanup_(mem_free) char *text = NULL;
     if (what->item != NULL) TRY(print_item(what->item, &text, err));
     sqlite3_stmt *statement = NULL;
@@ -120,18 +120,29 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
     sqlite3_bind_int(statement, 6, what->instance);
     ledger_bind_text(statement, 7, what->run_token);
     TRY(ledger_run(ledger, statement, err));
-    FAIL_IF(sqlite3_changes(ledger->db) != 1, err, STATUS_BAD_STATE,
-            "%s: the item %.200s is not, or no longer, in the hands of instance %d", ledger->path, what->id,
-            what->instance);
-    return ledger_post(ledger, what->sends, what->send_count, err);
+    *late = sqlite3_changes(ledger->db) != 1;
+    return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, err);
+}
+
+enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
+                                struct err *err) {
+    ledger_lock(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = finish(ledger, &what[i], &ret_late[i], err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_unlock(ledger);
+    return status;
 }
 
 enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
-    ledger_lock(ledger);
-    enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) status = ledger_end(ledger, finish(ledger, what, err), err);
-    ledger_unlock(ledger);
-    return status;
+    bool late = false;
+    TRY(ledger_finish_items(ledger, what, 1, &late, err));
+    FAIL_IF(late, err, STATUS_BAD_STATE, "%s: the item %.200s is not, or no longer, in the hands of instance %d",
+            ledger->path, what->id, what->instance);
+    return STATUS_OK;
 }
 
 static enum status posted(struct ledger *ledger, const char *id, bool *ret_posted, struct err *err) {

@@ -51,7 +51,7 @@ static long long bytes_moved(void) {
     return total;
 }
 
-enum status metrics_heartbeat(struct metrics *metrics, const char *path, struct err *err) {
+enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, const char *path, struct err *err) {
     static const char *const states[] = {"waiting", "blocked", "processing"};
     char item[sizeof metrics->item], note[sizeof metrics->note], partial[PATH_SIZE + 8];
     lock(metrics);
@@ -59,13 +59,14 @@ enum status metrics_heartbeat(struct metrics *metrics, const char *path, struct 
     memcpy(note, metrics->note, sizeof note);
     unlock(metrics);
     /* A text that was cut inside a character is not valid UTF-8; the heartbeat goes on without it. */
-    json_t *beat = json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*}", "time",
+    json_t *beat = json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*, s:o*}", "time",
                              clock_realtime(), "pid", (int)getpid(), "state",
                              states[atomic_load(&metrics->state)], "item", item, "in",
                              (json_int_t)atomic_load(&metrics->in), "out", (json_int_t)atomic_load(&metrics->out),
                              "rejected", (json_int_t)atomic_load(&metrics->rejected), "failed",
                              (json_int_t)atomic_load(&metrics->failed), "bytes", (json_int_t)bytes_moved(), "latency",
-                             atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue), "note", note);
+                             atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue), "note", note, "parts",
+                             parts->begun > 0 ? parts_json(parts, clock_monotonic()) : NULL);
     _cleanup_(mem_free) char *text = beat != NULL ? json_dumps(beat, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(beat);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "the heartbeat cannot be put together");

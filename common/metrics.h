@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "common/parts.h"
 #include "common/status.h"
 
 enum metrics_state { METRICS_WAITING, METRICS_BLOCKED, METRICS_PROCESSING };
@@ -20,6 +21,6 @@ void metrics_item(struct metrics *metrics, const char *id);
 void metrics_note(struct metrics *metrics, const char *note);
 void metrics_latency(struct metrics *metrics, double seconds);
 /* Rewrites the heartbeat: whole or not there, but not synced, since it is worth nothing after a second. */
-enum status metrics_heartbeat(struct metrics *metrics, const char *path, struct err *err);
+enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, const char *path, struct err *err);
 
 #endif

@@ -41,11 +41,13 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
 
 static void print_description(const struct stage_descriptor *descriptor, FILE *out) {
     size_t common_count, session_count;
+    const struct device best = {descriptor->cuda ? DEVICE_CUDA : DEVICE_CPU, 0};
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
     json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "name", descriptor->name, "summary",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name, "summary",
                   descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out", descriptor->out,
-                  "cumulative", (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "params",
+                  "cumulative", (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "cuda",
+                  (int)descriptor->cuda, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
                   params_describe(descriptor->params, descriptor->param_count), "common_params",
                   params_describe(common, common_count), "session_params", params_describe(session, session_count));
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
@@ -159,6 +161,7 @@ static int on_files(struct stage *stage, const struct options *options) {
     status = log_open(NULL, stage->name, options->verbose ? LOG_DEBUG : LOG_WARN, &stage->log, &err);
     if (status == STATUS_OK) status = signals_start(stage, &signals, &err);
     if (status == STATUS_OK) status = run_on_files(stage, options, &err);
+    if (stage->ready) stage_report_parts(stage, stderr);
     int code = count_up(stage, status, &err);
     signals_stop(&signals);
     return code;

@@ -1,9 +1,11 @@
 /* The stage harness. A stage is one constant struct stage_descriptor; `stage_main(&descriptor, argc, argv)` is its
  * whole main. The harness owns sockets, ledger, signals, lanes, metrics, logs and parameters.
  *
- * Threads: I/O threads run load and store, one compute thread runs reconfigure, process, idle and flush, the main
- * thread serves sockets and ledger. An item passes load → process → store inside one lane, so reading item n+1,
- * computing n and writing n−1 overlap. Callbacks of one lane never run at the same time.
+ * Threads: I/O threads run load and store, one compute thread runs reconfigure, process, idle and flush, one commits
+ * outcomes to the ledger, the main thread serves the sockets. An item passes load → process → store inside one lane, so
+ * reading item n+1, computing n and writing n−1 overlap. Callbacks of one lane never run at the same time. Several loads
+ * run at once; several stores only where the descriptor allows it. Outcomes are in the order of arrival, those that are
+ * ready together in one transaction.
  *
  * Programs are called in two ways:
  *   icestream-NAME --i INPUT --o DIR [--KEY VALUE]…   on files: INPUT is a STAR file, a file or a folder
@@ -17,7 +19,8 @@
  *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "heartbeat": "/abs/….json", "current": "/abs/…" }
  *   icestream-NAME --describe | --help | --version
  * `heartbeat` is rewritten (renamed into place) every second: {"time","pid","state":"waiting|blocked|processing",
- * "item","in","out","rejected","failed","bytes","latency","queue","note"}. `current` is a memory-mapped file with the
+ * "item","in","out","rejected","failed","bytes","latency","queue","note","parts"}; parts, from the first item on, says how
+ * long load, process, store and ledger were busy (common/parts.h). `current` is a memory-mapped file with the
  * ids that are inside `process`, from which the launcher learns which item killed a stage.
  *
  * Signals in a pipeline: SIGINT ends a source's search (the stream then drains); other stages ignore it. SIGTERM stops
@@ -59,8 +62,13 @@ struct stage_descriptor {
     size_t params_size; /* of the struct that the table fills */
     size_t state_size;  /* zeroed before init */
     size_t lane_size;
-    int lanes;       /* default number of lanes; 0: 3 */
-    bool cuda;       /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
+    /* Default numbers. A lane holds an item's buffers from load to the end of store, so memory is lanes times a lane. On
+     * a CUDA device an item is through process in milliseconds, and what is not set here is more. */
+    int lanes;         /* 0: 3; on a device as many as there are threads that can hold one */
+    int load_threads;  /* 0: 2; on a device 3 */
+    int store_threads; /* 0: 1, and store is called in the order of arrival. More: store may run for several lanes at
+                          once, in any order, beside summarise; it must not touch `state` without a lock */
+    bool cuda;         /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
     bool cumulative; /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
                         what goes on is what it emits */
 

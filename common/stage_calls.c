@@ -65,18 +65,37 @@ void stage_changed(struct stage *stage) {
     if (stage->wake >= 0 && write(stage->wake, &one, sizeof one) < 0) return;
 }
 
+void stage_call(struct stage *stage, enum part part) {
+    pthread_cond_signal(&stage->calls[part]);
+}
+
 void stage_event(struct stage *stage) {
     stage->events++;
+    stage_call(stage, PART_PROCESS);
     stage_changed(stage);
 }
 
-void stage_wait_until(struct stage *stage, double deadline) {
+void stage_call_all(struct stage *stage) {
+    for (int i = 0; i < PART_COUNT; i++)
+        pthread_cond_broadcast(&stage->calls[i]);
+    stage_event(stage);
+}
+
+static void wait_on(struct stage *stage, pthread_cond_t *condition, double deadline) {
     if (isinf(deadline)) {
-        pthread_cond_wait(&stage->changed, &stage->lock);
+        pthread_cond_wait(condition, &stage->lock);
         return;
     }
     struct timespec until = {(time_t)floor(deadline), (long)(1e9 * (deadline - floor(deadline)))};
-    pthread_cond_timedwait(&stage->changed, &stage->lock, &until);
+    pthread_cond_timedwait(condition, &stage->lock, &until);
+}
+
+void stage_wait_until(struct stage *stage, double deadline) {
+    wait_on(stage, &stage->changed, deadline);
+}
+
+void stage_await_call(struct stage *stage, enum part part, double deadline) {
+    wait_on(stage, &stage->calls[part], deadline);
 }
 
 static bool item_waits(const struct stage *stage) {
@@ -90,7 +109,7 @@ void stage_wait(struct stage *stage, double seconds) {
     stage_lock(stage);
     while (stage->events == stage->waited && !stage_stopping(stage) && !item_waits(stage) && !stage->threads_end &&
            clock_monotonic() < deadline)
-        stage_wait_until(stage, deadline);
+        stage_await_call(stage, PART_PROCESS, deadline);
     stage->waited = stage->events;
     stage_unlock(stage);
 }
@@ -98,7 +117,7 @@ void stage_wait(struct stage *stage, double seconds) {
 void stage_stop(struct stage *stage, enum stage_stop how) {
     stage_lock(stage);
     if (atomic_load(&stage->stopping) < (int)how) atomic_store(&stage->stopping, (int)how);
-    stage_event(stage);
+    stage_call_all(stage);
     stage_unlock(stage);
 }
 
@@ -110,7 +129,7 @@ void stage_fatal(struct stage *stage, enum status status, const struct err *err)
         stage->fatal_err.status = status;
     }
     atomic_store(&stage->stopping, STOP_NOW);
-    stage_event(stage);
+    stage_call_all(stage);
     stage_unlock(stage);
 }
 

@@ -140,18 +140,29 @@ static bool may_receive(const struct pipeline *pipeline) {
     return room;
 }
 
+static enum status receive_from(struct pipeline *pipeline, int input, bool *ret_quiet, struct err *err) {
+    const void *bytes;
+    size_t length;
+    TRY(transport_receive(pipeline->inboxes[input].data, &bytes, &length, err));
+    *ret_quiet = bytes == NULL;
+    return bytes != NULL ? take_frame(pipeline, input, bytes, length, err) : STATUS_OK;
+}
+
 static enum status receive_items(struct pipeline *pipeline, struct err *err) {
+    struct ledger *ledger = pipeline->stage->ledger;
     int count = pipeline->instance.input_count, quiet = 0;
-    for (int turn = pipeline->first_input; quiet < count && may_receive(pipeline); turn++) {
+    enum status status = STATUS_OK;
+    if (count == 0 || !may_receive(pipeline)) return STATUS_OK;
+    ledger_hold(ledger);
+    for (int turn = pipeline->first_input; status == STATUS_OK && quiet < count && may_receive(pipeline); turn++) {
         int input = turn % count;
-        const void *bytes;
-        size_t length;
-        TRY(transport_receive(pipeline->inboxes[input].data, &bytes, &length, err));
-        quiet = bytes == NULL ? quiet + 1 : 0;
-        if (bytes != NULL) TRY(take_frame(pipeline, input, bytes, length, err));
+        bool nothing = true;
+        status = receive_from(pipeline, input, &nothing, err);
+        quiet = nothing ? quiet + 1 : 0;
         pipeline->first_input = (input + 1) % count;
     }
-    return STATUS_OK;
+    ledger_let_go(ledger);
+    return status;
 }
 
 static enum status take_answer(struct pipeline *pipeline, int output, const void *bytes, size_t length,
@@ -222,7 +233,10 @@ static void beat(struct pipeline *pipeline) {
         stage_unlock(stage);
         atomic_store(&stage->metrics.state, blocked ? METRICS_BLOCKED : METRICS_WAITING);
     }
-    if (metrics_heartbeat(&stage->metrics, pipeline->instance.heartbeat, &err) != STATUS_OK)
+    stage_lock(stage);
+    struct parts parts = stage->parts;
+    stage_unlock(stage);
+    if (metrics_heartbeat(&stage->metrics, &parts, pipeline->instance.heartbeat, &err) != STATUS_OK)
         log_write(stage->log, LOG_WARN, "heartbeat", "%s", err.message);
 }
 
@@ -285,15 +299,18 @@ static enum status advance(struct pipeline *pipeline, double now, struct err *er
     if (ended && lanes_empty(stage)) {
         stage->flush_wanted = true;
         pipeline->phase = PHASE_FLUSH;
-        stage_event(stage);
+        stage_call_all(stage);
     } else if (ended)
         pipeline->look_at = 0;
     if (pipeline->phase == PHASE_FLUSH && stage->flushed) {
         stage->summary_wanted = true;
         pipeline->phase = PHASE_SUMMARY;
-        stage_event(stage);
+        stage_call_all(stage);
     }
-    if (pipeline->phase == PHASE_SUMMARY && stage->summarised) pipeline->phase = PHASE_END;
+    if (pipeline->phase == PHASE_SUMMARY && stage->summarised) {
+        pipeline->phase = PHASE_END;
+        parts_end(&stage->parts, clock_monotonic());
+    }
     stage_unlock(stage);
     return pipeline->phase == PHASE_END ? end_outputs(pipeline, now, err) : STATUS_OK;
 }
@@ -406,6 +423,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
     TRY(fatal);
     FAIL_IF(pipeline->phase != PHASE_OVER, err, STATUS_CANCELLED, "asked to stop");
     beat(pipeline);
+    stage_report_parts(stage, NULL);
     log_write(stage->log, LOG_INFO, "end", "%lld in, %lld out, %lld rejected, %lld failed, %lld bad frames",
               (long long)atomic_load(&stage->metrics.in), (long long)atomic_load(&stage->metrics.out),
               (long long)atomic_load(&stage->metrics.rejected), (long long)atomic_load(&stage->metrics.failed),

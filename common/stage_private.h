@@ -11,10 +11,12 @@
 #include "common/ledger.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/parts.h"
 #include "common/rules.h"
 #include "common/stage.h"
 
-enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, LOAD_THREADS = 2, ARRIVALS_MAX = 8 };
+enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, ARRIVALS_MAX = 8 };
+enum { IO_THREADS_MAX = 8, THREADS_MAX = 2 + 2 * IO_THREADS_MAX }; /* of load, and of store; all */
 
 enum stage_mode { STAGE_ON_FILES, STAGE_IN_PROCESS, STAGE_IN_PIPELINE };
 enum stage_stop { STOP_NOT, STOP_DRAIN, STOP_NOW };
@@ -34,6 +36,8 @@ enum slot_phase {
     SLOT_PROCESSING,
     SLOT_STORE,
     SLOT_STORING,
+    SLOT_STORED,
+    SLOT_SETTLING,
     SLOT_DONE
 };
 
@@ -41,7 +45,7 @@ struct slot {
     struct stage_lane lane;
     char id[ITEM_ID_MAX + 1]; /* the item's: the item itself belongs to whoever works on it */
     enum slot_phase phase;
-    uint64_t ticket; /* items are processed and stored in the order of arrival */
+    uint64_t ticket; /* items are processed and settled in the order of arrival */
     uint32_t judged; /* the rules of reject_if that have been looked at */
     struct arrival arrivals[ARRIVALS_MAX]; /* all of them are acknowledged when the item is done */
     int arrival_count;
@@ -102,23 +106,26 @@ struct stage {
     atomic_int stopping;
     int wake; /* eventfd by which the other threads wake the main one, or -1 */
 
-    /* The lock guards everything below; `changed` is told of each change. */
+    /* The lock guards everything below. The threads of each part wait for calls of their own, so that a change wakes
+     * one that it concerns; the main thread waits for `changed`. */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed, calls[PART_COUNT];
     struct slot slots[LANES_MAX];
     int lane_count;
-    uint64_t next_ticket, process_ticket, store_ticket;
+    struct parts parts;
+    uint64_t next_ticket, process_ticket, store_ticket, settle_ticket;
     uint64_t events, waited; /* what idle and produce would want to know of; how far stage_wait has seen them */
     struct stage_output outputs[EDGES_MAX];
     int output_count;
-    bool threads_end, flush_wanted, flushed, summary_wanted, summarised;
+    bool threads_end, flush_wanted, flushed, summary_wanted, summarising, summarised;
     uint64_t stored; /* items since the last summary */
+    double summary_at; /* not before */
     enum status fatal;
     struct err fatal_err;
     struct stage_results *results; /* in process only */
 
-    pthread_t compute, load[LOAD_THREADS], store;
-    int threads_started; /* of compute, store, load */
+    pthread_t threads_of[THREADS_MAX];
+    int threads_started;
 };
 
 /* stage_setup.c: from nothing to a stage whose init has been called, and back. */
@@ -135,8 +142,15 @@ enum status stage_place(struct stage *stage, const char *folder, struct err *err
 /* init, resume, threads. */
 enum status stage_begin(struct stage *stage, struct err *err);
 
-/* stage_lanes.c */
+/* stage_lanes.c: an item's place. */
+struct lane_plan {
+    int lanes, load_threads, store_threads;
+};
+/* How many of each a stage has, where `lanes` (0: not set) is what the user wants. */
+struct lane_plan lanes_plan(const struct stage_descriptor *descriptor, const struct device *device, int lanes);
 enum status lanes_start(struct stage *stage, struct err *err);
+/* The slot in a phase, with that ticket or (any_ticket) the earliest; NULL. With the lock held. */
+struct slot *lanes_find(struct stage *stage, enum slot_phase phase, bool any_ticket, uint64_t ticket);
 /* Whether one more item may be taken: a lane is free and every output has room. With the lock held. */
 bool lanes_room(const struct stage *stage);
 /* Hands an item to a free lane; consumes it. With room. */
@@ -148,9 +162,18 @@ bool lanes_empty(const struct stage *stage);
 void lanes_stop(struct stage *stage);
 /* Flush and the last summary, which run on their own threads: asks for them and waits. */
 enum status lanes_finish(struct stage *stage, struct err *err);
+/* What the parts did with their time, as a line of the log, and as a table where `out` is not NULL; nothing where no
+ * item came. */
+void stage_report_parts(struct stage *stage, FILE *out);
 
-/* stage_settle.c: the outcome of a lane's item goes into the ledger. */
-void stage_settle(struct stage *stage, struct slot *slot);
+/* stage_threads.c: what runs load, process (and reconfigure, idle, flush, produce), store and the ledger's commits. */
+void *thread_load(void *stage);
+void *thread_compute(void *stage);
+void *thread_store(void *stage);
+void *thread_ledger(void *stage);
+
+/* stage_settle.c: the outcomes of lanes' items go into the ledger, in one transaction. */
+void stage_settle(struct stage *stage, struct slot *const *slots, int count);
 /* The rules of reject_if on what the item holds by now. */
 enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *judged, struct err *err);
 /* Whether the item has what the descriptor's `in` asks for. */
@@ -158,12 +181,16 @@ enum status stage_check_input(const struct stage *stage, const struct item *item
 
 void stage_lock(struct stage *stage);
 void stage_unlock(struct stage *stage);
-/* With the lock held: tells all threads, the main one too. */
+/* With the lock held: wakes the main thread. */
 void stage_changed(struct stage *stage);
 /* As stage_changed, and counts as an event for stage_wait. */
 void stage_event(struct stage *stage);
-/* With the lock held: until changed or the time (CLOCK_MONOTONIC, s) is reached. */
+/* With the lock held: wakes one thread of a part; all threads there are. */
+void stage_call(struct stage *stage, enum part part);
+void stage_call_all(struct stage *stage);
+/* With the lock held: until changed (called) or the time (CLOCK_MONOTONIC, s) is reached. */
 void stage_wait_until(struct stage *stage, double deadline);
+void stage_await_call(struct stage *stage, enum part part, double deadline);
 /* The stage cannot go on. With the lock held or not. */
 void stage_fatal(struct stage *stage, enum status status, const struct err *err);
 void stage_stop(struct stage *stage, enum stage_stop how);

@@ -34,11 +34,29 @@ static enum status take_item(struct stage *stage, const struct item *item, struc
     return STATUS_OK;
 }
 
+static bool has_room(struct stage *stage) {
+    stage_lock(stage);
+    bool room = lanes_room(stage) && stage->fatal == STATUS_OK;
+    stage_unlock(stage);
+    return room && atomic_load(&stage->stopping) == STOP_NOT;
+}
+
+/* As many of items[*next …] as there are free lanes. */
+static enum status take_items(struct stage *stage, struct item *const *items, size_t count, size_t *next,
+                              struct err *err) {
+    enum status status = STATUS_OK;
+    ledger_hold(stage->ledger);
+    while (status == STATUS_OK && *next < count && has_room(stage))
+        status = take_item(stage, items[(*next)++], err);
+    ledger_let_go(stage->ledger);
+    return status;
+}
+
 enum status stage_run_items(struct stage *stage, struct item *const *items, size_t count, struct err *err) {
     bool go_on = true;
-    for (size_t i = 0; i < count && go_on; i++) {
+    for (size_t next = 0; next < count && go_on;) {
         go_on = collect(stage, false) && atomic_load(&stage->stopping) == STOP_NOT;
-        if (go_on) TRY(take_item(stage, items[i], err));
+        if (go_on) TRY(take_items(stage, items, count, &next, err));
     }
     go_on = collect(stage, true) && go_on;
     stage_lock(stage);

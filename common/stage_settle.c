@@ -1,4 +1,4 @@
-/* The outcome of an item, and what a stage sends of its own accord, go into the ledger. */
+/* The outcomes of items, and what a stage sends of its own accord, go into the ledger. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,46 +94,63 @@ static void count_outcome(struct stage *stage, const struct item *item, enum led
     collect_outcome(stage, item_id(item), state, reason);
 }
 
-void stage_settle(struct stage *stage, struct slot *slot) {
-    bool stopping = atomic_load(&stage->stopping) == STOP_NOW;
-    /* Not finished, and not failed by its own fault: it stays in flight and comes again. */
-    if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping)) return;
-    enum ledger_state state = slot->status == STATUS_OK         ? LEDGER_DONE
-                              : slot->status == STATUS_REJECTED ? LEDGER_REJECTED
-                                                                : LEDGER_FAILED;
+/* What the ledger is to hold of a lane's item. */
+static struct ledger_finish outcome(struct stage *stage, struct slot *slot, const struct ledger_send *sends,
+                                    size_t send_count) {
     struct item *item = slot->lane.item;
-    const char *reason = NULL;
-    if (state != LEDGER_DONE)
-        reason = slot->err.message[0] != '\0' ? slot->err.message : status_name(slot->status);
-    else
-        warn_unjudged(stage, item, slot->judged);
+    slot->state = slot->status == STATUS_OK         ? LEDGER_DONE
+                  : slot->status == STATUS_REJECTED ? LEDGER_REJECTED
+                                                    : LEDGER_FAILED;
+    bool done = slot->state == LEDGER_DONE;
+    const char *reason = slot->err.message[0] != '\0' ? slot->err.message : status_name(slot->status);
+    return (struct ledger_finish){.id = item_id(item),
+                                  .state = slot->state,
+                                  .reason = done ? NULL : reason,
+                                  .item = done ? item : NULL,
+                                  .instance = stage->instance,
+                                  .run_token = stage->token,
+                                  .sends = sends,
+                                  .send_count = send_count};
+}
 
-    struct ledger_send sends[EDGES_MAX];
-    bool forward = state == LEDGER_DONE && !stage->descriptor->cumulative;
-    size_t send_count = forward ? fill_sends(stage, item, sends) : 0;
-    const struct ledger_finish what = {.id = item_id(item),
-                                       .state = state,
-                                       .reason = reason,
-                                       .item = state == LEDGER_DONE ? item : NULL,
-                                       .instance = stage->instance,
-                                       .run_token = stage->token,
-                                       .sends = sends,
-                                       .send_count = send_count};
-    struct err err = {0};
-    enum status status = ledger_finish_item(stage->ledger, &what, &err);
-    if (status == STATUS_BAD_STATE) {
-        log_write(stage->log, LOG_WARN, "late", "%s: %s", item_id(item), err.message);
-        return;
+static void after_settling(struct stage *stage, struct slot *slot, const struct ledger_finish *what) {
+    struct item *item = slot->lane.item;
+    if (slot->state == LEDGER_DONE) warn_unjudged(stage, item, slot->judged);
+    slot->settled = true;
+    count_sends(stage, what->send_count);
+    count_outcome(stage, item, slot->state, what->reason);
+    if (slot->state == LEDGER_DONE && !stage->descriptor->cumulative) collect_emitted(stage, item);
+}
+
+void stage_settle(struct stage *stage, struct slot *const *slots, int count) {
+    struct ledger_send sends[LANES_MAX][EDGES_MAX];
+    struct ledger_finish what[LANES_MAX];
+    struct slot *settling[LANES_MAX];
+    bool late[LANES_MAX];
+    int settled = 0;
+    bool stopping = atomic_load(&stage->stopping) == STOP_NOW;
+    for (int i = 0; i < count; i++) {
+        struct slot *slot = slots[i];
+        /* Not finished, and not failed by its own fault: it stays in flight and comes again. */
+        if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping)) continue;
+        bool forward = slot->status == STATUS_OK && !stage->descriptor->cumulative;
+        size_t send_count = forward ? fill_sends(stage, slot->lane.item, sends[settled]) : 0;
+        what[settled] = outcome(stage, slot, sends[settled], send_count);
+        settling[settled++] = slot;
     }
+    struct err err = {0};
+    enum status status =
+        settled > 0 ? ledger_finish_items(stage->ledger, what, (size_t)settled, late, &err) : STATUS_OK;
     if (status != STATUS_OK) {
         stage_fatal(stage, status, &err);
         return;
     }
-    slot->settled = true;
-    slot->state = state;
-    count_sends(stage, send_count);
-    count_outcome(stage, item, state, reason);
-    if (forward) collect_emitted(stage, item);
+    for (int i = 0; i < settled; i++) {
+        if (!late[i])
+            after_settling(stage, settling[i], &what[i]);
+        else
+            log_write(stage->log, LOG_WARN, "late", "%s: it is no longer in the hands of this instance", what[i].id);
+    }
 }
 
 /* A source goes no further than its windows allow. */
@@ -150,7 +167,7 @@ static enum status wait_for_room(struct stage *stage, struct err *err) {
             break;
         }
         atomic_store(&stage->metrics.state, METRICS_BLOCKED);
-        stage_wait_until(stage, INFINITY);
+        stage_await_call(stage, PART_PROCESS, INFINITY);
         atomic_store(&stage->metrics.state, METRICS_WAITING);
     }
     stage_unlock(stage);
@@ -195,7 +212,7 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
         enum status status = emit_from_source(stage, item, ret_new, err);
         stage_lock(stage);
         stage->stored += status == STATUS_OK;
-        stage_changed(stage);
+        stage_call(stage, PART_STORE);
         stage_unlock(stage);
         return status;
     }

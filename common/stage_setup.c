@@ -14,8 +14,6 @@
 #include "common/memory.h"
 #include "common/stage_private.h"
 
-enum { DEFAULT_LANES = 3 };
-
 #define COMMON(member) offsetof(struct stage_common, member)
 static const struct param common_table[] = {
     {"threads", PARAM_INT, COMMON(threads), "", NULL, 1, 1024, NULL, 0, false,
@@ -117,6 +115,8 @@ static enum status make_lock(struct stage *stage, struct err *err) {
     if (!failed) {
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
         failed = pthread_cond_init(&stage->changed, &attributes) != 0;
+        for (int i = 0; i < PART_COUNT; i++)
+            failed = pthread_cond_init(&stage->calls[i], &attributes) != 0 || failed;
         pthread_condattr_destroy(&attributes);
     }
     FAIL_IF(failed, err, STATUS_NO_MEMORY, "no memory for a lock");
@@ -174,10 +174,6 @@ enum status stage_configure(struct stage *stage, const char *where, struct err *
     TRY(rules_parse(stage->common.reject_if, &stage->rules, err));
     TRY(choose_device(stage, err));
     stage->threads = stage->common.threads != INT_MIN ? stage->common.threads : core_count();
-    stage->lane_count = stage->common.lanes != INT_MIN ? stage->common.lanes
-                        : descriptor->lanes > 0        ? descriptor->lanes
-                                                       : DEFAULT_LANES;
-    if (stage->lane_count > LANES_MAX) stage->lane_count = LANES_MAX;
     return STATUS_OK;
 }
 
@@ -241,6 +237,8 @@ void stage_destroy(struct stage **stage_pointer) {
     mem_free(&stage->params);
     mem_free(&stage->state);
     pthread_cond_destroy(&stage->changed);
+    for (int i = 0; i < PART_COUNT; i++)
+        pthread_cond_destroy(&stage->calls[i]);
     pthread_mutex_destroy(&stage->lock);
     mem_free(stage_pointer);
 }

@@ -1,0 +1,299 @@
+/* The threads of an instance: what calls load, process and store, and what commits the outcomes. */
+#include <math.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "common/clock.h"
+#include "common/stage_private.h"
+
+static const double idle_pause = 1, summary_pause = 5, summary_share = 20;
+
+static void use_threads(int count) {
+#ifdef _OPENMP
+    omp_set_num_threads(count);
+#else
+    (void)count;
+#endif
+}
+
+/* A callback runs between these two, without the lock. */
+static void begin_work(struct stage *stage, enum part part) {
+    parts_enter(&stage->parts, part, clock_monotonic());
+    stage_unlock(stage);
+}
+
+static void end_work(struct stage *stage, enum part part) {
+    stage_lock(stage);
+    parts_leave(&stage->parts, part, clock_monotonic());
+}
+
+/* Callbacks may end an item, not the stage; but a lost device ends it. */
+static void note_status(struct stage *stage, struct slot *slot, enum status status) {
+    slot->status = status;
+    if (status == STATUS_DEVICE) stage_fatal(stage, status, &slot->err);
+}
+
+static void load_slot(struct stage *stage, struct slot *slot) {
+    const struct stage_descriptor *descriptor = stage->descriptor;
+    enum status status = stage_check_input(stage, slot->lane.item, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    if (status == STATUS_OK && descriptor->load != NULL)
+        status = descriptor->load(stage, stage->state, &slot->lane, &slot->err);
+    note_status(stage, slot, status);
+}
+
+void *thread_load(void *argument) {
+    struct stage *stage = argument;
+    /* Load and store take turns with the compute thread for the cores; they are for reading and writing. */
+    use_threads(1);
+    stage_lock(stage);
+    while (!stage->threads_end) {
+        struct slot *slot = lanes_find(stage, SLOT_LOAD, true, 0);
+        if (slot == NULL) {
+            stage_await_call(stage, PART_LOAD, INFINITY);
+            continue;
+        }
+        slot->phase = SLOT_LOADING;
+        begin_work(stage, PART_LOAD);
+        load_slot(stage, slot);
+        end_work(stage, PART_LOAD);
+        bool processed = stage->descriptor->process != NULL;
+        slot->phase = processed ? SLOT_PROCESS : SLOT_STORE;
+        stage_call(stage, processed ? PART_PROCESS : PART_STORE);
+    }
+    stage_unlock(stage);
+    return NULL;
+}
+
+/* The id stands in `current` while its item is inside process; the first byte is what makes it valid. */
+static void mark_current(struct stage *stage, const char *id) {
+    if (stage->current == NULL) return;
+    size_t length = strlen(id);
+    if (length > 0) memcpy(stage->current + 1, id + 1, length);
+    atomic_signal_fence(memory_order_seq_cst);
+    *(volatile char *)stage->current = id[0];
+}
+
+/* Set-up is work like any other, but not of every item. */
+static enum status set_up(struct stage *stage, struct stage_lane *lane, struct err *err) {
+    double begin = clock_monotonic();
+    enum status status = stage->descriptor->reconfigure(stage, stage->state, lane, err);
+    stage_lock(stage);
+    stage->parts.setup += clock_monotonic() - begin;
+    stage_unlock(stage);
+    return status;
+}
+
+static const int NO_SHAPE[3] = {-1, -1, -1};
+
+static enum status process_item(struct stage *stage, struct stage_lane *lane, int last_shape[3], struct err *err) {
+    const struct stage_descriptor *descriptor = stage->descriptor;
+    if (descriptor->reconfigure != NULL && memcmp(last_shape, lane->shape, sizeof lane->shape) != 0) {
+        /* One that failed has left nothing to work with: the shape before it is set up anew as well. */
+        memcpy(last_shape, NO_SHAPE, sizeof NO_SHAPE);
+        TRY(set_up(stage, lane, err));
+        memcpy(last_shape, lane->shape, sizeof lane->shape);
+    }
+    return descriptor->process(stage, stage->state, lane, err);
+}
+
+static void compute_item(struct stage *stage, struct slot *slot, int last_shape[3]) {
+    if (slot->status != STATUS_OK) return;
+    atomic_store(&stage->metrics.state, METRICS_PROCESSING);
+    metrics_item(&stage->metrics, item_id(slot->lane.item));
+    mark_current(stage, item_id(slot->lane.item));
+    enum status status = process_item(stage, &slot->lane, last_shape, &slot->err);
+    mark_current(stage, "");
+    metrics_item(&stage->metrics, "");
+    atomic_store(&stage->metrics.state, METRICS_WAITING);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    note_status(stage, slot, status);
+}
+
+static enum stage_work be_idle(struct stage *stage) {
+    enum stage_work work = STAGE_WORK_NONE;
+    struct err err = {0};
+    enum status status = stage->descriptor->idle(stage, stage->state, &work, &err);
+    if (status == STATUS_OK) return work;
+    if (status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
+    return STAGE_WORK_NONE;
+}
+
+static void run_flush(struct stage *stage) {
+    struct err err = {0};
+    enum status status =
+        stage->descriptor->flush != NULL ? stage->descriptor->flush(stage, stage->state, &err) : STATUS_OK;
+    if (status != STATUS_OK && status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
+    stage_lock(stage);
+    stage->flushed = true;
+    stage_changed(stage);
+    stage_unlock(stage);
+}
+
+static void run_source(struct stage *stage) {
+    struct err err = {0};
+    enum status status = stage->descriptor->produce(stage, stage->state, &err);
+    if (status != STATUS_OK && status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
+    run_flush(stage);
+}
+
+void *thread_compute(void *argument) {
+    struct stage *stage = argument;
+    int last_shape[3] = {-1, -1, -1};
+    bool idle_now = stage->descriptor->idle != NULL;
+    uint64_t seen = 0;
+    double idle_at = 0;
+    use_threads(stage->threads);
+    if (stage->descriptor->produce != NULL) {
+        run_source(stage);
+        return NULL;
+    }
+    stage_lock(stage);
+    while (!stage->threads_end && !stage->flushed) {
+        struct slot *slot = lanes_find(stage, SLOT_PROCESS, false, stage->process_ticket);
+        if (slot != NULL) {
+            slot->phase = SLOT_PROCESSING;
+            begin_work(stage, PART_PROCESS);
+            compute_item(stage, slot, last_shape);
+            end_work(stage, PART_PROCESS);
+            slot->phase = SLOT_STORE;
+            stage->process_ticket++;
+            stage_call(stage, PART_STORE);
+        } else if (stage->flush_wanted) {
+            begin_work(stage, PART_PROCESS);
+            run_flush(stage);
+            end_work(stage, PART_PROCESS);
+        } else if (idle_now ||
+                   (stage->descriptor->idle != NULL && (stage->events != seen || clock_monotonic() > idle_at))) {
+            seen = stage->events;
+            begin_work(stage, PART_PROCESS);
+            idle_now = be_idle(stage) == STAGE_WORK_MORE;
+            end_work(stage, PART_PROCESS);
+            idle_at = clock_monotonic() + idle_pause;
+        } else
+            stage_await_call(stage, PART_PROCESS, stage->descriptor->idle != NULL ? idle_at + 0.01 : INFINITY);
+    }
+    stage_unlock(stage);
+    return NULL;
+}
+
+static void store_item(struct stage *stage, struct slot *slot) {
+    const struct stage_descriptor *descriptor = stage->descriptor;
+    enum status status = slot->status;
+    if (status == STATUS_OK && descriptor->store != NULL)
+        status = descriptor->store(stage, stage->state, &slot->lane, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    note_status(stage, slot, status);
+}
+
+/* Returns how long it took. */
+static double run_summary(struct stage *stage, bool last) {
+    if (stage->descriptor->summarise == NULL) return 0;
+    double begin = clock_monotonic();
+    struct err err = {0};
+    enum status status = stage->descriptor->summarise(stage, stage->state, &err);
+    if (status != STATUS_OK && status != STATUS_CANCELLED) {
+        log_write(stage->log, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
+        if (last) stage_fatal(stage, status, &err);
+    }
+    return clock_monotonic() - begin;
+}
+
+/* Whether it is time for the joined tables, of which one thread takes care. */
+static bool summary_due(const struct stage *stage, bool *ret_last) {
+    *ret_last = stage->summary_wanted && !stage->summarised && !stage->summarising;
+    return *ret_last || (stage->stored > 0 && stage->descriptor->summarise != NULL && !stage->summarising &&
+                         clock_monotonic() >= stage->summary_at);
+}
+
+static void summarise(struct stage *stage, bool last) {
+    stage->stored = 0;
+    stage->summarising = true;
+    begin_work(stage, PART_STORE);
+    double took = run_summary(stage, last);
+    end_work(stage, PART_STORE);
+    stage->summary_at = clock_monotonic() + fmax(summary_pause, summary_share * took);
+    stage->summarising = false;
+    stage->summarised = last;
+    stage_changed(stage);
+    /* Another thread may wait for the time of the next one. */
+    stage_call(stage, PART_STORE);
+}
+
+void *thread_store(void *argument) {
+    struct stage *stage = argument;
+    use_threads(1);
+    stage_lock(stage);
+    if (stage->summary_at == 0) stage->summary_at = clock_monotonic() + summary_pause;
+    bool in_order = stage->parts.part[PART_STORE].threads == 1, last;
+    while (!stage->threads_end) {
+        struct slot *slot = lanes_find(stage, SLOT_STORE, !in_order, stage->store_ticket);
+        if (slot != NULL) {
+            slot->phase = SLOT_STORING;
+            begin_work(stage, PART_STORE);
+            store_item(stage, slot);
+            end_work(stage, PART_STORE);
+            stage->store_ticket++;
+            slot->phase = SLOT_STORED;
+            stage_call(stage, PART_LEDGER);
+        } else if (summary_due(stage, &last))
+            summarise(stage, last);
+        else {
+            bool later = stage->stored > 0 && stage->descriptor->summarise != NULL && !stage->summarising;
+            stage_await_call(stage, PART_STORE, later ? stage->summary_at : INFINITY);
+        }
+    }
+    stage_unlock(stage);
+    return NULL;
+}
+
+/* Stored items whose turn it is: all that are there, since they share the wait for the disk. */
+static int take_stored(struct stage *stage, struct slot *group[LANES_MAX]) {
+    int count = 0;
+    for (struct slot *slot; count < LANES_MAX; group[count++] = slot) {
+        slot = lanes_find(stage, SLOT_STORED, false, stage->settle_ticket);
+        if (slot == NULL) break;
+        stage->settle_ticket++;
+        slot->phase = SLOT_SETTLING;
+    }
+    return count;
+}
+
+static int settle_stored(struct stage *stage, struct slot *group[LANES_MAX]) {
+    /* While this waits for the ledger more may be stored. */
+    ledger_hold(stage->ledger);
+    stage_lock(stage);
+    int count = take_stored(stage, group);
+    stage_unlock(stage);
+    stage_settle(stage, group, count);
+    ledger_let_go(stage->ledger);
+    return count;
+}
+
+void *thread_ledger(void *argument) {
+    struct stage *stage = argument;
+    struct slot *group[LANES_MAX];
+    stage_lock(stage);
+    for (;;) {
+        if (lanes_find(stage, SLOT_STORED, false, stage->settle_ticket) == NULL) {
+            if (stage->threads_end) break;
+            stage_await_call(stage, PART_LEDGER, INFINITY);
+            continue;
+        }
+        begin_work(stage, PART_LEDGER);
+        int count = settle_stored(stage, group);
+        end_work(stage, PART_LEDGER);
+        bool first = stage->stored == 0;
+        for (int i = 0; i < count; i++) {
+            metrics_latency(&stage->metrics, clock_monotonic() - group[i]->taken);
+            stage->stored += group[i]->settled;
+            group[i]->phase = SLOT_DONE;
+        }
+        if (first && stage->descriptor->summarise != NULL) stage_call(stage, PART_STORE);
+        stage_event(stage);
+    }
+    stage_unlock(stage);
+    return NULL;
+}
