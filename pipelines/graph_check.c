@@ -30,7 +30,7 @@ static const struct param session_table[] = {
 static const struct param common_table[] = {
     {.name = "replicas", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = GRAPH_REPLICAS_MAX,
      .help = "Instances that share the work."},
-    {.name = "lanes", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 64, .help = "Items at work at a time."},
+    {.name = "lanes", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 32, .help = "Items at work at a time."},
     {.name = "threads", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 4096, .help = "Of each instance."},
 };
 static const char *const common_keys[] = {"from",    "replicas", "gpu",    "lanes",

@@ -208,6 +208,7 @@ const struct stage_descriptor extractor_stage = {
     .params_size = sizeof(struct extractor_params),
     .state_size = sizeof(struct extractor),
     .lane_size = sizeof(struct extractor_lane),
+    .store_threads = 2,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

@@ -69,6 +69,7 @@ const struct stage_descriptor lowpass_picker_stage = {
     .params_size = sizeof(struct lowpass_picker_params),
     .state_size = sizeof(struct lowpass_picker),
     .lane_size = sizeof(struct lowpass_picker_lane),
+    .store_threads = 3,
     .init = lowpass_picker_init,
     .fini = lowpass_picker_fini,
     .lane_fini = lowpass_picker_lane_fini,

@@ -131,11 +131,24 @@ def until(chain, condition):
         time.sleep(0.002)
 
 
+def check_parts(chain, *names):
+    """Each part of an instance says in the heartbeat how long it was busy."""
+    for name in names:
+        parts = json.load(open(f"{chain.folder}/run/{name}.0.beat"))["parts"]
+        for part in ("load", "process", "store", "ledger"):
+            if parts[part]["threads"] < 1 or not 0 < parts[part]["busy"] <= parts["wall"] + 0.001:
+                fail(f"{name}: the parts are {parts}", chain)
+        log = open(f"{chain.folder}/run/{name}.0.log").read()
+        if f" parts {COUNT} done in " not in log:
+            fail(f"{name}: no line of the parts in the log", chain)
+
+
 def plain(folder):
     chain = Chain(folder, [source(), relay("middle"), relay("sink")])
     chain.start_all(order=[2, 1, 0])
     chain.wait()
     chain.check()
+    check_parts(chain, "middle", "sink")
     # Again: everything is known, nothing is done twice.
     before = os.stat(f"{folder}/sink/grid/mic_0000.txt").st_mtime_ns
     again = Chain(folder, chain.stages, run=2)
