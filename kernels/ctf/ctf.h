@@ -4,6 +4,10 @@
 #ifndef ICESTREAM_KERNELS_CTF_H
 #define ICESTREAM_KERNELS_CTF_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct ctf {
     double defocus_u, defocus_v; /* Å, underfocus positive */
     double defocus_angle;        /* °, of the U axis, from +x towards +y */
@@ -35,4 +39,7 @@ void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size,
 /* At count pixels (kx[i], ky[i]). */
 void ctf_at(const struct ctf *ctf, int box, double pixel_size, int count, const short *kx, const short *ky, float *out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

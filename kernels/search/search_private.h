@@ -40,6 +40,13 @@ enum status search_cuda_create(const struct search_options *options, const float
 void search_cuda_destroy(struct search_cuda **search);
 enum status search_cuda_run(struct search_cuda *search, const struct search_input *input, const struct ctf *ctf,
                             uint64_t seed, struct search_maps *maps, struct err *err);
+/* For benchmarks and tests: always through cuFFT or by what is fastest, with so many pairs of rotations at a time (0: as
+ * many as is fast); and what the parts of a search take (search_cuda.h). */
+struct search_times;
+enum status search_cuda_create_as(const struct search_options *options, const float *templates,
+                                  bool cufft, int pairs, struct search_cuda **ret_search,
+                                  struct err *err);
+enum status search_cuda_times(struct search_cuda *search, int repeats, struct search_times *ret_times, struct err *err);
 
 #ifdef __cplusplus
 }

@@ -42,6 +42,14 @@ const float *template_spectra_get(const struct template_spectra *spectra, int te
 /* As above for any angle (degrees), always worked out. */
 void template_spectra_rotate(const struct template_spectra *spectra, int template, double psi, float *out);
 
+/* What rotations are interpolated in, for devices that do it themselves: [count][2·reach+1][reach+2] complex, ky from
+ * −reach, kx from 0, at the frequencies of a square of `padded` px. It lives as long as the spectra. */
+struct template_grid {
+    int padded, reach;
+    const float *values;
+};
+struct template_grid template_spectra_grid(const struct template_spectra *spectra);
+
 /* box² with centre at box/2, N×N in [count] stacks: Fourier resize of each image, grey values kept. New box even. */
 enum status template_resize(const float *in, int box, int count, int new_box, float *out, struct err *err);
 

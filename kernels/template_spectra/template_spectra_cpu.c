@@ -109,6 +109,10 @@ const float *template_spectra_get(const struct template_spectra *s, int template
     return scratch;
 }
 
+struct template_grid template_spectra_grid(const struct template_spectra *s) {
+    return (struct template_grid){.padded = s->padded, .reach = s->reach, .values = s->padded_ft};
+}
+
 static enum status transform_all(struct template_spectra *s, const float *templates, struct err *err) {
     const struct template_spectra_options *o = &s->options;
     _cleanup_(mem_free) float *real = NULL;

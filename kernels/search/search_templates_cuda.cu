@@ -1,0 +1,175 @@
+/* Templates on the device: their turned transforms, kept where they fit, and the terms A1 and A2 with a micrograph's CTF
+ * (kernels/correlate, merit_window: sums over the circle on a grid of twice the work size). */
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/search/search_device.cuh"
+
+enum { THREADS = 256, TERM_BLOCKS = 128 };
+
+/* out: [count·turn] half planes, [row][kx], or [kx][row] where transposed. */
+static __global__ void rotate(search_templates t, int turn, bool transposed, float2 *out) {
+    int columns = t.work / 2 + 1, item = blockIdx.y;
+    int i = blockIdx.x * THREADS + threadIdx.x;
+    if (i >= t.work * columns) return;
+    int kx = transposed ? i / t.work : i % columns, row = transposed ? i % t.work : i / columns;
+    out[(size_t)item * t.work * columns + i] = search_rotated(t, item / turn, t.turns[item % turn], kx, row);
+}
+
+/* The transform of `first` + blockIdx.z at psi = 0 times the CTF, filled up to the grid. */
+static __global__ void term_planes(search_templates t, int first, int count, const float *ctf, int grid, float factor,
+                                   float2 *out) {
+    int kx = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y, item = first + blockIdx.z;
+    if (kx > grid / 2) return;
+    int half = t.work / 2, ky = row <= grid / 2 ? row : row - grid;
+    float2 value = make_float2(0, 0);
+    /* Row work/2 stands once: as a positive frequency. */
+    if (item < count && kx <= half && ky <= half && ky > -half) {
+        int source = ky < 0 ? ky + t.work : ky;
+        float scale = factor * (ctf ? ctf[(size_t)source * (half + 1) + kx] : 1);
+        value = search_rotated(t, item, t.turns[0], kx, source);
+        value.x *= scale;
+        value.y *= scale;
+    }
+    out[((size_t)blockIdx.z * grid + row) * (grid / 2 + 1) + kx] = value;
+}
+
+static __device__ double warp_sum(double value) {
+    for (int step = 16; step > 0; step /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, step);
+    return value;
+}
+
+/* terms[2 t], [2 t + 1] += Σ A circle, Σ A² circle. */
+static __global__ void term_sums(const float *planes, const float *circle, size_t count, double factor, double *terms) {
+    __shared__ double shared[2][THREADS / 32];
+    const float *plane = planes + blockIdx.y * count;
+    double s = 0, q = 0;
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (size_t)gridDim.x * THREADS) {
+        double value = plane[i], weighted = value * circle[i];
+        s += weighted;
+        q += weighted * value;
+    }
+    s = warp_sum(s);
+    q = warp_sum(q);
+    if (threadIdx.x % 32 == 0) {
+        shared[0][threadIdx.x / 32] = s;
+        shared[1][threadIdx.x / 32] = q;
+    }
+    __syncthreads();
+    if (threadIdx.x >= 2) return;
+    double sum = 0;
+    for (int i = 0; i < THREADS / 32; i++)
+        sum += shared[threadIdx.x][i];
+    atomicAdd(&terms[2 * blockIdx.y + threadIdx.x], factor * sum);
+}
+
+static __global__ void circle_pixels(int size, int box, double radius, float *out) {
+    int x = blockIdx.x * THREADS + threadIdx.x;
+    if (x >= box) return;
+    int i = x - box / 2, j = (int)blockIdx.y - box / 2;
+    out[(size_t)((j + size) % size) * (size + 2) + (i + size) % size] = i * i + j * j < radius * radius;
+}
+
+static __global__ void cut(const float2 *in, int from, int to, float factor, float2 *out) {
+    int kx = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y;
+    if (kx > to / 2) return;
+    int source = row <= to / 2 ? row : row - to + from;
+    float2 value = in[(size_t)source * (from / 2 + 1) + kx];
+    out[(size_t)row * (to / 2 + 1) + kx] = make_float2(value.x * factor, value.y * factor);
+}
+
+static enum status upload(const void *from, size_t bytes, void *to, err *err) {
+    CUDA_TRY(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), err, "taking templates there");
+    return STATUS_OK;
+}
+
+/* cos and sin of every rotation, and the low-pass's edge in every row, as kernels/template_spectra has them. */
+static enum status make_tables(search_device *s, double2 *turns, int *last, err *err) {
+    const search_setup *o = &s->o;
+    double step = (double)o->padded / o->size;
+    int half = o->work / 2;
+    for (int r = 0; r < o->rotations; r++) {
+        double angle = r * 360.0 / o->rotations * M_PI / 180;
+        turns[r] = make_double2(step * cos(angle), step * sin(angle));
+    }
+    for (int row = 0; row < o->work; row++) {
+        int ky = row <= half ? row : row - o->work;
+        last[row] = (int)floor(sqrt((double)half * half - (double)ky * ky));
+    }
+    TRY(upload(turns, o->rotations * sizeof *turns, s->turns, err));
+    return upload(last, o->work * sizeof *last, s->last, err);
+}
+
+enum status search_templates_create(search_device *s, bool transposed, err *err) {
+    const search_setup *o = &s->o;
+    size_t grid = (size_t)o->count * (2 * o->reach + 1) * (o->reach + 2) * sizeof(float2);
+    CUDA_TRY(cudaMalloc(&s->padded_ft, grid), err, "making room for templates");
+    CUDA_TRY(cudaMalloc(&s->turns, o->rotations * sizeof *s->turns), err, "making room for templates");
+    CUDA_TRY(cudaMalloc(&s->last, o->work * sizeof *s->last), err, "making room for templates");
+    TRY(upload(o->padded_ft, grid, s->padded_ft, err));
+    double2 *turns = (double2 *)malloc(o->rotations * sizeof *turns);
+    int *last = (int *)malloc(o->work * sizeof *last);
+    enum status status = turns && last ? make_tables(s, turns, last, err) : STATUS_NO_MEMORY;
+    free(turns);
+    free(last);
+    TRY(status);
+    s->templates = {s->padded_ft, s->turns, s->last, o->reach, o->work};
+
+    size_t bytes = (size_t)o->count * s->turn * s->half * sizeof(float2);
+    if (bytes > o->memory_limit || o->count * s->turn > 65535) return STATUS_OK;
+    CUDA_TRY(cudaMalloc(&s->rotated, bytes), err, "making room for rotated templates (choose a greater angle_step)");
+    dim3 blocks(blocks_for(s->half, THREADS), o->count * s->turn);
+    rotate<<<blocks, THREADS, 0, s->stream>>>(s->templates, s->turn, transposed, s->rotated);
+    LAUNCH_TRY(err, "rotating templates");
+    return STATUS_OK;
+}
+
+enum status search_terms_create(search_device *s, err *err) {
+    const search_setup *o = &s->o;
+    int grid = s->term_grid;
+    float *square = (float *)s->scratch;
+    CUDA_TRY(cudaMemsetAsync(square, 0, (size_t)o->size * (o->size + 2) * sizeof *square, s->stream), err, "a mask");
+    circle_pixels<<<dim3(blocks_for(o->box, THREADS), o->box), THREADS, 0, s->stream>>>(o->size, o->box, o->radius, square);
+    LAUNCH_TRY(err, "the particle's circle");
+    CUFFT_TRY(cufftExecR2C(s->forward, square, (cufftComplex *)square), err, "the particle's circle");
+    /* The plan transforms term_batch planes; all but the first are of no use here. */
+    size_t floats = (size_t)s->term_batch * grid * (grid + 2);
+    float2 *planes = NULL;
+    CUDA_TRY(cudaMalloc(&planes, 2 * floats * sizeof(float)), err, "making room for the particle's circle");
+    float *real = (float *)planes + floats;
+    cudaError_t cleared = cudaMemsetAsync(planes, 0, floats * sizeof(float), s->stream);
+    cut<<<dim3(blocks_for(grid / 2 + 1, THREADS), grid), THREADS, 0, s->stream>>>(
+        (const float2 *)square, o->size, grid, 1.0f / ((float)o->size * (float)o->size), planes);
+    cufftResult transformed = cufftExecC2R(s->term_inverse, planes, real);
+    cudaError_t copied = cudaMemcpyAsync(s->circle, real, (size_t)grid * grid * sizeof(float), cudaMemcpyDeviceToDevice,
+                                         s->stream);
+    cudaError_t ended = cudaStreamSynchronize(s->stream);
+    (void)cudaFree(planes);
+    CUDA_TRY(cleared, err, "the particle's circle");
+    CUFFT_TRY(transformed, err, "the particle's circle");
+    CUDA_TRY(copied, err, "the particle's circle");
+    CUDA_TRY(ended, err, "the particle's circle");
+    return search_terms_run(s, NULL, s->plain_terms, err);
+}
+
+enum status search_terms_run(search_device *s, const float *ctf, double *terms, err *err) {
+    const search_setup *o = &s->o;
+    int grid = s->term_grid;
+    float2 *planes = (float2 *)s->scratch;
+    float *real = (float *)planes + (size_t)s->term_batch * grid * (grid + 2);
+    float factor = 1.0f / ((float)o->size * (float)o->size);
+    double area = (double)o->size / grid;
+    CUDA_TRY(cudaMemsetAsync(terms, 0, 2 * o->count * sizeof *terms, s->stream), err, "the templates' power");
+    for (int first = 0; first < o->count; first += s->term_batch) {
+        int count = o->count - first < s->term_batch ? o->count - first : s->term_batch;
+        dim3 blocks(blocks_for(grid / 2 + 1, THREADS), grid, s->term_batch);
+        term_planes<<<blocks, THREADS, 0, s->stream>>>(s->templates, first, o->count, ctf, grid, factor, planes);
+        LAUNCH_TRY(err, "the templates' power");
+        CUFFT_TRY(cufftExecC2R(s->term_inverse, planes, real), err, "the templates' power");
+        term_sums<<<dim3(TERM_BLOCKS, count), THREADS, 0, s->stream>>>(
+            real, s->circle, (size_t)grid * grid, area * area / (o->circle + 1), terms + 2 * first);
+        LAUNCH_TRY(err, "the templates' power");
+    }
+    return STATUS_OK;
+}
