@@ -7,13 +7,12 @@
 #include "common/memory.h"
 #include "kernels/quantile/quantile.h"
 #include "stages/lowpass-picker/geometry.h"
+#include "stages/lowpass-picker/contaminated.h"
 #include "stages/lowpass-picker/threshold.h"
 
 /* Of the diameter: touching particles stay two, even where the diameter is a third too large, and the side peaks of one
  * do not become more. */
 static const double MIN_DISTANCE = 0.7;
-/* Robust standard deviations of the local mean and deviation at which a place is not ice any more. */
-static const float CONTAMINATION_SPREADS = 6;
 /* Templates whose amplitude in the picks is outside of this are on another grey scale than that of normalised
  * particles. Inside, a circle that is a little too wide, crowding and imperfect templates explain it. */
 static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
@@ -24,6 +23,7 @@ void pick_list_destroy(struct pick_list *list) {
 }
 
 void pick_scratch_destroy(struct pick_scratch *scratch) {
+    contamination_destroy(&scratch->contamination);
     free(scratch->bad);
     free(scratch->values);
     peak_list_destroy(&scratch->peaks);
@@ -83,27 +83,6 @@ static void robust(const struct choice *c, const float *map, float *ret_median, 
         for (int x = s.x0; x < s.x1; x += step)
             if (!s.bad[(size_t)y * work + x]) c->scratch->values[count++] = map[(size_t)y * work + x];
     quantile_robust(c->scratch->values, count, ret_median, ret_deviation);
-}
-
-/* Marks what lies on ice crystals, carbon or dirt: there the background is rougher, or darker, than anywhere else. */
-static void mark_contamination(const struct choice *c) {
-    size_t pixels = (size_t)c->g->work * c->g->work;
-    const float *mu = c->maps->mu, *sigma = c->maps->sigma;
-    uint8_t *bad = c->scratch->bad;
-    double limit = c->rules->max_stddev_noise;
-    float middle, spread;
-    memset(bad, 0, pixels);
-    if (isnan(limit)) {
-        robust(c, sigma, &middle, &spread);
-        for (size_t i = 0; i < pixels; i++)
-            bad[i] |= sigma[i] > middle + fmaxf(CONTAMINATION_SPREADS * spread, 0.15f * middle);
-        robust(c, mu, &middle, &spread);
-        for (size_t i = 0; i < pixels; i++)
-            bad[i] |= fabsf(mu[i] - middle) > fmaxf(CONTAMINATION_SPREADS * spread, 0.3f);
-    } else if (limit > 0) {
-        for (size_t i = 0; i < pixels; i++)
-            bad[i] |= sigma[i] > limit;
-    }
 }
 
 /* From the scores of all peaks, noise and particles alike, of which close ones are suppressed. */
@@ -240,9 +219,12 @@ enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *r
                        .scale = scale,
                        .distance = distance / g->pixel_size * scale};
     scratch->peaks.count = 0;
+    picks->masked = 0;
+    picks->mask = NULL;
     if (!(maps->maps.deviation > 0)) return report(&c, INFINITY, picks, err);
     TRY(fit(scratch, (size_t)g->work * g->work, err));
-    mark_contamination(&c);
+    TRY(contaminated_mark(maps, rules, scratch, &picks->masked, err));
+    picks->mask = scratch->bad;
     float automatic = NAN;
     if (isnan(rules->threshold)) TRY(automatic_threshold(&c, &automatic, err));
     TRY(rules->prune == PICK_PRUNE_GREEDY ? find_greedy(&c, automatic, err) : find_relion(&c, automatic, err));

@@ -3,6 +3,7 @@
 #ifndef ICESTREAM_CHOOSE_H
 #define ICESTREAM_CHOOSE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +17,10 @@ struct pick_rules {
     enum pick_prune prune;
     double threshold;        /* figure of merit; NaN: from the micrograph's own peaks */
     double min_distance;     /* Å; NaN: from the diameter */
-    double max_stddev_noise; /* NaN: from the micrograph's own statistics; ≤ 0: off */
+    double max_stddev_noise; /* NaN: mask_contamination decides; ≤ 0: off */
+    bool mask_contamination;
+    double contamination_threshold;
+    bool contamination_bright; /* the contrast is inverted */
 };
 
 /* A pick: centre in px of the micrograph (0-based), class from 1 (0: LoG), psi in degrees. */
@@ -30,6 +34,8 @@ struct pick_list {
     size_t count, capacity;
     double threshold; /* that was used; infinite when nothing can be a particle */
     double scale;     /* of the templates, that an automatic threshold found; else 1 */
+    double masked;    /* part of the micrograph that is contaminated */
+    const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; in the scratch; NULL: not worked out */
 };
 void pick_list_destroy(struct pick_list *list);
 
@@ -40,6 +46,7 @@ struct pick_scratch {
     float *values;
     struct peak_list peaks;
     struct peak_list found; /* in one template */
+    struct contamination *contamination;
 };
 void pick_scratch_destroy(struct pick_scratch *scratch);
 

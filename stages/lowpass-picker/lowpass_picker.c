@@ -37,7 +37,14 @@ static const struct param params[] = {
     {.name = "max_stddev_noise", .type = PARAM_STRING, .offset = AT(max_stddev_noise), .unit = "",
      .default_text = "auto",
      .help = "No picks where the background's standard deviation, in units of the micrograph's, is above this; auto: "
-             "far above the micrograph's usual; 0: off."},
+             "mask_contamination instead; 0: off."},
+    {.name = "mask_contamination", .type = PARAM_BOOL, .offset = AT(mask_contamination), .unit = "",
+     .default_text = "true",
+     .help = "No picks on ice crystals, carbon, dirt and filled borders, as found by local mean and variance."},
+    {.name = "contamination_threshold", .type = PARAM_FLOAT, .offset = AT(contamination_threshold), .unit = "",
+     .default_text = "10.5", .minimum = 3, .maximum = 1000,
+     .help = "Standard deviations of the ice, averaged over a particle's width, beyond which a place is contaminated; "
+             "lower ones take fainter contamination, and strong particles."},
     {.name = "log_diameter", .type = PARAM_FLOATS, .offset = AT(log_diameter), .unit = "Å", .minimum = 1,
      .maximum = 100000, .list_count = 2, .help = "Least and greatest diameter for LoG; by default diameter ± 20 %."},
     {.name = "invert", .type = PARAM_BOOL, .offset = AT(invert), .unit = "", .default_text = "true",
@@ -117,10 +124,13 @@ enum status lowpass_picker_init(struct stage *stage, void *state, struct err *er
     s->rules.min_distance = p->min_distance;
     TRY(number_or_auto("threshold", p->threshold, &s->rules.threshold, err));
     TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->rules.max_stddev_noise, err));
+    s->rules.mask_contamination = p->mask_contamination;
+    s->rules.contamination_threshold = p->contamination_threshold;
     if (p->from_maps) return from_maps_check(p, err);
     FAIL_IF(p->method == 1 && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
             "method is template but there are no templates: set templates, or method: log");
     s->method = p->method == 1 || (p->method == 0 && p->templates != NULL) ? PICKER_TEMPLATE : PICKER_LOG;
+    s->rules.contamination_bright = s->method == PICKER_LOG && !p->invert;
     if (s->method == PICKER_TEMPLATE) return read_templates(s, p, err);
     FAIL_IF(p->log_diameter.count == 0 && isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
             "without templates the particle's size must be known: set diameter, or log_diameter: [least, greatest], in "
@@ -175,6 +185,7 @@ enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_l
     FAIL_IF(l->micrograph.nz != 1, err, STATUS_BAD_FORMAT,
             "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path,
             l->micrograph.nz);
+    l->data = contamination_data_area(l->micrograph.data, l->micrograph.nx, l->micrograph.ny);
     double pixel_size = item_number(lane->item, "optics.pixel_size", stage_session(stage)->pixel_size);
     if (!(pixel_size > 0)) pixel_size = l->micrograph.pixel_size;
     FAIL_IF(!(pixel_size > 0) || pixel_size > PIXEL_SIZE_MOST, err, STATUS_BAD_ARGUMENT,
@@ -270,7 +281,9 @@ enum status lowpass_picker_process(struct stage *stage, void *state, struct stag
     struct ctf ctf = {0};
     bool known = p->ctf && item_ctf(stage, lane->item, &ctf);
     struct search_input input = {.host = l->micrograph.data, .device = l->uploaded ? device_copy_data(l->uploaded) : NULL};
-    return picker_search(s->picker, &input, known ? &ctf : NULL, seed_of(item_id(lane->item)), &l->maps, err);
+    TRY(picker_search(s->picker, &input, known ? &ctf : NULL, seed_of(item_id(lane->item)), &l->maps, err));
+    l->maps.geometry.data = l->data;
+    return STATUS_OK;
 }
 
 static enum status keep_maps(struct stage *stage, struct stage_lane *lane, struct err *err) {
@@ -304,10 +317,11 @@ enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_
     TRY(item_set_string(lane->item, "picks.star", relative, err));
     TRY(item_set_number(lane->item, "picks.count", (double)l->picks.count, err));
     TRY(item_set_number(lane->item, "columns.icestreamPickCount", (double)l->picks.count, err));
+    TRY(item_set_number(lane->item, "columns.icestreamMaskedFraction", l->picks.masked, err));
     if (isfinite(l->picks.threshold))
         TRY(item_set_number(lane->item, "columns.icestreamPickThreshold", l->picks.threshold, err));
-    stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g", item_id(lane->item), l->picks.count,
-              l->picks.threshold);
+    stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g; %.3g %% contaminated", item_id(lane->item),
+              l->picks.count, l->picks.threshold, 100 * l->picks.masked);
     if (l->picks.scale != 1 && l->picks.count > 0)
         stage_log(stage, LOG_INFO, "rescaled",
                   "%s: the templates were taken times %.3g: not on the grey scale of this micrograph's particles, or its "

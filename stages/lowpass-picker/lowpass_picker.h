@@ -17,7 +17,8 @@ struct lowpass_picker_params {
     char *threshold, *max_stddev_noise; /* a number, or auto */
     double min_distance;
     struct param_floats log_diameter;
-    bool invert, ctf, write_png, keep_maps;
+    bool invert, ctf, write_png, keep_maps, mask_contamination;
+    double contamination_threshold;
     char *from_maps;
     int prune, size_rule;
 };
@@ -44,6 +45,7 @@ struct lowpass_picker {
 
 struct lowpass_picker_lane {
     struct image micrograph;
+    struct contamination_area data; /* its pixels without filled borders */
     struct device_copy *uploaded; /* the micrograph on the CUDA device */
     struct pick_maps maps;
     struct image stack; /* maps on their way to or from a file */

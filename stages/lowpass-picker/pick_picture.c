@@ -13,6 +13,8 @@ enum { WIDTH = 1000 };
 /* Grey from so many standard deviations below to above the mean. */
 static const float CONTRAST = 3;
 static const uint8_t COLOUR[3] = {80, 220, 60};
+/* Of green and blue where no picks may be. */
+static const float TINT = 0.6f;
 
 struct pick_picture {
     struct pick_geometry geometry; /* that it was made for */
@@ -91,6 +93,22 @@ static void paint_grey(struct pick_picture *p) {
         }
 }
 
+/* mask: [work²] of the maps. */
+static void tint(struct pick_picture *p, const uint8_t *mask) {
+    int x0 = (int)(normalise_offset(p->geometry.size, p->geometry.nx) * p->scale);
+    int y0 = (int)(normalise_offset(p->geometry.size, p->geometry.ny) * p->scale);
+    int64_t work = p->geometry.work;
+    for (int y = 0; y < p->ny; y++) {
+        const uint8_t *line = mask + (size_t)((y + y0) * work / p->size * work);
+        uint8_t *out = p->pixels + (size_t)y * p->nx * 3;
+        for (int x = 0; x < p->nx; x++, out += 3)
+            if (line[(x + x0) * work / p->size]) {
+                out[1] = (uint8_t)(TINT * out[1]);
+                out[2] = (uint8_t)(TINT * out[2]);
+            }
+    }
+}
+
 static void dot(struct pick_picture *p, int x, int y) {
     if (x < 0 || y < 0 || x >= p->nx || y >= p->ny) return;
     for (int c = 0; c < 3; c++)
@@ -120,6 +138,7 @@ enum status pick_picture_draw(struct pick_picture **picture, const struct pick_m
         fourier_window_fill(p->half, g->work, p->size, factor, p->wide);
     fft_run(p->inverse, p->wide, p->grey);
     paint_grey(p);
+    if (picks->mask) tint(p, picks->mask);
     double radius = g->diameter / g->pixel_size / 2 * p->scale;
     for (size_t i = 0; i < picks->count; i++) {
         double x = picks->items[i].x * p->scale, y = picks->items[i].y * p->scale;

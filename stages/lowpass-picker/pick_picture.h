@@ -1,4 +1,5 @@
-/* A picture of a micrograph with its picks: low-passed as it was searched, stretched in contrast, a circle a pick. */
+/* A picture of a micrograph with its picks: low-passed as it was searched, stretched in contrast, red where no
+ * pick may be, a circle a pick. */
 #ifndef ICESTREAM_PICK_PICTURE_H
 #define ICESTREAM_PICK_PICTURE_H
 

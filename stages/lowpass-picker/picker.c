@@ -32,6 +32,7 @@ enum status picker_create(const struct picker_settings *settings, const struct p
     if (p->settings.threads < 1) p->settings.threads = 1;
     p->geometry.nx = nx;
     p->geometry.ny = ny;
+    p->geometry.data = (struct contamination_area){0, 0, nx, ny};
     enum status status = build(p, templates, err);
     if (status != STATUS_OK) {
         picker_destroy(&p);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "kernels/contamination/contamination.h"
 #include "kernels/search/search.h"
 
 enum picker_method { PICKER_TEMPLATE, PICKER_LOG };
@@ -44,6 +45,7 @@ struct pick_geometry {
     int nx, ny;              /* micrograph, px */
     int size, work;          /* its square, and the maps, px */
     int border;              /* px of the micrograph in which no centre lies */
+    struct contamination_area data; /* of the micrograph, without filled borders */
     double pixel_size;       /* Å, of the micrograph */
     double radius;           /* px of the micrograph, of the particle's circle */
     double diameter;         /* Å, of the particle */

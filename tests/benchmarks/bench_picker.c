@@ -47,7 +47,11 @@ static int bench(int size, double pixel_size, int templates, int threads) {
         micrograph[i] = (float)rand() / (float)RAND_MAX;
     struct picker_settings settings = {.method = PICKER_TEMPLATE, .pixel_size = pixel_size, .diameter = 130, .lowpass = 20,
         .angle_step = 5, .invert = true, .threads = threads};
-    struct pick_rules rules = {.threshold = NAN, .min_distance = NAN, .max_stddev_noise = NAN};
+    struct pick_rules rules = {.threshold = NAN,
+                               .min_distance = NAN,
+                               .max_stddev_noise = NAN,
+                               .mask_contamination = true,
+                               .contamination_threshold = CONTAMINATION_THRESHOLD};
     struct search_input input = {.host = micrograph};
     struct pick_maps maps = {0};
     struct pick_scratch scratch = {0};

@@ -1,0 +1,11 @@
+/* Where on the maps of a search no particle may have its centre. */
+#ifndef ICESTREAM_PICK_CONTAMINATED_H
+#define ICESTREAM_PICK_CONTAMINATED_H
+
+#include "stages/lowpass-picker/choose.h"
+
+/* Fills scratch->bad, [work²]. ret_part: the part of the micrograph that is contaminated. */
+enum status contaminated_mark(const struct pick_maps *maps, const struct pick_rules *rules,
+                              struct pick_scratch *scratch, double *ret_part, struct err *err);
+
+#endif
