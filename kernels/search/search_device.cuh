@@ -20,7 +20,7 @@
 
 /* What normalisation takes from a micrograph. */
 struct search_scale {
-    float mean, factor, deviation;
+    float mean, factor, deviation, reach; /* reach: from the mean, beyond which a value is an outlier */
 };
 
 struct search_numbers {

@@ -24,15 +24,17 @@ static __device__ float origin_of(const float *in) {
     return isfinite(in[0]) ? in[0] : 0;
 }
 
-/* parts: [gridDim.x][3]: Σ d, Σ d² and how many, d from the first pixel. */
-static __global__ void sum_pixels(const float *in, size_t count, double *parts) {
+/* parts: [gridDim.x][3]: Σ d, Σ d² and how many, d from the first pixel, over what differs from the scale's mean by its
+ * reach at most; at first over all. */
+static __global__ void sum_pixels(const float *in, size_t count, const search_scale *scale, bool first, double *parts) {
     __shared__ double shared[THREADS / 32];
     double origin = origin_of(in), s = 0, q = 0, used = 0;
+    float centre = first ? 0 : scale->mean, reach = first ? 3e38f : scale->reach;
 #pragma unroll 4
     for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (size_t)gridDim.x * THREADS) {
         float value = in[i];
         /* NaN and infinity fail the comparison. */
-        bool good = fabsf(value) <= 3e38f;
+        bool good = fabsf(value - centre) <= reach;
         double d = good ? value - origin : 0;
         s += d;
         q += d * d;
@@ -45,7 +47,7 @@ static __global__ void sum_pixels(const float *in, size_t count, double *parts) 
     }
 }
 
-static __global__ void make_scale(const float *in, const double *parts, int count, search_scale *scale) {
+static __global__ void make_scale(const float *in, const double *parts, int count, double clip, search_scale *scale) {
     __shared__ double shared[THREADS / 32];
     double sums[3] = {0, 0, 0};
     for (int i = threadIdx.x; i < count; i += THREADS)
@@ -62,6 +64,7 @@ static __global__ void make_scale(const float *in, const double *parts, int coun
     scale->mean = (float)mean;
     scale->factor = varies ? (float)(1 / sqrt(variance)) : 0;
     scale->deviation = varies ? 1 / scale->factor : 0;
+    scale->reach = varies ? (float)(clip * sqrt(variance)) : 3e38f;
 }
 
 static __device__ unsigned long long mix(unsigned long long x) {
@@ -210,9 +213,11 @@ enum status search_prepare_create(search_device *s, err *err) {
 
 static enum status transforms(search_device *s, const float *micrograph, uint64_t seed, err *err) {
     const search_setup *o = &s->o;
-    sum_pixels<<<SUM_BLOCKS, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->parts);
-    make_scale<<<1, THREADS, 0, s->stream>>>(micrograph, s->parts, SUM_BLOCKS, s->scale);
-    LAUNCH_TRY(err, "the sums of a micrograph");
+    for (int pass = 0; pass < NORMALISE_PASSES; pass++) {
+        sum_pixels<<<SUM_BLOCKS, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->scale, pass == 0, s->parts);
+        make_scale<<<1, THREADS, 0, s->stream>>>(micrograph, s->parts, SUM_BLOCKS, o->clip, s->scale);
+        LAUNCH_TRY(err, "the sums of a micrograph");
+    }
     frame f = {o->nx, o->ny, o->size, normalise_offset(o->size, o->nx), normalise_offset(o->size, o->ny),
                (float)o->clip, seed};
     dim3 blocks(blocks_for(o->size, THREADS), o->size);

@@ -73,7 +73,8 @@ static float *make_templates(const struct trial *t) {
     return data;
 }
 
-/* Noise over a slope, with a dead pixel, one that is no number, and templates here and there. */
+/* Noise over a slope, with a hot and a dead row of which the first hides the second, a pixel that is no number, and
+ * templates here and there. */
 static float *make_micrograph(const struct trial *t, const float *templates) {
     size_t count = (size_t)t->nx * t->ny;
     float *data = mem_aligned(count, sizeof *data);
@@ -81,7 +82,10 @@ static float *make_micrograph(const struct trial *t, const float *templates) {
     for (size_t i = 0; i < count; i++)
         data[i] = t->constant ? 7 : 100 + 3 * gauss() + 2 * (float)(i % (size_t)t->nx) / (float)t->nx;
     if (t->constant) return data;
-    data[count / 3] = 180; /* far enough to be clipped, not so far that all the rest is flat */
+    for (int x = 0; x < t->nx; x++) {
+        data[x] = 5000;
+        data[(size_t)(t->ny - 1) * t->nx + x] = 0;
+    }
     data[count / 2] = NAN;
     for (int k = 0; k < 6; k++) {
         int x0 = (int)(uniform() * (t->nx - t->box)), y0 = (int)(uniform() * (t->ny - t->box));
