@@ -31,6 +31,7 @@ extern "C" {
 struct search_options {
     int nx, ny;          /* of the micrographs, px */
     int size, work;      /* the square and the maps, px, even; work ≤ size */
+    int band;            /* of the templates, px of the transform: zero beyond it; 0: work/2 */
     double pixel_size;   /* Å, of the micrographs */
     int box;             /* of the templates, in pixels of the micrograph, even */
     double radius;       /* of the particle's circle, px of the micrograph */

@@ -44,6 +44,7 @@ static enum status build(struct search_cpu *s, const float *templates, struct er
     const struct search_options *o = &s->options;
     struct template_spectra_options spectra = {.size = o->size,
                                                .work = o->work,
+                                               .band = o->band,
                                                .box = o->box,
                                                .radius = o->radius,
                                                .count = o->count,

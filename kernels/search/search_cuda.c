@@ -32,6 +32,7 @@ static enum status build(struct search_cuda *s, const float *templates, bool cuf
     const struct search_options *o = &s->options;
     struct template_spectra_options spectra_options = {.size = o->size,
                                                        .work = o->work,
+                                                       .band = o->band,
                                                        .box = o->box,
                                                        .radius = o->radius,
                                                        .count = o->count,
@@ -67,6 +68,7 @@ static enum status build(struct search_cuda *s, const float *templates, bool cuf
                                  .ring_end = search_rings_end(o),
                                  .padded = grid.padded,
                                  .reach = grid.reach,
+                                 .band = grid.band,
                                  .padded_ft = grid.values,
                                  .cufft = cufft,
                                  .pairs = pairs};

@@ -25,7 +25,7 @@ struct search_setup {
     int circle, background; /* pixels of the box inside and outside the circle */
     int rings, ring_end;    /* of the noise spectrum */
     /* Padded template transforms (kernels/template_spectra); not needed after search_device_create. */
-    int padded, reach;
+    int padded, reach, band;
     const float *padded_ft;
     bool cufft; /* correlate through cuFFT even where the fused transforms have the size */
     int pairs;  /* of rotations at a time; 0: chosen here */

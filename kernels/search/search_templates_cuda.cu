@@ -95,7 +95,8 @@ static enum status make_tables(search_device *s, double2 *turns, int *last, err 
     }
     for (int row = 0; row < o->work; row++) {
         int ky = row <= half ? row : row - o->work;
-        last[row] = (int)floor(sqrt((double)half * half - (double)ky * ky));
+        int square = o->band * o->band - ky * ky, end = square < 0 ? -1 : (int)floor(sqrt((double)square));
+        last[row] = end < half ? end : half;
     }
     TRY(upload(turns, o->rotations * sizeof *turns, s->turns, err));
     return upload(last, o->work * sizeof *last, s->last, err);

@@ -2,7 +2,7 @@
  *
  * A template is masked by a circle, put with its centre (index box/2) at the origin of a padded square, and transformed
  * once; the rotation by psi is bilinear interpolation at (c·kx − s·ky, s·kx + c·ky), c = cos psi, s = sin psi, which the
- * real-space division by sinc² beforehand makes flat over the template. Frequencies beyond work/2 are zero. Values are
+ * real-space division by sinc² beforehand makes flat over the template. Frequencies beyond the band are zero. Values are
  * Σ A(x) exp(−2πi k·x/size), no factor. Rotation r of n is psi = r·360°/n. When n is even, the second half of the turn
  * is the conjugate of the first.
  *
@@ -18,6 +18,7 @@
 struct template_spectra_options {
     int size;           /* the micrograph's square, px, even */
     int work;           /* work size, px, even */
+    int band;           /* frequencies beyond it are zero, px of the transform; 0: work/2 */
     int box;            /* of the templates, in micrograph pixels, even */
     double radius;      /* px: i² + j² ≥ radius² is masked away */
     int count;          /* templates */
@@ -46,6 +47,7 @@ void template_spectra_rotate(const struct template_spectra *spectra, int templat
  * −reach, kx from 0, at the frequencies of a square of `padded` px. It lives as long as the spectra. */
 struct template_grid {
     int padded, reach;
+    int band;
     const float *values;
 };
 struct template_grid template_spectra_grid(const struct template_spectra *spectra);

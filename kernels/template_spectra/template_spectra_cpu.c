@@ -82,6 +82,12 @@ MULTIVERSION static void rotate_row(const float *grid, size_t stride, int reach,
     }
 }
 
+/* The last kx ≤ half of a row that lies inside the band; −1: none. */
+static int last_in_band(int band, int half, int ky) {
+    int square = band * band - ky * ky, last = square < 0 ? -1 : (int)floor(sqrt((double)square));
+    return last < half ? last : half;
+}
+
 void template_spectra_rotate(const struct template_spectra *s, int template, double psi, float *out) {
     const struct template_spectra_options *o = &s->options;
     const float *grid = s->padded_ft + (size_t)template * padded_floats(s);
@@ -91,7 +97,7 @@ void template_spectra_rotate(const struct template_spectra *s, int template, dou
     size_t stride = 2 * ((size_t)half + 1);
     for (int row = 0; row < o->work; row++) {
         int ky = row <= half ? row : row - o->work;
-        int last = (int)floor(sqrt((double)half * half - (double)ky * ky));
+        int last = last_in_band(s->options.band, half, ky);
         float *target = out + row * stride;
         rotate_row(grid, padded_stride(s), s->reach, (float)(-sn * ky), (float)(c * ky), (float)c, (float)sn, last,
                    target);
@@ -110,7 +116,7 @@ const float *template_spectra_get(const struct template_spectra *s, int template
 }
 
 struct template_grid template_spectra_grid(const struct template_spectra *s) {
-    return (struct template_grid){.padded = s->padded, .reach = s->reach, .values = s->padded_ft};
+    return (struct template_grid){.padded = s->padded, .reach = s->reach, .band = s->options.band, .values = s->padded_ft};
 }
 
 static enum status transform_all(struct template_spectra *s, const float *templates, struct err *err) {
@@ -142,7 +148,7 @@ static enum status build(struct template_spectra *s, const float *templates, str
      * division by sinc² alone keeps the error small. */
     int generous = 8 * o->box < 4096 ? 8 * o->box : 4096;
     s->padded = fft_good_size(generous > 4 * o->box ? generous : 4 * o->box);
-    s->reach = (int)ceil(o->work / 2 * (double)s->padded / o->size) + 1;
+    s->reach = (int)ceil(o->band * (double)s->padded / o->size) + 1;
     TRY(mem_new(o->count * padded_floats(s), sizeof(float), "padded template transforms", &s->padded_ft, err));
     TRY(transform_all(s, templates, err));
 
@@ -162,6 +168,7 @@ enum status template_spectra_create(const struct template_spectra_options *optio
     struct template_spectra *s = NULL;
     TRY(mem_new(1, sizeof *s, "template transforms", &s, err));
     s->options = *options;
+    if (s->options.band <= 0) s->options.band = options->work / 2;
     enum status status = build(s, templates, err);
     if (status != STATUS_OK) {
         template_spectra_destroy(&s);

@@ -42,9 +42,12 @@ void geometry_choose_sizes(struct pick_geometry *g) {
         double wanted = 2 * round(g->size * g->pixel_size / g->lowpass);
         if (wanted < g->size) work = (int)wanted;
     }
+    /* RELION keeps the low-pass of the templates when it changes the size of the maps. */
+    int exact = work / 2;
     work = relion ? relion_work(work, g->size) : fft_good_size(work);
     if (work > g->size) work = g->size;
     g->work = work < PICK_WORK_LEAST ? PICK_WORK_LEAST : work;
+    g->band = relion ? exact : g->work / 2;
 }
 
 /* RELION rounds the micrograph's width and border on the maps down, in single precision, and puts the maps' centre on

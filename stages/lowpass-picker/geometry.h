@@ -4,7 +4,7 @@
 
 #include "stages/lowpass-picker/picker.h"
 
-/* Sets size and work from nx, ny, pixel_size, lowpass and size_rule. */
+/* Sets size, work and band from nx, ny, pixel_size, lowpass and size_rule. */
 void geometry_choose_sizes(struct pick_geometry *geometry);
 
 /* In px of the maps: the micrograph's pixel (0, 0), and x0 ≤ x < x1, y0 ≤ y < y1 where centres may lie. */

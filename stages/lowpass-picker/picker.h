@@ -44,6 +44,7 @@ struct pick_geometry {
     enum pick_size_rule size_rule;
     int nx, ny;              /* micrograph, px */
     int size, work;          /* its square, and the maps, px */
+    int band;                /* of the templates, px of the square's transform */
     int border;              /* px of the micrograph in which no centre lies */
     struct contamination_area data; /* of the micrograph, without filled borders */
     double pixel_size;       /* Å, of the micrograph */

@@ -77,6 +77,7 @@ enum status picker_template_create(struct picker *p, const struct picker_templat
         .ny = g->ny,
         .size = g->size,
         .work = g->work,
+        .band = g->band,
         .pixel_size = s->pixel_size,
         .box = box,
         .radius = radius,

@@ -45,6 +45,8 @@ static struct search_options options_of(const struct trial *t) {
                                    .ny = t->ny,
                                    .size = fft_good_size(t->nx > t->ny ? t->nx : t->ny),
                                    .work = t->work,
+                                   /* Inside the maps, beyond their edge, and that of the maps. */
+                                   .band = t->count % 3 == 0 ? 0 : t->work / 2 + (t->count % 3 == 1 ? 2 : -3),
                                    .pixel_size = 1.5,
                                    .box = t->box,
                                    .radius = 0.4 * t->box,

@@ -235,14 +235,15 @@ def compare(case, folder, lowpass):
 
 
 def own_cases(folder):
-    """Real micrographs that are not square, with templates at another pixel size; a simulated square one."""
+    """Real micrographs that are not square, with templates at another pixel size, whose maps RELION makes smaller than the
+    low-pass asks for; simulated square ones, whose maps it makes larger."""
     data = os.path.join(os.environ.get("ICESTREAM_DATA", os.path.join(HERE, "../../../shared/data")), "apoferritin")
     cases = []
     if os.path.isdir(data):
         cases.append(dict(name="apoferritin", micrographs=f"{data}/micrographs_ctf.star", templates=f"{data}/templates.mrcs",
                           templates_pixel_size=3.0, diameter=130, min_distance=80, thresholds=[0.05, 0.4, 1.6], angle_step=20))
     simulate = os.path.join(os.path.dirname(PICKER), "icestream-simulate")
-    subprocess.run([simulate, "--o", f"{folder}/simulated", "--micrographs", "2", "--size", "640", "--particles", "30",
+    subprocess.run([simulate, "--o", f"{folder}/simulated", "--micrographs", "2", "--size", "664", "--particles", "30",
                     "--interval", "0", "--templates", "4", "--contamination", "0", "--carbon", "0"], check=True,
                    stdout=subprocess.DEVNULL)
     cases.append(dict(name="simulated", micrographs=f"{folder}/simulated/truth/micrographs_ctf.star",
