@@ -28,7 +28,8 @@ struct merit_terms {
 };
 
 /* (C − mu A1) / (sigma √A2): the correlation with the template at unit power, in standard deviations of the background,
- * without a grey scale. An empty template gives 0. count values each; scores may be best. */
+ * without a grey scale; (C − mu A1) / √A2 where sigma is NULL. An empty template gives 0. count values each; scores may be
+ * best. */
 void merit_scores(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma, size_t count,
                   float *scores);
 /* RELION's figure of merit: the ratio of the likelihoods of "template and noise" and "noise only" per pixel of the

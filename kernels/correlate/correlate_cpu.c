@@ -128,10 +128,19 @@ MULTIVERSION static void scores_of(float mean, float factor, const float *best, 
         out[i] = factor * (best[i] - mu[i] * mean) / sigma[i];
 }
 
+MULTIVERSION static void scores_of_white(float mean, float factor, const float *best, const float *mu, size_t count,
+                                         float *out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = factor * (best[i] - mu[i] * mean);
+}
+
 void merit_scores(const struct merit_terms *terms, const float *best, const float *mu, const float *sigma, size_t count,
                   float *scores) {
     double factor = terms->power > 1e-30 ? 1 / sqrt(terms->power) : 0;
-    scores_of((float)terms->mean, (float)factor, best, mu, sigma, count, scores);
+    if (sigma == NULL)
+        scores_of_white((float)terms->mean, (float)factor, best, mu, count, scores);
+    else
+        scores_of((float)terms->mean, (float)factor, best, mu, sigma, count, scores);
 }
 
 /* Exponents stay finite: a template on a wrong grey scale must not make infinities. */

@@ -20,6 +20,9 @@ void local_stats_destroy(struct local_stats **stats);
 /* image, square: half-plane transforms of I and I², work × (work/2+1), with the factor 1/size². mu, sigma: work². */
 void local_stats_run(struct local_stats *stats, const float *image, const float *square, float *mu, float *sigma);
 
+/* mu alone. */
+void local_stats_mean(struct local_stats *stats, const float *image, float *mu);
+
 /* Pixels in the circle and in the rest of the box. */
 int circle_count(int box, double radius);
 

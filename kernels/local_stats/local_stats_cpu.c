@@ -97,10 +97,14 @@ MULTIVERSION static void deviation(const float *mu, size_t count, float *sigma) 
     }
 }
 
+void local_stats_mean(struct local_stats *stats, const float *image, float *mu) {
+    multiply(image, stats->mask, (size_t)stats->work * (stats->work / 2 + 1), stats->product);
+    fft_run(stats->inverse, stats->product, mu);
+}
+
 void local_stats_run(struct local_stats *stats, const float *image, const float *square, float *mu, float *sigma) {
     size_t count = (size_t)stats->work * (stats->work / 2 + 1);
-    multiply(image, stats->mask, count, stats->product);
-    fft_run(stats->inverse, stats->product, mu);
+    local_stats_mean(stats, image, mu);
     multiply(square, stats->mask, count, stats->product);
     fft_run(stats->inverse, stats->product, sigma);
     deviation(mu, (size_t)stats->work * stats->work, sigma);

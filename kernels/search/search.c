@@ -6,6 +6,7 @@
 #include "common/memory.h"
 #include "common/multiversion.h"
 #include "kernels/local_stats/local_stats.h"
+#include "kernels/normalise/normalise.h"
 #include "kernels/search/search_private.h"
 
 struct search {
@@ -39,6 +40,8 @@ static enum status build(struct search *s, const float *templates, struct err *e
     TRY(check(&s->options, templates, err));
     if (s->options.device.kind == DEVICE_CPU) return search_cpu_create(&s->options, templates, &s->cpu, err);
 #ifdef ICESTREAM_HAVE_CUDA
+    FAIL_IF(s->options.whiten, err, STATUS_UNSUPPORTED,
+            "a CUDA device cannot whiten micrographs: set whiten: off, or search on the CPU");
     return search_cuda_create(&s->options, templates, &s->cuda, err);
 #else
     FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: a search can run on the CPU only");
@@ -164,4 +167,16 @@ float search_noise(const struct search_options *options, int rings, const double
     for (int ring = 0; ring < rings; ring++)
         if (count[ring] >= SEARCH_RING_COEFFICIENTS) least = fmin(least, power[ring] / count[ring] / pixels);
     return isfinite(least) ? (float)sqrt(least / circle_count(options->box, options->radius)) : 0;
+}
+
+struct whiten_options search_whiten_options(const struct search_options *o) {
+    double scale = (double)o->work / o->size;
+    int x = normalise_offset(o->size, o->nx), y = normalise_offset(o->size, o->ny);
+    return (struct whiten_options){.size = o->size,
+                                   .work = o->work,
+                                   .x0 = (int)ceil(x * scale),
+                                   .y0 = (int)ceil(y * scale),
+                                   .x1 = (int)floor((x + o->nx) * scale),
+                                   .y1 = (int)floor((y + o->ny) * scale),
+                                   .diameter = 2 * o->radius * scale};
 }

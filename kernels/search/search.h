@@ -10,6 +10,12 @@
  * and A2 the template's mean and power in the circle, with the micrograph's CTF. It has no grey scale; RELION's figure of
  * merit follows from it (merit_from_score, kernels/correlate).
  *
+ * With `whiten` the micrograph is searched in the form that kernels/whiten gives it: its cut transform times the weight of
+ * each coefficient's ring, after mu, sigma and image, which stay as they are, were made from it. C and mu in the score are
+ * of the weighted micrograph (mu: the same mean over the same background), and sigma is 1, which white noise has:
+ *
+ *   score(x) = max over templates and psi of (C − mu A1) / √A2
+ *
  * Both devices give the same maps to 1e-4 of their standard deviation; of equal scores the first template and, in it, the
  * first rotation wins. */
 #ifndef ICESTREAM_KERNELS_SEARCH_H
@@ -38,6 +44,7 @@ struct search_options {
     int count;           /* templates */
     int rotations;       /* of a full turn */
     bool invert;         /* particles are dark, templates white */
+    bool whiten;         /* weigh all resolutions alike */
     bool per_template;   /* keep each template's maps as well */
     double clip;         /* |z| beyond it is no data */
     size_t memory_limit; /* bytes for rotated templates; beyond it they are worked out as they are used */
@@ -57,7 +64,8 @@ struct search_maps {
     bool per_template;
     float deviation;        /* standard deviation of the micrograph in its own units; 0: constant, and only `image` (zeros) is valid */
     float noise;            /* standard deviation of the scores of white noise where sigma is 1: √(variance of the
-                               noise in z-scores / pixels of the circle), the variance from the quietest ring */
+                               noise in z-scores / pixels of the circle), the variance from the quietest ring;
+                               with `whiten`: that times whiten_noise (kernels/whiten) */
     float *image;           /* [work²] the low-passed micrograph */
     float *mu, *sigma;      /* [work²] */
     float *score;           /* [work²] */

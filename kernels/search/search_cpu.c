@@ -9,6 +9,7 @@
 #include "kernels/normalise/normalise.h"
 #include "kernels/search/search_private.h"
 #include "kernels/template_spectra/template_spectra.h"
+#include "kernels/whiten/whiten.h"
 
 struct search_cpu {
     struct search_options options;
@@ -19,6 +20,10 @@ struct search_cpu {
     float *best, *score;    /* work² */
     uint16_t *rotation;     /* work² */
     struct merit_terms *terms; /* [count], without CTF */
+    /* Where the search is whitened; else NULL. */
+    struct whiten *whiten;
+    float *weights, *white_mu; /* [work/2 + 1], work² */
+    double *template_power;    /* [work/2 + 1] */
     struct fft_plan *forward, *inverse;
     struct template_spectra *spectra;
     struct local_stats *stats;
@@ -72,6 +77,17 @@ static enum status build(struct search_cpu *s, const float *templates, struct er
     return STATUS_OK;
 }
 
+static enum status create_whiten(struct search_cpu *s, const float *templates, struct err *err) {
+    const struct search_options *o = &s->options;
+    size_t rings = (size_t)o->work / 2 + 1, pixels = (size_t)o->work * (size_t)o->work;
+    struct whiten_options options = search_whiten_options(o);
+    TRY(mem_new(rings, sizeof *s->weights, "weights", &s->weights, err));
+    TRY(mem_new(rings, sizeof *s->template_power, "weights", &s->template_power, err));
+    TRY(mem_new(pixels, sizeof *s->white_mu, "local mean", &s->white_mu, err));
+    TRY(whiten_create(&options, &s->whiten, err));
+    return whiten_template_power(&options, templates, o->box, o->count, o->radius, s->template_power, err);
+}
+
 enum status search_cpu_create(const struct search_options *options, const float *templates, struct search_cpu **ret_search,
                               struct err *err) {
     struct search_cpu *s = NULL;
@@ -79,6 +95,7 @@ enum status search_cpu_create(const struct search_options *options, const float 
     s->options = *options;
     if (s->options.threads < 1) s->options.threads = 1;
     enum status status = build(s, templates, err);
+    if (status == STATUS_OK && options->whiten) status = create_whiten(s, templates, err);
     if (status != STATUS_OK) {
         search_cpu_destroy(&s);
         return status;
@@ -91,7 +108,8 @@ void search_cpu_destroy(struct search_cpu **search) {
     struct search_cpu *s = *search;
     if (!s) return;
     void *buffers[] = {s->square, s->half, s->image, s->image2,  s->ctf,  s->product,
-                       s->rotated, s->best, s->score, s->rotation, s->terms};
+                       s->rotated, s->best, s->score, s->rotation, s->terms,
+                       s->weights, s->white_mu, s->template_power};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     fft_destroy(&s->forward);
@@ -100,6 +118,7 @@ void search_cpu_destroy(struct search_cpu **search) {
     local_stats_destroy(&s->stats);
     correlate_destroy(&s->correlate);
     merit_window_destroy(&s->window);
+    whiten_destroy(&s->whiten);
     mem_free(search);
 }
 
@@ -155,6 +174,13 @@ static void prepare(struct search_cpu *s, const float *micrograph, uint64_t seed
     fft_run(s->inverse, s->product, maps->image);
 }
 
+static void whiten(struct search_cpu *s, struct search_maps *maps) {
+    whiten_weights(s->whiten, maps->image, s->weights);
+    maps->noise *= whiten_noise(s->template_power, s->weights, s->options.work);
+    whiten_apply(s->weights, s->options.work, s->image);
+    local_stats_mean(s->stats, s->image, s->white_mu);
+}
+
 /* The scores of one template everywhere. */
 static void search_template(struct search_cpu *s, int t, const float *ctf, struct search_maps *maps) {
     const struct search_options *o = &s->options;
@@ -168,7 +194,8 @@ static void search_template(struct search_cpu *s, int t, const float *ctf, struc
         merit_window_terms(s->window, f, ctf, &maps->terms[t]);
     }
     correlate_best(s->correlate, s->spectra, t, o->rotations, s->product, s->best, rotation);
-    merit_scores(&maps->terms[t], s->best, maps->mu, maps->sigma, pixels, score);
+    merit_scores(&maps->terms[t], s->best, o->whiten ? s->white_mu : maps->mu, o->whiten ? NULL : maps->sigma, pixels,
+                 score);
     search_keep_best(score, rotation, t, maps);
 }
 
@@ -179,6 +206,7 @@ enum status search_cpu_run(struct search_cpu *s, const float *micrograph, const 
     size_t half = (size_t)o->work * (o->work / 2 + 1);
     prepare(s, micrograph, seed, maps);
     if (!(maps->deviation > 0)) return STATUS_OK;
+    if (o->whiten) whiten(s, maps);
     if (ctf) ctf_half_plane(ctf, o->size, o->pixel_size, o->work, o->threads, s->ctf);
     prepare_product(s->image, ctf ? s->ctf : NULL, half, 1.0f / (float)s->circle, s->product);
     for (int t = 0; t < o->count; t++)

@@ -3,6 +3,7 @@
 #define ICESTREAM_KERNELS_SEARCH_PRIVATE_H
 
 #include "kernels/search/search.h"
+#include "kernels/whiten/whiten.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,9 @@ static inline int search_rings(const struct search_options *options) {
 }
 /* √(variance / pixels in the circle), from the rings' sums of power and counts. */
 float search_noise(const struct search_options *options, int rings, const double *power, const double *count);
+
+/* The part of the maps that is micrograph, and the particle's circle. */
+struct whiten_options search_whiten_options(const struct search_options *options);
 
 /* Takes template t into the best maps; the first (0) as it is. Of equal scores the earlier template stays. */
 void search_keep_best(const float *score, const uint16_t *rotation, int t, struct search_maps *maps);

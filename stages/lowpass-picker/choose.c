@@ -89,9 +89,9 @@ static void robust(const struct choice *c, const float *map, float *ret_median, 
 static enum status automatic_threshold(const struct choice *c, float *ret_threshold, struct err *err) {
     struct pick_scratch *scratch = c->scratch;
     struct peak_search area = search_area(c, -INFINITY);
-    float sigma, spread;
-    robust(c, c->maps->sigma, &sigma, &spread);
-    float noise = sigma > 0 ? c->maps->noise / sigma : c->maps->noise;
+    float sigma = 1, spread, noise = c->maps->noise;
+    if (!c->g->whiten) robust(c, c->maps->sigma, &sigma, &spread);
+    if (sigma > 0) noise /= sigma;
     scratch->peaks.count = 0;
     area.fractional = true;
     area.all_neighbours = false;

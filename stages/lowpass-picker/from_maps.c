@@ -43,6 +43,9 @@ static enum status check_search(const char *path, const struct lowpass_picker_pa
     FAIL_IF((p->method == 1 && g->method == PICKER_LOG) || (p->method == 2 && g->method == PICKER_TEMPLATE), err,
             STATUS_BAD_ARGUMENT, "%s: searched with method %s: leave method out, or search again without from_maps",
             path, g->method == PICKER_LOG ? "log, not template" : "template, not log");
+    FAIL_IF((p->whiten == 1 && !g->whiten) || (p->whiten == 2 && g->whiten), err, STATUS_BAD_ARGUMENT,
+            "%s: searched with whiten %s: leave whiten out, or search again without from_maps", path,
+            g->whiten ? "on, not off" : "off, not on");
     FAIL_IF(p->size_rule == 1 && g->size_rule == PICK_SIZES_SMOOTH, err, STATUS_BAD_ARGUMENT,
             "%s: searched with size_rule smooth, not relion: leave size_rule out, or search again without from_maps",
             path);

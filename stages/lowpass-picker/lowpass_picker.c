@@ -51,6 +51,11 @@ static const struct param params[] = {
      .help = "Particles are dark in the micrographs and white in the templates."},
     {.name = "ctf", .type = PARAM_BOOL, .offset = AT(ctf), .unit = "", .default_text = "true",
      .help = "Apply the micrograph's CTF, where its defocus is known, to the templates."},
+    {.name = "whiten", .type = PARAM_CHOICE, .offset = AT(whiten), .unit = "", .choices = "auto|on|off",
+     .default_text = "auto",
+     .help = "Weigh all resolutions of a micrograph alike before it is searched, which finds more and mistakes less; "
+             "auto: with templates, but not beside RELION's prune or size_rule, whose figures of merit are of micrographs "
+             "as they are."},
     {.name = "prune", .type = PARAM_CHOICE, .offset = AT(prune), .unit = "", .choices = "greedy|relion",
      .default_text = "greedy", .help = "Of close peaks the best stays (greedy), or RELION's rule, which drops pairs."},
     {.name = "size_rule", .type = PARAM_CHOICE, .offset = AT(size_rule), .unit = "", .choices = "smooth|relion",
@@ -197,6 +202,14 @@ enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_l
     return device_upload(stage_device(stage), l->micrograph.data, image_count(&l->micrograph), &l->uploaded, err);
 }
 
+/* Who asks for RELION's rules compares with RELION, which searches micrographs as they are. */
+static bool whiten_suits(const struct stage *stage, const struct lowpass_picker *s) {
+    const struct lowpass_picker_params *p = stage_params(stage);
+    /* The search on CUDA has no whitening. */
+    bool able = stage_device(stage)->kind == DEVICE_CPU;
+    return able && s->method == PICKER_TEMPLATE && s->rules.prune != PICK_PRUNE_RELION && p->size_rule == 0;
+}
+
 static enum status make_picker(struct stage *stage, const struct lowpass_picker *s, const struct stage_lane *lane,
                                struct picker **ret_picker, struct err *err) {
     const struct lowpass_picker_params *p = stage_params(stage);
@@ -211,6 +224,7 @@ static enum status make_picker(struct stage *stage, const struct lowpass_picker 
         .log_minimum = listed ? p->log_diameter.values[0] : 0.8 * p->diameter,
         .log_maximum = listed ? p->log_diameter.values[1] : 1.2 * p->diameter,
         .invert = p->invert,
+        .whiten = p->whiten == 1 || (p->whiten == 0 && whiten_suits(stage, s)),
         .per_template = p->keep_maps || s->rules.prune == PICK_PRUNE_RELION,
         .threads = stage_threads(stage),
         .device = *stage_device(stage),

@@ -20,7 +20,7 @@ struct lowpass_picker_params {
     bool invert, ctf, write_png, keep_maps, mask_contamination;
     double contamination_threshold;
     char *from_maps;
-    int prune, size_rule;
+    int prune, size_rule, whiten;
 };
 
 /* Plans and rotated templates of a few shapes of micrographs, so that sessions of mixed shapes do not make them anew for

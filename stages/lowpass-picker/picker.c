@@ -19,6 +19,7 @@ static enum status build(struct picker *p, const struct picker_templates *templa
     g->lowpass = s->lowpass;
     g->angle_step = s->angle_step;
     geometry_choose_sizes(g);
+    g->whiten = s->whiten;
     g->rotations = s->method == PICKER_LOG ? 1 : (int)lround(360 / s->angle_step);
     if (g->rotations < 1) g->rotations = 1;
     return s->method == PICKER_TEMPLATE ? picker_template_create(p, templates, err) : picker_log_create(p, err);

@@ -27,6 +27,7 @@ struct picker_settings {
     double angle_step; /* ° */
     double log_minimum, log_maximum;
     bool invert;       /* particles darker than the ice, templates white */
+    bool whiten;       /* weight resolutions alike (kernels/search) */
     bool per_template; /* maps of each template as well */
     int threads;
     struct device device;
@@ -52,6 +53,7 @@ struct pick_geometry {
     double diameter;         /* Å, of the particle */
     double lowpass, angle_step; /* as they were asked for */
     int rotations;
+    bool whiten;             /* scores are not in units of the local background */
 };
 
 struct pick_maps {

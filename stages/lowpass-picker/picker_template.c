@@ -65,13 +65,14 @@ enum status picker_template_create(struct picker *p, const struct picker_templat
     int box = 0;
     TRY(resized(p, templates, &box, &data, err));
     g->diameter = isnan(s->diameter) ? diameter_of(templates) : s->diameter;
-    g->border = box / 2;
     double radius = lround(g->diameter / s->pixel_size / 2) - SHRINK_MASK;
     FAIL_IF(radius < 2, err, STATUS_BAD_ARGUMENT, "a diameter of %.3g Å is only %.1f px of %.3g Å: check pixel_size",
             g->diameter, g->diameter / s->pixel_size, s->pixel_size);
     /* Unmasked templates without a diameter: the largest circle that leaves a background. */
     if (isnan(s->diameter) && radius > box / 2 - SHRINK_MASK) radius = box / 2 - SHRINK_MASK;
     g->radius = radius;
+    /* A whole particle, whatever room its template has around it. */
+    g->border = s->size_rule == PICK_SIZES_RELION ? box / 2 : (int)ceil(g->diameter / s->pixel_size / 2);
     struct search_options options = {
         .nx = g->nx,
         .ny = g->ny,
@@ -84,6 +85,7 @@ enum status picker_template_create(struct picker *p, const struct picker_templat
         .count = templates->count,
         .rotations = g->rotations,
         .invert = s->invert,
+        .whiten = s->whiten,
         .per_template = s->per_template,
         .clip = OUTLIERS,
         .memory_limit = s->device.kind == DEVICE_CPU ? ROTATED_LIMIT : ROTATED_LIMIT_CUDA,

@@ -125,6 +125,37 @@ static void planted_templates_score_best(void **state) {
     free(micrograph);
 }
 
+/* A micrograph that something has blurred, as denoising does, by a running mean of 5 × 5 px: whitened it is searched as if
+ * it had not been, so that scores are those of white noise again. */
+static void whitened_searches_undo_colour(void **state) {
+    (void)state;
+    float *sharp = make_micrograph(0.8f), *micrograph = mem_aligned(NX * NY, sizeof *micrograph);
+    for (int y = 0; y < NY; y++)
+        for (int x = 0; x < NX; x++) {
+            float sum = 0;
+            for (int k = 0; k < 25; k++)
+                sum += sharp[(y + k / 5 - 2 + NY) % NY * NX + (x + k % 5 - 2 + NX) % NX];
+            micrograph[y * NX + x] = sum / 25;
+        }
+    struct search_options options = usual();
+    options.whiten = true;
+    struct search_maps maps = {0};
+    search_into(&options, micrograph, NULL, &maps);
+    for (int p = 0; p < PARTICLES; p++) {
+        int cx = PLANTED[p].x / 2, cy = (PLANTED[p].y + (SIZE - NY) / 2) / 2;
+        size_t best = (size_t)(cy * options.work + cx);
+        for (int y = cy - 6; y <= cy + 6; y++)
+            for (int x = cx - 6; x <= cx + 6; x++)
+                if (maps.score[y * options.work + x] > maps.score[best]) best = (size_t)(y * options.work + x);
+        assert_true(abs((int)best % options.work - cx) <= 1 && abs((int)best / options.work - cy) <= 1);
+        assert_int_equal(maps.template[best], PLANTED[p].template);
+        assert_true(fabs(remainder(maps.rotation[best] * 5.0 - PLANTED[p].psi, 360)) <= 15);
+    }
+    search_maps_clear(&maps);
+    free(sharp);
+    free(micrograph);
+}
+
 static void maps_belong_together(void **state) {
     (void)state;
     float *micrograph = make_micrograph(1.5f);
@@ -200,7 +231,7 @@ static void what_cannot_be_searched_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planted_templates_score_best),
+        cmocka_unit_test(planted_templates_score_best), cmocka_unit_test(whitened_searches_undo_colour),
         cmocka_unit_test(maps_belong_together),
         cmocka_unit_test(noise_is_measured),
         cmocka_unit_test(what_cannot_be_searched_is_said),

@@ -48,7 +48,8 @@ def refused(case, words, *arguments):
 
 def searches():
     """Each way of searching, once to keep the maps and once for each way of choosing, then again from the maps."""
-    modes = {"template": ["--templates", "truth/templates.mrcs", "--diameter", "130", "--angle_step", "30"],
+    # Whitened whatever the choice, as maps that are kept are.
+    modes = {"template": ["--templates", "truth/templates.mrcs", "--diameter", "130", "--angle_step", "30", "--whiten", "on"],
              "log": ["--method", "log", "--diameter", "130"]}
     choices = [["--threshold", "auto"], ["--threshold", "0.2"], ["--threshold", "3"],
                ["--threshold", "auto", "--prune", "relion"], ["--threshold", "0.2", "--prune", "relion"],
@@ -83,6 +84,7 @@ def errors():
     refused("lowpass", ["lowpass", "20", "30"], "--lowpass", "30")
     refused("angle-step", ["angle_step", "30", "10"], "--angle_step", "10")
     refused("method", ["method", "log"], "--method", "log")
+    refused("whiten", ["whiten"], "--whiten", "off")
     refused("size-rule", ["size_rule"], "--size_rule", "relion")
     refused("invert", ["invert"], "--invert", "false")
     refused("ctf", ["ctf"], "--ctf", "false")
