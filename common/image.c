@@ -10,7 +10,9 @@
 #include "common/picture.h"
 #include "common/tiff.h"
 
-enum status image_resize(struct image *image, int nx, int ny, int nz, struct err *err) {
+typedef enum status memory_maker(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
+
+static enum status resize(struct image *image, int nx, int ny, int nz, memory_maker *make, struct err *err) {
     size_t count = 0;
     FAIL_IF(nx < 1 || ny < 1 || nz < 1, err, STATUS_BAD_ARGUMENT, "an image of %d × %d × %d pixels cannot be", nx, ny,
             nz);
@@ -18,7 +20,7 @@ enum status image_resize(struct image *image, int nx, int ny, int nz, struct err
             "no memory for an image of %d × %d × %d pixels", nx, ny, nz);
     if (count > image->capacity) {
         float *data = NULL;
-        TRY(mem_new(count, sizeof *data, "pixels", &data, err));
+        TRY(make(count, sizeof *data, "pixels", &data, err));
         free(image->data);
         image->data = data;
         image->capacity = count;
@@ -27,6 +29,14 @@ enum status image_resize(struct image *image, int nx, int ny, int nz, struct err
     image->ny = ny;
     image->nz = nz;
     return STATUS_OK;
+}
+
+enum status image_resize(struct image *image, int nx, int ny, int nz, struct err *err) {
+    return resize(image, nx, ny, nz, mem_new, err);
+}
+
+enum status image_resize_unset(struct image *image, int nx, int ny, int nz, struct err *err) {
+    return resize(image, nx, ny, nz, mem_new_unset, err);
 }
 
 void image_destroy(struct image *image) {
@@ -135,7 +145,7 @@ static enum status read_mrc_slice(const char *path, int slice, struct image *ima
     const struct mrc_header *h = mrc_reader_header(reader);
     FAIL_IF(slice >= h->nz, err, STATUS_NOT_FOUND, "%s: has %d slices; number %d was asked for", path, h->nz,
             slice + 1);
-    TRY(image_resize(image, h->nx, h->ny, 1, err));
+    TRY(image_resize_unset(image, h->nx, h->ny, 1, err));
     image->pixel_size = h->pixel_size;
     return mrc_read_slices(reader, slice, 1, image->data, err);
 }

@@ -28,6 +28,8 @@ struct image_info {
 /* Gives `image` that shape. Memory is kept when it is large enough (contents undefined), so a lane's image is
  * allocated once. An image starts as {0}. */
 enum status image_resize(struct image *image, int nx, int ny, int nz, struct err *err);
+/* As image_resize, for pixels that are all written: new memory is not zeroed. */
+enum status image_resize_unset(struct image *image, int nx, int ny, int nz, struct err *err);
 void image_destroy(struct image *image);
 
 static inline size_t image_count(const struct image *image) {

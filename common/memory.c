@@ -5,22 +5,33 @@
 
 enum { ALIGNMENT = 64 };
 
+static void *allocate(size_t count, size_t size, size_t *ret_bytes) {
+    if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size) return NULL;
+    *ret_bytes = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (*ret_bytes == 0) *ret_bytes = ALIGNMENT;
+    return aligned_alloc(ALIGNMENT, *ret_bytes);
+}
+
 void *mem_aligned(size_t count, size_t size) {
-    if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size)
-        return NULL;
-    size_t bytes = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (bytes == 0)
-        bytes = ALIGNMENT;
-    void *memory = aligned_alloc(ALIGNMENT, bytes);
-    if (memory != NULL)
-        memset(memory, 0, bytes);
+    size_t bytes = 0;
+    void *memory = allocate(count, size, &bytes);
+    if (memory != NULL) memset(memory, 0, bytes);
     return memory;
 }
 
-enum status mem_new(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err) {
-    void *memory = mem_aligned(count, size);
+static enum status report(void *memory, size_t count, size_t size, const char *what, void *ret_pointer,
+                          struct err *err) {
     FAIL_IF(memory == NULL, err, STATUS_NO_MEMORY, "no memory for %s: %zu × %zu bytes were asked for", what, count,
             size);
     memcpy(ret_pointer, &memory, sizeof memory);
     return STATUS_OK;
+}
+
+enum status mem_new(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err) {
+    return report(mem_aligned(count, size), count, size, what, ret_pointer, err);
+}
+
+enum status mem_new_unset(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err) {
+    size_t bytes = 0;
+    return report(allocate(count, size, &bytes), count, size, what, ret_pointer, err);
 }

@@ -15,6 +15,8 @@ void *mem_aligned(size_t count, size_t size);
 
 /* As mem_aligned, but reports; what names the thing for the message ("template spectra"). */
 enum status mem_new(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
+/* As mem_new, not zeroed: for what is written before it is read, such as an image that comes from a file. */
+enum status mem_new_unset(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
 
 /* Takes the address of a pointer, frees the pointer and nulls it. */
 static inline void mem_free(void *address_of_pointer) {

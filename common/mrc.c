@@ -221,7 +221,7 @@ enum status mrc_read(const char *path, struct image *image, struct err *err) {
     _cleanup_(mrc_close) struct mrc_reader *reader = NULL;
     TRY(mrc_open(path, &reader, err));
     const struct mrc_header *h = &reader->header;
-    TRY(image_resize(image, h->nx, h->ny, h->nz, err));
+    TRY(image_resize_unset(image, h->nx, h->ny, h->nz, err));
     image->pixel_size = h->pixel_size;
     return mrc_read_slices(reader, 0, h->nz, image->data, err);
 }
