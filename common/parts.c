@@ -95,8 +95,9 @@ void parts_table(const struct parts *parts, long long done, double now, FILE *ou
     fprintf(out, "%-10s %8s %12s %12s %10s %8s\n", "part", "threads", "busy each", "waiting", "ms/item", "of wall");
     for (int i = 0; i < PART_COUNT; i++) {
         double busy = parts_busy(parts, (enum part)i, now);
-        fprintf(out, "%-10s %8d %10.3f s %10.3f s %10.2f %6.0f %%\n", names[i], parts->part[i].threads, busy,
-                wall > busy ? wall - busy : 0, done > 0 ? 1e3 * busy / (double)done : 0, percent(busy, wall));
+        int threads = parts->part[i].threads;
+        fprintf(out, "%-10s %8d %10.3f s %10.3f s %10.2f %6.0f %%\n", names[i], threads, busy,
+                wall > busy ? wall - busy : 0, done > 0 ? 1e3 * busy * threads / (double)done : 0, percent(busy, wall));
     }
     fprintf(out, "%lld done in %.3f s, %.2f ms each", done, wall, done > 0 ? 1e3 * wall / (double)done : 0);
     if (parts->setup > 0) fprintf(out, ", %.3f s of it set-up in process", parts->setup);
