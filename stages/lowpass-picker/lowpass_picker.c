@@ -311,11 +311,9 @@ static enum status keep_maps(struct stage *stage, struct stage_lane *lane, struc
 static enum status draw(struct stage *stage, struct stage_lane *lane, struct err *err) {
     struct lowpass_picker_lane *l = lane->state;
     char relative[PATH_SIZE], absolute[PATH_SIZE];
-    int nx = 0, ny = 0;
     TRY(pick_picture_draw(&l->picture, &l->maps, &l->picks, err));
     TRY(stage_product(stage, lane->item, ".png", relative, absolute, err));
-    const uint8_t *pixels = pick_picture_pixels(l->picture, &nx, &ny);
-    return picture_write_rgb(absolute, nx, ny, pixels, err);
+    return pick_picture_write(l->picture, absolute, err);
 }
 
 enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {

@@ -6,10 +6,13 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "common/picture.h"
 #include "kernels/fourier/window.h"
 #include "kernels/normalise/normalise.h"
 
 enum { WIDTH = 1000 };
+/* Colours of a pixel: greys from black, the same tinted, and that of the circles. */
+enum { GREYS = 127, TINTED = GREYS, MARK = 2 * GREYS };
 /* Grey from so many standard deviations below to above the mean. */
 static const float CONTRAST = 3;
 static const uint8_t COLOUR[3] = {80, 220, 60};
@@ -24,7 +27,7 @@ struct pick_picture {
     float *in, *half; /* work², its transform */
     float *wide, *grey; /* transform at size, size² */
     struct fft_plan *forward, *inverse;
-    uint8_t *pixels;  /* [ny][nx][3] */
+    uint8_t *pixels;  /* [ny][nx] of GREYS, + TINTED, or MARK */
 };
 
 static enum status build(struct pick_picture *p, const struct pick_geometry *g, struct err *err) {
@@ -38,7 +41,7 @@ static enum status build(struct pick_picture *p, const struct pick_geometry *g, 
     TRY(mem_new(work * (work + 2), sizeof(float), "picture", &p->half, err));
     TRY(mem_new(size * (size + 2), sizeof(float), "picture", &p->wide, err));
     TRY(mem_new(size * size, sizeof(float), "picture", &p->grey, err));
-    TRY(mem_new((size_t)p->nx * p->ny * 3, 1, "picture", &p->pixels, err));
+    TRY(mem_new((size_t)p->nx * p->ny, 1, "picture", &p->pixels, err));
     struct fft_options forward = {.rank = 2, .shape = {g->work, g->work}, .direction = FFT_FORWARD};
     struct fft_options inverse = {.rank = 2, .shape = {p->size, p->size}, .direction = FFT_INVERSE};
     TRY(fft_create(&forward, &p->forward, err));
@@ -71,7 +74,7 @@ static enum status shape(struct pick_picture **picture, const struct pick_geomet
     return STATUS_OK;
 }
 
-/* The micrograph's part of the square, mean ± CONTRAST standard deviations to 0..255. */
+/* The micrograph's part of the square, mean ± CONTRAST standard deviations from black to white. */
 static void paint_grey(struct pick_picture *p) {
     int x0 = (int)(normalise_offset(p->geometry.size, p->geometry.nx) * p->scale);
     int y0 = (int)(normalise_offset(p->geometry.size, p->geometry.ny) * p->scale);
@@ -84,12 +87,13 @@ static void paint_grey(struct pick_picture *p) {
             squares += value * value;
         }
     float mean = (float)(sum / count), deviation = (float)sqrt(fmax(squares / count - (sum / count) * (sum / count), 0));
-    float factor = deviation > 0 ? 127.5f / (CONTRAST * deviation) : 0;
+    const float white = GREYS - 1;
+    float factor = deviation > 0 ? white / (2 * CONTRAST * deviation) : 0;
     uint8_t *out = p->pixels;
     for (int y = 0; y < p->ny; y++)
-        for (int x = 0; x < p->nx; x++, out += 3) {
-            float value = 127.5f + factor * (p->grey[(size_t)(y + y0) * p->size + x + x0] - mean);
-            out[0] = out[1] = out[2] = (uint8_t)fmaxf(0, fminf(255, value));
+        for (int x = 0; x < p->nx; x++) {
+            float value = white / 2 + factor * (p->grey[(size_t)(y + y0) * p->size + x + x0] - mean);
+            *out++ = (uint8_t)fmaxf(0, fminf(white, value));
         }
 }
 
@@ -100,19 +104,15 @@ static void tint(struct pick_picture *p, const uint8_t *mask) {
     int64_t work = p->geometry.work;
     for (int y = 0; y < p->ny; y++) {
         const uint8_t *line = mask + (size_t)((y + y0) * work / p->size * work);
-        uint8_t *out = p->pixels + (size_t)y * p->nx * 3;
-        for (int x = 0; x < p->nx; x++, out += 3)
-            if (line[(x + x0) * work / p->size]) {
-                out[1] = (uint8_t)(TINT * out[1]);
-                out[2] = (uint8_t)(TINT * out[2]);
-            }
+        uint8_t *out = p->pixels + (size_t)y * p->nx;
+        for (int x = 0; x < p->nx; x++)
+            if (line[(x + x0) * work / p->size]) out[x] = (uint8_t)(out[x] + TINTED);
     }
 }
 
 static void dot(struct pick_picture *p, int x, int y) {
     if (x < 0 || y < 0 || x >= p->nx || y >= p->ny) return;
-    for (int c = 0; c < 3; c++)
-        p->pixels[((size_t)y * p->nx + x) * 3 + c] = COLOUR[c];
+    p->pixels[(size_t)y * p->nx + x] = MARK;
 }
 
 static void circle(struct pick_picture *p, double x, double y, double radius) {
@@ -148,8 +148,13 @@ enum status pick_picture_draw(struct pick_picture **picture, const struct pick_m
     return STATUS_OK;
 }
 
-const uint8_t *pick_picture_pixels(const struct pick_picture *p, int *ret_nx, int *ret_ny) {
-    *ret_nx = p->nx;
-    *ret_ny = p->ny;
-    return p->pixels;
+enum status pick_picture_write(const struct pick_picture *p, const char *path, struct err *err) {
+    uint8_t palette[PICTURE_COLOURS][3] = {{0}};
+    for (int i = 0; i < GREYS; i++)
+        for (int c = 0; c < 3; c++) {
+            palette[i][c] = (uint8_t)(i * 255 / (GREYS - 1));
+            palette[TINTED + i][c] = c == 0 ? palette[i][c] : (uint8_t)(TINT * palette[i][c]);
+        }
+    memcpy(palette[MARK], COLOUR, sizeof COLOUR);
+    return picture_write_palette(path, p->nx, p->ny, p->pixels, palette, err);
 }

@@ -3,8 +3,6 @@
 #ifndef ICESTREAM_PICK_PICTURE_H
 #define ICESTREAM_PICK_PICTURE_H
 
-#include <stdint.h>
-
 #include "common/status.h"
 #include "stages/lowpass-picker/choose.h"
 
@@ -14,8 +12,8 @@ struct pick_picture;
 /* *picture starts as NULL; its plans and memory are kept while the maps keep their shape. */
 enum status pick_picture_draw(struct pick_picture **picture, const struct pick_maps *maps, const struct pick_list *picks,
                               struct err *err);
-/* Of the last drawing: [ny][nx][3]. */
-const uint8_t *pick_picture_pixels(const struct pick_picture *picture, int *ret_nx, int *ret_ny);
+/* The last drawing, as PNG. */
+enum status pick_picture_write(const struct pick_picture *picture, const char *path, struct err *err);
 void pick_picture_destroy(struct pick_picture **picture);
 
 #endif

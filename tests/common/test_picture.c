@@ -37,6 +37,18 @@ static void pictures_come_back(void **state) {
     for (int i = 0; i < 5 * 7; i++)
         assert_true(fabs(image.data[i] - (0.2126 * rgb[3 * i] + 0.7152 * rgb[3 * i + 1] + 0.0722 * rgb[3 * i + 2])) <
                     1e-3);
+    uint8_t palette[PICTURE_COLOURS][3];
+    for (int i = 0; i < PICTURE_COLOURS; i++)
+        for (int c = 0; c < 3; c++)
+            palette[i][c] = (uint8_t)(255 - i * (c + 1) / 3);
+    grey[3] = PICTURE_COLOURS - 1;
+    scratch_path("palette.png", path);
+    assert_ok(picture_write_palette(path, 5, 7, grey, palette, &err));
+    assert_ok(image_read(path, &image, &err));
+    for (int i = 0; i < 5 * 7; i++) {
+        const uint8_t *p = palette[grey[i]];
+        assert_true(fabs(image.data[i] - (0.2126 * p[0] + 0.7152 * p[1] + 0.0722 * p[2])) < 1e-3);
+    }
     assert_int_equal(picture_write_grey(path, 0, 7, grey, &err), STATUS_BAD_ARGUMENT);
     scratch_path("nowhere/x.png", path);
     assert_int_equal(picture_write_grey(path, 5, 7, grey, &err), STATUS_IO);
