@@ -10,6 +10,7 @@
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/maps_file.h"
 #include "stages/lowpass-picker/pick_files.h"
+#include "stages/lowpass-picker/template_map.h"
 
 #define AT(member) offsetof(struct lowpass_picker_params, member)
 
@@ -20,7 +21,10 @@ static const struct param params[] = {
     {.name = "method", .type = PARAM_CHOICE, .offset = AT(method), .unit = "", .choices = "auto|template|log",
      .default_text = "auto", .help = "How to find particles; auto: by template where templates are given, else by LoG."},
     {.name = "templates", .type = PARAM_PATH, .offset = AT(templates), .unit = "",
-     .help = "Stack of templates (class averages or projections, on the grey scale of normalised particles)."},
+     .help = "Stack of templates (class averages or projections, on the grey scale of normalised particles), or a map, "
+             "whose projections they are."},
+    {.name = "symmetry", .type = PARAM_STRING, .offset = AT(symmetry), .unit = "", .default_text = "C1",
+     .help = "Point group of the map that templates are projected from: C1, C4, D2, T, O, I1, …"},
     {.name = "templates_pixel_size", .type = PARAM_FLOAT, .offset = AT(templates_pixel_size), .unit = "Å",
      .minimum = 0.01, .maximum = 1000, .help = "Pixel size of the templates; by default what their file says."},
     {.name = "diameter", .type = PARAM_FLOAT, .offset = AT(diameter), .unit = "Å", .minimum = 1, .maximum = 100000,
@@ -106,7 +110,17 @@ static enum status number_or_auto(const char *name, const char *text, double *re
     return STATUS_OK;
 }
 
-static enum status read_templates(struct lowpass_picker *s, const struct lowpass_picker_params *p, struct err *err) {
+/* A map gives way to its projections. */
+static enum status project_map(struct lowpass_picker *s, const char *symmetry, int threads, struct err *err) {
+    struct image projections = {0};
+    TRY(template_map_project(&s->templates, symmetry, threads, &projections, err));
+    image_destroy(&s->templates);
+    s->templates = projections;
+    return STATUS_OK;
+}
+
+static enum status read_templates(const struct stage *stage, struct lowpass_picker *s, struct err *err) {
+    const struct lowpass_picker_params *p = stage_params(stage);
     TRY(image_read(p->templates, &s->templates, err));
     FAIL_IF(s->templates.nx != s->templates.ny || s->templates.nx < 8, err, STATUS_BAD_FORMAT,
             "%s: templates of %d × %d px; expected square images of at least 8 px", p->templates, s->templates.nx,
@@ -116,6 +130,7 @@ static enum status read_templates(struct lowpass_picker *s, const struct lowpass
     for (size_t i = 0; i < image_count(&s->templates); i++)
         FAIL_IF(!isfinite(s->templates.data[i]), err, STATUS_BAD_FORMAT,
                 "%s: pixel %zu is not a finite number; expected grey values of normalised particles", p->templates, i);
+    if (template_map_is_one(p->templates, &s->templates)) TRY(project_map(s, p->symmetry, stage_threads(stage), err));
     s->templates_pixel_size = isnan(p->templates_pixel_size) ? s->templates.pixel_size : p->templates_pixel_size;
     FAIL_IF(!(s->templates_pixel_size > 0), err, STATUS_BAD_ARGUMENT,
             "%s does not say its pixel size: set templates_pixel_size", p->templates);
@@ -136,7 +151,7 @@ enum status lowpass_picker_init(struct stage *stage, void *state, struct err *er
             "method is template but there are no templates: set templates, or method: log");
     s->method = p->method == 1 || (p->method == 0 && p->templates != NULL) ? PICKER_TEMPLATE : PICKER_LOG;
     s->rules.contamination_bright = s->method == PICKER_LOG && !p->invert;
-    if (s->method == PICKER_TEMPLATE) return read_templates(s, p, err);
+    if (s->method == PICKER_TEMPLATE) return read_templates(stage, s, err);
     FAIL_IF(p->log_diameter.count == 0 && isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
             "without templates the particle's size must be known: set diameter, or log_diameter: [least, greatest], in "
             "Å");

@@ -12,7 +12,7 @@
 
 struct lowpass_picker_params {
     int method; /* 0: template when there are templates, else log; 1: template; 2: log */
-    char *templates;
+    char *templates, *symmetry;
     double templates_pixel_size, diameter, lowpass, angle_step;
     char *threshold, *max_stddev_noise; /* a number, or auto */
     double min_distance;

@@ -1,0 +1,109 @@
+#include "stages/lowpass-picker/template_map.h"
+
+#include <string.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+#include "kernels/projector/projector.h"
+#include "kernels/sampling/sampling.h"
+
+enum { HEALPIX_ORDER = 1 };
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), wanted = strlen(end);
+    return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
+bool template_map_is_one(const char *path, const struct image *image) {
+    return image->nx == image->ny && image->ny == image->nz && !ends_with(path, ".mrcs") && !ends_with(path, ".st");
+}
+
+/* What one call works with. */
+struct projection {
+    struct sampling sampling;
+    struct fourier_pixels pixels;
+    struct projector *projector;
+    struct fft_plan *inverse;
+    float *slice, *half, *image;
+    double mean; /* of a projection */
+};
+
+static void destroy(struct projection *p) {
+    sampling_destroy(&p->sampling);
+    fourier_pixels_destroy(&p->pixels);
+    projector_destroy(&p->projector);
+    fft_destroy(&p->inverse);
+    free(p->slice);
+    free(p->half);
+    free(p->image);
+}
+
+static enum status create(struct projection *p, const struct image *map, const struct symmetry *symmetry, int threads,
+                          struct err *err) {
+    int n = map->nx;
+    struct fft_options options = {.rank = 2, .shape = {n, n}, .direction = FFT_INVERSE};
+    /* Without shifts; the highest frequency, which is its own conjugate, is left out. */
+    TRY(sampling_create(HEALPIX_ORDER, symmetry, 0, 1, &p->sampling, err));
+    TRY(fourier_pixels_create(n, n - 2, &p->pixels, err));
+    TRY(fft_create(&options, &p->inverse, err));
+    TRY(mem_new(2 * (size_t)p->pixels.count, sizeof *p->slice, "projection", &p->slice, err));
+    TRY(mem_new((size_t)n * ((size_t)n + 2), sizeof *p->half, "projection", &p->half, err));
+    TRY(mem_new((size_t)n * (size_t)n, sizeof *p->image, "projection", &p->image, err));
+    TRY(projector_create(3, n, threads, &p->projector, err));
+    TRY(projector_set_map(p->projector, map->data, n - 2, err));
+    for (size_t i = 0; i < image_count(map); i++)
+        p->mean += map->data[i];
+    p->mean /= (double)n * n;
+    return STATUS_OK;
+}
+
+/* The projection along direction d, in p->image. */
+static void project(struct projection *p, int d, int n) {
+    double matrix[9];
+    float rotation[9];
+    sampling_matrix(&p->sampling, d * p->sampling.psi_count, matrix);
+    size_t stride = 2 * ((size_t)n / 2 + 1);
+    for (int i = 0; i < 9; i++)
+        rotation[i] = (float)matrix[i];
+    projector_slices(p->projector, &p->pixels, p->pixels.count, 1, rotation, 1, p->slice);
+    memset(p->half, 0, (size_t)n * stride * sizeof *p->half);
+    p->half[0] = (float)p->mean;
+    for (int i = 0; i < p->pixels.count; i++) {
+        int kx = p->pixels.kx[i], ky = p->pixels.ky[i];
+        /* From the centre's phase origin to the first pixel's. */
+        float sign = (kx + ky) % 2 ? -1.0f : 1.0f, re = sign * p->slice[2 * i], im = sign * p->slice[2 * i + 1];
+        float *value = p->half + (size_t)((ky + n) % n) * stride + 2 * (size_t)kx;
+        value[0] = re;
+        value[1] = im;
+        if (kx > 0) continue;
+        value = p->half + (size_t)((n - ky) % n) * stride;
+        value[0] = re;
+        value[1] = -im;
+    }
+    fft_run(p->inverse, p->half, p->image);
+}
+
+enum status template_map_project(const struct image *map, const char *name, int threads, struct image *ret_templates,
+                                 struct err *err) {
+    struct projection p = {0};
+    struct symmetry symmetry = {0};
+    struct image templates = {0};
+    TRY(symmetry_create(name, &symmetry, err));
+    enum status status = create(&p, map, &symmetry, threads, err);
+    int n = map->nx;
+    if (status == STATUS_OK) status = image_resize(&templates, n, n, p.sampling.direction_count, err);
+    size_t pixels = (size_t)n * (size_t)n;
+    for (int d = 0; status == STATUS_OK && d < p.sampling.direction_count; d++) {
+        project(&p, d, n);
+        memcpy(templates.data + (size_t)d * pixels, p.image, pixels * sizeof *p.image);
+    }
+    destroy(&p);
+    symmetry_destroy(&symmetry);
+    if (status != STATUS_OK) {
+        image_destroy(&templates);
+        return status;
+    }
+    templates.pixel_size = map->pixel_size;
+    *ret_templates = templates;
+    return STATUS_OK;
+}
