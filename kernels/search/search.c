@@ -40,8 +40,6 @@ static enum status build(struct search *s, const float *templates, struct err *e
     TRY(check(&s->options, templates, err));
     if (s->options.device.kind == DEVICE_CPU) return search_cpu_create(&s->options, templates, &s->cpu, err);
 #ifdef ICESTREAM_HAVE_CUDA
-    FAIL_IF(s->options.whiten, err, STATUS_UNSUPPORTED,
-            "a CUDA device cannot whiten micrographs: set whiten: off, or search on the CPU");
     return search_cuda_create(&s->options, templates, &s->cuda, err);
 #else
     FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: a search can run on the CPU only");

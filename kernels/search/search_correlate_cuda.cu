@@ -111,15 +111,16 @@ struct score_maps {
 };
 
 /* The next template finds `best` cleared. */
-static __global__ void score(unsigned long long *best, const double *terms, const float *statistics, size_t count, int t,
-                             score_maps out) {
+static __global__ void score(unsigned long long *best, const double *terms, const float *mu, const float *sigma,
+                             size_t count, int t, score_maps out) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     unsigned long long packed = best[i];
     best[i] = 0;
     double power = terms[2 * t + 1];
     float mean = (float)terms[2 * t], factor = power > 1e-30 ? (float)(1 / sqrt(power)) : 0;
-    float value = factor * (search_value(packed) - statistics[i] * mean) / statistics[count + i];
+    float value = factor * (search_value(packed) - mu[i] * mean);
+    if (sigma) value /= sigma[i];
     uint16_t rotation = (uint16_t)search_rotation(packed);
     if (out.scores) {
         out.scores[i] = value;
@@ -134,7 +135,9 @@ static __global__ void score(unsigned long long *best, const double *terms, cons
 enum status search_score_run(search_device *s, int t, err *err) {
     score_maps maps = {s->score, s->best_template, s->best_rotation, s->scores ? s->scores + t * s->pixels : NULL,
                        s->scores ? s->rotations + t * s->pixels : NULL};
-    score<<<blocks_for(s->pixels, THREADS), THREADS, 0, s->stream>>>(s->best, s->terms, s->statistics, s->pixels, t, maps);
+    const float *mu = s->whiten ? search_whiten_mean(s->whiten) : s->statistics;
+    const float *sigma = s->whiten ? NULL : s->statistics + s->pixels;
+    score<<<blocks_for(s->pixels, THREADS), THREADS, 0, s->stream>>>(s->best, s->terms, mu, sigma, s->pixels, t, maps);
     LAUNCH_TRY(err, "the scores");
     return STATUS_OK;
 }

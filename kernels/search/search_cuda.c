@@ -13,6 +13,9 @@ struct search_cuda {
     struct search_options options;
     double ring_count[SEARCH_RINGS]; /* coefficients */
     double *terms;                   /* [count][2] of the last run */
+    /* Where the search is whitened: of the last run [work/2+1], and of the templates (kernels/whiten); else NULL. */
+    float *weights;
+    double *template_power;
     struct search_device *device;
 };
 
@@ -26,6 +29,42 @@ static void count_rings(const struct search_options *o, double *count) {
             if (ring >= rings) break;
             count[ring]++;
         }
+}
+
+/* The coefficients of the half plane of tile² by ring: ring r's are members[starts[r]] to members[starts[r + 1] − 1]. */
+static enum status list_rings(int tile, int **ret_members, int **ret_starts, struct err *err) {
+    int columns = tile / 2 + 1, rings = columns, at = 0;
+    int *members = NULL, *starts = NULL;
+    TRY(mem_new((size_t)tile * (size_t)columns, sizeof *members, "rings", &members, err));
+    *ret_members = members;
+    TRY(mem_new((size_t)rings + 1, sizeof *starts, "rings", &starts, err));
+    *ret_starts = starts;
+    for (int ring = 0; ring < rings; ring++) {
+        starts[ring] = at;
+        for (int i = 0; i < tile * columns; i++) {
+            int row = i / columns;
+            if (whiten_ring(i % columns, row <= tile / 2 ? row : row - tile) == ring) members[at++] = i;
+        }
+    }
+    starts[rings] = at;
+    return STATUS_OK;
+}
+
+static enum status prepare_whiten(struct search_cuda *s, const float *templates, struct search_setup *setup,
+                                  int **ret_members, int **ret_starts, struct err *err) {
+    const struct search_options *o = &s->options;
+    size_t rings = (size_t)o->work / 2 + 1;
+    if (!o->whiten) return STATUS_OK;
+    setup->whiten = search_whiten_options(o);
+    setup->tile = whiten_tile(&setup->whiten);
+    FAIL_IF(setup->tile < 4, err, STATUS_BAD_ARGUMENT, "a micrograph of %d × %d px cannot be whitened at %d px", o->nx, o->ny,
+            o->work);
+    TRY(list_rings(setup->tile, ret_members, ret_starts, err));
+    setup->ring_members = *ret_members;
+    setup->ring_starts = *ret_starts;
+    TRY(mem_new(rings, sizeof *s->weights, "weights", &s->weights, err));
+    TRY(mem_new(rings, sizeof *s->template_power, "weights", &s->template_power, err));
+    return whiten_template_power(&setup->whiten, templates, o->box, o->count, o->radius, s->template_power, err);
 }
 
 static enum status build(struct search_cuda *s, const float *templates, bool cufft, int pairs, struct err *err) {
@@ -72,7 +111,10 @@ static enum status build(struct search_cuda *s, const float *templates, bool cuf
                                  .padded_ft = grid.values,
                                  .cufft = cufft,
                                  .pairs = pairs};
-    enum status status = search_device_create(&setup, &s->device, err);
+    _cleanup_(mem_free) int *members = NULL;
+    _cleanup_(mem_free) int *starts = NULL;
+    enum status status = prepare_whiten(s, templates, &setup, &members, &starts, err);
+    if (status == STATUS_OK) status = search_device_create(&setup, &s->device, err);
     template_spectra_destroy(&spectra);
     return status;
 }
@@ -101,6 +143,8 @@ void search_cuda_destroy(struct search_cuda **search) {
     if (!*search) return;
     search_device_destroy(&(*search)->device);
     mem_free(&(*search)->terms);
+    mem_free(&(*search)->weights);
+    mem_free(&(*search)->template_power);
     mem_free(search);
 }
 
@@ -114,12 +158,15 @@ enum status search_cuda_run(struct search_cuda *s, const struct search_input *in
                                      .best_rotation = maps->rotation,
                                      .scores = maps->scores,
                                      .rotations = maps->rotations,
-                                     .terms = s->terms};
+                                     .terms = s->terms,
+                                     .weights = s->weights};
     struct ctf_terms ctf_terms = {0};
     if (ctf) ctf_terms = ctf_prepare(ctf);
     TRY(search_device_run(s->device, input->host, input->device, ctf ? &ctf_terms : NULL, seed, &results, err));
     maps->deviation = results.deviation;
     maps->noise = search_noise(&s->options, search_rings(&s->options), results.power, s->ring_count);
+    if (s->options.whiten && maps->deviation > 0)
+        maps->noise *= whiten_noise(s->template_power, s->weights, s->options.work);
     for (int t = 0; t < s->options.count; t++) {
         /* Rounding may leave a little below nothing. */
         double power = s->terms[2 * t + 1];

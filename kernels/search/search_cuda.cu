@@ -103,6 +103,7 @@ static enum status build(search_device *s, err *err) {
     TRY(search_prepare_create(s, err));
     TRY(search_templates_create(s, s->fused != NULL, err));
     TRY(search_terms_create(s, err));
+    if (o->tile > 0) TRY(search_whiten_create(s, &s->whiten, err));
     CUDA_TRY(cudaMemcpyAsync(s->host_terms, s->plain_terms, 2 * o->count * sizeof(double), cudaMemcpyDeviceToHost,
                              s->stream),
              err, "the templates' power");
@@ -116,6 +117,7 @@ enum status search_device_create(const search_setup *setup, search_device **ret_
     s->o = *setup;
     enum status status = build(s, err);
     s->o.padded_ft = NULL;
+    s->o.ring_members = s->o.ring_starts = NULL;
     if (status != STATUS_OK) {
         search_device_destroy(&s);
         return status;
@@ -140,6 +142,7 @@ void search_device_destroy(search_device **device) {
         for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
             (void)cudaFree(memory[i]);
         search_fused_destroy(&s->fused);
+        search_whiten_destroy(&s->whiten);
         (void)cudaFreeHost(s->numbers);
         (void)cudaFreeHost(s->host_terms);
         if (s->event) (void)cudaEventDestroy(s->event);
@@ -180,6 +183,8 @@ static enum status download_statistics(search_device *s, search_results *r, err 
     TRY(download(s, r->image, s->statistics + 2 * s->pixels, bytes, err));
     TRY(download(s, s->numbers->power, s->power, sizeof s->numbers->power, err));
     TRY(download(s, &s->numbers->scale, s->scale, sizeof s->numbers->scale, err));
+    if (s->whiten)
+        TRY(download(s, r->weights, search_whiten_weights(s->whiten), (s->o.work / 2 + 1) * sizeof *r->weights, err));
     return download(s, s->host_terms, s->terms, 2 * s->o.count * sizeof *s->host_terms, err);
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
+#include "kernels/whiten/whiten.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,6 +28,11 @@ struct search_setup {
     /* Padded template transforms (kernels/template_spectra); not needed after search_device_create. */
     int padded, reach, band;
     const float *padded_ft;
+    /* Whitening (kernels/whiten); tile 0: none. The coefficients of a tile's half plane ring by ring, and where each ring's
+     * begin; not needed after search_device_create. */
+    struct whiten_options whiten;
+    int tile;
+    const int *ring_members, *ring_starts;
     bool cufft; /* correlate through cuFFT even where the fused transforms have the size */
     int pairs;  /* of rotations at a time; 0: chosen here */
 };
@@ -39,6 +45,7 @@ struct search_results {
     float *scores;
     uint16_t *rotations;
     double *terms;              /* [count][2]: A1, A2 */
+    float *weights;             /* [work/2+1], where the search is whitened */
     double power[SEARCH_DEVICE_RINGS]; /* Σ |F|² of each ring */
 };
 

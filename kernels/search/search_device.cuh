@@ -37,6 +37,7 @@ struct search_templates {
 };
 
 struct search_fused;
+struct search_whiten;
 
 struct search_device {
     struct search_setup o;
@@ -69,6 +70,7 @@ struct search_device {
     uint16_t *best_template, *best_rotation;
     float *scores;      /* [count][work²] where wanted */
     uint16_t *rotations;
+    search_whiten *whiten; /* NULL: the micrograph is searched as it is */
     search_fused *fused; /* NULL: cuFFT does the correlations */
     /* Page-locked, of the host. */
     search_numbers *numbers;
@@ -78,6 +80,14 @@ struct search_device {
 /* search_prepare_cuda.cu */
 enum status search_prepare_create(search_device *s, err *err);
 enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed, err *err);
+
+/* search_whiten_cuda.cu. map: the low-passed micrograph; s->image is weighed in place. */
+enum status search_whiten_create(search_device *s, search_whiten **ret_whiten, err *err);
+void search_whiten_destroy(search_whiten **whiten);
+enum status search_whiten_run(search_device *s, const float *map, err *err);
+/* [work²], the local mean of the weighted micrograph; [work/2+1]. */
+const float *search_whiten_mean(const search_whiten *w);
+const float *search_whiten_weights(const search_whiten *w);
 
 /* search_templates_cuda.cu */
 enum status search_templates_create(search_device *s, bool transposed, err *err);

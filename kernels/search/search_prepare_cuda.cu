@@ -246,6 +246,7 @@ enum status search_prepare_run(search_device *s, const float *micrograph, const 
     deviation<<<blocks_for(s->pixels, THREADS), THREADS, 0, s->stream>>>(s->statistics, s->statistics + s->pixels,
                                                                          s->pixels);
     LAUNCH_TRY(err, "local statistics");
+    if (s->whiten) TRY(search_whiten_run(s, s->statistics + 2 * s->pixels, err));
     dim3 blocks(blocks_for(o->work / 2 + 1, THREADS), o->work);
     if (ctf) {
         ctf_plane<<<blocks, THREADS, 0, s->stream>>>(*ctf, o->work, 1 / (o->size * o->pixel_size), s->ctf);

@@ -21,6 +21,13 @@
 
 #include "common/status.h"
 
+/* Both devices weigh by these. */
+#ifdef __CUDACC__
+#define WHITEN_SHARED static __host__ __device__ inline
+#else
+#define WHITEN_SHARED static inline
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -40,16 +47,33 @@ void whiten_destroy(struct whiten **whiten);
 void whiten_weights(struct whiten *whiten, const float *map, float *weights);
 
 /* The ring of a coefficient; beyond work/2 the weight is 0. */
-static inline int whiten_ring(int kx, int ky) {
+WHITEN_SHARED int whiten_ring(int kx, int ky) {
     return (int)(sqrtf((float)(kx * kx + ky * ky)) + 0.5f);
 }
 /* half: work × (work/2+1) complex, in place. */
 void whiten_apply(const float *weights, int work, float *half);
 
-/* Shared by both devices: T, tiles along an axis of `length` px, and the last step, from medians[T/2 + 1]. */
+/* T, and tiles along an axis of `length` px. */
 int whiten_tile(const struct whiten_options *options);
 int whiten_tiles(int tile, int length);
-void whiten_from_medians(const struct whiten_options *options, const float *medians, float *weights);
+
+/* Where a ring has less than this of the greatest power it holds rounding, not noise. */
+#define WHITEN_POWER_LEAST 1e-7
+/* A tile's mean is taken off, and with it a part of the power of its first ring. */
+#define WHITEN_RING_LEAST 2.0
+
+/* The weight of ring r from the medians [tile/2 + 1] of the tiles' power. */
+WHITEN_SHARED float whiten_weight(const struct whiten_options *o, const float *medians, int tile, int r) {
+    int last = tile / 2;
+    double scale = (double)o->size / o->work, greatest = 0;
+    for (int i = 1; i <= last; i++)
+        greatest = fmax(greatest, (double)medians[i]);
+    double at = fmin(fmax((double)r * tile / o->work, WHITEN_RING_LEAST), (double)last);
+    int low = (int)at, high = low < last ? low + 1 : last;
+    double power = medians[low] + (at - low) * ((double)medians[high] - medians[low]);
+    power = fmax(power, WHITEN_POWER_LEAST * greatest) * scale * scale * 64 / 9 / ((double)tile * tile);
+    return power > 0 ? (float)(1 / sqrt(power)) : 0;
+}
 
 /* Power of masked templates [count][box][box] in each ring of the micrograph (work/2 + 1), on any scale; and by how much
  * the standard deviation of their scores on white noise of variance 1 changes when that is weighted. */

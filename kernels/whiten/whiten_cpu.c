@@ -10,10 +10,6 @@
 /* Rings are told apart that a particle's shape tells apart; smaller tiles would smear the low frequencies. */
 static const double TILE_DIAMETERS = 3;
 enum { TILE_LEAST = 16 };
-/* Where a ring has less than this of the greatest power it holds rounding, not noise. */
-static const double POWER_LEAST = 1e-7;
-/* A tile's mean is taken off, and with it a part of the power of its first ring. */
-static const double RING_LEAST = 2;
 
 struct whiten {
     struct whiten_options options;
@@ -133,21 +129,8 @@ void whiten_weights(struct whiten *w, const float *map, float *weights) {
         }
     for (int r = 0; r <= w->tile / 2; r++)
         w->medians[r] = quantile_rank(w->power + (size_t)r * tiles, tiles, tiles / 2);
-    whiten_from_medians(&w->options, w->medians, weights);
-}
-
-void whiten_from_medians(const struct whiten_options *o, const float *medians, float *weights) {
-    int tile = whiten_tile(o), last = tile / 2;
-    double density = (double)o->size / o->work * o->size / o->work * 64 / 9 / ((double)tile * tile), greatest = 0;
-    for (int r = 1; r <= last; r++)
-        greatest = fmax(greatest, medians[r]);
-    for (int r = 0; r <= o->work / 2; r++) {
-        double at = fmin(fmax((double)r * tile / o->work, RING_LEAST), last);
-        int low = (int)at, high = low < last ? low + 1 : last;
-        double power = medians[low] + (at - low) * ((double)medians[high] - medians[low]);
-        power = fmax(power, POWER_LEAST * greatest) * density;
-        weights[r] = power > 0 ? (float)(1 / sqrt(power)) : 0;
-    }
+    for (int r = 0; r <= w->options.work / 2; r++)
+        weights[r] = whiten_weight(&w->options, w->medians, w->tile, r);
 }
 
 MULTIVERSION static void scale_row(const float *weights, int ky, int reach, float *line) {

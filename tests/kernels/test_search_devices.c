@@ -53,6 +53,7 @@ static struct search_options options_of(const struct trial *t) {
                                    .count = t->count,
                                    .rotations = t->rotations,
                                    .invert = t->count % 2,
+                                   .whiten = t->rotations % 3 != 0,
                                    .per_template = t->per_template,
                                    .clip = 8,
                                    .memory_limit = t->kept ? SIZE_MAX / 2 : 0,
@@ -217,8 +218,8 @@ static void run_trial(const struct trial *t) {
     struct search_options o = options_of(t);
     struct ctf ctf = {.defocus_u = 15000, .defocus_v = 14000, .defocus_angle = 30, .voltage = 300,
                       .spherical_aberration = 2.7, .amplitude_contrast = 0.1, .b_factor = 20, .scale = 0.9};
-    printf("  %d x %d px in %d, work %d, %d templates of %d px, %d rotations%s%s%s%s\n", o.nx, o.ny, o.size, o.work,
-           o.count, o.box, o.rotations, t->ctf ? ", CTF" : "", t->per_template ? ", per template" : "",
+    printf("  %d x %d px in %d, work %d, %d templates of %d px, %d rotations%s%s%s%s%s\n", o.nx, o.ny, o.size, o.work,
+           o.count, o.box, o.rotations, o.whiten ? ", whitened" : "", t->ctf ? ", CTF" : "", t->per_template ? ", per template" : "",
            t->kept ? ", kept" : "", t->constant ? ", constant" : "");
     float *templates = make_templates(t), *micrograph = make_micrograph(t, templates);
     succeed(search_create(&o, templates, &search, &err), &err);
