@@ -79,6 +79,7 @@ const struct stage_descriptor lowpass_picker_stage = {
     .name = "lowpass-picker",
     .summary = "Finds particles in micrographs, with templates or by Laplacian of Gaussian.",
     .in = "micrograph",
+    .cuda = true,
     .out = "picks",
     .params = params,
     .param_count = sizeof params / sizeof *params,
