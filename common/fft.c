@@ -24,6 +24,9 @@ static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real,
     fftwf_init_threads();
     fftwf_plan_with_nthreads(o->threads > 0 ? o->threads : 1);
 #endif
+    if (o->direction == FFT_COMPLEX)
+        return fftwf_plan_many_dft(o->rank, o->shape, batch, spectrum, NULL, 1, cd, spectrum, NULL, 1, cd, FFTW_FORWARD,
+                                   flags);
     if (o->direction == FFT_FORWARD)
         return fftwf_plan_many_dft_r2c(o->rank, o->shape, batch, real, NULL, 1, rd, spectrum, NULL, 1, cd, flags);
     return fftwf_plan_many_dft_c2r(o->rank, o->shape, batch, spectrum, NULL, 1, cd, real, NULL, 1, rd, flags);
@@ -38,7 +41,8 @@ enum status fft_create(const struct fft_options *options, struct fft_plan **ret_
         int n = options->shape[d];
         FAIL_IF(n < 1, err, STATUS_BAD_ARGUMENT, "a transform of size %d was asked for", n);
         real_count *= (size_t)n;
-        complex_count *= d == options->rank - 1 ? (size_t)n / 2 + 1 : (size_t)n;
+        bool halved = d == options->rank - 1 && options->direction != FFT_COMPLEX;
+        complex_count *= halved ? (size_t)n / 2 + 1 : (size_t)n;
     }
     _cleanup_(mem_free) float *real = NULL;
     _cleanup_(mem_free) float *spectrum = NULL;
@@ -73,6 +77,8 @@ void fft_destroy(struct fft_plan **plan) {
 void fft_run(const struct fft_plan *plan, float *in, float *out) {
     if (plan->direction == FFT_FORWARD)
         fftwf_execute_dft_r2c(plan->plan, in, (fftwf_complex *)out);
+    else if (plan->direction == FFT_COMPLEX)
+        fftwf_execute_dft(plan->plan, (fftwf_complex *)in, (fftwf_complex *)out);
     else
         fftwf_execute_dft_c2r(plan->plan, (fftwf_complex *)in, out);
 }

@@ -12,7 +12,8 @@
 
 #include "common/status.h"
 
-enum fft_direction { FFT_FORWARD, FFT_INVERSE };
+/* FFT_COMPLEX: forward, complex to complex, in place. */
+enum fft_direction { FFT_FORWARD, FFT_INVERSE, FFT_COMPLEX };
 
 struct fft_options {
     int rank;     /* 1 to 3 */
@@ -27,7 +28,7 @@ struct fft_plan;
 
 enum status fft_create(const struct fft_options *options, struct fft_plan **ret_plan, struct err *err);
 void fft_destroy(struct fft_plan **plan);
-/* forward: in = reals, out = complex; inverse: the other way. Not in place. */
+/* forward: in = reals, out = complex; inverse: the other way; neither in place. complex: in = out. */
 void fft_run(const struct fft_plan *plan, float *in, float *out);
 
 /* Floats on the real and on the complex side of one transform. */

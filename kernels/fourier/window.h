@@ -5,6 +5,8 @@
 
 /* to ≤ from: keeps |kx|, |ky| ≤ to/2, each times factor. Both even. */
 void fourier_window_crop(const float *in, int from, int to, float factor, float *out);
+/* As crop, of a transform of which only the first `columns` ≥ to/2 + 1 are there: [from][columns]. */
+void fourier_window_crop_columns(const float *in, int from, int columns, int to, float factor, float *out);
 /* to ≥ from: zeros around it. Both even. */
 void fourier_window_fill(const float *in, int from, int to, float factor, float *out);
 

@@ -4,6 +4,7 @@
 #include "common/fft.h"
 #include "common/memory.h"
 #include "common/multiversion.h"
+#include "kernels/fourier/forward.h"
 #include "kernels/fourier/window.h"
 #include "kernels/local_stats/local_stats.h"
 #include "kernels/normalise/normalise.h"
@@ -14,7 +15,8 @@
 struct search_cpu {
     struct search_options options;
     int circle; /* pixels in it */
-    float *square, *half;   /* size², its transform */
+    float *square, *low;    /* size², the columns of its transform that are used */
+    int columns;
     float *image, *image2;  /* work half planes of I and I² */
     float *ctf, *product, *rotated; /* work half planes: real, complex, complex */
     float *best, *score;    /* work² */
@@ -24,7 +26,8 @@ struct search_cpu {
     struct whiten *whiten;
     float *weights, *white_mu; /* [work/2 + 1], work² */
     double *template_power;    /* [work/2 + 1] */
-    struct fft_plan *forward, *inverse;
+    struct fourier_forward *forward, *forward_squares;
+    struct fft_plan *inverse;
     struct template_spectra *spectra;
     struct local_stats *stats;
     struct correlate *correlate;
@@ -35,7 +38,7 @@ static enum status allocate(struct search_cpu *s, struct err *err) {
     const struct search_options *o = &s->options;
     size_t size = (size_t)o->size, work = (size_t)o->work, floats = work * (work + 2);
     TRY(mem_new(size * size, sizeof(float), "micrograph", &s->square, err));
-    TRY(mem_new(size * (size + 2), sizeof(float), "micrograph transform", &s->half, err));
+    TRY(mem_new(2 * size * (size_t)s->columns, sizeof(float), "micrograph transform", &s->low, err));
     float **halves[] = {&s->image, &s->image2, &s->ctf, &s->product, &s->rotated};
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
         TRY(mem_new(floats, sizeof(float), "micrograph transform", halves[i], err));
@@ -57,14 +60,14 @@ static enum status build(struct search_cpu *s, const float *templates, struct er
                                                .invert = o->invert,
                                                .memory_limit = o->memory_limit,
                                                .threads = o->threads};
-    struct fft_options forward = {
-        .rank = 2, .shape = {o->size, o->size}, .direction = FFT_FORWARD, .threads = o->threads};
     struct fft_options inverse = {
         .rank = 2, .shape = {o->work, o->work}, .direction = FFT_INVERSE, .threads = o->threads};
     s->circle = circle_count(o->box, o->radius);
+    s->columns = search_rings_end(o) > o->work / 2 + 1 ? search_rings_end(o) : o->work / 2 + 1;
     TRY(allocate(s, err));
     TRY(local_stats_create(o->size, o->work, o->box, o->radius, o->threads, &s->stats, err));
-    TRY(fft_create(&forward, &s->forward, err));
+    TRY(fourier_forward_create(o->size, s->columns, o->threads, &s->forward, err));
+    TRY(fourier_forward_create(o->size, o->work / 2 + 1, o->threads, &s->forward_squares, err));
     TRY(fft_create(&inverse, &s->inverse, err));
     TRY(template_spectra_create(&spectra, templates, &s->spectra, err));
     TRY(merit_window_create(o->size, o->work, o->box, o->radius, o->threads, &s->window, err));
@@ -107,12 +110,13 @@ enum status search_cpu_create(const struct search_options *options, const float 
 void search_cpu_destroy(struct search_cpu **search) {
     struct search_cpu *s = *search;
     if (!s) return;
-    void *buffers[] = {s->square, s->half, s->image, s->image2,  s->ctf,  s->product,
+    void *buffers[] = {s->square, s->low, s->image, s->image2,  s->ctf,  s->product,
                        s->rotated, s->best, s->score, s->rotation, s->terms,
                        s->weights, s->white_mu, s->template_power};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
-    fft_destroy(&s->forward);
+    fourier_forward_destroy(&s->forward);
+    fourier_forward_destroy(&s->forward_squares);
     fft_destroy(&s->inverse);
     template_spectra_destroy(&s->spectra);
     local_stats_destroy(&s->stats);
@@ -141,11 +145,11 @@ MULTIVERSION static void prepare_product(const float *image, const float *ctf, s
 static float noise_of(const struct search_cpu *s) {
     const struct search_options *o = &s->options;
     double power[SEARCH_RINGS] = {0}, count[SEARCH_RINGS] = {0};
-    size_t stride = 2 * ((size_t)o->size / 2 + 1);
+    size_t stride = 2 * (size_t)s->columns;
     int end = search_rings_end(o), rings = search_rings(o);
     float density = (float)rings / (float)end;
     for (int ky = -end + 1; ky < end; ky++) {
-        const float *line = s->half + (size_t)(ky < 0 ? ky + o->size : ky) * stride;
+        const float *line = s->low + (size_t)(ky < 0 ? ky + o->size : ky) * stride;
         for (int kx = 0; kx < end; kx++) {
             int ring = (int)(sqrtf((float)kx * (float)kx + (float)ky * (float)ky) * density);
             if (ring >= rings) break;
@@ -163,12 +167,12 @@ static void prepare(struct search_cpu *s, const float *micrograph, uint64_t seed
     float factor = 1.0f / (float)pixels;
     maps->deviation =
         normalise_micrograph(micrograph, o->nx, o->ny, o->clip, o->size, seed, o->threads, s->square);
-    fft_run(s->forward, s->square, s->half);
-    fourier_window_crop(s->half, o->size, o->work, factor, s->image);
+    fourier_forward_run(s->forward, s->square, s->low);
+    fourier_window_crop_columns(s->low, o->size, s->columns, o->work, factor, s->image);
     maps->noise = noise_of(s);
     square_values(s->square, pixels);
-    fft_run(s->forward, s->square, s->half);
-    fourier_window_crop(s->half, o->size, o->work, factor, s->image2);
+    fourier_forward_run(s->forward_squares, s->square, s->low);
+    fourier_window_crop_columns(s->low, o->size, o->work / 2 + 1, o->work, factor, s->image2);
     local_stats_run(s->stats, s->image, s->image2, maps->mu, maps->sigma);
     memcpy(s->product, s->image, (size_t)o->work * (o->work + 2) * sizeof *s->product);
     fft_run(s->inverse, s->product, maps->image);

@@ -2,7 +2,7 @@
 """The claim that a low-pass costs no particles: recall, false discovery rate and time of picking simulated micrographs
 without a low-pass and with several, at the same threshold rule for all.
 
-  lowpass_claim.py [--micrographs 8] [--snr 0.007] [--lowpass 0 5 10 15 20] [--threshold 0.4]
+  lowpass_claim.py [--micrographs 8] [--snr 0.007] [--lowpass 0 5 10 15 20] [--threshold 0.25]
 
 Prints a table in Markdown and fails where the last low-pass finds less, or more that is false, than none. The simulator
 paints a made-up protein under a CTF with shot noise and the structure of ice; templates are projections of its own map,
@@ -94,7 +94,7 @@ def main():
     parser.add_argument("--lowpass", type=float, nargs="+", default=[0, 5, 10, 15, 20], help="A; 0: none")
     parser.add_argument("--templates", type=int, default=6)
     parser.add_argument("--angle-step", type=float, default=10)
-    parser.add_argument("--threshold", default="0.4", help="a figure of merit, or auto: the same rule for all")
+    parser.add_argument("--threshold", default="0.25", help="a figure of merit, or auto: the same rule for all")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
