@@ -64,7 +64,7 @@ struct stage_descriptor {
     size_t lane_size;
     /* Default numbers. A lane holds an item's buffers from load to the end of store, so memory is lanes times a lane. On
      * a CUDA device an item is through process in milliseconds, and what is not set here is more. */
-    int lanes;         /* 0: 3; on a device as many as there are threads that can hold one */
+    int lanes;         /* 0: 3; on a device three more than there are threads that can hold one */
     int load_threads;  /* 0: 2; on a device 3 */
     int store_threads; /* 0: 1, and store is called in the order of arrival. More: store may run for several lanes at
                           once, in any order, beside summarise; it must not touch `state` without a lock */

@@ -8,7 +8,7 @@
 #include "common/memory.h"
 #include "common/stage_private.h"
 
-enum { DEFAULT_LANES = 3, DEFAULT_LOAD_THREADS = 2, DEVICE_LOAD_THREADS = 3 };
+enum { DEFAULT_LANES = 3, DEFAULT_LOAD_THREADS = 2, DEVICE_LOAD_THREADS = 3, DEVICE_SLACK = 3 };
 
 static int bounded(int value, int most) {
     return value > most ? most : value;
@@ -23,7 +23,8 @@ struct lane_plan lanes_plan(const struct stage_descriptor *descriptor, const str
     int wanted = descriptor->lanes > 0 ? descriptor->lanes : DEFAULT_LANES;
     struct lane_plan plan = {.load_threads = bounded(load, IO_THREADS_MAX),
                              .store_threads = bounded(store, IO_THREADS_MAX)};
-    int working = plan.load_threads + 1 + plan.store_threads;
+    /* One for each thread and some that wait between them, so that the slowest part always finds its next item. */
+    int working = plan.load_threads + 1 + plan.store_threads + DEVICE_SLACK;
     if (on_device && wanted < working) wanted = working;
     plan.lanes = bounded(lanes > 0 ? lanes : wanted, LANES_MAX);
     return plan;

@@ -122,14 +122,20 @@ static struct cells grid(const struct peak_list *list, double distance) {
     return (struct cells){side, x0, y0, (int)((x1 - x0) / side) + 1, (int)((y1 - y0) / side) + 1};
 }
 
+/* The cells that may hold a peak nearer than the distance, nearest cells first: most peaks of noise have one beside them. */
+static const signed char AROUND[][2] = {{0, 0},  {1, 0},  {-1, 0}, {0, 1},  {0, -1},  {1, 1},  {1, -1}, {-1, 1}, {-1, -1},
+                                        {2, 0},  {-2, 0}, {0, 2},  {0, -2}, {2, 1},   {2, -1}, {-2, 1}, {-2, -1}, {1, 2},
+                                        {1, -2}, {-1, 2}, {-1, -2}, {2, 2}, {2, -2}, {-2, 2}, {-2, -2}};
+
 /* Whether a kept peak is nearer to `peak`, which lies in cell (cx, cy), than the distance. */
 static bool crowded(const struct peak_list *list, const struct cells *g, const struct peak *peak, int cx, int cy,
                     double distance) {
-    for (int y = cy > 2 ? cy - 2 : 0; y <= cy + 2 && y < g->ny; y++)
-        for (int x = cx > 2 ? cx - 2 : 0; x <= cx + 2 && x < g->nx; x++) {
-            const struct peak *kept = list->cells[(size_t)y * g->nx + x];
-            if (kept && distance2(peak, kept) < distance * distance) return true;
-        }
+    for (size_t i = 0; i < sizeof AROUND / sizeof *AROUND; i++) {
+        int x = cx + AROUND[i][0], y = cy + AROUND[i][1];
+        if (x < 0 || y < 0 || x >= g->nx || y >= g->ny) continue;
+        const struct peak *kept = list->cells[(size_t)y * g->nx + x];
+        if (kept && distance2(peak, kept) < distance * distance) return true;
+    }
     return false;
 }
 

@@ -260,7 +260,7 @@ static void there_are_lanes_for_the_threads_beside_a_device(void **state) {
     descriptor.cuda = true;
     descriptor.store_threads = 4;
     assert_int_equal(lanes_plan(&descriptor, &cpu, 0).lanes, 3);
-    assert_int_equal(lanes_plan(&descriptor, &gpu, 0).lanes, 8);
+    assert_int_equal(lanes_plan(&descriptor, &gpu, 0).lanes, 11);
     assert_int_equal(lanes_plan(&descriptor, &gpu, 0).load_threads, 3);
     /* What a user says counts. */
     assert_int_equal(lanes_plan(&descriptor, &gpu, 2).lanes, 2);
