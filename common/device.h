@@ -24,8 +24,8 @@ enum status device_parse(const char *text, struct device *ret_device, struct err
 enum status device_count(int *ret_count, struct err *err);
 
 /* count × size bytes of the host, zeroed, aligned to 64, that the device copies from and to at full speed: page-locked
- * beside a CUDA device, plain memory for the CPU. Freed by device_host_free alone, which takes the address of the pointer
- * and nulls it. what names the thing for the message ("picking maps"). */
+ * beside a CUDA device, plain memory for the CPU. Freed by device_host_free alone, which takes the address of the
+ * pointer and nulls it. what names the thing for the message ("picking maps"). */
 enum status device_host_new(const struct device *device, size_t count, size_t size, const char *what, void *ret_pointer,
                             struct err *err);
 void device_host_free(const struct device *device, void *address_of_pointer);
@@ -34,9 +34,9 @@ void device_host_free(const struct device *device, void *address_of_pointer);
  * kept from item to item. Several threads may upload at once, each into a copy of its own, while others compute. */
 struct device_copy;
 
-/* Takes count floats there; complete when it returns. Where the kind is DEVICE_CPU it does nothing and *copy stays NULL.
- * The memory at `host` is page-locked at the first call and remembered: before it is freed, upload from elsewhere or
- * call device_copy_forget. */
+/* Takes count floats there; complete when it returns. Where the kind is DEVICE_CPU it does nothing and *copy stays
+ * NULL. The memory at `host` is page-locked at the first call and remembered: before it is freed, upload from elsewhere
+ * or call device_copy_forget. */
 enum status device_upload(const struct device *device, const float *host, size_t count, struct device_copy **copy,
                           struct err *err);
 void device_copy_forget(struct device_copy *copy);

@@ -89,7 +89,8 @@ static enum status copy_bytes(struct device_copy *c, const char *host, size_t by
         size_t part = bytes - at < step ? bytes - at : step;
         const void *from = host + at;
         if (!c->locked) from = memcpy(c->staging, host + at, part);
-        CUDA_TRY(cudaMemcpyAsync((char *)c->data + at, from, part, cudaMemcpyHostToDevice, c->stream), err, "an upload");
+        CUDA_TRY(cudaMemcpyAsync((char *)c->data + at, from, part, cudaMemcpyHostToDevice, c->stream), err,
+                 "an upload");
         CUDA_TRY(cudaStreamSynchronize(c->stream), err, "an upload");
     }
     return STATUS_OK;
@@ -113,7 +114,8 @@ enum status device_cuda_upload(int index, const float *host, size_t count, struc
 
 void device_copy_forget(struct device_copy *copy) {
     if (copy == NULL) return;
-    if (copy->locked && cudaSetDevice(copy->index) == cudaSuccess && cudaHostUnregister((void *)copy->locked) != cudaSuccess)
+    if (copy->locked && cudaSetDevice(copy->index) == cudaSuccess &&
+        cudaHostUnregister((void *)copy->locked) != cudaSuccess)
         (void)cudaGetLastError();
     copy->locked = copy->tried = NULL;
 }

@@ -1,8 +1,8 @@
-/* Correlations through cuFFT: products of some rotations, their batched transform, the best of them so far per pixel; and
- * scores from the best of a template, for any way of correlating.
+/* Correlations through cuFFT, for sizes that search_fused_cuda.cu has not: products of some rotations, their batched
+ * transform, the best of them so far per pixel; and scores from the best of a template, for both ways of correlating.
  *
- * A transform serves two rotations, psi and psi + 180°, where the number of rotations is even: the second product is with
- * its conjugate. "Pair" p of a template is rotation p with its second half, or alone. */
+ * A transform serves two rotations, psi and psi + 180°, where the number of rotations is even: the second product is
+ * with its conjugate. "Pair" p of a template is rotation p with its second half, or alone. */
 #include "kernels/search/search_device.cuh"
 
 enum { THREADS = 256 };
@@ -20,7 +20,8 @@ static __global__ void multiply_kept(const float4 *image, const float4 *rotated,
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     float4 a = image[i], f = __ldcs(rotated + blockIdx.y * count + i);
-    float2 a0 = make_float2(a.x, a.y), a1 = make_float2(a.z, a.w), f0 = make_float2(f.x, f.y), f1 = make_float2(f.z, f.w);
+    float2 a0 = make_float2(a.x, a.y), a1 = make_float2(a.z, a.w);
+    float2 f0 = make_float2(f.x, f.y), f1 = make_float2(f.z, f.w);
     float2 p = times_conjugate(a0, f0), q = times_conjugate(a1, f1);
     size_t at = (both ? 2 : 1) * blockIdx.y * count + i;
     out[at] = make_float4(p.x, p.y, q.x, q.y);
@@ -47,8 +48,8 @@ static __device__ inline void better(float value, int rotation, float &best, int
 }
 
 /* maps: [pairs][1 or 2][count], four pixels a thread. */
-static __global__ void keep_best(const float4 *maps, size_t count, int pairs, bool both, int first, int turn, bool begin,
-                                 ulonglong2 *best) {
+static __global__ void keep_best(const float4 *maps, size_t count, int pairs, bool both, int first, int turn,
+                                 bool begin, ulonglong2 *best) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     float value[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
@@ -117,8 +118,7 @@ static __global__ void score(unsigned long long *best, const double *terms, cons
     if (i >= count) return;
     unsigned long long packed = best[i];
     best[i] = 0;
-    double power = terms[2 * t + 1];
-    float mean = (float)terms[2 * t], factor = power > 1e-30 ? (float)(1 / sqrt(power)) : 0;
+    float mean = (float)terms[2 * t], power = (float)terms[2 * t + 1], factor = power > 1e-30f ? 1 / sqrtf(power) : 0;
     float value = factor * (search_value(packed) - mu[i] * mean);
     if (sigma) value /= sigma[i];
     uint16_t rotation = (uint16_t)search_rotation(packed);

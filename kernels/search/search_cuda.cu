@@ -135,10 +135,11 @@ void search_device_destroy(search_device **device) {
         cufftHandle plans[] = {s->forward, s->inverse, s->term_inverse, s->batch_inverse};
         for (int i = 0; i < 4; i++)
             if (plans[i]) (void)cufftDestroy(plans[i]);
-        void *memory[] = {s->cufft_work, s->micrograph, s->scratch,  s->parts,       s->scale, s->power, s->image,
-                          s->square,     s->mask,       s->prepared, s->ctf,         s->statistics,      s->circle,
-                          s->terms,      s->padded_ft,  s->turns,    s->plain_terms, s->last,  s->rotated, s->best,
-                          s->score,      s->scores,     s->rotations, s->best_template, s->best_rotation};
+        void *memory[] = {s->cufft_work, s->micrograph,  s->scratch,   s->parts,         s->scale,
+                          s->power,      s->image,       s->square,    s->mask,          s->prepared,
+                          s->ctf,        s->statistics,  s->circle,    s->terms,         s->padded_ft,
+                          s->turns,      s->plain_terms, s->last,      s->rotated,       s->best,
+                          s->score,      s->scores,      s->rotations, s->best_template, s->best_rotation};
         for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
             (void)cudaFree(memory[i]);
         search_fused_destroy(&s->fused);
@@ -203,9 +204,9 @@ static enum status download_best(search_device *s, search_results *r, err *err) 
 
 static enum status make_terms(search_device *s, const ctf_terms *ctf, err *err) {
     if (ctf) return search_terms_run(s, s->ctf, s->terms, err);
-    CUDA_TRY(cudaMemcpyAsync(s->terms, s->plain_terms, 2 * s->o.count * sizeof(double), cudaMemcpyDeviceToDevice,
-                             s->stream),
-             err, "the templates' power");
+    CUDA_TRY(
+        cudaMemcpyAsync(s->terms, s->plain_terms, 2 * s->o.count * sizeof(double), cudaMemcpyDeviceToDevice, s->stream),
+        err, "the templates' power");
     return STATUS_OK;
 }
 

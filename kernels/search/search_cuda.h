@@ -57,17 +57,18 @@ void search_device_destroy(struct search_device **device);
 const double *search_device_terms(const struct search_device *device);
 /* host or device: the micrograph, in one of both memories; ctf: NULL where it is not known. */
 enum status search_device_run(struct search_device *device, const float *host, const void *on_device,
-                              const struct ctf_terms *ctf, uint64_t seed, struct search_results *results, struct err *err);
+                              const struct ctf_terms *ctf, uint64_t seed, struct search_results *results,
+                              struct err *err);
 
 /* Milliseconds of the parts of a search, each the mean of `repeats` runs of that part alone, on what the last
  * search_device_run left behind. */
 struct search_times {
-    float prepare;     /* normalisation to local statistics */
-    float terms;       /* the templates' mean and power with CTF */
-    float score;       /* scores from the best of each template */
-    float correlate;   /* multiply, transform and keep the best, all templates */
-    float transforms;  /* as many bare batched cuFFT transforms of that size */
-    int batch;         /* transforms at a time in the latter */
+    float prepare;    /* normalisation to local statistics */
+    float terms;      /* the templates' mean and power with CTF */
+    float score;      /* scores from the best of each template */
+    float correlate;  /* multiply, transform and keep the best, all templates */
+    float transforms; /* as many bare batched cuFFT transforms of that size */
+    int batch;        /* transforms at a time in the latter */
 };
 enum status search_device_times(struct search_device *device, int repeats, struct search_times *ret_times,
                                 struct err *err);

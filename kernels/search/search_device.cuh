@@ -20,7 +20,10 @@
 
 /* What normalisation takes from a micrograph. */
 struct search_scale {
-    float mean, factor, deviation, reach; /* reach: from the mean, beyond which a value is an outlier */
+    float mean, factor, deviation;
+    float centre, reach; /* of what the next pass takes in */
+    double used;         /* pixels that the last took */
+    bool settled;
 };
 
 struct search_numbers {
@@ -30,9 +33,9 @@ struct search_numbers {
 
 /* The padded transforms and how to turn them; by value into kernels. */
 struct search_templates {
-    const float2 *grid;    /* [count][2·reach+1][reach+2] */
-    const double2 *turns;  /* [rotations]: cos and sin of psi times the step of the padded grid */
-    const int *last;       /* [work]: the last kx of a row inside the low-pass */
+    const float2 *grid;   /* [count][2·reach+1][reach+2] */
+    const double2 *turns; /* [rotations]: cos and sin of psi times the step of the padded grid */
+    const int *last;      /* [work]: the last kx of a row inside the low-pass */
     int reach, work;
 };
 
@@ -41,8 +44,8 @@ struct search_whiten;
 
 struct search_device {
     struct search_setup o;
-    int turn;  /* rotations that are transformed: half a turn where the other half is their conjugate */
-    int pairs; /* of rotations, correlated at a time */
+    int turn;            /* rotations that are transformed: half a turn where the other half is their conjugate */
+    int pairs;           /* of rotations, correlated at a time */
     size_t half, pixels; /* of the work size: complex, real */
     int term_grid, term_batch;
     cudaStream_t stream, copies;
@@ -50,25 +53,25 @@ struct search_device {
     cufftHandle forward, inverse, term_inverse, batch_inverse; /* 0: none */
     void *cufft_work;
 
-    float *micrograph;  /* [ny][nx], where the caller has none on the device */
-    void *scratch;      /* shared by the steps, one after another */
-    double *parts;      /* partial sums */
+    float *micrograph; /* [ny][nx], where the caller has none on the device */
+    void *scratch;     /* shared by the steps, one after another */
+    double *parts;     /* partial sums */
     search_scale *scale;
-    double *power;      /* [SEARCH_DEVICE_RINGS] */
+    double *power;                            /* [SEARCH_DEVICE_RINGS] */
     float2 *image, *square, *mask, *prepared; /* work half planes */
-    float *ctf;         /* work half plane */
-    float *statistics;  /* [3][work²]: mu, sigma, low-passed image */
-    float *circle;      /* [term_grid²] */
-    double *terms, *plain_terms; /* [count][2] with and without CTF */
+    float *ctf;                               /* work half plane */
+    float *statistics;                        /* [3][work²]: mu, sigma, low-passed image */
+    float *circle;                            /* [term_grid²] */
+    double *terms, *plain_terms;              /* [count][2] with and without CTF */
     search_templates templates;
     float2 *padded_ft;
     double2 *turns;
     int *last;
-    float2 *rotated;    /* [count][turn] work half planes, or NULL */
+    float2 *rotated;          /* [count][turn] work half planes, or NULL */
     unsigned long long *best; /* [work²]: see search_pack */
     float *score;
     uint16_t *best_template, *best_rotation;
-    float *scores;      /* [count][work²] where wanted */
+    float *scores; /* [count][work²] where wanted */
     uint16_t *rotations;
     search_whiten *whiten; /* NULL: the micrograph is searched as it is */
     search_fused *fused; /* NULL: cuFFT does the correlations */
@@ -79,7 +82,8 @@ struct search_device {
 
 /* search_prepare_cuda.cu */
 enum status search_prepare_create(search_device *s, err *err);
-enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed, err *err);
+enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed,
+                               err *err);
 
 /* search_whiten_cuda.cu. map: the low-passed micrograph; s->image is weighed in place. */
 enum status search_whiten_create(search_device *s, search_whiten **ret_whiten, err *err);
@@ -125,7 +129,7 @@ static __device__ inline int search_rotation(unsigned long long packed) {
     return (int)(0xffffffffu - (unsigned)packed);
 }
 
-/* Value of a turned template at a work frequency: kernels/template_spectra's bilinear interpolation, point for point. */
+/* Value of a turned template at a work frequency: the bilinear interpolation of kernels/template_spectra. */
 static __device__ inline float2 search_rotated(const search_templates &t, int item, double2 turn, int kx, int row) {
     if (kx > t.last[row]) return make_float2(0, 0);
     int ky = row <= t.work / 2 ? row : row - t.work, stride = t.reach + 2;

@@ -1,5 +1,5 @@
 /* Fourier transforms of two interleaved sequences (float4: two complex numbers) by one block in shared memory, for the
- * fused correlations: Stockham's passes of radix 2 to 16, inverse (exp(+2πi …)), no factor, one butterfly a thread.
+ * fused correlations: Stockham's passes of radix 2 to 14, inverse (exp(+2πi …)), no factor, one butterfly a thread.
  *
  * A pass of radix R over what is done so far, s: thread j < n/R takes the elements j + r n/R, turns them by
  * exp(2πi (j mod s) r / (s R)), transforms the R of them and puts them to (j div s) s R + (j mod s) + r s. */
@@ -18,8 +18,14 @@ struct fft_pass {
 
 struct fft_passes {
     int n, passes, threads;
+    int shift; /* one element of padding after every 2^shift */
     fft_pass pass[FFT_PASSES];
 };
+
+/* Where element i stands in shared memory. */
+static __device__ inline int fft_place(int i, int shift) {
+    return i + (i >> shift);
+}
 
 static __device__ inline float4 operator+(float4 a, float4 b) {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
@@ -149,8 +155,6 @@ FFT_COMPOSITE(3, 3)
 FFT_COMPOSITE(5, 2)
 FFT_COMPOSITE(4, 3)
 FFT_COMPOSITE(7, 2)
-FFT_COMPOSITE(5, 3)
-FFT_COMPOSITE(4, 4)
 #undef FFT_COMPOSITE
 
 /* Powers of the root by halves, so that errors and waiting grow with the logarithm. */
@@ -167,41 +171,39 @@ template <int R> static __device__ inline void fft_turn(float4 (&v)[R], float2 r
         v[r] = turned(v[r], power[r].x, power[r].y);
 }
 
-/* Elements in shared memory: one of padding after every 16, so that strides of a radix meet different banks. */
-static __device__ inline int fft_place(int i) {
-    return i + (i >> 4);
-}
-
-/* The elements, in natural order before the first pass and after the last. */
+/* The elements of a block, in natural order before the first pass and after the last. */
 extern __shared__ float4 fft_elements[];
 
-/* One pass in place. Threads without a butterfly load one nevertheless: registers that are not written on every way would
- * be kept for all radices at once around the loop over passes. */
-template <int R> static __device__ inline void fft_butterflies(int count, int done, unsigned inverse, const float2 *roots) {
-    int j = threadIdx.x, from = j < count ? j : 0;
+/* A pass: load(i) gives element i, store(i, value) takes it. SHARED: they come from and go to the same memory. Threads
+ * without a butterfly load one nevertheless: registers that are not written on every way would be kept, for all radices
+ * at once, around the loop over passes. */
+template <int R, bool SHARED, class Load, class Store>
+static __device__ inline void fft_butterflies(const fft_pass &p, Load load, Store store) {
+    int j = threadIdx.x, from = j < p.count ? j : 0;
     float4 v[R];
 #pragma unroll
     for (int r = 0; r < R; r++)
-        v[r] = fft_elements[fft_place(from + r * count)];
-    __syncthreads();
-    if (j >= count) return;
+        v[r] = load(from + r * p.count);
+    if (SHARED) __syncthreads();
+    if (j >= p.count) return;
     int to = j * R;
-    if (done > 1) {
-        int block = (int)__umulhi((unsigned)j, inverse), k = j - block * done;
-        to = block * done * R + k;
-        fft_turn<R>(v, __ldg(roots + k));
+    if (p.done > 1) {
+        int block = (int)__umulhi((unsigned)j, p.inverse), k = j - block * p.done;
+        to = block * p.done * R + k;
+        fft_turn<R>(v, __ldg(p.roots + k));
     }
     fft_small<R>::run(v);
 #pragma unroll
     for (int r = 0; r < R; r++)
-        fft_elements[fft_place(to + r * done)] = v[r];
+        store(to + r * p.done, v[r]);
 }
 
 /* Radices up to MOST are compiled: the registers of the largest are taken whether it is used or not. */
-template <int MOST> static __device__ inline void fft_run_pass(const fft_pass &p) {
+template <int MOST, bool SHARED, class Load, class Store>
+static __device__ inline void fft_run_pass(const fft_pass &p, Load load, Store store) {
 #define FFT_CASE(R)                                                                                                    \
     case R:                                                                                                            \
-        if (R <= MOST) fft_butterflies<R>(p.count, p.done, p.inverse, p.roots);                                        \
+        if (R <= MOST) fft_butterflies<R, SHARED>(p, load, store);                                                     \
         break;
     switch (p.radix) {
         FFT_CASE(2)
@@ -215,60 +217,83 @@ template <int MOST> static __device__ inline void fft_run_pass(const fft_pass &p
         FFT_CASE(10)
         FFT_CASE(12)
         FFT_CASE(14)
-        FFT_CASE(15)
-        FFT_CASE(16)
     }
 #undef FFT_CASE
 }
 
-/* All threads of the block; the elements are there for all when it begins (a barrier) and when it ends. */
-template <int MOST> static __device__ inline void fft_run_all(const fft_passes &f) {
+/* Passes begin to end − 1 in shared memory. All threads of the block; what was stored before is there for all. */
+template <int MOST> static __device__ inline void fft_run_shared(const fft_passes &f, int begin, int end) {
     __syncthreads();
 #pragma unroll 1
-    for (int i = 0; i < f.passes; i++) {
-        fft_run_pass<MOST>(f.pass[i]);
+    for (int i = begin; i < end; i++) {
+        fft_run_pass<MOST, true>(
+            f.pass[i], [&](int e) { return fft_elements[fft_place(e, f.shift)]; },
+            [&](int e, float4 v) { fft_elements[fft_place(e, f.shift)] = v; });
         __syncthreads();
     }
 }
 
-static inline size_t fft_shared_bytes(int n) {
-    return (size_t)(n + n / 16 + 1) * sizeof(float4);
+static inline size_t fft_shared_bytes(const fft_passes &f) {
+    return (size_t)(f.n + (f.n >> f.shift) + 1) * sizeof(float4);
 }
 
-static inline void fft_try(int rest, int from, int depth, int *radices, int most, int *best, int *best_depth, int *least) {
-    static const int RADICES[] = {16, 15, 14, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2};
-    if (rest == 1) {
-        /* Fewer passes first, then the greater smallest radix: that many fewer threads. */
-        int smallest = depth > 0 ? radices[depth - 1] : 0;
-        if (depth < 2 || depth > *best_depth || (depth == *best_depth && smallest <= *least)) return;
-        *best_depth = depth;
-        *least = smallest;
-        for (int i = 0; i < depth; i++)
-            best[i] = radices[i];
-        return;
+struct fft_radices {
+    int count, least;
+    int radix[FFT_PASSES];
+};
+
+/* All ways to write n as a product of falling radices from `from` on; keeps the one with the fewest passes, then with
+ * the greatest least radix: that many fewer threads. */
+static inline void fft_factor(int rest, int from, int most, fft_radices *tried, fft_radices *best) {
+    static const int RADICES[] = {14, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2};
+    int count = tried->count;
+    if (rest == 1 && count >= 2) {
+        tried->least = tried->radix[count - 1];
+        bool better = count < best->count || (count == best->count && tried->least > best->least);
+        if (best->count == 0 || better) *best = *tried;
     }
-    if (depth == FFT_PASSES) return;
-    for (int i = from; i < 13; i++) {
+    if (rest == 1 || count == FFT_PASSES) return;
+    for (int i = from; i < (int)(sizeof RADICES / sizeof *RADICES); i++) {
         if (RADICES[i] > most || rest % RADICES[i] != 0) continue;
-        radices[depth] = RADICES[i];
-        fft_try(rest / RADICES[i], i, depth + 1, radices, most, best, best_depth, least);
+        tried->radix[count] = RADICES[i];
+        tried->count = count + 1;
+        fft_factor(rest / RADICES[i], i, most, tried, best);
+        tried->count = count;
     }
 }
 
-/* Radices of n, few and alike, in at least two passes of at most `most_threads` butterflies; false where there are none.
- * Fills radix, done, count and inverse. */
-static inline bool fft_plan_passes(int n, int most, int most_threads, fft_passes *ret_passes) {
-    int radices[FFT_PASSES], best[FFT_PASSES], depth = FFT_PASSES + 1, least = 0;
-    fft_try(n, 0, 0, radices, most, best, &depth, &least);
-    if (depth > FFT_PASSES || n / least > most_threads) return false;
+/* What was fastest on an H200: three passes of 7, 8, 9 and 12; else radices up to 8, which need the fewest registers,
+ * even with a pass more, unless 2 or 3 remain. */
+static inline fft_radices fft_choose(int n) {
+    static const int MOST[] = {12, 8, 12, 14};
+    fft_radices best = {};
+    for (int i = 0; i < 4 && best.least < 4; i++) {
+        fft_radices tried = {}, found = {};
+        fft_factor(n, 0, MOST[i], &tried, &found);
+        bool tens = found.radix[0] == 10 || found.radix[1] == 10 || found.radix[2] == 10;
+        if (i == 0 && (found.count != 3 || found.least < 7 || tens)) continue;
+        if (found.least > best.least) best = found;
+    }
+    return best;
+}
+
+/* Passes for n, at least two; false where there are none of at most `most_threads` butterflies. roots are left to the
+ * caller. */
+static inline bool fft_plan_passes(int n, int most_threads, fft_passes *ret_passes) {
+    fft_radices r = fft_choose(n);
+    if (r.count == 0 || n / r.least > most_threads) return false;
     fft_passes p = {};
     p.n = n;
-    p.passes = depth;
-    p.threads = (n / least + 31) / 32 * 32;
-    int done = 1;
-    for (int i = 0; i < depth; i++) {
-        /* The smallest first: its threads are the most, and its elements need no turning. */
-        int radix = best[depth - 1 - i];
+    p.passes = r.count;
+    p.threads = (n / r.least + 31) / 32 * 32;
+    /* The first pass puts its elements one radix apart: eight of them meet different banks where the radix is odd; else
+     * padding sees to it. */
+    int first = r.count - 1, done = 1;
+    for (int i = 0; i < r.count; i++)
+        if (r.radix[i] % 2) first = i;
+    p.shift = r.radix[first] % 2 ? 30 : 3;
+    for (int i = 0; i < r.count; i++) {
+        int radix = r.radix[i == 0 ? first : i <= first ? i - 1 : i];
         p.pass[i].radix = radix;
         p.pass[i].done = done;
         p.pass[i].count = n / radix;

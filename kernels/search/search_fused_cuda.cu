@@ -1,9 +1,9 @@
 /* Correlations without products and maps in memory: an own inverse transform, columns first, then rows.
  *
- * Two rotations go together as A and B, psi and psi + 180° (or the next one where the number of rotations is odd). Columns:
- * products as they are loaded, transforms of both, to `middle`. Rows: A and B have half spectra of real rows, so A + iB is
- * transformed once and gives A's row as real and B's as imaginary part; two rows go together. Only the best of a few pairs
- * leaves the block. */
+ * Two rotations go together as A and B: psi and psi + 180°, or the next one where the number of rotations is odd.
+ * Columns: products as they are loaded, transforms of both, to `middle`. Rows: A and B have half spectra of real rows,
+ * so A + iB is transformed once and gives A's row as its real and B's as its imaginary part; two rows go together. Only
+ * the best of some pairs leaves the block. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -11,16 +11,18 @@
 #include "kernels/search/search_fft.cuh"
 
 /* Threads of a block at most, so that registers suffice. */
-enum { MOST_THREADS = 512, ROW_PAIRS = 4 };
+enum { MOST_THREADS = 512 };
 /* Below so many blocks in a multiprocessor's shared memory, cuFFT is faster. */
-enum { LEAST_BLOCKS = 4 };
-static const size_t MIDDLE_BYTES = (size_t)256 << 20;
+enum { LEAST_BLOCKS = 2 };
+/* Large batches keep the device busy to the end, which is worth more than the L2 cache. */
+static const size_t MIDDLE_BYTES = (size_t)512 << 20;
 
 struct search_fused {
     fft_passes passes;
     int largest;   /* radix */
     int pairs;     /* at a time */
     int all_pairs; /* of a template */
+    int resident;  /* blocks of `rows` that the device runs at once */
     float2 *roots;
     float4 *middle; /* [pairs][work/2+1][work]: A, B */
 };
@@ -41,41 +43,46 @@ static __device__ inline float2 source_value(const column_source &c, int rotatio
 }
 
 template <int MOST, bool KEPT>
-static __global__ void __launch_bounds__(MOST_THREADS, 1) columns(const __grid_constant__ fft_passes f,
-                                                                  const __grid_constant__ column_source c, int first,
-                                                                  float4 *middle) {
+static __global__ void __launch_bounds__(MOST_THREADS, 1)
+    columns(const __grid_constant__ fft_passes f, const __grid_constant__ column_source c, int first, float4 *middle) {
     int kx = blockIdx.x, n = f.n, pair = first + blockIdx.y;
     const float2 *image = c.image + (size_t)kx * n;
     int a = c.both ? pair : 2 * pair, b = a + 1;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        float2 v = __ldg(image + i), p = source_value<KEPT>(c, a, kx, i, n), q = make_float2(0, 0);
-        if (c.both)
-            q = make_float2(p.x, -p.y);
-        else if (b < c.turn)
-            q = source_value<KEPT>(c, b, kx, i, n);
-        fft_elements[fft_place(i)] =
-            make_float4(v.x * p.x + v.y * p.y, v.y * p.x - v.x * p.y, v.x * q.x + v.y * q.y, v.y * q.x - v.x * q.y);
-    }
-    fft_run_all<MOST>(f);
     float4 *out = middle + ((size_t)blockIdx.y * (n / 2 + 1) + kx) * n;
-    for (int i = threadIdx.x; i < n; i += blockDim.x)
-        out[i] = fft_elements[fft_place(i)];
+    fft_run_pass<MOST, false>(
+        f.pass[0],
+        [&](int i) {
+            float2 v = __ldg(image + i), p = source_value<KEPT>(c, a, kx, i, n), q = make_float2(0, 0);
+            if (c.both)
+                q = make_float2(p.x, -p.y);
+            else if (b < c.turn)
+                q = source_value<KEPT>(c, b, kx, i, n);
+            return make_float4(v.x * p.x + v.y * p.y, v.y * p.x - v.x * p.y, v.x * q.x + v.y * q.y,
+                               v.y * q.x - v.x * q.y);
+        },
+        [&](int i, float4 v) { fft_elements[fft_place(i, f.shift)] = v; });
+    fft_run_shared<MOST>(f, 1, f.passes - 1);
+    fft_run_pass<MOST, false>(
+        f.pass[f.passes - 1], [&](int i) { return fft_elements[fft_place(i, f.shift)]; },
+        [&](int i, float4 v) { out[i] = v; });
 }
 
-/* A + iB at kx and at −kx, of both rows, from A and B at kx; where they are real, their imaginary parts are rounding. */
-static __device__ inline void join(const float4 *from, int kx, int n, float4 *elements) {
+/* A + iB at kx and at −kx, of both rows, from A and B at kx; where they are real, their imaginary parts are rounding.
+ */
+static __device__ inline void join(const float4 *from, int kx, int n, int shift) {
     float4 u = from[0], v = from[1];
     if (kx == 0 || 2 * kx == n) {
-        elements[fft_place(kx)] = make_float4(u.x, u.z, v.x, v.z);
+        fft_elements[fft_place(kx, shift)] = make_float4(u.x, u.z, v.x, v.z);
         return;
     }
-    elements[fft_place(kx)] = make_float4(u.x - u.w, u.y + u.z, v.x - v.w, v.y + v.z);
-    elements[fft_place(n - kx)] = make_float4(u.x + u.w, u.z - u.y, v.x + v.w, v.z - v.y);
+    fft_elements[fft_place(kx, shift)] = make_float4(u.x - u.w, u.y + u.z, v.x - v.w, v.y + v.z);
+    fft_elements[fft_place(n - kx, shift)] = make_float4(u.x + u.w, u.z - u.y, v.x + v.w, v.z - v.y);
 }
 
 struct row_work {
     const float4 *middle;
-    int pairs, first, turn; /* pairs in `middle`, the first's number in the template, rotations transformed */
+    int pairs, first, turn; /* in `middle`; the first's number in the template; rotations that are transformed */
+    int each;               /* pairs of a block */
     bool both;
     unsigned long long *best;
 };
@@ -92,31 +99,32 @@ static __device__ inline void keep(bool begin, float a, float b, int rotation_a,
 }
 
 template <int MOST>
-static __global__ void __launch_bounds__(MOST_THREADS, 1) rows(const __grid_constant__ fft_passes f,
-                                                               const __grid_constant__ row_work w) {
+static __global__ void __launch_bounds__(MOST_THREADS, 1)
+    rows(const __grid_constant__ fft_passes f, const __grid_constant__ row_work w) {
     int n = f.n, y = 2 * blockIdx.x;
-    float *best = (float *)(fft_elements + n + n / 16 + 1);   /* [2][n] */
-    unsigned short *index = (unsigned short *)(best + 2 * n); /* [2][n] */
-    int begin = blockIdx.y * ROW_PAIRS, end = min(begin + ROW_PAIRS, w.pairs);
+    float *best = (float *)(fft_elements + n + (n >> f.shift) + 1); /* [2][n] */
+    unsigned short *index = (unsigned short *)(best + 2 * n);       /* [2][n] */
+    int begin = blockIdx.y * w.each, end = min(begin + w.each, w.pairs);
     for (int pair = begin; pair < end; pair++) {
         const float4 *from = w.middle + (size_t)pair * (n / 2 + 1) * n + y;
         for (int kx = threadIdx.x; kx <= n / 2; kx += blockDim.x)
-            join(from + (size_t)kx * n, kx, n, fft_elements);
-        fft_run_all<MOST>(f);
+            join(from + (size_t)kx * n, kx, n, f.shift);
         int a = w.first + pair, b = a + w.turn;
         if (!w.both) {
-            a *= 2;
+            a = 2 * (w.first + pair);
             b = a + 1;
         }
-        bool alone = !w.both && b >= w.turn;
+        bool alone = !w.both && b >= w.turn, first = pair == begin;
+        fft_run_shared<MOST>(f, 0, f.passes - 1);
         /* Each thread sees the same pixels every time. */
-        for (int i = threadIdx.x; i < n; i += blockDim.x) {
-            float4 v = fft_elements[fft_place(i)];
-            keep(pair == begin, v.x, alone ? v.x : v.y, a, b, best + i, index + i);
-            keep(pair == begin, v.z, alone ? v.z : v.w, a, b, best + n + i, index + n + i);
-        }
-        __syncthreads();
+        fft_run_pass<MOST, true>(
+            f.pass[f.passes - 1], [&](int i) { return fft_elements[fft_place(i, f.shift)]; },
+            [&](int i, float4 v) {
+                keep(first, v.x, alone ? v.x : v.y, a, b, best + i, index + i);
+                keep(first, v.z, alone ? v.z : v.w, a, b, best + n + i, index + n + i);
+            });
     }
+    __syncthreads();
     for (int i = threadIdx.x; i < 2 * n; i += blockDim.x) {
         unsigned long long packed = search_pack(best[i], index[i]), *to = w.best + (size_t)y * n + i;
         if (packed > *to) atomicMax(to, packed);
@@ -140,31 +148,60 @@ static enum status make_roots(search_fused *fused, err *err) {
             *next++ = make_float2((float)cos(angle), (float)sin(angle));
         }
     }
-    if (result == cudaSuccess)
-        result = cudaMemcpy(fused->roots, roots, count * sizeof *roots, cudaMemcpyHostToDevice);
+    if (result == cudaSuccess) result = cudaMemcpy(fused->roots, roots, count * sizeof *roots, cudaMemcpyHostToDevice);
     free(roots);
     CUDA_TRY(result, err, "the roots of a Fourier transform");
     return STATUS_OK;
 }
 
-static size_t row_bytes(int n) {
-    return fft_shared_bytes(n) + 2 * n * (sizeof(float) + sizeof(unsigned short));
+static size_t row_bytes(const fft_passes &f) {
+    return fft_shared_bytes(f) + 2 * f.n * (sizeof(float) + sizeof(unsigned short));
 }
 
-template <int MOST> static enum status allow_shared(int n, err *err) {
+/* Pairs that a block of `rows` takes one after another, so that the last wave of blocks is a full one. */
+static int pairs_of_a_block(int blocks, int pairs, int resident) {
+    int best = pairs;
+    double least = INFINITY;
+    for (int each = 1; each <= pairs; each++) {
+        int all = blocks * ((pairs + each - 1) / each), waves = (all + resident - 1) / resident;
+        /* Half a pair for beginning and end. */
+        double cost = waves * (each + 0.5);
+        if (cost < least) {
+            least = cost;
+            best = each;
+        }
+    }
+    return best;
+}
+
+template <int MOST> static enum status allow_shared(const fft_passes &f, int *ret_blocks, err *err) {
     /* More than 48 KiB are asked for. */
     CUDA_TRY(cudaFuncSetAttribute(columns<MOST, true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)fft_shared_bytes(n)), err, "taking shared memory");
+                                  (int)fft_shared_bytes(f)),
+             err, "taking shared memory");
     CUDA_TRY(cudaFuncSetAttribute(columns<MOST, false>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)fft_shared_bytes(n)), err, "taking shared memory");
-    CUDA_TRY(cudaFuncSetAttribute(rows<MOST>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)row_bytes(n)), err,
+                                  (int)fft_shared_bytes(f)),
+             err, "taking shared memory");
+    CUDA_TRY(cudaFuncSetAttribute(rows<MOST>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)row_bytes(f)), err,
+             "taking shared memory");
+    CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(ret_blocks, rows<MOST>, f.threads, row_bytes(f)), err,
              "taking shared memory");
     return STATUS_OK;
 }
 
-static enum status allow(const search_fused *fused, err *err) {
-    int n = fused->passes.n;
-    return fused->largest <= 8 ? allow_shared<8>(n, err) : fused->largest <= 12 ? allow_shared<12>(n, err) : allow_shared<16>(n, err);
+static enum status allow(const search_device *s, search_fused *fused, err *err) {
+    const fft_passes &f = fused->passes;
+    int blocks = 0, processors = 0;
+    if (fused->largest <= 8)
+        TRY(allow_shared<8>(f, &blocks, err));
+    else if (fused->largest <= 12)
+        TRY(allow_shared<12>(f, &blocks, err));
+    else
+        TRY(allow_shared<14>(f, &blocks, err));
+    CUDA_TRY(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, s->o.index), err,
+             "asking for its multiprocessors");
+    fused->resident = blocks * processors;
+    return STATUS_OK;
 }
 
 static enum status build(const search_device *s, search_fused *fused, err *err) {
@@ -176,7 +213,7 @@ static enum status build(const search_device *s, search_fused *fused, err *err) 
     fused->pairs = s->o.pairs > 0 ? s->o.pairs : fit < 1 ? 1 : fit < 1000 ? (int)fit : 1000;
     if (fused->pairs > fused->all_pairs) fused->pairs = fused->all_pairs;
     CUDA_TRY(cudaMalloc(&fused->middle, fused->pairs * bytes), err, "making room for correlations");
-    TRY(allow(fused, err));
+    TRY(allow(s, fused, err));
     return make_roots(fused, err);
 }
 
@@ -186,8 +223,8 @@ enum status search_fused_create(const search_device *s, search_fused **ret_fused
     *ret_fused = NULL;
     CUDA_TRY(cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, s->o.index), err,
              "asking for its shared memory");
-    if (!fft_plan_passes(s->o.work, 16, MOST_THREADS, &fused.passes) || LEAST_BLOCKS * row_bytes(s->o.work) > (size_t)most_shared)
-        return STATUS_OK;
+    if (!fft_plan_passes(s->o.work, MOST_THREADS, &fused.passes)) return STATUS_OK;
+    if (LEAST_BLOCKS * row_bytes(fused.passes) > (size_t)most_shared) return STATUS_OK;
     enum status status = build(s, &fused, err);
     search_fused *made = status == STATUS_OK ? (search_fused *)malloc(sizeof *made) : NULL;
     if (made == NULL) {
@@ -213,22 +250,21 @@ template <int MOST>
 static enum status launch(search_device *s, const column_source &source, int first, int pairs, err *err) {
     const search_fused *fused = s->fused;
     const fft_passes &f = fused->passes;
-    dim3 column_blocks(f.n / 2 + 1, pairs), row_blocks(f.n / 2, (pairs + ROW_PAIRS - 1) / ROW_PAIRS);
-    if (source.rotated)
-        columns<MOST, true><<<column_blocks, f.threads, fft_shared_bytes(f.n), s->stream>>>(f, source, first, fused->middle);
-    else
-        columns<MOST, false><<<column_blocks, f.threads, fft_shared_bytes(f.n), s->stream>>>(f, source, first, fused->middle);
+    int each = pairs_of_a_block(f.n / 2, pairs, fused->resident);
+    dim3 column_blocks(f.n / 2 + 1, pairs), row_blocks(f.n / 2, (pairs + each - 1) / each);
+    auto *kernel = source.rotated ? columns<MOST, true> : columns<MOST, false>;
+    kernel<<<column_blocks, f.threads, fft_shared_bytes(f), s->stream>>>(f, source, first, fused->middle);
     LAUNCH_TRY(err, "the correlations' columns");
-    row_work work = {fused->middle, pairs, first, s->turn, source.both, s->best};
-    rows<MOST><<<row_blocks, f.threads, row_bytes(f.n), s->stream>>>(f, work);
+    row_work work = {fused->middle, pairs, first, s->turn, each, source.both, s->best};
+    rows<MOST><<<row_blocks, f.threads, row_bytes(f), s->stream>>>(f, work);
     LAUNCH_TRY(err, "the correlations' rows");
     return STATUS_OK;
 }
 
 enum status search_fused_run(search_device *s, int t, err *err) {
     const search_fused *fused = s->fused;
-    column_source source = {s->prepared, s->rotated ? s->rotated + (size_t)t * s->turn * s->half : NULL, s->templates, t,
-                            s->turn, s->turn < s->o.rotations};
+    const float2 *rotated = s->rotated ? s->rotated + (size_t)t * s->turn * s->half : NULL;
+    column_source source = {s->prepared, rotated, s->templates, t, s->turn, s->turn < s->o.rotations};
     for (int first = 0; first < fused->all_pairs; first += fused->pairs) {
         int left = fused->all_pairs - first, pairs = left < fused->pairs ? left : fused->pairs;
         if (fused->largest <= 8)
@@ -236,7 +272,7 @@ enum status search_fused_run(search_device *s, int t, err *err) {
         else if (fused->largest <= 12)
             TRY(launch<12>(s, source, first, pairs, err));
         else
-            TRY(launch<16>(s, source, first, pairs, err));
+            TRY(launch<14>(s, source, first, pairs, err));
     }
     return STATUS_OK;
 }

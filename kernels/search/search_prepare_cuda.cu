@@ -1,6 +1,6 @@
 /* From a micrograph to what the correlations need: z-scores, their transform at the work size, the noise's power, the
- * local mean and deviation, and the product of all that the rotations have in common. The steps, and their arithmetic, are
- * those of kernels/normalise, fourier, local_stats and ctf. */
+ * local mean and deviation, and the product of all that the rotations have in common. The steps, and their arithmetic,
+ * are those of kernels/normalise, fourier, local_stats and ctf. */
 #include "kernels/normalise/normalise.h"
 #include "kernels/search/search_device.cuh"
 
@@ -24,12 +24,13 @@ static __device__ float origin_of(const float *in) {
     return isfinite(in[0]) ? in[0] : 0;
 }
 
-/* parts: [gridDim.x][3]: Σ d, Σ d² and how many, d from the first pixel, over what differs from the scale's mean by its
- * reach at most; at first over all. */
-static __global__ void sum_pixels(const float *in, size_t count, const search_scale *scale, bool first, double *parts) {
+/* parts: [gridDim.x][3]: Σ d, Σ d² and how many, d from the first pixel, over what differs from scale's centre by its
+ * reach at most. */
+static __global__ void sum_pixels(const float *in, size_t count, const search_scale *scale, double *parts) {
     __shared__ double shared[THREADS / 32];
+    if (scale->settled) return;
+    float centre = scale->centre, reach = scale->reach;
     double origin = origin_of(in), s = 0, q = 0, used = 0;
-    float centre = first ? 0 : scale->mean, reach = first ? 3e38f : scale->reach;
 #pragma unroll 4
     for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (size_t)gridDim.x * THREADS) {
         float value = in[i];
@@ -47,8 +48,14 @@ static __global__ void sum_pixels(const float *in, size_t count, const search_sc
     }
 }
 
+static __global__ void begin_scale(search_scale *scale) {
+    *scale = {0, 0, 0, 0, 3e38f, -1, false};
+}
+
+/* Settled: the next pass over the pixels would find the same. */
 static __global__ void make_scale(const float *in, const double *parts, int count, double clip, search_scale *scale) {
     __shared__ double shared[THREADS / 32];
+    if (scale->settled) return;
     double sums[3] = {0, 0, 0};
     for (int i = threadIdx.x; i < count; i += THREADS)
         for (int k = 0; k < 3; k++)
@@ -61,10 +68,13 @@ static __global__ void make_scale(const float *in, const double *parts, int coun
     mean += origin_of(in);
     /* A constant image leaves rounding here, relative to its own size. */
     bool varies = variance > 1e-14 * mean * mean && isfinite(variance);
-    scale->mean = (float)mean;
-    scale->factor = varies ? (float)(1 / sqrt(variance)) : 0;
+    double deviation = varies ? sqrt(variance) : 0;
+    scale->mean = scale->centre = (float)mean;
+    scale->factor = varies ? (float)(1 / deviation) : 0;
     scale->deviation = varies ? 1 / scale->factor : 0;
-    scale->reach = varies ? (float)(clip * sqrt(variance)) : 3e38f;
+    scale->reach = (float)(clip * deviation);
+    scale->settled = !varies || used == scale->used;
+    scale->used = used;
 }
 
 static __device__ unsigned long long mix(unsigned long long x) {
@@ -213,11 +223,12 @@ enum status search_prepare_create(search_device *s, err *err) {
 
 static enum status transforms(search_device *s, const float *micrograph, uint64_t seed, err *err) {
     const search_setup *o = &s->o;
+    begin_scale<<<1, 1, 0, s->stream>>>(s->scale);
     for (int pass = 0; pass < NORMALISE_PASSES; pass++) {
-        sum_pixels<<<SUM_BLOCKS, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->scale, pass == 0, s->parts);
+        sum_pixels<<<SUM_BLOCKS, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->scale, s->parts);
         make_scale<<<1, THREADS, 0, s->stream>>>(micrograph, s->parts, SUM_BLOCKS, o->clip, s->scale);
-        LAUNCH_TRY(err, "the sums of a micrograph");
     }
+    LAUNCH_TRY(err, "the sums of a micrograph");
     frame f = {o->nx, o->ny, o->size, normalise_offset(o->size, o->nx), normalise_offset(o->size, o->ny),
                (float)o->clip, seed};
     dim3 blocks(blocks_for(o->size, THREADS), o->size);
@@ -228,15 +239,17 @@ static enum status transforms(search_device *s, const float *micrograph, uint64_
         TRY(transform(s, err));
         TRY(crop_to_work(s, factor, squared ? s->square : s->image, err));
         if (squared) break;
-        CUDA_TRY(cudaMemsetAsync(s->power, 0, SEARCH_DEVICE_RINGS * sizeof *s->power, s->stream), err, "the noise's power");
+        CUDA_TRY(cudaMemsetAsync(s->power, 0, SEARCH_DEVICE_RINGS * sizeof *s->power, s->stream), err,
+                 "the noise's power");
         ring_power<<<2 * o->ring_end - 1, THREADS, 0, s->stream>>>((const float2 *)s->scratch, o->size, o->ring_end,
-                                                                  o->rings, s->power);
+                                                                   o->rings, s->power);
         LAUNCH_TRY(err, "the noise's power");
     }
     return STATUS_OK;
 }
 
-enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed, err *err) {
+enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed,
+                               err *err) {
     const search_setup *o = &s->o;
     TRY(transforms(s, micrograph, seed, err));
     statistics_products<<<blocks_for(s->half, THREADS), THREADS, 0, s->stream>>>(s->image, s->square, s->mask, s->half,

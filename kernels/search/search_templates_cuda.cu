@@ -1,5 +1,5 @@
-/* Templates on the device: their turned transforms, kept where they fit, and the terms A1 and A2 with a micrograph's CTF
- * (kernels/correlate, merit_window: sums over the circle on a grid of twice the work size). */
+/* Templates on the device: their turned transforms, kept where they fit, and the terms A1 and A2 with a micrograph's
+ * CTF (kernels/correlate, merit_window: sums over the circle on a grid of twice the work size). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -131,7 +131,8 @@ enum status search_terms_create(search_device *s, err *err) {
     int grid = s->term_grid;
     float *square = (float *)s->scratch;
     CUDA_TRY(cudaMemsetAsync(square, 0, (size_t)o->size * (o->size + 2) * sizeof *square, s->stream), err, "a mask");
-    circle_pixels<<<dim3(blocks_for(o->box, THREADS), o->box), THREADS, 0, s->stream>>>(o->size, o->box, o->radius, square);
+    circle_pixels<<<dim3(blocks_for(o->box, THREADS), o->box), THREADS, 0, s->stream>>>(o->size, o->box, o->radius,
+                                                                                        square);
     LAUNCH_TRY(err, "the particle's circle");
     CUFFT_TRY(cufftExecR2C(s->forward, square, (cufftComplex *)square), err, "the particle's circle");
     /* The plan transforms term_batch planes; all but the first are of no use here. */
@@ -143,8 +144,8 @@ enum status search_terms_create(search_device *s, err *err) {
     cut<<<dim3(blocks_for(grid / 2 + 1, THREADS), grid), THREADS, 0, s->stream>>>(
         (const float2 *)square, o->size, grid, 1.0f / ((float)o->size * (float)o->size), planes);
     cufftResult transformed = cufftExecC2R(s->term_inverse, planes, real);
-    cudaError_t copied = cudaMemcpyAsync(s->circle, real, (size_t)grid * grid * sizeof(float), cudaMemcpyDeviceToDevice,
-                                         s->stream);
+    cudaError_t copied =
+        cudaMemcpyAsync(s->circle, real, (size_t)grid * grid * sizeof(float), cudaMemcpyDeviceToDevice, s->stream);
     cudaError_t ended = cudaStreamSynchronize(s->stream);
     (void)cudaFree(planes);
     CUDA_TRY(cleared, err, "the particle's circle");

@@ -62,7 +62,8 @@ static enum status time_bare(search_device *s, stopwatch *w, int batch, int runs
     cudaError_t room = made == CUFFT_SUCCESS ? cudaMalloc(&from, bytes) : cudaSuccess;
     cudaError_t filled = cudaSuccess;
     for (int i = 0; made == CUFFT_SUCCESS && room == cudaSuccess && filled == cudaSuccess && i < batch; i++)
-        filled = cudaMemcpyAsync(from + i * s->half, s->image, s->half * sizeof *from, cudaMemcpyDeviceToDevice, s->stream);
+        filled =
+            cudaMemcpyAsync(from + i * s->half, s->image, s->half * sizeof *from, cudaMemcpyDeviceToDevice, s->stream);
     enum status status = STATUS_OK;
     for (int i = 0; i <= runs && made == CUFFT_SUCCESS && room == cudaSuccess && status == STATUS_OK; i++) {
         if (i == 1) status = begin(s, w, err);

@@ -1,10 +1,9 @@
-/* Time of the search of one micrograph, and of its correlation part beside the bare transforms of the same size and number,
- * in one run. bench_search [DEVICE [SIZE LOWPASS [variants]]]: by default on the first CUDA device, else the CPU, a 4096²
- * micrograph at 20 Å. variants: other ways to correlate as well, for those who work on them. */
+/* Time of the search of one micrograph, and of its correlation part beside the bare transforms of the same size and
+ * number, in one run. bench_search [DEVICE [SIZE LOWPASS]]: by default on the first CUDA device, else the CPU, a 4096²
+ * micrograph at 20 Å; LOWPASS 0: none. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "common/device.h"
@@ -36,11 +35,26 @@ struct bench {
 static enum status make(struct bench *b, const struct device *device, int size, double lowpass) {
     double pixel_size = 1.62;
     int work = lowpass > 0 ? fft_good_size(2 * (int)lround(size * pixel_size / lowpass)) : size;
-    b->options = (struct search_options){.nx = size, .ny = size, .size = size, .work = work < size ? work : size,
-        .pixel_size = pixel_size, .box = BOX, .radius = 60, .count = TEMPLATES, .rotations = ROTATIONS, .invert = true,
-        .clip = 8, .memory_limit = (size_t)1 << 30, .threads = 2, .device = *device};
-    b->ctf = (struct ctf){.defocus_u = 15000, .defocus_v = 14500, .voltage = 300, .spherical_aberration = 2.7,
-                          .amplitude_contrast = 0.1, .scale = 1};
+    b->options = (struct search_options){.nx = size,
+                                         .ny = size,
+                                         .size = size,
+                                         .work = work < size ? work : size,
+                                         .pixel_size = pixel_size,
+                                         .box = BOX,
+                                         .radius = 60,
+                                         .count = TEMPLATES,
+                                         .rotations = ROTATIONS,
+                                         .invert = true,
+                                         .clip = 8,
+                                         .memory_limit = (size_t)1 << 30,
+                                         .threads = 2,
+                                         .device = *device};
+    b->ctf = (struct ctf){.defocus_u = 15000,
+                          .defocus_v = 14500,
+                          .voltage = 300,
+                          .spherical_aberration = 2.7,
+                          .amplitude_contrast = 0.1,
+                          .scale = 1};
     TRY(mem_new((size_t)TEMPLATES * BOX * BOX, sizeof(float), "templates", &b->templates, &b->err));
     TRY(mem_new((size_t)size * size, sizeof(float), "micrograph", &b->micrograph, &b->err));
     for (int i = 0; i < TEMPLATES * BOX * BOX; i++) {
@@ -86,8 +100,7 @@ static enum status bench_whole(struct bench *b, int runs) {
     double create = now() - start;
     struct search_input input = {.host = b->micrograph};
     enum status status = time_search(b, search, &input, runs, &from_host);
-    if (status == STATUS_OK)
-        status = device_upload(&o->device, b->micrograph, (size_t)o->nx * o->ny, &copy, &b->err);
+    if (status == STATUS_OK) status = device_upload(&o->device, b->micrograph, (size_t)o->nx * o->ny, &copy, &b->err);
     input.device = device_copy_data(copy);
     if (status == STATUS_OK) status = time_search(b, search, &input, runs, &there);
     if (status == STATUS_OK) status = device_memory_used(&o->device, &after, &b->err);
@@ -102,40 +115,34 @@ static enum status bench_whole(struct bench *b, int runs) {
 }
 
 #ifdef ICESTREAM_HAVE_CUDA
-static enum status bench_parts(struct bench *b, bool cufft, int pairs, int runs) {
+static enum status bench_parts(struct bench *b, bool cufft, int runs) {
     struct search_cuda *search = NULL;
     struct search_maps maps = {0};
     struct search_times t = {0};
     struct search_input input = {.host = b->micrograph};
     const struct search_options *o = &b->options;
     int transforms = o->count * o->rotations;
-    TRY(search_cuda_create_as(o, b->templates, cufft, pairs, &search, &b->err));
+    TRY(search_cuda_create_as(o, b->templates, cufft, 0, &search, &b->err));
     enum status status = search_maps_shape(&o->device, o->work, o->count, false, &maps, &b->err);
     if (status == STATUS_OK) status = search_cuda_run(search, &input, &b->ctf, 1, &maps, &b->err);
     if (status == STATUS_OK) status = search_cuda_times(search, runs, &t, &b->err);
     if (status == STATUS_OK)
-        printf("  %s, %2d pairs: prepare %.3f ms, terms %.3f, correlate %.3f (%.2f us each), scores %.3f; bare cuFFT %.3f "
+        printf("  %s: prepare %.3f ms, terms %.3f, correlate %.3f (%.2f us each), scores %.3f; bare cuFFT %.3f "
                "(%.2f us each, %d at a time); ratio %.2f\n",
-               cufft ? "cuFFT" : "fused", pairs, t.prepare, t.terms, t.correlate, 1e3 * t.correlate / transforms, t.score,
-               t.transforms, 1e3 * t.transforms / transforms, t.batch, t.correlate / t.transforms);
+               cufft ? "through cuFFT" : "as it runs", t.prepare, t.terms, t.correlate, 1e3 * t.correlate / transforms,
+               t.score, t.transforms, 1e3 * t.transforms / transforms, t.batch, t.correlate / t.transforms);
     search_cuda_destroy(&search);
     search_maps_clear(&maps);
     return status;
 }
 
-static enum status bench_cuda(struct bench *b, int runs, bool variants) {
-    static const int PAIRS[] = {1, 2, 3, 4, 6, 8, 12, 18, 36};
-    TRY(bench_parts(b, false, 0, runs));
-    if (!variants) return STATUS_OK;
-    bool large = b->options.work > 2000;
-    for (int cufft = 0; cufft < 2; cufft++)
-        for (size_t i = 0; i < sizeof PAIRS / sizeof *PAIRS; i++)
-            if (!large || PAIRS[i] <= 4) TRY(bench_parts(b, cufft, PAIRS[i], runs));
-    return STATUS_OK;
+static enum status bench_cuda(struct bench *b, int runs) {
+    TRY(bench_parts(b, false, runs));
+    return bench_parts(b, true, runs);
 }
 #else
-static enum status bench_cuda(struct bench *b, int runs, bool variants) {
-    (void)b, (void)runs, (void)variants;
+static enum status bench_cuda(struct bench *b, int runs) {
+    (void)b, (void)runs;
     return STATUS_UNSUPPORTED;
 }
 #endif
@@ -168,7 +175,6 @@ int main(int argc, char **argv) {
     struct bench bench = {0};
     int size = argc > 3 ? atoi(argv[2]) : 4096;
     double lowpass = argc > 3 ? atof(argv[3]) : 20;
-    bool variants = argc > 4 && strcmp(argv[4], "variants") == 0;
     enum status status = device_parse(argc > 1 ? argv[1] : "auto", &device, &bench.err);
     if (status == STATUS_OK && (size < 2 * BOX || size % 2)) {
         fprintf(stderr, "SIZE is even and at least %d\n", 2 * BOX);
@@ -177,7 +183,7 @@ int main(int argc, char **argv) {
     if (status == STATUS_OK) status = make(&bench, &device, size, lowpass);
     bool cpu = device.kind == DEVICE_CPU;
     if (status == STATUS_OK) status = bench_whole(&bench, cpu ? 3 : lowpass > 0 ? 50 : 5);
-    if (status == STATUS_OK) status = cpu ? bench_cpu(&bench) : bench_cuda(&bench, lowpass > 0 ? 20 : 2, variants);
+    if (status == STATUS_OK) status = cpu ? bench_cpu(&bench) : bench_cuda(&bench, lowpass > 0 ? 20 : 2);
     if (status != STATUS_OK) fprintf(stderr, "%s\n", bench.err.message);
     free(bench.templates);
     free(bench.micrograph);

@@ -30,7 +30,8 @@ static void texts_name_devices(void **state) {
 static void host_memory_serves(const struct device *device) {
     struct err err = {0};
     float *memory = NULL;
-    if (device_host_new(device, FLOATS, sizeof *memory, "test", &memory, &err) != STATUS_OK) fail_msg("%s", err.message);
+    if (device_host_new(device, FLOATS, sizeof *memory, "test", &memory, &err) != STATUS_OK)
+        fail_msg("%s", err.message);
     assert_int_equal((uintptr_t)memory % 64, 0);
     for (int i = 0; i < FLOATS; i++)
         assert_true(memory[i] == 0);

@@ -1,6 +1,7 @@
-/* A search on each CUDA device against the same search on the CPU: fresh random micrographs and templates from a printed
- * seed, or from the one given: test_search_devices [SEED]. Maps agree to 1e-4 of their standard deviation, which is the
- * promise of kernels/search/search.h and leaves single precision, in other orders of summation, a factor of ten. */
+/* A search on each CUDA device against the same search on the CPU: fresh random micrographs and templates from a
+ * printed seed, or from the one given: test_search_devices [SEED]. Maps agree to 1e-4 of their standard deviation,
+ * which is the promise of kernels/search/search.h and leaves single precision, in other orders of summation, a factor
+ * of ten. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,9 +69,9 @@ static float *make_templates(const struct trial *t) {
         double a = (uniform() - 0.5) * t->box / 2, b = (uniform() - 0.5) * t->box / 2;
         for (int i = 0; i < t->box * t->box; i++) {
             double x = i % t->box - t->box / 2, y = i / t->box - t->box / 2, r = 2.0 * t->box;
-            data[(size_t)k * t->box * t->box + i] = (float)(exp(-(x * x + 3 * y * y) / r) -
-                                                            exp(-((x - a) * (x - a) + (y - b) * (y - b)) / r)) +
-                                                    0.05f * gauss() + 0.02f;
+            data[(size_t)k * t->box * t->box + i] =
+                (float)(exp(-(x * x + 3 * y * y) / r) - exp(-((x - a) * (x - a) + (y - b) * (y - b)) / r)) +
+                0.05f * gauss() + 0.02f;
         }
     }
     return data;
@@ -148,8 +149,8 @@ static void compare(const struct search_maps *a, const struct search_maps *b, bo
     double template = share_that_differs(a->template, b->template, pixels);
     double rotation = share_that_differs(a->rotation, b->rotation, pixels);
     double rotations = maps ? share_that_differs(a->rotations, b->rotations, maps * pixels) : 0;
-    printf("    image %.1e mu %.1e sigma %.1e score %.1e %.1e, other template %.1e rotation %.1e %.1e\n", image, mu, sigma,
-           score, maps ? scores : 0, template, rotation, rotations);
+    printf("    image %.1e mu %.1e sigma %.1e score %.1e %.1e, other template %.1e rotation %.1e %.1e\n", image, mu,
+           sigma, score, maps ? scores : 0, template, rotation, rotations);
     agree("deviations", fabs(a->deviation / b->deviation - 1), 1e-5);
     agree("noise levels", fabs(a->noise / b->noise - 1), 1e-4);
     for (int t = 0; t < a->count; t++) {
@@ -216,10 +217,17 @@ static void run_trial(const struct trial *t) {
     struct search *search = NULL;
     struct search_maps maps = {0};
     struct search_options o = options_of(t);
-    struct ctf ctf = {.defocus_u = 15000, .defocus_v = 14000, .defocus_angle = 30, .voltage = 300,
-                      .spherical_aberration = 2.7, .amplitude_contrast = 0.1, .b_factor = 20, .scale = 0.9};
+    struct ctf ctf = {.defocus_u = 15000,
+                      .defocus_v = 14000,
+                      .defocus_angle = 30,
+                      .voltage = 300,
+                      .spherical_aberration = 2.7,
+                      .amplitude_contrast = 0.1,
+                      .b_factor = 20,
+                      .scale = 0.9};
     printf("  %d x %d px in %d, work %d, %d templates of %d px, %d rotations%s%s%s%s%s\n", o.nx, o.ny, o.size, o.work,
-           o.count, o.box, o.rotations, o.whiten ? ", whitened" : "", t->ctf ? ", CTF" : "", t->per_template ? ", per template" : "",
+           o.count, o.box, o.rotations, o.whiten ? ", whitened" : "", t->ctf ? ", CTF" : "",
+           t->per_template ? ", per template" : "",
            t->kept ? ", kept" : "", t->constant ? ", constant" : "");
     float *templates = make_templates(t), *micrograph = make_micrograph(t, templates);
     succeed(search_create(&o, templates, &search, &err), &err);
