@@ -66,6 +66,7 @@ def score(options, folder, lowpass):
                     f"{folder}/truth/templates.mrcs", "--diameter", str(1.1 * DIAMETER), "--angle_step",
                     str(options.angle_step), "--lowpass", str(lowpass), "--threshold",
                     str(min(MERIT_LEAST, float(options.threshold))) if numeric else "auto", "--write_png", "false",
+                    "--whiten", options.whiten,
                     "--threads", str(options.threads)], cwd=folder, check=True, stderr=subprocess.DEVNULL)
     seconds = user_seconds() - before
     merits, good, there = [], [], 0
@@ -95,6 +96,7 @@ def main():
     parser.add_argument("--templates", type=int, default=6)
     parser.add_argument("--angle-step", type=float, default=10)
     parser.add_argument("--threshold", default="0.25", help="a figure of merit, or auto: the same rule for all")
+    parser.add_argument("--whiten", choices=["auto", "on", "off"], default="off", help="off: as in the paper")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -108,7 +110,7 @@ def main():
         os.link(f"{folder}/truth/micrographs_ctf.star", f"{folder}/micrographs.star")
         print(f"{options.micrographs} simulated micrographs of {options.size}² at {options.pixel_size} Å/px, snr "
               f"{options.snr}, {options.templates} templates every {options.angle_step:g}°, threshold {options.threshold}, "
-              f"{options.threads} threads, seed {options.seed}; load {os.getloadavg()[0]:.1f}\n\n"
+              f"whitening {options.whiten}, {options.threads} threads, seed {options.seed}; load {os.getloadavg()[0]:.1f}\n\n"
               "| low-pass | picks | particles | recall | FDR | best F1 | CPU s per micrograph |\n|---|---|---|---|---|---|---|")
         rows = []
         for lowpass in options.lowpass:
