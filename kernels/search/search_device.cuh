@@ -82,6 +82,8 @@ struct search_device {
 
 /* search_prepare_cuda.cu */
 enum status search_prepare_create(search_device *s, err *err);
+/* The transform of the particle's circle, or of the rest of its box, cut to the size `to`; through s->scratch. */
+enum status search_mask(search_device *s, bool inside, int to, float factor, float2 *out, err *err);
 enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed,
                                err *err);
 

@@ -151,11 +151,13 @@ static __global__ void ring_power(const float2 *half, int size, int end, int rin
         if (sums[i] != 0) atomicAdd(&power[i], sums[i]);
 }
 
-static __global__ void background(int size, int box, double radius, float *out) {
+/* 1 for the box's pixels inside or outside the circle; its centre at the origin of a square in the place of a
+ * transform. */
+static __global__ void mark_box(int size, int box, double radius, bool inside, float *out) {
     int x = blockIdx.x * THREADS + threadIdx.x;
     if (x >= box) return;
     int i = x - box / 2, j = (int)blockIdx.y - box / 2;
-    out[(size_t)((j + size) % size) * (size + 2) + (i + size) % size] = i * i + j * j >= radius * radius;
+    out[(size_t)((j + size) % size) * (size + 2) + (i + size) % size] = (i * i + j * j < radius * radius) == inside;
 }
 
 /* products: image · conj(mask), square · conj(mask), and image itself. */
@@ -203,22 +205,27 @@ static enum status transform(search_device *s, err *err) {
     return STATUS_OK;
 }
 
-static enum status crop_to_work(search_device *s, float factor, float2 *out, err *err) {
-    dim3 blocks(blocks_for(s->o.work / 2 + 1, THREADS), s->o.work);
-    crop<<<blocks, THREADS, 0, s->stream>>>((const float2 *)s->scratch, s->o.size, s->o.work, factor, out);
+static enum status crop_scratch(search_device *s, int to, float factor, float2 *out, err *err) {
+    dim3 blocks(blocks_for(to / 2 + 1, THREADS), to);
+    crop<<<blocks, THREADS, 0, s->stream>>>((const float2 *)s->scratch, s->o.size, to, factor, out);
     LAUNCH_TRY(err, "cutting a transform");
     return STATUS_OK;
 }
 
-enum status search_prepare_create(search_device *s, err *err) {
-    size_t bytes = (size_t)s->o.size * (s->o.size + 2) * sizeof(float);
-    CUDA_TRY(cudaMalloc(&s->parts, 3 * SUM_BLOCKS * sizeof *s->parts), err, "making room for sums");
-    CUDA_TRY(cudaMemsetAsync(s->scratch, 0, bytes, s->stream), err, "the background mask");
-    background<<<dim3(blocks_for(s->o.box, THREADS), s->o.box), THREADS, 0, s->stream>>>(
-        s->o.size, s->o.box, s->o.radius, (float *)s->scratch);
-    LAUNCH_TRY(err, "the background mask");
+enum status search_mask(search_device *s, bool inside, int to, float factor, float2 *out, err *err) {
+    const search_setup *o = &s->o;
+    size_t bytes = (size_t)o->size * (o->size + 2) * sizeof(float);
+    CUDA_TRY(cudaMemsetAsync(s->scratch, 0, bytes, s->stream), err, "a mask");
+    dim3 blocks(blocks_for(o->box, THREADS), o->box);
+    mark_box<<<blocks, THREADS, 0, s->stream>>>(o->size, o->box, o->radius, inside, (float *)s->scratch);
+    LAUNCH_TRY(err, "a mask");
     TRY(transform(s, err));
-    return crop_to_work(s, 1.0f / (float)s->o.background, s->mask, err);
+    return crop_scratch(s, to, factor, out, err);
+}
+
+enum status search_prepare_create(search_device *s, err *err) {
+    CUDA_TRY(cudaMalloc(&s->parts, 3 * SUM_BLOCKS * sizeof *s->parts), err, "making room for sums");
+    return search_mask(s, false, s->o.work, 1.0f / (float)s->o.background, s->mask, err);
 }
 
 static enum status transforms(search_device *s, const float *micrograph, uint64_t seed, err *err) {
@@ -237,7 +244,7 @@ static enum status transforms(search_device *s, const float *micrograph, uint64_
         normalise<<<blocks, THREADS, 0, s->stream>>>(micrograph, s->scale, f, squared, (float *)s->scratch);
         LAUNCH_TRY(err, "normalisation");
         TRY(transform(s, err));
-        TRY(crop_to_work(s, factor, squared ? s->square : s->image, err));
+        TRY(crop_scratch(s, o->work, factor, squared ? s->square : s->image, err));
         if (squared) break;
         CUDA_TRY(cudaMemsetAsync(s->power, 0, SEARCH_DEVICE_RINGS * sizeof *s->power, s->stream), err,
                  "the noise's power");

@@ -64,21 +64,6 @@ static __global__ void term_sums(const float *planes, const float *circle, size_
     atomicAdd(&terms[2 * blockIdx.y + threadIdx.x], factor * sum);
 }
 
-static __global__ void circle_pixels(int size, int box, double radius, float *out) {
-    int x = blockIdx.x * THREADS + threadIdx.x;
-    if (x >= box) return;
-    int i = x - box / 2, j = (int)blockIdx.y - box / 2;
-    out[(size_t)((j + size) % size) * (size + 2) + (i + size) % size] = i * i + j * j < radius * radius;
-}
-
-static __global__ void cut(const float2 *in, int from, int to, float factor, float2 *out) {
-    int kx = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y;
-    if (kx > to / 2) return;
-    int source = row <= to / 2 ? row : row - to + from;
-    float2 value = in[(size_t)source * (from / 2 + 1) + kx];
-    out[(size_t)row * (to / 2 + 1) + kx] = make_float2(value.x * factor, value.y * factor);
-}
-
 static enum status upload(const void *from, size_t bytes, void *to, err *err) {
     CUDA_TRY(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), err, "taking templates there");
     return STATUS_OK;
@@ -129,29 +114,22 @@ enum status search_templates_create(search_device *s, bool transposed, err *err)
 enum status search_terms_create(search_device *s, err *err) {
     const search_setup *o = &s->o;
     int grid = s->term_grid;
-    float *square = (float *)s->scratch;
-    CUDA_TRY(cudaMemsetAsync(square, 0, (size_t)o->size * (o->size + 2) * sizeof *square, s->stream), err, "a mask");
-    circle_pixels<<<dim3(blocks_for(o->box, THREADS), o->box), THREADS, 0, s->stream>>>(o->size, o->box, o->radius,
-                                                                                        square);
-    LAUNCH_TRY(err, "the particle's circle");
-    CUFFT_TRY(cufftExecR2C(s->forward, square, (cufftComplex *)square), err, "the particle's circle");
     /* The plan transforms term_batch planes; all but the first are of no use here. */
     size_t floats = (size_t)s->term_batch * grid * (grid + 2);
     float2 *planes = NULL;
     CUDA_TRY(cudaMalloc(&planes, 2 * floats * sizeof(float)), err, "making room for the particle's circle");
     float *real = (float *)planes + floats;
-    cudaError_t cleared = cudaMemsetAsync(planes, 0, floats * sizeof(float), s->stream);
-    cut<<<dim3(blocks_for(grid / 2 + 1, THREADS), grid), THREADS, 0, s->stream>>>(
-        (const float2 *)square, o->size, grid, 1.0f / ((float)o->size * (float)o->size), planes);
+    cudaError_t result = cudaMemsetAsync(planes, 0, floats * sizeof(float), s->stream);
+    enum status status = search_mask(s, true, grid, 1.0f / ((float)o->size * (float)o->size), planes, err);
     cufftResult transformed = cufftExecC2R(s->term_inverse, planes, real);
-    cudaError_t copied =
-        cudaMemcpyAsync(s->circle, real, (size_t)grid * grid * sizeof(float), cudaMemcpyDeviceToDevice, s->stream);
-    cudaError_t ended = cudaStreamSynchronize(s->stream);
+    if (result == cudaSuccess)
+        result =
+            cudaMemcpyAsync(s->circle, real, (size_t)grid * grid * sizeof(float), cudaMemcpyDeviceToDevice, s->stream);
+    if (result == cudaSuccess) result = cudaStreamSynchronize(s->stream);
     (void)cudaFree(planes);
-    CUDA_TRY(cleared, err, "the particle's circle");
+    TRY(status);
     CUFFT_TRY(transformed, err, "the particle's circle");
-    CUDA_TRY(copied, err, "the particle's circle");
-    CUDA_TRY(ended, err, "the particle's circle");
+    CUDA_TRY(result, err, "the particle's circle");
     return search_terms_run(s, NULL, s->plain_terms, err);
 }
 
