@@ -221,9 +221,7 @@ enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_l
 /* Who asks for RELION's rules compares with RELION, which searches micrographs as they are. */
 static bool whiten_suits(const struct stage *stage, const struct lowpass_picker *s) {
     const struct lowpass_picker_params *p = stage_params(stage);
-    /* The search on CUDA has no whitening. */
-    bool able = stage_device(stage)->kind == DEVICE_CPU;
-    return able && s->method == PICKER_TEMPLATE && s->rules.prune != PICK_PRUNE_RELION && p->size_rule == 0;
+    return s->method == PICKER_TEMPLATE && s->rules.prune != PICK_PRUNE_RELION && p->size_rule == 0;
 }
 
 static enum status make_picker(struct stage *stage, const struct lowpass_picker *s, const struct stage_lane *lane,
