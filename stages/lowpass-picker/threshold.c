@@ -7,10 +7,11 @@ enum { PEAKS_MIN = 16 };
 static const double BEST_CUT = 0.02;
 /* Noise alone has peaks up to here, in its standard deviations, and none of it a mean there. */
 static const float NOISE_LEAST = 4.5f, NOISE_SURE = 12;
-/* Share of the scores in the middle third between two heaps from which on they are one, and the standard deviations
- * from it that are not its own. */
-static const double ONE_HEAP = 0.125;
-static const float OUTLIER_SPREADS = 5;
+/* Of one normal heap that is split at its mean this share lies in the middle third between the means of its halves; that
+ * much less, in standard deviations of such a share, is two heaps. */
+static const double ONE_HEAP = 0.21, TWO_HEAPS_SPREADS = 3;
+/* Standard deviations from its median that are not a heap's own: one in two thousand of a normal one. */
+static const float OUTLIER_SPREADS = 3.3f;
 
 float threshold_split(const float *scores, size_t count, float least) {
     if (count == 0 || !(scores[0] >= least)) return INFINITY;
@@ -64,7 +65,8 @@ float threshold_over_noise(const float *scores, size_t count, float noise) {
     float least = NOISE_LEAST * noise, split = threshold_split(scores, count, least);
     if (!isfinite(split) || count < PEAKS_MIN) return split;
     struct heaps heaps = describe(scores, count, split);
-    if (heaps.between <= ONE_HEAP || heaps.above >= NOISE_SURE * noise) return split;
+    double scatter = sqrt(ONE_HEAP * (1 - ONE_HEAP) / (double)count);
+    if (heaps.between <= ONE_HEAP - TWO_HEAPS_SPREADS * scatter || heaps.above >= NOISE_SURE * noise) return split;
     float outlier = outliers(scores, count);
     return outlier > split ? outlier : split;
 }
