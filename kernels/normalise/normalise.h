@@ -7,13 +7,36 @@
 #ifndef ICESTREAM_KERNELS_NORMALISE_H
 #define ICESTREAM_KERNELS_NORMALISE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 static inline int normalise_offset(int size, int n) {
     return (size - n) / 2;
 }
 
-enum { NORMALISE_PASSES = 4 };
+enum { NORMALISE_PASSES = 4, NORMALISE_SAMPLES = 9 };
+
+/* Both devices sum about this. */
+#ifdef __CUDACC__
+#define NORMALISE_SHARED static __host__ __device__ inline
+#else
+#define NORMALISE_SHARED static inline
+#endif
+
+/* The middle one of a few pixels, so that neither a large offset nor a wild pixel eats the digits of the variance; what is
+ * no number counts as 0. */
+NORMALISE_SHARED float normalise_origin(const float *in, size_t count) {
+    float sorted[NORMALISE_SAMPLES];
+    for (int i = 0; i < NORMALISE_SAMPLES; i++) {
+        float value = in[count * (size_t)i / NORMALISE_SAMPLES];
+        int at = i;
+        value = value - value == 0 ? value : 0;
+        for (; at > 0 && sorted[at - 1] > value; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = value;
+    }
+    return sorted[NORMALISE_SAMPLES / 2];
+}
 
 /* in: [ny][nx]; out: [size][size], size ≥ nx and ny. Returns the standard deviation in the units of `in`; 0: constant. */
 float normalise_micrograph(const float *in, int nx, int ny, double clip, int size, uint64_t seed, int threads,

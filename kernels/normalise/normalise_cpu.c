@@ -56,8 +56,7 @@ struct moments {
 enum { BANDS = 64 };
 
 static struct moments measure(const float *in, int nx, int ny, float centre, float reach, int threads) {
-    /* Sums about a value of the image itself, so that a large offset does not eat the digits of the variance. */
-    double origin = isfinite(in[0]) ? in[0] : 0, sum = 0, squares = 0, count = 0;
+    double origin = normalise_origin(in, (size_t)nx * (size_t)ny), sum = 0, squares = 0, count = 0;
     struct {
         double sum, squares, count;
     } bands[BANDS];

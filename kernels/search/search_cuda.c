@@ -1,5 +1,6 @@
 /* The search's CUDA side as C sees it: what the host makes once, and which maps a result goes to. */
 #include <math.h>
+#include <string.h>
 
 #include "common/memory.h"
 #include "kernels/local_stats/local_stats.h"
@@ -31,22 +32,33 @@ static void count_rings(const struct search_options *o, double *count) {
         }
 }
 
+/* Of coefficient i of the half plane of tile². */
+static int ring_of(int i, int tile) {
+    int columns = tile / 2 + 1, row = i / columns;
+    return whiten_ring(i % columns, row <= tile / 2 ? row : row - tile);
+}
+
 /* The coefficients of the half plane of tile² by ring: ring r's are members[starts[r]] to members[starts[r + 1] − 1]. */
 static enum status list_rings(int tile, int **ret_members, int **ret_starts, struct err *err) {
-    int columns = tile / 2 + 1, rings = columns, at = 0;
+    int columns = tile / 2 + 1, rings = columns;
     int *members = NULL, *starts = NULL;
     TRY(mem_new((size_t)tile * (size_t)columns, sizeof *members, "rings", &members, err));
     *ret_members = members;
     TRY(mem_new((size_t)rings + 1, sizeof *starts, "rings", &starts, err));
     *ret_starts = starts;
-    for (int ring = 0; ring < rings; ring++) {
-        starts[ring] = at;
-        for (int i = 0; i < tile * columns; i++) {
-            int row = i / columns;
-            if (whiten_ring(i % columns, row <= tile / 2 ? row : row - tile) == ring) members[at++] = i;
-        }
+    /* Counting sort: how many there are of each, where each begins, then every coefficient to its place; starts[r] is by
+     * then where ring r + 1 begins. */
+    for (int i = 0; i < tile * columns; i++)
+        if (ring_of(i, tile) < rings) starts[ring_of(i, tile)]++;
+    for (int ring = 0, begin = 0; ring <= rings; ring++) {
+        int members_of = starts[ring];
+        starts[ring] = begin;
+        begin += members_of;
     }
-    starts[rings] = at;
+    for (int i = 0; i < tile * columns; i++)
+        if (ring_of(i, tile) < rings) members[starts[ring_of(i, tile)]++] = i;
+    memmove(starts + 1, starts, (size_t)rings * sizeof *starts);
+    starts[0] = 0;
     return STATUS_OK;
 }
 

@@ -46,9 +46,9 @@ static enum status make_plans(search_device *s, err *err) {
 }
 
 /* Where several of a kind are wanted: cudaMalloc by the type of the pointer. */
-template <class T> static enum status room(T **pointer, size_t count, err *err) {
+template <class T> static enum status room(const search_device *s, T **pointer, size_t count, err *err) {
     CUDA_TRY(cudaMalloc(pointer, count * sizeof(T)), err, "making room for a micrograph's maps");
-    CUDA_TRY(cudaMemset(*pointer, 0, count * sizeof(T)), err, "making room for a micrograph's maps");
+    CUDA_TRY(cudaMemsetAsync(*pointer, 0, count * sizeof(T), s->stream), err, "making room for a micrograph's maps");
     return STATUS_OK;
 }
 
@@ -60,24 +60,24 @@ static enum status make_room(search_device *s, err *err) {
     bytes = largest(bytes, s->term_batch * grid * (2 * grid + 2) * sizeof(float));
     if (!s->fused) bytes = largest(bytes, s->pairs * maps * (s->half * sizeof(float2) + s->pixels * sizeof(float)));
     CUDA_TRY(cudaMalloc(&s->scratch, bytes), err, "making room for transforms");
-    TRY(room(&s->scale, 1, err));
-    TRY(room(&s->power, SEARCH_DEVICE_RINGS, err));
-    TRY(room(&s->image, s->half, err));
-    TRY(room(&s->square, s->half, err));
-    TRY(room(&s->mask, s->half, err));
-    TRY(room(&s->prepared, s->half, err));
-    TRY(room(&s->ctf, s->half, err));
-    TRY(room(&s->statistics, 3 * s->pixels, err));
-    TRY(room(&s->circle, grid * grid, err));
-    TRY(room(&s->terms, 2 * count, err));
-    TRY(room(&s->plain_terms, 2 * count, err));
-    TRY(room(&s->best, s->pixels, err));
-    TRY(room(&s->score, s->pixels, err));
-    TRY(room(&s->best_template, s->pixels, err));
-    TRY(room(&s->best_rotation, s->pixels, err));
+    TRY(room(s, &s->scale, 1, err));
+    TRY(room(s, &s->power, SEARCH_DEVICE_RINGS, err));
+    TRY(room(s, &s->image, s->half, err));
+    TRY(room(s, &s->square, s->half, err));
+    TRY(room(s, &s->mask, s->half, err));
+    TRY(room(s, &s->prepared, s->half, err));
+    TRY(room(s, &s->ctf, s->half, err));
+    TRY(room(s, &s->statistics, 3 * s->pixels, err));
+    TRY(room(s, &s->circle, grid * grid, err));
+    TRY(room(s, &s->terms, 2 * count, err));
+    TRY(room(s, &s->plain_terms, 2 * count, err));
+    TRY(room(s, &s->best, s->pixels, err));
+    TRY(room(s, &s->score, s->pixels, err));
+    TRY(room(s, &s->best_template, s->pixels, err));
+    TRY(room(s, &s->best_rotation, s->pixels, err));
     if (!o->per_template) return STATUS_OK;
-    TRY(room(&s->scores, count * s->pixels, err));
-    return room(&s->rotations, count * s->pixels, err);
+    TRY(room(s, &s->scores, count * s->pixels, err));
+    return room(s, &s->rotations, count * s->pixels, err);
 }
 
 static enum status build(search_device *s, err *err) {
@@ -151,10 +151,6 @@ void search_device_destroy(search_device **device) {
         if (s->stream) (void)cudaStreamDestroy(s->stream);
     }
     free(s);
-}
-
-const double *search_device_terms(const search_device *s) {
-    return s->host_terms;
 }
 
 static enum status upload(search_device *s, const float *host, err *err) {

@@ -53,8 +53,6 @@ struct search_device;
 
 enum status search_device_create(const struct search_setup *setup, struct search_device **ret_device, struct err *err);
 void search_device_destroy(struct search_device **device);
-/* A1 and A2 of the templates without CTF, [count][2], until the first run. */
-const double *search_device_terms(const struct search_device *device);
 /* host or device: the micrograph, in one of both memories; ctf: NULL where it is not known. */
 enum status search_device_run(struct search_device *device, const float *host, const void *on_device,
                               const struct ctf_terms *ctf, uint64_t seed, struct search_results *results,

@@ -10,6 +10,7 @@
 #define CUFFT_TRY(call, err, what)                                                                                     \
     do {                                                                                                               \
         cufftResult cufft_result_ = (call);                                                                            \
+        if (cufft_result_ != CUFFT_SUCCESS) (void)cudaGetLastError();                                                  \
         FAIL_IF(cufft_result_ != CUFFT_SUCCESS, err,                                                                   \
                 cufft_result_ == CUFFT_ALLOC_FAILED ? STATUS_NO_MEMORY : STATUS_DEVICE,                                \
                 "the CUDA device failed at %s: cuFFT error %d", what, (int)cufft_result_);                             \
@@ -114,6 +115,13 @@ static inline unsigned blocks_for(size_t count, unsigned threads) {
 }
 
 #ifdef __CUDACC__
+/* In lane 0. */
+static __device__ inline double search_warp_sum(double value) {
+    for (int step = 16; step > 0; step /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, step);
+    return value;
+}
+
 /* A correlation and its rotation in one number that grows with the correlation and, of equal ones, is larger for the
  * earlier rotation; 0 is less than all. */
 static __device__ inline unsigned long long search_pack(float value, int rotation) {

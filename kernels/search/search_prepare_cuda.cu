@@ -20,17 +20,13 @@ static __device__ double block_sum(double value, double *shared) {
     return sum;
 }
 
-static __device__ float origin_of(const float *in) {
-    return isfinite(in[0]) ? in[0] : 0;
-}
-
 /* parts: [gridDim.x][3]: Σ d, Σ d² and how many, d from the first pixel, over what differs from scale's centre by its
  * reach at most. */
 static __global__ void sum_pixels(const float *in, size_t count, const search_scale *scale, double *parts) {
     __shared__ double shared[THREADS / 32];
     if (scale->settled) return;
     float centre = scale->centre, reach = scale->reach;
-    double origin = origin_of(in), s = 0, q = 0, used = 0;
+    double origin = normalise_origin(in, count), s = 0, q = 0, used = 0;
 #pragma unroll 4
     for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (size_t)gridDim.x * THREADS) {
         float value = in[i];
@@ -53,7 +49,8 @@ static __global__ void begin_scale(search_scale *scale) {
 }
 
 /* Settled: the next pass over the pixels would find the same. */
-static __global__ void make_scale(const float *in, const double *parts, int count, double clip, search_scale *scale) {
+static __global__ void make_scale(const float *in, size_t pixels, const double *parts, int count, double clip,
+                                  search_scale *scale) {
     __shared__ double shared[THREADS / 32];
     if (scale->settled) return;
     double sums[3] = {0, 0, 0};
@@ -65,7 +62,7 @@ static __global__ void make_scale(const float *in, const double *parts, int coun
     if (threadIdx.x != 0) return;
     double used = sums[2], mean = used > 0 ? sums[0] / used : 0;
     double variance = used > 0 ? sums[1] / used - mean * mean : 0;
-    mean += origin_of(in);
+    mean += normalise_origin(in, pixels);
     /* A constant image leaves rounding here, relative to its own size. */
     bool varies = variance > 1e-14 * mean * mean && isfinite(variance);
     double deviation = varies ? sqrt(variance) : 0;
@@ -233,7 +230,7 @@ static enum status transforms(search_device *s, const float *micrograph, uint64_
     begin_scale<<<1, 1, 0, s->stream>>>(s->scale);
     for (int pass = 0; pass < NORMALISE_PASSES; pass++) {
         sum_pixels<<<SUM_BLOCKS, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->scale, s->parts);
-        make_scale<<<1, THREADS, 0, s->stream>>>(micrograph, s->parts, SUM_BLOCKS, o->clip, s->scale);
+        make_scale<<<1, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->parts, SUM_BLOCKS, o->clip, s->scale);
     }
     LAUNCH_TRY(err, "the sums of a micrograph");
     frame f = {o->nx, o->ny, o->size, normalise_offset(o->size, o->nx), normalise_offset(o->size, o->ny),

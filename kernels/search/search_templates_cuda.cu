@@ -34,12 +34,6 @@ static __global__ void term_planes(search_templates t, int first, int count, con
     out[((size_t)blockIdx.z * grid + row) * (grid / 2 + 1) + kx] = value;
 }
 
-static __device__ double warp_sum(double value) {
-    for (int step = 16; step > 0; step /= 2)
-        value += __shfl_down_sync(0xffffffffu, value, step);
-    return value;
-}
-
 /* terms[2 t], [2 t + 1] += Σ A circle, Σ A² circle. */
 static __global__ void term_sums(const float *planes, const float *circle, size_t count, double factor, double *terms) {
     __shared__ double shared[2][THREADS / 32];
@@ -50,8 +44,8 @@ static __global__ void term_sums(const float *planes, const float *circle, size_
         s += weighted;
         q += weighted * value;
     }
-    s = warp_sum(s);
-    q = warp_sum(q);
+    s = search_warp_sum(s);
+    q = search_warp_sum(q);
     if (threadIdx.x % 32 == 0) {
         shared[0][threadIdx.x / 32] = s;
         shared[1][threadIdx.x / 32] = q;

@@ -26,12 +26,6 @@ static __device__ float window(int i, int n) {
     return (float)(0.5 - 0.5 * cospi(2.0 * i / n));
 }
 
-static __device__ double warp_sum(double value) {
-    for (int step = 16; step > 0; step /= 2)
-        value += __shfl_down_sync(0xffffffffu, value, step);
-    return value;
-}
-
 /* A tile a block. */
 static __global__ void cut_tiles(const float *map, whiten_options o, int tile, int columns, float *out) {
     __shared__ double parts[2][WARPS];
@@ -45,8 +39,8 @@ static __global__ void cut_tiles(const float *map, whiten_options o, int tile, i
         sum += corner[(size_t)y * o.work + x] * weight;
         weights += weight;
     }
-    sum = warp_sum(sum);
-    weights = warp_sum(weights);
+    sum = search_warp_sum(sum);
+    weights = search_warp_sum(weights);
     if (threadIdx.x % 32 == 0) {
         parts[0][threadIdx.x / 32] = sum;
         parts[1][threadIdx.x / 32] = weights;
@@ -78,7 +72,7 @@ static __global__ void ring_power(const float2 *half, const int *members, const 
             float2 f = half[members[i]];
             sum += (double)f.x * f.x + (double)f.y * f.y;
         }
-        sum = warp_sum(sum);
+        sum = search_warp_sum(sum);
         if (threadIdx.x % 32 == 0)
             power[(size_t)ring * gridDim.x + blockIdx.x] = (float)(sum / (starts[ring + 1] - starts[ring]));
     }
@@ -114,7 +108,7 @@ static __global__ void find_medians(const float *power, int tiles, float *median
     if (threadIdx.x == 0) medians[blockIdx.x] = __uint_as_float(prefix);
 }
 
-/* whiten_from_medians, a ring of the micrograph a thread. */
+/* The weights, a ring of the micrograph a thread. */
 static __global__ void make_weights(const float *medians, whiten_options o, int tile, float *weights) {
     int r = blockIdx.x * THREADS + threadIdx.x;
     if (r > o.work / 2) return;

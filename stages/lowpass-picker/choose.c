@@ -16,6 +16,9 @@ static const double MIN_DISTANCE = 0.7;
 /* Templates whose amplitude in the picks is outside of this are on another grey scale than that of normalised
  * particles. Inside, a circle that is a little too wide, crowding and imperfect templates explain it. */
 static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
+/* Where no pick is sure, a particle is taken to be of so many standard deviations of noise, and no less than the threshold
+ * that none of them reached. */
+static const double FAINT = 8;
 
 void pick_list_destroy(struct pick_list *list) {
     free(list->items);
@@ -50,6 +53,10 @@ struct choice {
     struct pick_scratch *scratch;
     double scale;        /* map px per micrograph px */
     double distance;     /* map px */
+    double threshold;    /* figure of merit, or score in LoG mode; NaN: `automatic` is the score that is needed */
+    float automatic;
+    double templates;    /* what the templates are taken times for figures of merit */
+    float noise;         /* standard deviation of the scores of noise */
 };
 
 /* The part of the maps that holds centres. */
@@ -85,39 +92,41 @@ static void robust(const struct choice *c, const float *map, float *ret_median, 
     quantile_robust(c->scratch->values, count, ret_median, ret_deviation);
 }
 
-/* From the scores of all peaks, noise and particles alike, of which close ones are suppressed. */
-static enum status automatic_threshold(const struct choice *c, float *ret_threshold, struct err *err) {
+/* From the scores of all peaks, noise and particles alike, of which those nearer than particles are suppressed, whatever
+ * distance picks must keep. */
+static enum status automatic_threshold(struct choice *c, struct err *err) {
     struct pick_scratch *scratch = c->scratch;
     struct peak_search area = search_area(c, -INFINITY);
     float sigma = 1, spread, noise = c->maps->noise;
     if (!c->g->whiten) robust(c, c->maps->sigma, &sigma, &spread);
     if (sigma > 0) noise /= sigma;
+    c->noise = noise;
     scratch->peaks.count = 0;
     area.fractional = true;
     area.all_neighbours = false;
     TRY(peaks_find(&area, c->maps->score, c->maps->rotation, 0, &scratch->peaks, err));
-    TRY(peaks_prune_greedy(&scratch->peaks, c->distance, err));
+    TRY(peaks_prune_greedy(&scratch->peaks, MIN_DISTANCE * c->g->diameter / c->g->pixel_size * c->scale, err));
     size_t pixels = (size_t)c->g->work * c->g->work, count = scratch->peaks.count;
     if (count > pixels) count = pixels;
     for (size_t i = 0; i < count; i++)
         scratch->values[i] = scratch->peaks.items[i].merit;
-    *ret_threshold = threshold_over_noise(scratch->values, count, noise);
+    c->automatic = threshold_over_noise(scratch->values, count, noise);
     return STATUS_OK;
 }
 
 /* The score that template t must have: the threshold itself when that is a score, else that of its figure of merit. */
-static float score_needed(const struct choice *c, int t, float automatic) {
-    if (isnan(c->rules->threshold)) return automatic;
-    if (c->g->method == PICKER_LOG) return (float)c->rules->threshold;
-    return (float)merit_to_score(&c->maps->terms[t], 1, c->rules->threshold);
+static float score_needed(const struct choice *c, int t) {
+    if (isnan(c->threshold)) return c->automatic;
+    if (c->g->method == PICKER_LOG) return (float)c->threshold;
+    return (float)merit_to_score(&c->maps->terms[t], c->templates, c->threshold);
 }
 
 /* Of close peaks of any template the best score. */
-static enum status find_greedy(const struct choice *c, float automatic, struct err *err) {
+static enum status find_greedy(const struct choice *c, struct err *err) {
     struct peak_list *peaks = &c->scratch->peaks;
     float least = INFINITY;
     for (int t = 0; t < c->maps->count; t++)
-        least = fminf(least, score_needed(c, t, automatic));
+        least = fminf(least, score_needed(c, t));
     struct peak_search area = search_area(c, least);
     area.template = c->maps->template;
     peaks->count = 0;
@@ -125,62 +134,75 @@ static enum status find_greedy(const struct choice *c, float automatic, struct e
     size_t kept = 0;
     for (size_t i = 0; i < peaks->count; i++) {
         struct peak peak = peaks->items[i];
-        if (peak.merit >= score_needed(c, peak.template, automatic)) peaks->items[kept++] = peak;
+        if (peak.merit >= score_needed(c, peak.template)) peaks->items[kept++] = peak;
     }
     peaks->count = kept;
     return peaks_prune_greedy(peaks, c->distance, err);
 }
 
 /* The peaks of one template, thinned. They compete by figure of merit where the threshold is one. */
-static enum status find_in_template(const struct choice *c, int t, float automatic, double radius, double distance,
-                                    struct err *err) {
+static enum status find_in_template(const struct choice *c, int t, double radius, double distance, struct err *err) {
     struct peak_list *found = &c->scratch->found;
     size_t pixels = (size_t)c->g->work * c->g->work;
-    struct peak_search area = search_area(c, score_needed(c, t, automatic));
-    bool merits = !isnan(c->rules->threshold) && c->g->method == PICKER_TEMPLATE;
+    struct peak_search area = search_area(c, score_needed(c, t));
+    bool merits = !isnan(c->threshold) && c->g->method == PICKER_TEMPLATE;
     found->count = 0;
     TRY(peaks_find(&area, c->maps->scores + t * pixels, c->maps->rotations + t * pixels, t, found, err));
     for (size_t i = 0; i < found->count && merits; i++)
-        found->items[i].merit = (float)merit_from_score(&c->maps->terms[t], 1, found->items[i].merit);
+        found->items[i].merit = (float)merit_from_score(&c->maps->terms[t], c->templates, found->items[i].merit);
     return peaks_prune_clusters(found, radius, distance, err);
 }
 
 /* RELION's rule, by which both of a close pair may go: the peaks of each template are thinned, then those of all. */
-static enum status find_relion(const struct choice *c, float automatic, struct err *err) {
+static enum status find_relion(const struct choice *c, struct err *err) {
     struct peak_list *peaks = &c->scratch->peaks;
     FAIL_IF(c->maps->scores == NULL, err, STATUS_BAD_ARGUMENT, "RELION's pruning needs the maps of each template");
-    bool merits = !isnan(c->rules->threshold) && c->g->method == PICKER_TEMPLATE;
+    bool merits = !isnan(c->threshold) && c->g->method == PICKER_TEMPLATE;
     double radius = c->g->radius * c->scale, distance = round(c->distance / c->scale) * c->scale;
     peaks->count = 0;
     for (int t = 0; t < c->maps->count; t++) {
-        TRY(find_in_template(c, t, automatic, radius, distance, err));
+        TRY(find_in_template(c, t, radius, distance, err));
         TRY(peak_list_append(peaks, &c->scratch->found, err));
     }
     TRY(peaks_prune_clusters(peaks, radius, distance, err));
     TRY(peaks_drop_close_pairs(peaks, distance, err));
     for (size_t i = 0; i < peaks->count && merits; i++) {
         struct peak *peak = &peaks->items[i];
-        peak->merit = (float)merit_to_score(&c->maps->terms[peak->template], 1, peak->merit);
+        peak->merit = (float)merit_to_score(&c->maps->terms[peak->template], c->templates, peak->merit);
     }
     return STATUS_OK;
 }
 
-/* The scale of the templates that their picks ask for; 1 where they are about right. */
-static double templates_scale(const struct choice *c) {
+/* What the templates must be taken times to look like their picks. */
+static double amplitude_of_picks(const struct choice *c) {
     const struct peak_list *peaks = &c->scratch->peaks;
-    if (peaks->count == 0) return 1;
+    if (peaks->count == 0) {
+        double score = fmax(FAINT * c->noise, isfinite(c->automatic) ? c->automatic : 0);
+        return score / sqrt(c->maps->terms[0].power);
+    }
     /* Peaks fall, so this is the median but for the order of templates of different power. */
     const struct peak *middle = &peaks->items[peaks->count / 2];
-    double amplitude = middle->merit / sqrt(c->maps->terms[middle->template].power);
-    return amplitude < SCALE_LEAST || amplitude > SCALE_MOST ? amplitude : 1;
+    return middle->merit / sqrt(c->maps->terms[middle->template].power);
 }
 
-/* What is reported of a score: the figure of merit on the templates' own scale; of round shapes the score as it is. */
-static double reported(const struct choice *c, int template, double scale, double score) {
-    return c->g->method == PICKER_LOG ? score : merit_from_score(&c->maps->terms[template], scale, score);
+/* The scale of the templates for figures of merit. In a whitened micrograph templates have no grey scale: a figure of 1 is
+ * a typical pick of the automatic threshold. Else they have theirs, unless it is far from that of their picks. */
+static enum status scale_templates(struct choice *c, struct err *err) {
+    c->templates = 1;
+    if (c->g->method != PICKER_TEMPLATE || (!c->g->whiten && !isnan(c->rules->threshold))) return STATUS_OK;
+    TRY(find_greedy(c, err));
+    double amplitude = amplitude_of_picks(c);
+    bool far = amplitude < SCALE_LEAST || amplitude > SCALE_MOST;
+    if (amplitude > 0 && (c->g->whiten || (far && c->scratch->peaks.count > 0))) c->templates = amplitude;
+    return STATUS_OK;
 }
 
-static enum status report(const struct choice *c, float automatic, struct pick_list *picks, struct err *err) {
+/* What is reported of a score: the figure of merit; of round shapes the score as it is. */
+static double reported(const struct choice *c, int template, double score) {
+    return c->g->method == PICKER_LOG ? score : merit_from_score(&c->maps->terms[template], c->templates, score);
+}
+
+static enum status report(const struct choice *c, struct pick_list *picks, struct err *err) {
     const struct peak_list *peaks = &c->scratch->peaks;
     const struct pick_geometry *g = c->g;
     if (picks->capacity < peaks->count) {
@@ -189,17 +211,19 @@ static enum status report(const struct choice *c, float automatic, struct pick_l
         picks->items = items;
         picks->capacity = 2 * peaks->count;
     }
-    bool templates = g->method == PICKER_TEMPLATE, numeric = !isnan(c->rules->threshold);
+    bool templates = g->method == PICKER_TEMPLATE;
     picks->count = 0;
-    picks->scale = templates && !numeric ? templates_scale(c) : 1;
-    picks->threshold = numeric ? c->rules->threshold : isfinite(automatic) ? reported(c, 0, picks->scale, automatic) : automatic;
+    picks->scale = c->templates;
+    picks->threshold = !isnan(c->rules->threshold) ? c->rules->threshold
+                       : isfinite(c->automatic)    ? reported(c, 0, c->automatic)
+                                                   : c->automatic;
     struct pick_area area = geometry_area(g);
     for (size_t i = 0; i < peaks->count; i++) {
         const struct peak *peak = &peaks->items[i];
         picks->items[picks->count++] = (struct pick){
             .x = (float)((peak->x - area.x) / c->scale),
             .y = (float)((peak->y - area.y) / c->scale),
-            .merit = (float)reported(c, peak->template, picks->scale, peak->merit),
+            .merit = (float)reported(c, peak->template, peak->merit),
             .psi = templates ? (float)(peak->rotation * 360.0 / g->rotations) : 0,
             .class_number = templates ? peak->template + 1 : 0,
         };
@@ -217,16 +241,20 @@ enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *r
                        .rules = rules,
                        .scratch = scratch,
                        .scale = scale,
-                       .distance = distance / g->pixel_size * scale};
+                       .distance = distance / g->pixel_size * scale,
+                       .threshold = NAN,
+                       .automatic = INFINITY,
+                       .templates = 1};
     scratch->peaks.count = 0;
     picks->masked = 0;
     picks->mask = NULL;
-    if (!(maps->maps.deviation > 0)) return report(&c, INFINITY, picks, err);
+    if (!(maps->maps.deviation > 0)) return report(&c, picks, err);
     TRY(fit(scratch, (size_t)g->work * g->work, err));
     TRY(contaminated_mark(maps, rules, scratch, &picks->masked, err));
     picks->mask = scratch->bad;
-    float automatic = NAN;
-    if (isnan(rules->threshold)) TRY(automatic_threshold(&c, &automatic, err));
-    TRY(rules->prune == PICK_PRUNE_GREEDY ? find_greedy(&c, automatic, err) : find_relion(&c, automatic, err));
-    return report(&c, automatic, picks, err);
+    if (isnan(rules->threshold) || g->whiten) TRY(automatic_threshold(&c, err));
+    TRY(scale_templates(&c, err));
+    c.threshold = rules->threshold;
+    TRY(rules->prune == PICK_PRUNE_GREEDY ? find_greedy(&c, err) : find_relion(&c, err));
+    return report(&c, picks, err);
 }

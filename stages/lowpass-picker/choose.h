@@ -20,7 +20,6 @@ struct pick_rules {
     double max_stddev_noise; /* NaN: mask_contamination decides; ≤ 0: off */
     bool mask_contamination;
     double contamination_threshold;
-    bool contamination_bright; /* the contrast is inverted */
 };
 
 /* A pick: centre in px of the micrograph (0-based), class from 1 (0: LoG), psi in degrees. */

@@ -24,7 +24,7 @@ static enum status fit(const struct pick_geometry *g, const struct pick_rules *r
     struct contamination_options options = {.work = g->work,
                                             .diameter = g->diameter / g->pixel_size * g->work / g->size,
                                             .threshold = rules->contamination_threshold,
-                                            .bright = rules->contamination_bright};
+                                            .bright = g->bright};
     const struct contamination_options *have =
         scratch->contamination ? contamination_options(scratch->contamination) : NULL;
     if (have && have->work == options.work && have->diameter == options.diameter &&

@@ -28,20 +28,21 @@ static const struct param params[] = {
     {.name = "templates_pixel_size", .type = PARAM_FLOAT, .offset = AT(templates_pixel_size), .unit = "Å",
      .minimum = 0.01, .maximum = 1000, .help = "Pixel size of the templates; by default what their file says."},
     {.name = "diameter", .type = PARAM_FLOAT, .offset = AT(diameter), .unit = "Å", .minimum = 1, .maximum = 100000,
-     .help = "Diameter of the particle's circle; by default the width of the templates."},
+     .help = "Diameter of the particle's circle; by default that of the templates' masks, or of most of their density."},
     {.name = "lowpass", .type = PARAM_FLOAT, .offset = AT(lowpass), .unit = "Å", .default_text = "20", .minimum = 0,
      .maximum = 1000, .help = "Micrographs are searched at this resolution; 0: at full resolution."},
     {.name = "angle_step", .type = PARAM_FLOAT, .offset = AT(angle_step), .unit = "°", .default_text = "5",
      .minimum = 0.1, .maximum = 360, .help = "Step of the in-plane rotation of the templates."},
     {.name = "threshold", .type = PARAM_STRING, .offset = AT(threshold), .unit = "", .default_text = "auto",
-     .help = "Least figure of merit of a pick (1: as likely as expected of a particle), or auto: from each "
-             "micrograph's own peaks, whatever the grey scale of the templates."},
+     .help = "Least figure of merit of a pick (1: as likely as expected of a particle; in whitened micrographs a typical "
+             "one of auto), for LoG its least score, some 0.1 to 0.3; or auto: from each micrograph's own peaks, whatever "
+             "the grey scale of the templates."},
     {.name = "min_distance", .type = PARAM_FLOAT, .offset = AT(min_distance), .unit = "Å", .minimum = 0,
      .maximum = 100000, .help = "Of two picks nearer than this the better stays; by default 0.7 of the diameter."},
     {.name = "max_stddev_noise", .type = PARAM_STRING, .offset = AT(max_stddev_noise), .unit = "",
      .default_text = "auto",
      .help = "No picks where the background's standard deviation, in units of the micrograph's, is above this; auto: "
-             "mask_contamination instead; 0: off."},
+             "mask_contamination instead; a number stands instead of that; 0: neither."},
     {.name = "mask_contamination", .type = PARAM_BOOL, .offset = AT(mask_contamination), .unit = "",
      .default_text = "true",
      .help = "No picks on ice crystals, carbon, dirt and filled borders, as found by local mean and variance."},
@@ -68,8 +69,8 @@ static const struct param params[] = {
     {.name = "write_png", .type = PARAM_BOOL, .offset = AT(write_png), .unit = "", .default_text = "true",
      .help = "Write a picture of each micrograph with its picks."},
     {.name = "keep_maps", .type = PARAM_BOOL, .offset = AT(keep_maps), .unit = "", .default_text = "false",
-     .help = "Write the maps of each search beside its picks, for from_maps; some 20 MB for each template at 4096 px and "
-             "20 Å."},
+     .help = "Write the maps of each search beside its picks, for from_maps; some 4 MB for each template, and 5 MB, "
+             "at 4096 px of 1.6 Å and 20 Å."},
     {.name = "from_maps", .type = PARAM_PATH, .offset = AT(from_maps), .unit = "",
      .help = "Folder of an earlier run with keep_maps: its maps are picked from again, with another threshold, distance "
              "or prune, without searching."},
@@ -151,7 +152,6 @@ enum status lowpass_picker_init(struct stage *stage, void *state, struct err *er
     FAIL_IF(p->method == 1 && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
             "method is template but there are no templates: set templates, or method: log");
     s->method = p->method == 1 || (p->method == 0 && p->templates != NULL) ? PICKER_TEMPLATE : PICKER_LOG;
-    s->rules.contamination_bright = s->method == PICKER_LOG && !p->invert;
     if (s->method == PICKER_TEMPLATE) return read_templates(stage, s, err);
     FAIL_IF(p->log_diameter.count == 0 && isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
             "without templates the particle's size must be known: set diameter, or log_diameter: [least, greatest], in "
@@ -162,11 +162,17 @@ enum status lowpass_picker_init(struct stage *stage, void *state, struct err *er
     return STATUS_OK;
 }
 
+static void forget_pickers(struct lowpass_picker *s) {
+    for (int i = 0; i < PICKERS_KEPT; i++) {
+        picker_destroy(&s->kept[i].picker);
+        s->kept[i].used = 0;
+    }
+}
+
 void lowpass_picker_fini(struct stage *stage, void *state) {
     (void)stage;
     struct lowpass_picker *s = state;
-    for (int i = 0; i < PICKERS_KEPT; i++)
-        picker_destroy(&s->kept[i].picker);
+    forget_pickers(s);
     image_destroy(&s->templates);
 }
 
@@ -266,7 +272,17 @@ enum status lowpass_picker_reconfigure(struct stage *stage, void *state, struct 
     s->picker = NULL;
     picker_destroy(&kept->picker);
     kept->used = 0;
-    TRY(make_picker(stage, s, lane, &kept->picker, err));
+    enum status status = make_picker(stage, s, lane, &kept->picker, err);
+    if (status == STATUS_NO_MEMORY) {
+        forget_pickers(s);
+        status = make_picker(stage, s, lane, &kept->picker, err);
+    }
+    TRY(status);
+    double diameter = picker_diameter(kept->picker);
+    if (s->method == PICKER_TEMPLATE && isnan(p->diameter) && s->diameter != diameter) {
+        stage_log(stage, LOG_WARN, "diameter", "diameter is not set: %.0f Å is taken, from the templates", diameter);
+        s->diameter = diameter;
+    }
     memcpy(kept->shape, lane->shape, sizeof lane->shape);
     kept->used = ++s->clock;
     s->picker = kept->picker;
@@ -348,7 +364,7 @@ enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_
         TRY(item_set_number(lane->item, "columns.icestreamPickThreshold", l->picks.threshold, err));
     stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g; %.3g %% contaminated", item_id(lane->item),
               l->picks.count, l->picks.threshold, 100 * l->picks.masked);
-    if (l->picks.scale != 1 && l->picks.count > 0)
+    if (l->picks.scale != 1 && l->picks.count > 0 && !l->maps.geometry.whiten)
         stage_log(stage, LOG_INFO, "rescaled",
                   "%s: the templates were taken times %.3g: not on the grey scale of this micrograph's particles, or its "
                   "CTF is not known",

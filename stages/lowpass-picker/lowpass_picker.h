@@ -41,6 +41,7 @@ struct lowpass_picker {
     struct lowpass_picker_kept kept[PICKERS_KEPT];
     struct picker *picker; /* of these, that of the shape that is being searched */
     uint64_t clock;
+    double diameter; /* Å, that was taken from the templates and told */
 };
 
 struct lowpass_picker_lane {

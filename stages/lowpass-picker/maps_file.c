@@ -29,12 +29,13 @@ static json_t *describe(const char *micrograph, const struct pick_maps *maps) {
     for (int t = 0; t < maps->maps.count; t++)
         json_array_append_new(terms, json_pack("{s:f, s:f}", "mean", maps->maps.terms[t].mean, "power",
                                                maps->maps.terms[t].power));
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:b, s:f, s:f, s:o, s:[iiii]}", "v",
+    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:b, s:b, s:f, s:f, s:o, "
+                     "s:[iiii]}", "v",
                      VERSION, "micrograph", micrograph, "method", g->method == PICKER_LOG ? "log" : "template",
                      "size_rule", g->size_rule == PICK_SIZES_RELION ? "relion" : "smooth", "nx", g->nx, "ny", g->ny,
                      "size", g->size, "work", g->work, "border", g->border, "pixel_size", g->pixel_size, "radius",
                      g->radius, "diameter", g->diameter, "lowpass", g->lowpass, "angle_step", g->angle_step, "rotations",
-                     g->rotations, "whiten", g->whiten, "deviation", (double)maps->maps.deviation, "noise",
+                     g->rotations, "whiten", g->whiten, "bright", g->bright, "deviation", (double)maps->maps.deviation, "noise",
                      (double)maps->maps.noise, "terms", terms, "data", g->data.x0, g->data.y0, g->data.x1, g->data.y1);
 }
 
@@ -85,14 +86,15 @@ static enum status read_description(const char *path, json_t *json, struct pick_
                                     struct err *err) {
     struct pick_geometry g = {0};
     const char *method = NULL, *size_rule = NULL;
-    int version = 0, whiten = 0;
+    int version = 0, whiten = 0, bright = 0;
     double deviation = 0, noise = 0;
     json_error_t error;
-    int failed = json_unpack_ex(json, &error, 0, "{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i, s:b, s:F, s:F, s:[iiii]}",
+    int failed = json_unpack_ex(json, &error, 0, "{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i, s:b, "
+                                "s:b, s:F, s:F, s:[iiii]}",
                                 "v", &version, "method", &method, "size_rule", &size_rule, "nx", &g.nx, "ny", &g.ny,
                                 "size", &g.size, "work", &g.work, "border", &g.border, "pixel_size", &g.pixel_size,
                                 "radius", &g.radius, "diameter", &g.diameter, "lowpass", &g.lowpass, "angle_step",
-                                &g.angle_step, "rotations", &g.rotations, "whiten", &whiten, "deviation", &deviation, "noise", &noise,
+                                &g.angle_step, "rotations", &g.rotations, "whiten", &whiten, "bright", &bright, "deviation", &deviation, "noise", &noise,
                                 "data", &g.data.x0, &g.data.y0, &g.data.x1, &g.data.y1);
     FAIL_IF(failed, err, STATUS_BAD_FORMAT, "%s: %s: not a description of maps that this program kept", path, error.text);
     FAIL_IF(version != VERSION, err, STATUS_UNSUPPORTED, "%s: version %d; %d is known: search the micrograph again", path,
@@ -107,6 +109,7 @@ static enum status read_description(const char *path, json_t *json, struct pick_
     g.size_rule = strcmp(size_rule, "relion") == 0 ? PICK_SIZES_RELION : PICK_SIZES_SMOOTH;
     g.method = strcmp(method, "log") == 0 ? PICKER_LOG : PICKER_TEMPLATE;
     g.whiten = whiten;
+    g.bright = bright;
     maps->geometry = g;
     maps->maps.deviation = (float)deviation;
     maps->maps.noise = (float)noise;

@@ -20,6 +20,7 @@ static enum status build(struct picker *p, const struct picker_templates *templa
     g->angle_step = s->angle_step;
     geometry_choose_sizes(g);
     g->whiten = s->whiten;
+    g->bright = s->method == PICKER_LOG && !s->invert;
     g->rotations = s->method == PICKER_LOG ? 1 : (int)lround(360 / s->angle_step);
     if (g->rotations < 1) g->rotations = 1;
     return s->method == PICKER_TEMPLATE ? picker_template_create(p, templates, err) : picker_log_create(p, err);
@@ -47,6 +48,10 @@ void picker_destroy(struct picker **picker) {
     if (!*picker) return;
     search_destroy(&(*picker)->search);
     mem_free(picker);
+}
+
+double picker_diameter(const struct picker *p) {
+    return p->geometry.diameter;
 }
 
 enum status picker_search(struct picker *p, const struct search_input *input, const struct ctf *ctf, uint64_t seed,

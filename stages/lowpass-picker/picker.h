@@ -1,5 +1,5 @@
 /* Picking with one set of templates in micrographs of one shape, in two steps: the search, which computes (kernels/search),
- * and the choice (choice.h), which takes picks from the search's maps. Here: shapes, sizes, and the templates, from a
+ * and the choice (choose.h), which takes picks from the search's maps. Here: shapes, sizes, and the templates, from a
  * stack (PICKER_TEMPLATE) or round ones (PICKER_LOG: Laplacians of Gaussians and high-passed spheres).
  * Lengths in Å unless said. */
 #ifndef ICESTREAM_PICKER_H
@@ -54,6 +54,7 @@ struct pick_geometry {
     double lowpass, angle_step; /* as they were asked for */
     int rotations;
     bool whiten;             /* scores are not in units of the local background */
+    bool bright;             /* particles are brighter than the ice */
 };
 
 struct pick_maps {
@@ -67,6 +68,8 @@ struct picker;
 enum status picker_create(const struct picker_settings *settings, const struct picker_templates *templates, int nx,
                           int ny, struct picker **ret_picker, struct err *err);
 void picker_destroy(struct picker **picker);
+/* Å: as set, or as taken from the templates. */
+double picker_diameter(const struct picker *picker);
 
 /* input: ny × nx; ctf may be NULL (LoG mode does without); seed: for the noise around a micrograph that is not square.
  * `maps` starts as {0} and keeps its memory. */

@@ -9,11 +9,15 @@
 static const size_t ROTATED_LIMIT = (size_t)512 << 20, ROTATED_LIMIT_CUDA = (size_t)1200 << 20;
 /* RELION's reduction of the mask radius, px. */
 enum { SHRINK_MASK = 2 };
+/* Templates that are wider than this part of their box are not masked; the background of such is that of the outermost
+ * rings, and their circle holds this part of the power. */
+static const double MASKED = 0.98, MOST_POWER = 0.95;
+enum { RIM = 2 };
 /* z-scores beyond this are dead pixels and gold. */
 static const double OUTLIERS = 8;
 
-/* Width of what is not zero on the central row, Å, averaged over the templates (masked templates end at zero). */
-static double diameter_of(const struct picker_templates *t) {
+/* Width of what is not zero on the central row, px, averaged over the templates: masked templates end at zero. */
+static double masked_width(const struct picker_templates *t) {
     double width = 0;
     for (int i = 0; i < t->count; i++) {
         const float *row = t->data + ((size_t)i * t->box + t->box / 2) * t->box;
@@ -24,7 +28,45 @@ static double diameter_of(const struct picker_templates *t) {
             last--;
         width += last - first + 1;
     }
-    return width / t->count * t->pixel_size;
+    return width / t->count;
+}
+
+/* Adds the power of a template to the rings, over what the outermost of them holds on average. */
+static void add_rings(const float *image, int box, double *rings) {
+    int centre = box / 2;
+    double rim = 0, pixels = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int y = 0; y < box; y++)
+            for (int x = 0; x < box; x++) {
+                int ring = (int)hypot(x - centre, y - centre);
+                double value = image[(size_t)y * box + x];
+                if (ring >= centre) continue;
+                if (pass == 1) rings[ring] += (value - rim) * (value - rim);
+                if (pass == 0 && ring >= centre - RIM) {
+                    rim += value;
+                    pixels++;
+                }
+            }
+        if (pass == 0) rim /= pixels;
+    }
+}
+
+/* Å. Of templates that are not masked, the circle that holds most of their power. */
+static enum status diameter_of(const struct picker_templates *t, double *ret_diameter, struct err *err) {
+    double width = masked_width(t), total = 0, sum = 0;
+    *ret_diameter = width * t->pixel_size;
+    if (width < MASKED * t->box) return STATUS_OK;
+    _cleanup_(mem_free) double *rings = NULL;
+    int ring = 0, count = t->box / 2;
+    TRY(mem_new((size_t)count, sizeof *rings, "templates", &rings, err));
+    for (int i = 0; i < t->count; i++)
+        add_rings(t->data + (size_t)i * t->box * t->box, t->box, rings);
+    for (int r = 0; r < count; r++)
+        total += rings[r];
+    while (ring < count && sum + rings[ring] < MOST_POWER * total)
+        sum += rings[ring++];
+    *ret_diameter = 2 * (ring + 0.5) * t->pixel_size;
+    return STATUS_OK;
 }
 
 static enum status resized(struct picker *p, const struct picker_templates *templates, int *ret_box, float **ret_data,
@@ -64,7 +106,8 @@ enum status picker_template_create(struct picker *p, const struct picker_templat
     _cleanup_(mem_free) float *data = NULL;
     int box = 0;
     TRY(resized(p, templates, &box, &data, err));
-    g->diameter = isnan(s->diameter) ? diameter_of(templates) : s->diameter;
+    g->diameter = s->diameter;
+    if (isnan(g->diameter)) TRY(diameter_of(templates, &g->diameter, err));
     double radius = lround(g->diameter / s->pixel_size / 2) - SHRINK_MASK;
     FAIL_IF(radius < 2, err, STATUS_BAD_ARGUMENT, "a diameter of %.3g Å is only %.1f px of %.3g Å: check pixel_size",
             g->diameter, g->diameter / s->pixel_size, s->pixel_size);

@@ -68,6 +68,8 @@ cases = [
     ("diameter 145", known, 1, 0.95, ["--diameter", "145", "--write_png", "false"]),
     ("diameter 160, 30 A", known, 1, 0.92, ["--diameter", "160", "--lowpass", "30", "--write_png", "false"]),
     ("15 A, 30 degrees", known, 1, 0.95, ["--diameter", "130", "--lowpass", "15", "--angle_step", "30", "--write_png", "false"]),
+    ("no diameter", known, 1, 0.90, ["--write_png", "false"]),
+    ("threshold 0.1", known, 1, 0.93, ["--diameter", "130", "--threshold", "0.1", "--write_png", "false"]),
     ("templates x 3", known, 3, 0.96, ["--diameter", "130", "--write_png", "false"]),
     ("templates x 0.05", known, 0.05, 0.96, ["--diameter", "130", "--write_png", "false"]),
     ("no CTF", unknown, 1, 0.95, ["--diameter", "130", "--write_png", "false"]),
@@ -83,7 +85,8 @@ for name, micrographs, factor, least, arguments in cases:
               f"{drifted} picks", flush=True)
         if f1 < least:
             failed.append(f"{name}: F1 {f1:.3f}, at least {least} expected")
-        if drifted > 30:
+        # A number takes as many of what is there as it says; it is auto that tells whether there is anything.
+        if drifted > 30 and "--threshold" not in arguments:
             failed.append(f"{name}: {drifted} picks in a micrograph without visible particles")
         if "--write_png" not in arguments and len(glob.glob(f"{folder}/lowpass-picker/**/*.png", recursive=True)) != 10:
             failed.append(f"{name}: pictures are missing")
