@@ -174,16 +174,23 @@ static int pairs_of_a_block(int blocks, int pairs, int resident) {
     return best;
 }
 
+/* The limit is the function's, and other searches with other sizes use it too: it is always all that the device has. */
+static enum status allow_all_shared(const void *kernel, err *err) {
+    cudaFuncAttributes attributes;
+    int device = 0, most = 0;
+    CUDA_TRY(cudaGetDevice(&device), err, "taking shared memory");
+    CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), err, "taking shared memory");
+    CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), err, "taking shared memory");
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  most - (int)attributes.sharedSizeBytes),
+             err, "taking shared memory");
+    return STATUS_OK;
+}
+
 template <int MOST> static enum status allow_shared(const fft_passes &f, int *ret_blocks, err *err) {
-    /* More than 48 KiB are asked for. */
-    CUDA_TRY(cudaFuncSetAttribute(columns<MOST, true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)fft_shared_bytes(f)),
-             err, "taking shared memory");
-    CUDA_TRY(cudaFuncSetAttribute(columns<MOST, false>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)fft_shared_bytes(f)),
-             err, "taking shared memory");
-    CUDA_TRY(cudaFuncSetAttribute(rows<MOST>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)row_bytes(f)), err,
-             "taking shared memory");
+    TRY(allow_all_shared((const void *)columns<MOST, true>, err));
+    TRY(allow_all_shared((const void *)columns<MOST, false>, err));
+    TRY(allow_all_shared((const void *)rows<MOST>, err));
     CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(ret_blocks, rows<MOST>, f.threads, row_bytes(f)), err,
              "taking shared memory");
     return STATUS_OK;
