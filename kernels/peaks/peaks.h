@@ -9,10 +9,10 @@
 #include "common/status.h"
 
 struct peak {
-    float x, y;         /* map px */
+    float x, y; /* map px */
     float merit;
-    int template;       /* from 0 */
-    int rotation;       /* index of psi */
+    int template; /* from 0 */
+    int rotation; /* index of psi */
 };
 
 /* Keeps its memory from use to use; starts as {0}. */
@@ -24,6 +24,9 @@ struct peak_list {
     struct peak *sorted; /* [capacity], and */
     uint32_t *keys;      /* [2][capacity]: scratch of the sorting */
     size_t sort_capacity;
+    bool *marks;     /* [2][capacity], and */
+    size_t *members; /* [capacity]: scratch of the clusters */
+    size_t mark_capacity;
 };
 
 void peak_list_destroy(struct peak_list *list);

@@ -12,6 +12,8 @@ void peak_list_destroy(struct peak_list *list) {
     free(list->cells);
     free(list->sorted);
     free(list->keys);
+    free(list->marks);
+    free(list->members);
     *list = (struct peak_list){0};
 }
 
@@ -248,24 +250,34 @@ static void keep_only(struct peak_list *list, const bool *keep) {
     list->count = kept;
 }
 
+/* Two marks for each peak, all false, and room for a list of peaks. */
+static enum status reserve_marks(struct peak_list *list, struct err *err) {
+    if (list->count > list->mark_capacity) {
+        mem_free(&list->marks);
+        mem_free(&list->members);
+        list->mark_capacity = 0;
+        TRY(mem_new(2 * list->capacity, sizeof *list->marks, "peaks", &list->marks, err));
+        TRY(mem_new(list->capacity, sizeof *list->members, "peaks", &list->members, err));
+        list->mark_capacity = list->capacity;
+    }
+    memset(list->marks, 0, 2 * list->count * sizeof *list->marks);
+    return STATUS_OK;
+}
+
 enum status peaks_prune_clusters(struct peak_list *list, double radius, double distance, struct err *err) {
     if (list->count == 0) return STATUS_OK;
-    _cleanup_(mem_free) bool *taken = NULL;
-    _cleanup_(mem_free) bool *keep = NULL;
-    _cleanup_(mem_free) size_t *members = NULL;
-    TRY(mem_new(list->count, sizeof *taken, "peaks", &taken, err));
-    TRY(mem_new(list->count, sizeof *keep, "peaks", &keep, err));
-    TRY(mem_new(list->count, sizeof *members, "peaks", &members, err));
+    TRY(reserve_marks(list, err));
+    bool *taken = list->marks, *keep = list->marks + list->count;
     for (size_t seed = 0; seed < list->count; seed++)
-        if (!taken[seed]) thin(list, members, grow(list, seed, radius, taken, members), distance, keep);
+        if (!taken[seed]) thin(list, list->members, grow(list, seed, radius, taken, list->members), distance, keep);
     keep_only(list, keep);
     return STATUS_OK;
 }
 
 enum status peaks_drop_close_pairs(struct peak_list *list, double distance, struct err *err) {
     if (list->count == 0) return STATUS_OK;
-    _cleanup_(mem_free) bool *keep = NULL;
-    TRY(mem_new(list->count, sizeof *keep, "peaks", &keep, err));
+    TRY(reserve_marks(list, err));
+    bool *keep = list->marks;
     for (size_t i = 0; i < list->count; i++) {
         keep[i] = true;
         for (size_t j = 0; j < list->count && keep[i]; j++)

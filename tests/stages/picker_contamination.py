@@ -28,7 +28,8 @@ def points(path):
 
 
 def pick(folder, name, arguments):
-    subprocess.run([f"{bin_folder}/icestream-lowpass-picker", "--o", f"{folder}/{name}", "--method", "log", "--write_png",
+    method = "template" if "--templates" in arguments else "log"
+    subprocess.run([f"{bin_folder}/icestream-lowpass-picker", "--o", f"{folder}/{name}", "--method", method, "--write_png",
                     "false", *arguments], check=True, capture_output=True)
     picks = {}
     for path in glob.glob(f"{folder}/{name}/**/*_autopick.star", recursive=True):
@@ -50,6 +51,19 @@ def check(case, contaminated, clean):
         failed.append(f"{case}: 0.9 of the picks on contamination should go")
     if clean and stay < 0.97:
         failed.append(f"{case}: 0.97 of the other picks should stay")
+
+
+def elsewhere(name, centres, least, distance, arguments):
+    """Marked particles that are found without the mask, of micrographs with little contamination: whether they stay."""
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = (pick(folder, mask, [*arguments, "--mask_contamination", mask]) for mask in ("false", "true"))
+        stay = []
+        for micrograph, truth in centres.items():
+            found = kept(truth, before[micrograph], distance)
+            stay += [s for s, f in zip(kept(truth, after[micrograph], distance), found) if f]
+        check(name, [], stay)
+        if len(stay) < least:
+            failed.append(f"{name}: only {len(stay)} particles were found at all")
 
 
 def truth_of_cleaner():
@@ -90,4 +104,12 @@ with tempfile.TemporaryDirectory() as folder:
         inside = [any(math.dist(p, l[:2]) < 0.4 * l[2] / 2.5 for l in lumps.get(name, [])) for p in picks]
         on_lumps += [s for s, i in zip(kept(picks, after[name], 10), inside) if i]
     check("simulated", on_lumps, particles)
+shared = os.environ["ICESTREAM_DATA"]
+if os.path.isdir(f"{shared}/apoferritin"):
+    marked = {os.path.basename(p)[:-len(".star")]: points(p) for p in glob.glob(f"{shared}/apoferritin/centres/*.star")}
+    elsewhere("apoferritin", marked, 1000, 15, ["--i", f"{shared}/apoferritin/micrographs", "--pixel_size", "1.5",
+                                                "--diameter", "120"])
+    elsewhere("apoferritin, its templates", marked, 1000, 15,
+              ["--i", f"{shared}/apoferritin/micrographs_ctf.star", "--diameter", "130", "--templates",
+               f"{shared}/apoferritin/templates.mrcs"])
 assert not failed, "\n".join(failed)
