@@ -105,9 +105,15 @@ const json_t *item_json(const struct item *item) {
     return item->root;
 }
 
+/* 15 digits give back every number that a person or a STAR file wrote, as it was written. */
+static const size_t format = JSON_COMPACT | JSON_REAL_PRECISION(15);
+
+size_t item_size(const struct item *item) {
+    return json_dumpb(item->root, NULL, 0, format);
+}
+
 char *item_print(const struct item *item) {
-    /* 15 digits give back every number that a person or a STAR file wrote, as it was written. */
-    return json_dumps(item->root, JSON_COMPACT | JSON_REAL_PRECISION(15));
+    return json_dumps(item->root, format);
 }
 
 const char *item_id(const struct item *item) {

@@ -25,7 +25,8 @@
 
 struct item;
 
-enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20 };
+enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20,
+       ITEM_SEND_MAX = ITEM_TEXT_MAX - 1024 };
 
 enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err);
 enum status item_parse(const char *text, size_t length, struct item **ret_item, struct err *err);
@@ -34,6 +35,8 @@ enum status item_clone(const struct item *item, struct item **ret_item, struct e
 void item_destroy(struct item **item);
 
 const json_t *item_json(const struct item *item);
+/* Bytes of its text. What is longer than ITEM_SEND_MAX has no place in a message any more. */
+size_t item_size(const struct item *item);
 char *item_print(const struct item *item); /* compact JSON, freed by the caller; NULL: no memory */
 
 const char *item_id(const struct item *item);

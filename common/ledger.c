@@ -53,6 +53,7 @@ static const char *const sql[SQL_COUNT] = {
                         " ORDER BY seq LIMIT 1",
     [SQL_ACKNOWLEDGE] = "UPDATE outbox SET acknowledged = ?3, verdict = ?4 WHERE edge = ?1 AND seq = ?2"
                         " AND acknowledged IS NULL",
+    [SQL_ACKNOWLEDGED] = "SELECT 1 FROM outbox WHERE edge = ?1 AND seq = ?2 AND acknowledged IS NOT NULL",
     [SQL_UNACKNOWLEDGED] = "SELECT COUNT(*) FROM outbox WHERE edge = ?1 AND acknowledged IS NULL",
     [SQL_WITHDRAW] = "UPDATE outbox SET acknowledged = NULL, verdict = NULL WHERE id = ?2"
                      " AND substr(edge, -length(?1)) = ?1",

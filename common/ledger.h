@@ -95,6 +95,8 @@ enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t 
 /* ret_first: false when it was acknowledged before, or never sent. */
 enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
                                bool *ret_first, struct err *err);
+/* Whether that parcel was struck off already. */
+enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int64_t seq, bool *ret_is, struct err *err);
 enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err);
 
 /* Everything that was ever sent, in order. The callback's strings are valid during the call; it may not use the ledger.

@@ -89,6 +89,23 @@ enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t 
     return STATUS_OK;
 }
 
+enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int64_t seq, bool *ret_is,
+                                   struct err *err) {
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    bool is = false;
+    enum status status = ledger_prepare(ledger, SQL_ACKNOWLEDGED, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, edge);
+        sqlite3_bind_int64(statement, 2, seq);
+        status = ledger_step(ledger, statement, &is, err);
+        sqlite3_reset(statement);
+    }
+    ledger_unlock(ledger);
+    if (status == STATUS_OK) *ret_is = is;
+    return status;
+}
+
 static enum status count(struct ledger *ledger, sqlite3_stmt *statement, int64_t *ret_count, struct err *err) {
     bool row;
     TRY(ledger_step(ledger, statement, &row, err));

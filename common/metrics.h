@@ -11,6 +11,7 @@ enum metrics_state { METRICS_WAITING, METRICS_BLOCKED, METRICS_PROCESSING };
 
 struct metrics {
     atomic_llong in, out, rejected, failed;
+    atomic_llong dropped; /* messages that were none, or about nothing that is on its way */
     atomic_int state, queue;
     _Atomic double latency; /* s from arrival to the end of store, running mean */
     atomic_int lock;        /* of the texts */

@@ -6,15 +6,17 @@
 
 #include "common/memory.h"
 
-/* Nobody said that he has it: it may lie in the socket of a receiver that is busy, so the pause grows. */
-static const double first_pause = 10, last_pause = 160, end_pause = 2;
+/* Nobody said that he has it: it may lie in the socket of a receiver that is busy, so the pause grows. Who has it may
+ * work on it for long; but his answer, or the hello of his next life, may have got lost on the way. */
+static const double default_pause = 10, growth_limit = 16, got_factor = 6, end_pause = 2;
+enum { RECEIVERS_MAX = 256 };
 
 /* An item that is on its way. */
 struct flight {
     int64_t seq;
     bool sent, got;
     int attempt;
-    double again_at;
+    double sent_at, pause;
     int instance; /* of the receiver that has got it, and its token */
     char token[MESSAGE_TOKEN_SIZE];
 };
@@ -25,6 +27,8 @@ struct outbox {
     char edge[MESSAGE_EDGE_SIZE];
     struct flight *flights;
     int count, window;
+    double pause;
+    char (*tokens)[MESSAGE_TOKEN_SIZE]; /* of each receiver's life, as its last hello said; empty: not known */
     int64_t cursor; /* seq of the last parcel taken from the ledger */
     bool blocked, exhausted;
     bool end_wanted, end_sent, ended;
@@ -38,10 +42,12 @@ enum status outbox_create(struct transport *transport, struct ledger *ledger, co
     FAIL_IF(outbox == NULL, err, STATUS_NO_MEMORY, "no memory for the edge %s", edge);
     outbox->ledger = ledger;
     outbox->window = window;
+    outbox->pause = default_pause;
     snprintf(outbox->edge, sizeof outbox->edge, "%s", edge);
     outbox->flights = calloc((size_t)window, sizeof *outbox->flights);
+    outbox->tokens = calloc(RECEIVERS_MAX, sizeof *outbox->tokens);
     enum status status = STATUS_OK;
-    if (outbox->flights == NULL)
+    if (outbox->flights == NULL || outbox->tokens == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the edge %s", edge);
     if (status == STATUS_OK) status = transport_open(transport, TRANSPORT_DATA_OUT, data, window, &outbox->data, err);
     if (status == STATUS_OK) status = transport_open(transport, TRANSPORT_ACK_IN, ack, 1000, &outbox->acks, err);
@@ -56,7 +62,12 @@ enum status outbox_create(struct transport *transport, struct ledger *ledger, co
 void outbox_destroy(struct outbox **outbox) {
     if (*outbox == NULL) return;
     free((*outbox)->flights);
+    free((*outbox)->tokens);
     mem_free(outbox);
+}
+
+void outbox_set_pause(struct outbox *outbox, double seconds) {
+    outbox->pause = seconds;
 }
 
 static struct flight *find_flight(struct outbox *outbox, int64_t seq) {
@@ -80,14 +91,20 @@ static enum status send_parcel(struct outbox *outbox, struct flight *flight, con
     TRY(transport_send(outbox->data, text, length, &sent, err));
     outbox->blocked = !sent;
     if (!sent) return STATUS_OK;
-    double pause = first_pause;
-    for (int i = 0; i < flight->attempt && pause < last_pause; i++)
-        pause *= 2;
+    double growth = 1;
+    for (int i = 0; i < flight->attempt && growth < growth_limit; i++)
+        growth *= 2;
     flight->sent = true;
     flight->got = false;
     flight->attempt++;
-    flight->again_at = now + pause;
+    flight->sent_at = now;
+    flight->pause = outbox->pause * growth;
     return STATUS_OK;
+}
+
+static bool is_due(const struct flight *flight, double now) {
+    double pause = flight->got ? got_factor * flight->pause : flight->pause;
+    return !flight->sent || now >= flight->sent_at + pause;
 }
 
 /* Those that were never sent, or got lost, in the order of their numbers. */
@@ -95,8 +112,7 @@ static struct flight *next_due(struct outbox *outbox, double now) {
     struct flight *best = NULL;
     for (int i = 0; i < outbox->count; i++) {
         struct flight *flight = &outbox->flights[i];
-        bool due = !flight->sent || (!flight->got && now >= flight->again_at);
-        if (due && (best == NULL || flight->seq < best->seq)) best = flight;
+        if (is_due(flight, now) && (best == NULL || flight->seq < best->seq)) best = flight;
     }
     return best;
 }
@@ -174,14 +190,44 @@ static void on_hello(struct outbox *outbox, const struct message *message) {
         if (was_his || !flight->got) flight->sent = false;
     }
     outbox->end_sent = false;
+    if (message->instance < RECEIVERS_MAX)
+        memcpy(outbox->tokens[message->instance], message->token, sizeof *outbox->tokens);
+}
+
+/* Messages may overtake each other: what a dead receiver said it has is lost all the same. */
+static bool is_of_last_life(const struct outbox *outbox, const struct message *message) {
+    const char *token = message->instance < RECEIVERS_MAX ? outbox->tokens[message->instance] : "";
+    return token[0] != '\0' && strcmp(token, message->token) != 0;
 }
 
 static void on_got(struct outbox *outbox, const struct message *message) {
     struct flight *flight = find_flight(outbox, message->seq);
-    if (flight == NULL) return;
+    if (flight == NULL || flight->attempt == 0 || is_of_last_life(outbox, message)) return;
     flight->sent = flight->got = true;
     flight->instance = message->instance;
     memcpy(flight->token, message->token, sizeof flight->token);
+}
+
+/* Only what this life of the sender has sent can be acknowledged: anything else would be lost for good by one wrong
+ * number. What an earlier life sent is sent again and acknowledged again. */
+static enum status on_ack(struct outbox *outbox, const struct message *message, bool *first, struct err *err) {
+    static const char *const verdicts[] = {"done", "rejected", "failed"};
+    struct flight *flight = find_flight(outbox, message->seq);
+    bool known = false;
+    for (int i = 0; i < 3; i++)
+        known = known || strcmp(message->verdict, verdicts[i]) == 0;
+    FAIL_IF(!known, err, STATUS_BAD_FORMAT, "an acknowledgement with the verdict '%s': done, rejected or failed",
+            message->verdict);
+    if (flight == NULL || flight->attempt == 0) {
+        bool before = false;
+        TRY(ledger_is_acknowledged(outbox->ledger, outbox->edge, message->seq, &before, err));
+        FAIL_IF(!before, err, STATUS_NOT_FOUND, "an acknowledgement of message %lld, which is not on its way",
+                (long long)message->seq);
+        return STATUS_OK;
+    }
+    TRY(ledger_acknowledge(outbox->ledger, outbox->edge, message->seq, message->verdict, first, err));
+    remove_flight(outbox, flight);
+    return STATUS_OK;
 }
 
 enum status outbox_answer(struct outbox *outbox, const struct message *message, bool *ret_acknowledged,
@@ -198,12 +244,11 @@ enum status outbox_answer(struct outbox *outbox, const struct message *message, 
         break;
     case MESSAGE_ACK:
         if (message->seq == 0) {
-            outbox->ended = outbox->ended || outbox->end_attempt > 0;
+            FAIL_IF(outbox->end_attempt == 0, err, STATUS_NOT_FOUND, "an acknowledgement of an end that was not sent");
+            outbox->ended = true;
             break;
         }
-        TRY(ledger_acknowledge(outbox->ledger, outbox->edge, message->seq, message->verdict, &first, err));
-        struct flight *flight = find_flight(outbox, message->seq);
-        if (flight != NULL) remove_flight(outbox, flight);
+        TRY(on_ack(outbox, message, &first, err));
         break;
     case MESSAGE_ITEM:
     case MESSAGE_END:

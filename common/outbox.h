@@ -17,9 +17,14 @@ enum status outbox_create(struct transport *transport, struct ledger *ledger, co
                           const char *ack, int window, struct outbox **ret_outbox, struct err *err);
 void outbox_destroy(struct outbox **outbox);
 
+/* Pause (s) before an item is sent again that nobody has answered, doubled each time; 10 where this is not called. What
+ * somebody has got but not acknowledged is sent again too, six times as late: the answer may have got lost. */
+void outbox_set_pause(struct outbox *outbox, double seconds);
 /* Sends what may be sent; now: CLOCK_MONOTONIC, s. */
 enum status outbox_pump(struct outbox *outbox, double now, struct err *err);
-/* Takes in one message from downstream. ret_acknowledged: an item was struck off. */
+/* Takes in one message from downstream. ret_acknowledged: an item was struck off. STATUS_NOT_FOUND: an answer about
+ * what is not on its way (never sent, or by an earlier incarnation of the sender, which sends it again); nothing is
+ * changed by it. */
 enum status outbox_answer(struct outbox *outbox, const struct message *message, bool *ret_acknowledged,
                           struct err *err);
 /* The ledger was changed by someone else (a retry): looks at it anew. */

@@ -48,6 +48,10 @@ static enum status read_edges(const json_t *root, const char *key, struct stage_
         edge->window = json_is_integer(window) ? (int)json_integer_value(window) : 8;
         FAIL_IF(edge->window < 1 || edge->window > WINDOW_MAX, err, STATUS_BAD_ARGUMENT,
                 "the window of %s is %d; it must be 1 to %d", name, edge->window, WINDOW_MAX);
+        const json_t *resend = json_object_get(entry, "resend");
+        edge->resend = json_is_number(resend) ? json_number_value(resend) : 0;
+        FAIL_IF(resend != NULL && !(edge->resend >= 0.01 && edge->resend <= 3600), err, STATUS_BAD_ARGUMENT,
+                "the pause 'resend' of %s must be 0.01 to 3600 s", name);
     }
     return STATUS_OK;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/drops.h"
 #include "common/memory.h"
 #include "common/message.h"
 #include "common/outbox.h"
@@ -16,7 +17,8 @@
 #include "common/transport.h"
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_TERMINATED = 143 };
-enum { RECEIVE_BACKLOG = 2, ANSWERS_HELD = 4096, TICK_MS = 250 };
+/* AT_ONCE: messages that are taken in a row, so that a flood of them keeps nothing else from its turn. */
+enum { RECEIVE_BACKLOG = 2, ANSWERS_HELD = 4096, TICK_MS = 250, AT_ONCE = 1000 };
 
 enum pipeline_phase { PHASE_RUN, PHASE_FLUSH, PHASE_SUMMARY, PHASE_END, PHASE_OVER };
 
@@ -33,20 +35,39 @@ struct pipeline {
     struct outbox *outboxes[EDGES_MAX];
     enum pipeline_phase phase;
     double beat_at, look_at;
-    long long bad_frames;
-    unsigned bad_kinds; /* a bit for each status that was logged */
-    int first_input;    /* inputs take turns */
+    struct drops bad, stray; /* what is no message; answers about what is not on its way */
+    long long refused;       /* peers */
+    int first_input;         /* inputs take turns */
 };
 
 /* ---- Messages in and out ---- */
 
-static void note_bad_frame(struct pipeline *pipeline, const char *edge, const struct err *err) {
-    pipeline->bad_frames++;
-    unsigned bit = 1u << err->status;
-    if (pipeline->bad_kinds & bit) return;
-    pipeline->bad_kinds |= bit;
-    log_write(pipeline->stage->log, LOG_WARN, "bad-frame", "%s: %s; it is dropped, and others like it without a word",
-              edge, err->message);
+static void note_dropped(struct pipeline *pipeline, const char *edge, const struct err *err) {
+    struct drops *drops = err->status == STATUS_NOT_FOUND ? &pipeline->stray : &pipeline->bad;
+    drops_note(drops, pipeline->stage->log, edge, err, clock_monotonic());
+    atomic_fetch_add(&pipeline->stage->metrics.dropped, 1);
+}
+
+/* What was dropped since it was told of last, and who was turned away. */
+static void tell_dropped(struct pipeline *pipeline, double now) {
+    struct log *log = pipeline->stage->log;
+    drops_tell(&pipeline->bad, log, now);
+    drops_tell(&pipeline->stray, log, now);
+    long long refused = transport_refused(pipeline->transport);
+    if (refused > pipeline->refused)
+        log_write(log, LOG_WARN, "refused", "%lld peers without the keys of this session were turned away (%lld so far)",
+                  refused - pipeline->refused, refused);
+    pipeline->refused = refused;
+}
+
+/* What comes down an edge: items and its end. */
+static enum status check_downstream(const struct message *message, const char *edge, struct err *err) {
+    FAIL_IF(strcmp(message->edge, edge) != 0, err, STATUS_BAD_FORMAT, "a message for the edge '%s'", message->edge);
+    FAIL_IF(message->kind != MESSAGE_ITEM && message->kind != MESSAGE_END, err, STATUS_BAD_FORMAT,
+            "an answer came down the edge");
+    FAIL_IF(message->kind == MESSAGE_END && message->seq != 0, err, STATUS_BAD_FORMAT,
+            "an end with the number %lld: it must be 0", (long long)message->seq);
+    return STATUS_OK;
 }
 
 static enum status answer(struct pipeline *pipeline, const struct inbox *inbox, enum message_kind kind, int64_t seq,
@@ -112,10 +133,9 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
     struct message message = {0};
     struct err bad = {0};
     enum status status = message_decode(bytes, length, &message, &bad);
-    if (status == STATUS_OK && strcmp(message.edge, inbox->edge) != 0)
-        status = err_set(&bad, STATUS_BAD_FORMAT, __FILE__, __LINE__, "a message for the edge '%s'", message.edge);
+    if (status == STATUS_OK) status = check_downstream(&message, inbox->edge, &bad);
     if (status != STATUS_OK) {
-        note_bad_frame(pipeline, inbox->edge, &bad);
+        note_dropped(pipeline, inbox->edge, &bad);
         message_clear(&message);
         return STATUS_OK;
     }
@@ -150,11 +170,12 @@ static enum status receive_from(struct pipeline *pipeline, int input, bool *ret_
 
 static enum status receive_items(struct pipeline *pipeline, struct err *err) {
     struct ledger *ledger = pipeline->stage->ledger;
-    int count = pipeline->instance.input_count, quiet = 0;
+    int count = pipeline->instance.input_count, quiet = 0, budget = AT_ONCE;
     enum status status = STATUS_OK;
     if (count == 0 || !may_receive(pipeline)) return STATUS_OK;
     ledger_hold(ledger);
-    for (int turn = pipeline->first_input; status == STATUS_OK && quiet < count && may_receive(pipeline); turn++) {
+    for (int turn = pipeline->first_input; status == STATUS_OK && quiet < count && may_receive(pipeline) && budget > 0;
+         turn++, budget--) {
         int input = turn % count;
         bool nothing = true;
         status = receive_from(pipeline, input, &nothing, err);
@@ -175,8 +196,8 @@ static enum status take_answer(struct pipeline *pipeline, int output, const void
     if (status == STATUS_OK)
         status = outbox_answer(pipeline->outboxes[output], &message, &acknowledged, &bad);
     message_clear(&message);
-    if (status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED) {
-        note_bad_frame(pipeline, pipeline->instance.outputs[output].edge, &bad);
+    if (status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED || status == STATUS_NOT_FOUND) {
+        note_dropped(pipeline, pipeline->instance.outputs[output].edge, &bad);
         return STATUS_OK;
     }
     if (status != STATUS_OK) {
@@ -194,7 +215,7 @@ static enum status take_answer(struct pipeline *pipeline, int output, const void
 
 static enum status receive_answers(struct pipeline *pipeline, struct err *err) {
     for (int i = 0; i < pipeline->instance.output_count; i++) {
-        for (;;) {
+        for (int budget = AT_ONCE; budget > 0; budget--) {
             const void *bytes;
             size_t length;
             TRY(transport_receive(outbox_acks(pipeline->outboxes[i]), &bytes, &length, err));
@@ -340,6 +361,7 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
     if (now >= pipeline->beat_at) {
         pipeline->beat_at = now + 1;
         beat(pipeline);
+        tell_dropped(pipeline, now);
         TRY(check_outboxes(pipeline, err));
     }
     TRY(receive_answers(pipeline, err));
@@ -375,6 +397,7 @@ static enum status open_edges(struct pipeline *pipeline, struct err *err) {
         const struct stage_edge *edge = &instance->outputs[i];
         TRY(outbox_create(pipeline->transport, stage->ledger, edge->edge, edge->data, edge->ack, edge->window,
                           &pipeline->outboxes[i], err));
+        if (edge->resend > 0) outbox_set_pause(pipeline->outboxes[i], edge->resend);
     }
     for (int i = 0; i < instance->input_count; i++) {
         struct inbox *inbox = &pipeline->inboxes[i];
@@ -427,7 +450,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
     log_write(stage->log, LOG_INFO, "end", "%lld in, %lld out, %lld rejected, %lld failed, %lld bad frames",
               (long long)atomic_load(&stage->metrics.in), (long long)atomic_load(&stage->metrics.out),
               (long long)atomic_load(&stage->metrics.rejected), (long long)atomic_load(&stage->metrics.failed),
-              pipeline->bad_frames);
+              pipeline->bad.count + pipeline->stray.count);
     return STATUS_OK;
 }
 
@@ -451,6 +474,8 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     struct signals *signals = NULL;
     bool configured = false;
     pipeline->stage = stage;
+    pipeline->bad = (struct drops){.id = "bad-frame", .level = LOG_WARN};
+    pipeline->stray = (struct drops){.id = "stray", .level = LOG_INFO};
     stage->mode = STAGE_IN_PIPELINE;
     /* A stage does not outlive the launcher: the next one would start another beside it. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);

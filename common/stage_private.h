@@ -217,6 +217,7 @@ struct stage_edge {
     char edge[EDGE_NAME_SIZE];
     char *data, *ack; /* endpoints */
     int window;
+    double resend; /* s; 0: not set */
 };
 
 struct instance {

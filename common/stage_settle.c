@@ -94,6 +94,15 @@ static void count_outcome(struct stage *stage, const struct item *item, enum led
     collect_outcome(stage, item_id(item), state, reason);
 }
 
+/* One that has grown too long could never be sent, and would be in the way of all after it. */
+static enum status check_size(const struct item *item, struct err *err) {
+    size_t size = item_size(item);
+    FAIL_IF(size > ITEM_SEND_MAX, err, STATUS_BAD_FORMAT,
+            "the item has grown to %zu bytes, and at most %d can be sent on; a stage before has put too much into it",
+            size, ITEM_SEND_MAX);
+    return STATUS_OK;
+}
+
 /* What the ledger is to hold of a lane's item. */
 static struct ledger_finish outcome(struct stage *stage, struct slot *slot, const struct ledger_send *sends,
                                     size_t send_count) {
@@ -134,6 +143,8 @@ void stage_settle(struct stage *stage, struct slot *const *slots, int count) {
         /* Not finished, and not failed by its own fault: it stays in flight and comes again. */
         if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping)) continue;
         bool forward = slot->status == STATUS_OK && !stage->descriptor->cumulative;
+        if (forward) slot->status = check_size(slot->lane.item, &slot->err);
+        forward = forward && slot->status == STATUS_OK;
         size_t send_count = forward ? fill_sends(stage, slot->lane.item, sends[settled]) : 0;
         what[settled] = outcome(stage, slot, sends[settled], send_count);
         settling[settled++] = slot;
@@ -208,6 +219,7 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
     bool unasked;
     if (ret_new == NULL) ret_new = &unasked;
+    TRY(check_size(item, err));
     if (stage->descriptor->produce != NULL) {
         enum status status = emit_from_source(stage, item, ret_new, err);
         stage_lock(stage);

@@ -3,11 +3,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zmq.h>
 
+#include "common/files.h"
 #include "common/memory.h"
+#include "common/transport_guard.h"
 
-enum { SOCKETS_MAX = 512, KEY_LENGTH = 40, FRAME_SIZE_MAX = 16 << 20, ACK_LINGER_MS = 1000, RECONNECT_MAX_MS = 1000 };
+enum { SOCKETS_MAX = 512, KEY_LENGTH = 40, ACK_LINGER_MS = 1000, RECONNECT_MAX_MS = 1000 };
+/* Larger than a message may be, so that one that is a little too long is counted; libzmq cuts off the peer that sends
+ * more, before there is memory for it. Times the limits of the sockets this bounds what strangers can fill. */
+enum { DATA_SIZE_MAX = 2 << 20, ANSWER_SIZE_MAX = 64 << 10 };
+/* Of another host that is gone without a word (ms). */
+enum { HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000 };
 
 struct transport_socket {
     void *socket;
@@ -19,6 +28,7 @@ struct transport {
     void *context;
     char public_key[KEY_LENGTH + 1], secret_key[KEY_LENGTH + 1];
     bool has_keys;
+    struct guard *guard; /* with keys only */
     struct transport_socket *sockets[SOCKETS_MAX];
     int count;
 };
@@ -39,6 +49,11 @@ enum status transport_create(const char *public_key, const char *secret_key, str
     if (has_keys) {
         memcpy(transport->public_key, public_key, KEY_LENGTH + 1);
         memcpy(transport->secret_key, secret_key, KEY_LENGTH + 1);
+        enum status status = guard_create(transport->context, public_key, &transport->guard, err);
+        if (status != STATUS_OK) {
+            transport_destroy(&transport);
+            return status;
+        }
     }
     *ret_transport = transport;
     return STATUS_OK;
@@ -57,8 +72,11 @@ void transport_destroy(struct transport **transport) {
     if (*transport == NULL) return;
     for (int i = 0; i < (*transport)->count; i++)
         close_socket((*transport)->sockets[i]);
+    guard_close((*transport)->guard);
     while (zmq_ctx_term((*transport)->context) != 0 && errno == EINTR)
         continue;
+    guard_destroy(&(*transport)->guard);
+    explicit_bzero((*transport)->secret_key, sizeof (*transport)->secret_key);
     mem_free(transport);
 }
 
@@ -72,10 +90,33 @@ static bool set_key(void *socket, int option, const char *key) {
 
 static bool set_keys(const struct transport *transport, void *socket, bool binds) {
     if (binds)
-        return set_int(socket, ZMQ_CURVE_SERVER, 1) && set_key(socket, ZMQ_CURVE_SECRETKEY, transport->secret_key);
+        return set_int(socket, ZMQ_CURVE_SERVER, 1) && set_key(socket, ZMQ_CURVE_SECRETKEY, transport->secret_key) &&
+               guard_socket(transport->guard, socket);
     return set_key(socket, ZMQ_CURVE_SERVERKEY, transport->public_key) &&
            set_key(socket, ZMQ_CURVE_PUBLICKEY, transport->public_key) &&
            set_key(socket, ZMQ_CURVE_SECRETKEY, transport->secret_key);
+}
+
+static bool set_network(const struct transport *transport, void *socket, bool binds) {
+    return set_keys(transport, socket, binds) && set_int(socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS) &&
+           set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS);
+}
+
+/* Whoever can reach a socket of this host can speak to it, so its folder must be closed to other users. */
+static enum status check_folder(const char *endpoint, struct err *err) {
+    const char *path = endpoint + strlen("ipc://");
+    char folder[PATH_SIZE];
+    FAIL_IF(path[0] != '/', err, STATUS_BAD_ARGUMENT, "the endpoint '%s' must be ipc:// and an absolute path", endpoint);
+    TRY(path_folder(path, folder, sizeof folder, err));
+    struct stat info;
+    FAIL_IF(stat(folder, &info) != 0, err, STATUS_IO, "%s: the folder of a socket cannot be reached: %s", folder,
+            strerror(errno));
+    FAIL_IF(info.st_uid != geteuid(), err, STATUS_BAD_STATE, "%s: the folder of a socket belongs to another user (%ld)",
+            folder, (long)info.st_uid);
+    FAIL_IF((info.st_mode & 077) != 0, err, STATUS_BAD_STATE,
+            "%s: the folder of a socket has mode %03o, so that other users could reach it; chmod 700 it", folder,
+            (unsigned)info.st_mode & 0777);
+    return STATUS_OK;
 }
 
 static enum status set_up(struct transport *transport, struct transport_socket *socket, enum transport_role role,
@@ -88,15 +129,16 @@ static enum status set_up(struct transport *transport, struct transport_socket *
             "the endpoint '%s' must begin with ipc:// or tcp://", endpoint);
     FAIL_IF(tcp && !transport->has_keys, err, STATUS_BAD_ARGUMENT,
             "the endpoint %s is on the network, and there are no CURVE keys for it", endpoint);
+    if (!tcp) TRY(check_folder(endpoint, err));
     socket->socket = zmq_socket(transport->context, sends ? ZMQ_PUSH : ZMQ_PULL);
     FAIL_IF(socket->socket == NULL, err, STATUS_IO, "no socket for %s: %s", endpoint, zmq_strerror(errno));
     zmq_msg_init(&socket->message);
     bool good = set_int(socket->socket, sends ? ZMQ_SNDHWM : ZMQ_RCVHWM, limit) &&
                 set_int(socket->socket, ZMQ_LINGER, role == TRANSPORT_ACK_OUT ? ACK_LINGER_MS : 0) &&
                 set_int(socket->socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS);
-    int64_t size = FRAME_SIZE_MAX;
+    int64_t size = role == TRANSPORT_ACK_IN ? ANSWER_SIZE_MAX : DATA_SIZE_MAX;
     good = good && zmq_setsockopt(socket->socket, ZMQ_MAXMSGSIZE, &size, sizeof size) == 0;
-    good = good && (!tcp || set_keys(transport, socket->socket, binds));
+    good = good && (!tcp || set_network(transport, socket->socket, binds));
     FAIL_IF(!good, err, STATUS_IO, "the socket for %s cannot be set up: %s", endpoint, zmq_strerror(errno));
     int result = binds ? zmq_bind(socket->socket, endpoint) : zmq_connect(socket->socket, endpoint);
     FAIL_IF(result != 0, err, STATUS_IO, "%s cannot be %s: %s", endpoint, binds ? "bound" : "connected to",
@@ -152,6 +194,10 @@ enum status transport_receive(struct transport_socket *socket, const void **ret_
     *ret_bytes = zmq_msg_data(&socket->message);
     *ret_length = several ? 0 : length;
     return STATUS_OK;
+}
+
+long long transport_refused(struct transport *transport) {
+    return transport->guard != NULL ? guard_refused(transport->guard) : 0;
 }
 
 enum status transport_poll(struct transport_wait *waits, size_t count, int milliseconds, struct err *err) {

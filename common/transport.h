@@ -18,8 +18,9 @@ enum transport_role {
     TRANSPORT_ACK_OUT,  /* downstream connects and pushes acknowledgements */
 };
 
-/* Z85 keys of the session, 40 characters each; both NULL: tcp:// is refused. The public key is as secret as the other:
- * who has it may connect. */
+/* Z85 keys of the session, 40 characters each; both NULL: tcp:// is refused. All ends of a session use the same pair:
+ * peers that cannot prove to have its secret half are turned away. Sockets of ipc:// are only opened in folders that
+ * other users cannot enter. */
 enum status transport_create(const char *public_key, const char *secret_key, struct transport **ret_transport,
                              struct err *err);
 /* Closes its sockets too; acknowledgements that were sent are still delivered, for up to a second. */
@@ -35,6 +36,9 @@ enum status transport_send(struct transport_socket *socket, const char *text, si
  * given as one of no bytes, which no decoder takes. Never blocks. */
 enum status transport_receive(struct transport_socket *socket, const void **ret_bytes, size_t *ret_length,
                               struct err *err);
+
+/* Peers that were turned away on the network so far. */
+long long transport_refused(struct transport *transport);
 
 struct transport_wait {
     struct transport_socket *socket; /* or NULL */

@@ -186,6 +186,67 @@ static void what_nobody_has_got_comes_again(void **state) {
     expect_nothing(edge);
 }
 
+/* An acknowledgement may have got lost, or the hello of a receiver's next life. */
+static void what_is_not_acknowledged_for_long_comes_again(void **state) {
+    struct edge *edge = *state;
+    open_receiver(edge);
+    outbox_set_pause(edge->outbox, 1);
+    post(edge, "a");
+    pump(edge, 100);
+    int64_t a = expect(edge, "a", 1);
+    answer(edge, MESSAGE_GOT, a, "t", false);
+    pump(edge, 105);
+    expect_nothing(edge);
+    pump(edge, 107);
+    assert_int_equal(expect(edge, "a", 2), a);
+    answer(edge, MESSAGE_ACK, a, "t", true);
+    pump(edge, 1000);
+    expect_nothing(edge);
+}
+
+/* What a dead receiver said it has may arrive after the hello of its next life. */
+static void a_late_word_of_the_dead_counts_for_nothing(void **state) {
+    struct edge *edge = *state;
+    open_receiver(edge);
+    post(edge, "a");
+    pump(edge, 0);
+    int64_t a = expect(edge, "a", 1);
+    answer(edge, MESSAGE_HELLO, 0, "second", false);
+    pump(edge, 1);
+    assert_int_equal(expect(edge, "a", 2), a);
+    answer(edge, MESSAGE_GOT, a, "first", false);
+    pump(edge, 22);
+    assert_int_equal(expect(edge, "a", 3), a);
+    /* But what it finished is finished. */
+    answer(edge, MESSAGE_ACK, a, "first", true);
+}
+
+/* A wrong number must not strike off an item that nobody has seen. */
+static void what_was_not_sent_cannot_be_acknowledged(void **state) {
+    struct edge *edge = *state;
+    struct err err = {0};
+    for (int i = 0; i < 5; i++)
+        post(edge, (const char *[]){"a", "b", "c", "d", "e"}[i]);
+    assert_ok(outbox_pump(edge->outbox, 0, &err));
+    for (int64_t seq = 1; seq < 8; seq++) {
+        struct message message = {.kind = MESSAGE_ACK, .seq = seq, .edge = "w.0>p", .token = "t", .verdict = "done"};
+        bool acknowledged = false;
+        assert_int_equal(outbox_answer(edge->outbox, &message, &acknowledged, &err), STATUS_NOT_FOUND);
+        assert_false(acknowledged);
+    }
+    open_receiver(edge);
+    pump(edge, 0);
+    int64_t a = expect(edge, "a", 1);
+    struct message message = {.kind = MESSAGE_ACK, .seq = a, .edge = "w.0>p", .token = "t", .verdict = "maybe"};
+    bool acknowledged = false;
+    assert_int_equal(outbox_answer(edge->outbox, &message, &acknowledged, &err), STATUS_BAD_FORMAT);
+    answer(edge, MESSAGE_ACK, a, "t", true);
+    expect(edge, "b", 1);
+    expect(edge, "c", 1);
+    pump(edge, 0);
+    expect(edge, "d", 1);
+}
+
 static void a_new_life_gets_what_the_last_one_held(void **state) {
     struct edge *edge = *state;
     open_receiver(edge);
@@ -281,10 +342,12 @@ static void nonsense_changes_nothing(void **state) {
         assert_int_not_equal(hand_over(edge, nonsense[i], strlen(nonsense[i]), &acknowledged), STATUS_OK);
         assert_false(acknowledged);
     }
-    answer(edge, MESSAGE_ACK, a + 1000, "t", false);
     answer(edge, MESSAGE_GOT, a + 1000, "t", false);
     /* An end that was never sent cannot be acknowledged. */
-    answer(edge, MESSAGE_ACK, 0, "t", false);
+    struct err err = {0};
+    struct message end = {.kind = MESSAGE_ACK, .edge = "w.0>p", .token = "t", .verdict = "end"};
+    bool acknowledged = false;
+    assert_int_equal(outbox_answer(edge->outbox, &end, &acknowledged, &err), STATUS_NOT_FOUND);
     assert_false(outbox_ended(edge->outbox));
     answer(edge, MESSAGE_ACK, a, "t", true);
 }
@@ -309,6 +372,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_late_receiver_gets_all_within_the_window, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_nobody_has_got_comes_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_not_acknowledged_for_long_comes_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_late_word_of_the_dead_counts_for_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_not_sent_cannot_be_acknowledged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_life_gets_what_the_last_one_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_restarted_sender_goes_on_from_the_ledger, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_withdrawn_acknowledgement_is_sent_again, set_up, tear_down),
