@@ -41,6 +41,14 @@ enum ledger_claim { CLAIM_NEW, CLAIM_AGAIN, CLAIM_FINISHED, CLAIM_ELSEWHERE };
  * dead instances, per ledger_release_instance, are taken over). */
 enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
                               enum ledger_claim *ret_claim, struct err *err);
+/* Several in one transaction; what is to be claimed, and what came of it. */
+struct ledger_arrival {
+    const struct item *item; /* borrowed */
+    enum ledger_claim claim;
+    enum ledger_state state; /* as it was found; what FINISHED means */
+};
+enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arrivals, size_t count, int instance,
+                               const char *run_token, struct err *err);
 /* Keeps the other threads of this process from the ledger between the two, so that several items are claimed before the
  * next commit waits for the disk and they share the one that finishes them. */
 void ledger_hold(struct ledger *ledger);
@@ -74,6 +82,16 @@ enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finis
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
                              struct err *err);
+/* Several in one transaction, which waits for the disk once. ret_new[i] as above; the others are not concerned. */
+struct ledger_origin {
+    const struct item *item; /* borrowed, as the rest */
+    enum ledger_state state;
+    const char *reason;
+    const struct ledger_send *sends;
+    size_t send_count;
+};
+enum status ledger_originate_items(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
+                                   struct err *err);
 /* What a stage sends of its own accord: only the sends, so that `items` counts what came in. ret_new is false, and
  * nothing is written, when something of that id was sent before. */
 enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,

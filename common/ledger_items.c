@@ -13,13 +13,11 @@ static enum status print_item(const struct item *item, char **ret_text, struct e
     return STATUS_OK;
 }
 
-static enum status insert_item(struct ledger *ledger, const struct item *item, enum ledger_state state,
+static enum status insert_item(struct ledger *ledger, const char *id, const char *text, enum ledger_state state,
                                const char *reason, int instance, const char *token, struct err *err) {
-    _cleanup_(mem_free) char *text = NULL;
-    TRY(print_item(item, &text, err));
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_INSERT_ITEM, &statement, err));
-    ledger_bind_text(statement, 1, item_id(item));
+    ledger_bind_text(statement, 1, id);
     sqlite3_bind_int(statement, 2, (int)state);
     ledger_bind_text(statement, 3, reason);
     sqlite3_bind_int(statement, 4, instance);
@@ -53,46 +51,55 @@ static enum status find(struct ledger *ledger, const char *id, const char *token
     return STATUS_OK;
 }
 
-static enum status claim(struct ledger *ledger, const struct item *item, int instance, const char *token,
-                         enum ledger_claim *claimed, struct err *err) {
+static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, int instance, const char *token,
+                         struct err *err) {
+    const char *id = item_id(arrival->item);
     struct found found;
-    TRY(find(ledger, item_id(item), token, &found, err));
-    if (!found.known) {
-        *claimed = CLAIM_NEW;
-        return insert_item(ledger, item, LEDGER_IN_FLIGHT, NULL, instance, token, err);
-    }
-    if (found.state != LEDGER_IN_FLIGHT) {
-        *claimed = CLAIM_FINISHED;
+    TRY(find(ledger, id, token, &found, err));
+    arrival->state = found.known ? found.state : LEDGER_IN_FLIGHT;
+    if (arrival->state != LEDGER_IN_FLIGHT) {
+        arrival->claim = CLAIM_FINISHED;
         return STATUS_OK;
     }
     /* An earlier incarnation of this instance is dead, or this one would not live. */
     bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token);
-    if (!abandoned) {
-        *claimed = CLAIM_ELSEWHERE;
+    if (found.known && !abandoned) {
+        arrival->claim = CLAIM_ELSEWHERE;
         return STATUS_OK;
     }
+    arrival->claim = found.known ? CLAIM_AGAIN : CLAIM_NEW;
     _cleanup_(mem_free) char *text = NULL;
-    TRY(print_item(item, &text, err));
+    TRY(print_item(arrival->item, &text, err));
+    if (!found.known) return insert_item(ledger, id, text, LEDGER_IN_FLIGHT, NULL, instance, token, err);
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CLAIM_ITEM, &statement, err));
-    ledger_bind_text(statement, 1, item_id(item));
+    ledger_bind_text(statement, 1, id);
     sqlite3_bind_int(statement, 2, instance);
     ledger_bind_text(statement, 3, token);
     ledger_bind_text(statement, 4, text);
     sqlite3_bind_double(statement, 5, clock_realtime());
-    *claimed = CLAIM_AGAIN;
     return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arrivals, size_t count, int instance,
+                               const char *run_token, struct err *err) {
+    ledger_lock(ledger);
+    enum status status = ledger_begin(ledger, false, err);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = claim(ledger, &arrivals[i], instance, run_token, err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_unlock(ledger);
+    return status;
 }
 
 enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
                               enum ledger_claim *ret_claim, struct err *err) {
-    enum ledger_claim claimed = CLAIM_NEW;
-    ledger_lock(ledger);
-    enum status status = ledger_begin(ledger, false, err);
-    if (status == STATUS_OK) status = ledger_end(ledger, claim(ledger, item, instance, run_token, &claimed, err), err);
-    ledger_unlock(ledger);
-    if (status == STATUS_OK) *ret_claim = claimed;
-    return status;
+    struct ledger_arrival arrival = {.item = item};
+    TRY(ledger_claim_items(ledger, &arrival, 1, instance, run_token, err));
+    *ret_claim = arrival.claim;
+    return STATUS_OK;
 }
 
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
@@ -121,7 +128,7 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
     ledger_bind_text(statement, 7, what->run_token);
     TRY(ledger_run(ledger, statement, err));
     *late = sqlite3_changes(ledger->db) != 1;
-    return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, err);
+    return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
 }
 
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
@@ -161,27 +168,42 @@ static enum status forget(struct ledger *ledger, const char *id, struct err *err
     return ledger_run(ledger, statement, err);
 }
 
-enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
-                             const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
-                             struct err *err) {
-    ledger_lock(ledger);
+static enum status originate(struct ledger *ledger, const struct ledger_origin *what, bool *is_new, struct err *err) {
     struct found found = {0};
+    const char *id = item_id(what->item);
+    TRY(find(ledger, id, NULL, &found, err));
+    bool tried_again = found.known && found.instance == INSTANCE_ORIGIN && found.state == LEDGER_FAILED &&
+                       what->state != LEDGER_FAILED;
+    *is_new = !found.known || tried_again;
+    if (!*is_new) return STATUS_OK;
+    if (tried_again) TRY(forget(ledger, id, err));
+    _cleanup_(mem_free) char *text = NULL;
+    TRY(print_item(what->item, &text, err));
+    TRY(insert_item(ledger, id, text, what->state, what->reason, INSTANCE_ORIGIN, NULL, err));
+    return ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
+}
+
+enum status ledger_originate_items(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
+                                   struct err *err) {
+    ledger_lock(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
-        status = find(ledger, item_id(item), NULL, &found, err);
-        if (status == STATUS_OK && found.known && found.instance == INSTANCE_ORIGIN && found.state == LEDGER_FAILED &&
-            state != LEDGER_FAILED) {
-            status = forget(ledger, item_id(item), err);
-            found.known = false;
-        }
-        if (status == STATUS_OK && !found.known)
-            status = insert_item(ledger, item, state, reason, INSTANCE_ORIGIN, NULL, err);
-        if (status == STATUS_OK && !found.known) status = ledger_post(ledger, sends, send_count, err);
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = originate(ledger, &what[i], &ret_new[i], err);
         status = ledger_end(ledger, status, err);
     }
     ledger_unlock(ledger);
-    if (status == STATUS_OK) *ret_new = !found.known;
     return status;
+}
+
+enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
+                             const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
+                             struct err *err) {
+    const struct ledger_origin what = {item, state, reason, sends, send_count};
+    bool is_new = false;
+    TRY(ledger_originate_items(ledger, &what, 1, &is_new, err));
+    *ret_new = is_new;
+    return STATUS_OK;
 }
 
 enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,
@@ -191,7 +213,7 @@ enum status ledger_send_only(struct ledger *ledger, const char *id, const struct
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
         status = posted(ledger, id, &known, err);
-        if (status == STATUS_OK && !known) status = ledger_post(ledger, sends, send_count, err);
+        if (status == STATUS_OK && !known) status = ledger_post(ledger, sends, send_count, NULL, NULL, err);
         status = ledger_end(ledger, status, err);
     }
     ledger_unlock(ledger);

@@ -7,17 +7,27 @@
 #include "common/ledger_private.h"
 #include "common/memory.h"
 
-enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count, struct err *err) {
+static enum status post(struct ledger *ledger, const struct ledger_send *send, const char *text, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_POST, &statement, err));
+    ledger_bind_text(statement, 1, send->edge);
+    ledger_bind_text(statement, 2, item_id(send->item));
+    ledger_bind_text(statement, 3, text);
+    sqlite3_bind_double(statement, 4, clock_realtime());
+    return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count,
+                        const struct item *printed, const char *text, struct err *err) {
+    _cleanup_(mem_free) char *own = NULL;
     for (size_t i = 0; i < count; i++) {
-        _cleanup_(mem_free) char *text = item_print(sends[i].item);
+        if (sends[i].item != printed || text == NULL) {
+            mem_free(&own);
+            text = own = item_print(sends[i].item);
+            printed = sends[i].item;
+        }
         FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory to send the item %.200s", item_id(sends[i].item));
-        sqlite3_stmt *statement = NULL;
-        TRY(ledger_prepare(ledger, SQL_POST, &statement, err));
-        ledger_bind_text(statement, 1, sends[i].edge);
-        ledger_bind_text(statement, 2, item_id(sends[i].item));
-        ledger_bind_text(statement, 3, text);
-        sqlite3_bind_double(statement, 4, clock_realtime());
-        TRY(ledger_run(ledger, statement, err));
+        TRY(post(ledger, &sends[i], text, err));
     }
     return STATUS_OK;
 }

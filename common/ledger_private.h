@@ -64,7 +64,9 @@ enum status ledger_set_durable(struct ledger *ledger, bool durable, struct err *
 /* durable: as above. On failure of what is between, ledger_end rolls back and returns status. */
 enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err);
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err);
-/* Inside a transaction: a row of the outbox for each send. */
-enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count, struct err *err);
+/* Inside a transaction: a row of the outbox for each send. `text` is what `printed` looks like as JSON, so that it is not
+ * printed again; both may be NULL. */
+enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count,
+                        const struct item *printed, const char *text, struct err *err);
 
 #endif

@@ -98,10 +98,8 @@ void stage_await_call(struct stage *stage, enum part part, double deadline) {
     wait_on(stage, &stage->calls[part], deadline);
 }
 
-static bool item_waits(const struct stage *stage) {
-    for (int i = 0; i < stage->lane_count; i++)
-        if (stage->slots[i].phase == SLOT_PROCESS) return true;
-    return false;
+static bool item_waits(struct stage *stage) {
+    return lanes_at(stage, stage->process_ticket, SLOT_PROCESS) != NULL;
 }
 
 void stage_wait(struct stage *stage, double seconds) {

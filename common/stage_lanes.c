@@ -1,4 +1,5 @@
-/* Lanes: the places of items on their way through load, process and store. */
+/* Lanes: the places of items on their way through load, process and store; and slots, which hold them on until their
+ * outcome is written down. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,60 +31,60 @@ struct lane_plan lanes_plan(const struct stage_descriptor *descriptor, const str
     return plan;
 }
 
-struct slot *lanes_find(struct stage *stage, enum slot_phase phase, bool any_ticket, uint64_t ticket) {
-    struct slot *best = NULL;
-    for (int i = 0; i < stage->lane_count; i++) {
-        struct slot *slot = &stage->slots[i];
-        if (slot->phase == phase && (any_ticket || slot->ticket == ticket) &&
-            (best == NULL || slot->ticket < best->ticket))
-            best = slot;
-    }
-    return best;
+struct slot *lanes_at(struct stage *stage, uint64_t ticket, enum slot_phase phase) {
+    struct slot *slot = &stage->slots[ticket % (uint64_t)stage->slot_count];
+    return ticket < stage->next_ticket && slot->phase == phase ? slot : NULL;
 }
 
-static int busy_lanes(const struct stage *stage) {
-    int busy = 0;
-    for (int i = 0; i < stage->lane_count; i++)
-        busy += stage->slots[i].phase != SLOT_FREE;
-    return busy;
+struct slot *lanes_to_store(struct stage *stage) {
+    struct slot *slot = NULL;
+    for (uint64_t ticket = stage->settle_ticket; slot == NULL && ticket < stage->load_ticket; ticket++)
+        slot = lanes_at(stage, ticket, SLOT_STORE);
+    return slot;
+}
+
+int lanes_in_hand(const struct stage *stage) {
+    return (int)(stage->next_ticket - stage->done_ticket);
 }
 
 bool lanes_empty(const struct stage *stage) {
-    return busy_lanes(stage) == 0;
+    return lanes_in_hand(stage) == 0;
 }
 
 bool lanes_room(const struct stage *stage) {
-    int busy = busy_lanes(stage);
-    if (busy == stage->lane_count || stage->flush_wanted) return false;
+    int in_hand = lanes_in_hand(stage);
+    if (stage->free_lane_count == 0 || in_hand == stage->slot_count || stage->flush_wanted) return false;
     /* What a cumulative stage sends has no item behind it that could wait. */
     if (stage->descriptor->cumulative) return true;
     for (int i = 0; i < stage->output_count; i++)
-        if (stage->outputs[i].unacknowledged + busy >= stage->outputs[i].window) return false;
+        if (stage->outputs[i].unacknowledged + in_hand >= stage->outputs[i].window) return false;
     return true;
 }
 
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) {
     stage_lock(stage);
-    struct slot *slot = lanes_find(stage, SLOT_FREE, true, 0);
-    if (slot == NULL) {
+    if (stage->free_lane_count == 0 || lanes_in_hand(stage) == stage->slot_count) {
         /* The caller asked for room before; without it the item is let go and comes again. */
         stage_unlock(stage);
         item_destroy(item);
         return;
     }
-    slot->lane.item = *item;
+    struct slot *slot = &stage->slots[stage->next_ticket % (uint64_t)stage->slot_count];
+    stage->next_ticket++;
+    slot->lane = stage->free_lanes[--stage->free_lane_count];
+    slot->lane->item = slot->item = *item;
     *item = NULL;
-    snprintf(slot->id, sizeof slot->id, "%s", item_id(slot->lane.item));
-    slot->ticket = stage->next_ticket++;
+    snprintf(slot->id, sizeof slot->id, "%s", item_id(slot->item));
     slot->judged = 0;
     slot->arrivals[0] = (struct arrival){edge, seq};
     slot->arrival_count = 1;
     slot->taken = clock_monotonic();
     slot->status = STATUS_OK;
+    slot->err.message[0] = '\0';
     slot->settled = false;
     slot->phase = SLOT_LOAD;
     atomic_fetch_add(&stage->metrics.in, 1);
-    atomic_store(&stage->metrics.queue, busy_lanes(stage));
+    atomic_store(&stage->metrics.queue, lanes_in_hand(stage));
     parts_begin(&stage->parts, slot->taken);
     stage_call(stage, PART_LOAD);
     /* What idle does may depend on what comes. */
@@ -92,14 +93,24 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     stage_unlock(stage);
 }
 
+void lanes_let_go(struct stage *stage, struct slot *slot) {
+    slot->item = slot->lane->item;
+    slot->lane->item = NULL;
+    stage->free_lanes[stage->free_lane_count++] = slot->lane;
+    slot->lane = NULL;
+    /* Without a free lane nothing was received. */
+    if (stage->free_lane_count == 1) stage_changed(stage);
+}
+
 struct slot *lanes_done(struct stage *stage) {
-    return lanes_find(stage, SLOT_DONE, true, 0);
+    return lanes_at(stage, stage->done_ticket, SLOT_DONE);
 }
 
 void lanes_free(struct stage *stage, struct slot *slot) {
-    item_destroy(&slot->lane.item);
+    item_destroy(&slot->item);
     slot->phase = SLOT_FREE;
-    atomic_store(&stage->metrics.queue, busy_lanes(stage));
+    stage->done_ticket++;
+    atomic_store(&stage->metrics.queue, lanes_in_hand(stage));
 }
 
 static enum status start_threads(struct stage *stage, int count, void *(*run)(void *), struct err *err) {
@@ -115,10 +126,17 @@ enum status lanes_start(struct stage *stage, struct err *err) {
     int wanted = stage->common.lanes != INT_MIN ? stage->common.lanes : 0;
     struct lane_plan plan = lanes_plan(stage->descriptor, &stage->device, wanted);
     stage->lane_count = plan.lanes;
+    stage->slot_count = plan.lanes + SETTLING_MAX;
+    TRY(settling_create(stage->output_count, &stage->settling, err));
     for (int i = 0; i < stage->lane_count; i++) {
-        stage->slots[i].lane.index = i;
+        struct stage_lane *lane = &stage->lanes[i];
+        lane->index = i;
         if (stage->descriptor->lane_size > 0)
-            TRY(mem_new(1, stage->descriptor->lane_size, "a lane", &stage->slots[i].lane.state, err));
+            TRY(mem_new(1, stage->descriptor->lane_size, "a lane", &lane->state, err));
+    }
+    while (stage->free_lane_count < stage->lane_count) {
+        stage->free_lanes[stage->free_lane_count] = &stage->lanes[stage->lane_count - 1 - stage->free_lane_count];
+        stage->free_lane_count++;
     }
     stage->parts.part[PART_LOAD].threads = plan.load_threads;
     stage->parts.part[PART_PROCESS].threads = 1;

@@ -88,7 +88,7 @@ static enum status answer(struct pipeline *pipeline, const struct inbox *inbox, 
 static bool joins_lane(struct stage *stage, const char *id, int edge, int64_t seq) {
     bool joins = false;
     stage_lock(stage);
-    for (int i = 0; i < stage->lane_count; i++) {
+    for (int i = 0; i < stage->slot_count; i++) {
         struct slot *slot = &stage->slots[i];
         if (slot->phase == SLOT_FREE || strcmp(slot->id, id) != 0) continue;
         for (int j = 0; j < slot->arrival_count; j++)

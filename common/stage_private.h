@@ -16,6 +16,9 @@
 #include "common/stage.h"
 
 enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, ARRIVALS_MAX = 8 };
+/* Items in hand: those in lanes, and those that wait for the ledger to write down what came of them. One wait for the
+ * disk serves all of these, so there may be as many as arrive while it lasts. */
+enum { SETTLING_MAX = 256, SLOTS_MAX = LANES_MAX + SETTLING_MAX, EMISSIONS_MAX = 256 };
 enum { IO_THREADS_MAX = 8, THREADS_MAX = 2 + 2 * IO_THREADS_MAX }; /* of load, and of store; all */
 
 enum stage_mode { STAGE_ON_FILES, STAGE_IN_PROCESS, STAGE_IN_PIPELINE };
@@ -27,7 +30,7 @@ struct arrival {
     int64_t seq;
 };
 
-/* Where a lane's item is on its way. Each phase has one kind of thread that may touch the lane. */
+/* Where an item is on its way. Each phase has one kind of thread that may touch it. */
 enum slot_phase {
     SLOT_FREE,
     SLOT_LOAD,
@@ -41,11 +44,12 @@ enum slot_phase {
     SLOT_DONE
 };
 
+/* An item in hand. Slots are used in a circle: that of a ticket is slots[ticket % slot_count]. */
 struct slot {
-    struct stage_lane lane;
+    struct stage_lane *lane; /* from its arrival to the end of store; NULL later, when the lane serves another item */
+    struct item *item;
     char id[ITEM_ID_MAX + 1]; /* the item's: the item itself belongs to whoever works on it */
     enum slot_phase phase;
-    uint64_t ticket; /* items are processed and settled in the order of arrival */
     uint32_t judged; /* the rules of reject_if that have been looked at */
     struct arrival arrivals[ARRIVALS_MAX]; /* all of them are acknowledged when the item is done */
     int arrival_count;
@@ -110,10 +114,17 @@ struct stage {
      * one that it concerns; the main thread waits for `changed`. */
     pthread_mutex_t lock;
     pthread_cond_t changed, calls[PART_COUNT];
-    struct slot slots[LANES_MAX];
-    int lane_count;
+    struct stage_lane lanes[LANES_MAX], *free_lanes[LANES_MAX];
+    int lane_count, free_lane_count;
+    /* Tickets number the items in the order of arrival, in which they are processed and settled: the next one to be
+     * given, and the next to be loaded, processed, stored (by one thread), settled and let go. */
+    struct slot slots[SLOTS_MAX];
+    int slot_count;
+    uint64_t next_ticket, load_ticket, process_ticket, store_ticket, settle_ticket, done_ticket;
+    struct item *emissions[EMISSIONS_MAX]; /* of a source: what the ledger has not taken yet, oldest first */
+    int emission_count;
+    struct settling *settling; /* the ledger thread's */
     struct parts parts;
-    uint64_t next_ticket, process_ticket, store_ticket, settle_ticket;
     uint64_t events, waited; /* what idle and produce would want to know of; how far stage_wait has seen them */
     struct stage_output outputs[EDGES_MAX];
     int output_count;
@@ -149,13 +160,18 @@ struct lane_plan {
 /* How many of each a stage has, where `lanes` (0: not set) is what the user wants. */
 struct lane_plan lanes_plan(const struct stage_descriptor *descriptor, const struct device *device, int lanes);
 enum status lanes_start(struct stage *stage, struct err *err);
-/* The slot in a phase, with that ticket or (any_ticket) the earliest; NULL. With the lock held. */
-struct slot *lanes_find(struct stage *stage, enum slot_phase phase, bool any_ticket, uint64_t ticket);
-/* Whether one more item may be taken: a lane is free and every output has room. With the lock held. */
+/* All of these with the lock held. The slot of a ticket where it is in that phase, or NULL. */
+struct slot *lanes_at(struct stage *stage, uint64_t ticket, enum slot_phase phase);
+/* The earliest that waits for store; NULL. */
+struct slot *lanes_to_store(struct stage *stage);
+/* Whether one more item may be taken: a lane and a slot are free and every output has room. */
 bool lanes_room(const struct stage *stage);
-/* Hands an item to a free lane; consumes it. With room. */
+int lanes_in_hand(const struct stage *stage);
+/* Hands an item to a free lane; consumes it. With room. Takes the lock itself. */
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
-/* A lane whose item is done with, or NULL. lanes_free gives it back. With the lock held. */
+/* What store has left behind needs no lane any more. */
+void lanes_let_go(struct stage *stage, struct slot *slot);
+/* The earliest item that is done with, or NULL. lanes_free gives its slot back. */
 struct slot *lanes_done(struct stage *stage);
 void lanes_free(struct stage *stage, struct slot *slot);
 bool lanes_empty(const struct stage *stage);
@@ -172,8 +188,15 @@ void *thread_compute(void *stage);
 void *thread_store(void *stage);
 void *thread_ledger(void *stage);
 
-/* stage_settle.c: the outcomes of lanes' items go into the ledger, in one transaction. */
+/* stage_settle.c: what happened goes into the ledger. The ledger thread's place to put it together. */
+enum status settling_create(int output_count, struct settling **ret_settling, struct err *err);
+void settling_destroy(struct settling **settling);
+/* The outcomes of items, in one transaction. */
 void stage_settle(struct stage *stage, struct slot *const *slots, int count);
+/* What a source has emitted, oldest first, in one transaction. */
+void stage_settle_emissions(struct stage *stage, struct item *const *items, int count);
+/* With the lock held: until everything emitted is in the ledger, or never will be. */
+void stage_drain_emissions(struct stage *stage);
 /* The rules of reject_if on what the item holds by now. */
 enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *judged, struct err *err);
 /* Whether the item has what the descriptor's `in` asks for. */

@@ -68,7 +68,7 @@ static void collect_outcome(struct stage *stage, const char *id, enum ledger_sta
     stage_unlock(stage);
 }
 
-static size_t fill_sends(const struct stage *stage, const struct item *item, struct ledger_send sends[EDGES_MAX]) {
+static size_t fill_sends(const struct stage *stage, const struct item *item, struct ledger_send *sends) {
     for (int i = 0; i < stage->output_count; i++)
         sends[i] = (struct ledger_send){stage->outputs[i].edge, item};
     return (size_t)stage->output_count;
@@ -103,10 +103,37 @@ static enum status check_size(const struct item *item, struct err *err) {
     return STATUS_OK;
 }
 
-/* What the ledger is to hold of a lane's item. */
+/* One commit: what is to be written, and the rows of the outbox that belong to it. */
+struct settling {
+    struct ledger_finish finishes[SLOTS_MAX];
+    struct ledger_origin origins[EMISSIONS_MAX];
+    struct slot *slots[SLOTS_MAX];
+    bool flags[SLOTS_MAX]; /* late, or new */
+    struct ledger_send *sends; /* output_count for each */
+};
+
+enum status settling_create(int output_count, struct settling **ret_settling, struct err *err) {
+    _Static_assert((int)EMISSIONS_MAX <= (int)SLOTS_MAX, "flags are for both");
+    struct settling *settling = calloc(1, sizeof *settling);
+    if (settling != NULL) settling->sends = calloc((size_t)SLOTS_MAX * (size_t)output_count + 1, sizeof *settling->sends);
+    if (settling == NULL || settling->sends == NULL) {
+        free(settling);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for what goes into the ledger");
+    }
+    *ret_settling = settling;
+    return STATUS_OK;
+}
+
+void settling_destroy(struct settling **settling) {
+    if (*settling == NULL) return;
+    free((*settling)->sends);
+    mem_free(settling);
+}
+
+/* What the ledger is to hold of an item. */
 static struct ledger_finish outcome(struct stage *stage, struct slot *slot, const struct ledger_send *sends,
                                     size_t send_count) {
-    struct item *item = slot->lane.item;
+    struct item *item = slot->item;
     slot->state = slot->status == STATUS_OK         ? LEDGER_DONE
                   : slot->status == STATUS_REJECTED ? LEDGER_REJECTED
                                                     : LEDGER_FAILED;
@@ -123,7 +150,7 @@ static struct ledger_finish outcome(struct stage *stage, struct slot *slot, cons
 }
 
 static void after_settling(struct stage *stage, struct slot *slot, const struct ledger_finish *what) {
-    struct item *item = slot->lane.item;
+    struct item *item = slot->item;
     if (slot->state == LEDGER_DONE) warn_unjudged(stage, item, slot->judged);
     slot->settled = true;
     count_sends(stage, what->send_count);
@@ -132,46 +159,85 @@ static void after_settling(struct stage *stage, struct slot *slot, const struct 
 }
 
 void stage_settle(struct stage *stage, struct slot *const *slots, int count) {
-    struct ledger_send sends[LANES_MAX][EDGES_MAX];
-    struct ledger_finish what[LANES_MAX];
-    struct slot *settling[LANES_MAX];
-    bool late[LANES_MAX];
+    struct settling *settling = stage->settling;
     int settled = 0;
     bool stopping = atomic_load(&stage->stopping) == STOP_NOW;
     for (int i = 0; i < count; i++) {
         struct slot *slot = slots[i];
         /* Not finished, and not failed by its own fault: it stays in flight and comes again. */
         if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping)) continue;
+        struct ledger_send *sends = settling->sends + (size_t)settled * (size_t)stage->output_count;
         bool forward = slot->status == STATUS_OK && !stage->descriptor->cumulative;
-        if (forward) slot->status = check_size(slot->lane.item, &slot->err);
+        if (forward) slot->status = check_size(slot->item, &slot->err);
         forward = forward && slot->status == STATUS_OK;
-        size_t send_count = forward ? fill_sends(stage, slot->lane.item, sends[settled]) : 0;
-        what[settled] = outcome(stage, slot, sends[settled], send_count);
-        settling[settled++] = slot;
+        size_t send_count = forward ? fill_sends(stage, slot->item, sends) : 0;
+        settling->finishes[settled] = outcome(stage, slot, sends, send_count);
+        settling->slots[settled++] = slot;
     }
     struct err err = {0};
+    const struct ledger_finish *what = settling->finishes;
     enum status status =
-        settled > 0 ? ledger_finish_items(stage->ledger, what, (size_t)settled, late, &err) : STATUS_OK;
+        settled > 0 ? ledger_finish_items(stage->ledger, what, (size_t)settled, settling->flags, &err) : STATUS_OK;
     if (status != STATUS_OK) {
         stage_fatal(stage, status, &err);
         return;
     }
     for (int i = 0; i < settled; i++) {
-        if (!late[i])
-            after_settling(stage, settling[i], &what[i]);
+        if (!settling->flags[i])
+            after_settling(stage, settling->slots[i], &what[i]);
         else
             log_write(stage->log, LOG_WARN, "late", "%s: it is no longer in the hands of this instance", what[i].id);
     }
 }
 
-/* A source goes no further than its windows allow. */
+/* ---- What a source emits ----
+ * It waits in a list for the ledger thread, which writes down together what has come while it waited for the disk.
+ * What a power cut takes from the list is found again by the source, and nobody has been sent it. */
+
+void stage_settle_emissions(struct stage *stage, struct item *const *items, int count) {
+    struct settling *settling = stage->settling;
+    struct err err = {0};
+    for (int i = 0; i < count; i++) {
+        struct ledger_send *sends = settling->sends + (size_t)i * (size_t)stage->output_count;
+        settling->origins[i] = (struct ledger_origin){.item = items[i], .state = LEDGER_DONE, .sends = sends};
+        settling->origins[i].send_count = fill_sends(stage, items[i], sends);
+    }
+    enum status status =
+        ledger_originate_items(stage->ledger, settling->origins, (size_t)count, settling->flags, &err);
+    if (status != STATUS_OK) {
+        stage_fatal(stage, status, &err);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!settling->flags[i]) continue;
+        atomic_fetch_add(&stage->metrics.in, 1);
+        count_sends(stage, settling->origins[i].send_count);
+        count_outcome(stage, items[i], LEDGER_DONE, NULL);
+        collect_emitted(stage, items[i]);
+    }
+}
+
+void stage_drain_emissions(struct stage *stage) {
+    while (stage->emission_count > 0 && stage->fatal == STATUS_OK)
+        stage_await_call(stage, PART_PROCESS, INFINITY);
+}
+
+static bool emission_waits(struct stage *stage, const char *id) {
+    bool waits = false;
+    stage_lock(stage);
+    for (int i = 0; i < stage->emission_count && !waits; i++)
+        waits = strcmp(item_id(stage->emissions[i]), id) == 0;
+    stage_unlock(stage);
+    return waits;
+}
+
+/* A source goes no further than its windows allow. With the lock held. */
 static enum status wait_for_room(struct stage *stage, struct err *err) {
     enum status status = STATUS_OK;
-    stage_lock(stage);
     for (;;) {
-        bool room = true;
+        bool room = stage->emission_count < EMISSIONS_MAX;
         for (int i = 0; i < stage->output_count; i++)
-            room = room && stage->outputs[i].unacknowledged < stage->outputs[i].window;
+            room = room && stage->outputs[i].unacknowledged + stage->emission_count < stage->outputs[i].window;
         if (room) break;
         if (atomic_load(&stage->stopping) != STOP_NOT || stage->fatal != STATUS_OK) {
             status = err_set(err, STATUS_CANCELLED, __FILE__, __LINE__, "asked to stop while waiting to send");
@@ -181,14 +247,26 @@ static enum status wait_for_room(struct stage *stage, struct err *err) {
         stage_await_call(stage, PART_PROCESS, INFINITY);
         atomic_store(&stage->metrics.state, METRICS_WAITING);
     }
+    return status;
+}
+
+/* Consumes the item. */
+static enum status queue_emission(struct stage *stage, struct item *item, struct err *err) {
+    stage_lock(stage);
+    enum status status = wait_for_room(stage, err);
+    if (status == STATUS_OK) {
+        stage->emissions[stage->emission_count++] = item;
+        stage_call(stage, PART_LEDGER);
+    }
     stage_unlock(stage);
+    if (status != STATUS_OK) item_destroy(&item);
     return status;
 }
 
 static enum status emit_from_source(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
     bool known = false;
-    enum ledger_state before = LEDGER_DONE;
-    TRY(ledger_lookup(stage->ledger, item_id(item), &known, &before, err));
+    int before = LEDGER_DONE;
+    TRY(stage_lookup(stage, item_id(item), &known, &before, err));
     if (known && before != LEDGER_FAILED) {
         *ret_new = false;
         return STATUS_OK;
@@ -201,18 +279,10 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
         return STATUS_OK;
     }
     warn_unjudged(stage, item, judged);
-    TRY(wait_for_room(stage, err));
-    struct ledger_send sends[EDGES_MAX];
-    size_t count = fill_sends(stage, item, sends);
-    bool is_new = false;
-    TRY(ledger_originate(stage->ledger, item, LEDGER_DONE, NULL, sends, count, &is_new, err));
-    if (is_new) {
-        atomic_fetch_add(&stage->metrics.in, 1);
-        count_sends(stage, count);
-        count_outcome(stage, item, LEDGER_DONE, NULL);
-        collect_emitted(stage, item);
-    }
-    *ret_new = is_new;
+    struct item *copy = NULL;
+    TRY(item_clone(item, &copy, err));
+    TRY(queue_emission(stage, copy, err));
+    *ret_new = true;
     return STATUS_OK;
 }
 
@@ -220,14 +290,7 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
     bool unasked;
     if (ret_new == NULL) ret_new = &unasked;
     TRY(check_size(item, err));
-    if (stage->descriptor->produce != NULL) {
-        enum status status = emit_from_source(stage, item, ret_new, err);
-        stage_lock(stage);
-        stage->stored += status == STATUS_OK;
-        stage_call(stage, PART_STORE);
-        stage_unlock(stage);
-        return status;
-    }
+    if (stage->descriptor->produce != NULL) return emit_from_source(stage, item, ret_new, err);
     struct ledger_send sends[EDGES_MAX];
     size_t count = fill_sends(stage, item, sends);
     bool is_new = false;
@@ -243,6 +306,9 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err) {
     bool is_new = false;
+    stage_lock(stage);
+    stage_drain_emissions(stage);
+    stage_unlock(stage);
     TRY(ledger_originate(stage->ledger, item, (enum ledger_state)state, reason, NULL, 0, &is_new, err));
     if (is_new) {
         atomic_fetch_add(&stage->metrics.in, 1);
@@ -252,8 +318,10 @@ enum status stage_set_aside(struct stage *stage, const struct item *item, int st
 }
 
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err) {
-    enum ledger_state state = LEDGER_IN_FLIGHT;
-    TRY(ledger_lookup(stage->ledger, id, ret_known, &state, err));
+    enum ledger_state state = LEDGER_DONE;
+    /* What is on its way to the ledger is looked for first: meanwhile it may arrive there. */
+    *ret_known = emission_waits(stage, id);
+    if (!*ret_known) TRY(ledger_lookup(stage->ledger, id, ret_known, &state, err));
     if (*ret_known) *ret_state = (int)state;
     return STATUS_OK;
 }

@@ -210,13 +210,19 @@ enum status stage_begin(struct stage *stage, struct err *err) {
 }
 
 static void destroy_lanes(struct stage *stage) {
-    for (int i = 0; i < stage->lane_count; i++) {
+    for (int i = 0; i < stage->slot_count; i++) {
         struct slot *slot = &stage->slots[i];
-        if (stage->ready && stage->descriptor->lane_fini != NULL && slot->lane.state != NULL)
-            stage->descriptor->lane_fini(stage, stage->state, &slot->lane);
-        item_destroy(&slot->lane.item);
-        mem_free(&slot->lane.state);
+        item_destroy(slot->lane != NULL ? &slot->lane->item : &slot->item);
     }
+    for (int i = 0; i < stage->emission_count; i++)
+        item_destroy(&stage->emissions[i]);
+    for (int i = 0; i < stage->lane_count; i++) {
+        struct stage_lane *lane = &stage->lanes[i];
+        if (stage->ready && stage->descriptor->lane_fini != NULL && lane->state != NULL)
+            stage->descriptor->lane_fini(stage, stage->state, lane);
+        mem_free(&lane->state);
+    }
+    settling_destroy(&stage->settling);
 }
 
 void stage_destroy(struct stage **stage_pointer) {

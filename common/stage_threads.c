@@ -37,10 +37,10 @@ static void note_status(struct stage *stage, struct slot *slot, enum status stat
 
 static void load_slot(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
-    enum status status = stage_check_input(stage, slot->lane.item, &slot->err);
-    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     if (status == STATUS_OK && descriptor->load != NULL)
-        status = descriptor->load(stage, stage->state, &slot->lane, &slot->err);
+        status = descriptor->load(stage, stage->state, slot->lane, &slot->err);
     note_status(stage, slot, status);
 }
 
@@ -50,12 +50,13 @@ void *thread_load(void *argument) {
     use_threads(1);
     stage_lock(stage);
     while (!stage->threads_end) {
-        struct slot *slot = lanes_find(stage, SLOT_LOAD, true, 0);
+        struct slot *slot = lanes_at(stage, stage->load_ticket, SLOT_LOAD);
         if (slot == NULL) {
             stage_await_call(stage, PART_LOAD, INFINITY);
             continue;
         }
         slot->phase = SLOT_LOADING;
+        stage->load_ticket++;
         begin_work(stage, PART_LOAD);
         load_slot(stage, slot);
         end_work(stage, PART_LOAD);
@@ -102,13 +103,13 @@ static enum status process_item(struct stage *stage, struct stage_lane *lane, in
 static void compute_item(struct stage *stage, struct slot *slot, int last_shape[3]) {
     if (slot->status != STATUS_OK) return;
     atomic_store(&stage->metrics.state, METRICS_PROCESSING);
-    metrics_item(&stage->metrics, item_id(slot->lane.item));
-    mark_current(stage, item_id(slot->lane.item));
-    enum status status = process_item(stage, &slot->lane, last_shape, &slot->err);
+    metrics_item(&stage->metrics, slot->id);
+    mark_current(stage, slot->id);
+    enum status status = process_item(stage, slot->lane, last_shape, &slot->err);
     mark_current(stage, "");
     metrics_item(&stage->metrics, "");
     atomic_store(&stage->metrics.state, METRICS_WAITING);
-    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
 }
 
@@ -136,6 +137,9 @@ static void run_source(struct stage *stage) {
     struct err err = {0};
     enum status status = stage->descriptor->produce(stage, stage->state, &err);
     if (status != STATUS_OK && status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
+    stage_lock(stage);
+    stage_drain_emissions(stage);
+    stage_unlock(stage);
     run_flush(stage);
 }
 
@@ -152,7 +156,7 @@ void *thread_compute(void *argument) {
     }
     stage_lock(stage);
     while (!stage->threads_end && !stage->flushed) {
-        struct slot *slot = lanes_find(stage, SLOT_PROCESS, false, stage->process_ticket);
+        struct slot *slot = lanes_at(stage, stage->process_ticket, SLOT_PROCESS);
         if (slot != NULL) {
             slot->phase = SLOT_PROCESSING;
             begin_work(stage, PART_PROCESS);
@@ -183,8 +187,8 @@ static void store_item(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     enum status status = slot->status;
     if (status == STATUS_OK && descriptor->store != NULL)
-        status = descriptor->store(stage, stage->state, &slot->lane, &slot->err);
-    if (status == STATUS_OK) status = stage_judge(stage, slot->lane.item, &slot->judged, &slot->err);
+        status = descriptor->store(stage, stage->state, slot->lane, &slot->err);
+    if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
 }
 
@@ -229,13 +233,14 @@ void *thread_store(void *argument) {
     if (stage->summary_at == 0) stage->summary_at = clock_monotonic() + summary_pause;
     bool in_order = stage->parts.part[PART_STORE].threads == 1, last;
     while (!stage->threads_end) {
-        struct slot *slot = lanes_find(stage, SLOT_STORE, !in_order, stage->store_ticket);
+        struct slot *slot = in_order ? lanes_at(stage, stage->store_ticket, SLOT_STORE) : lanes_to_store(stage);
         if (slot != NULL) {
             slot->phase = SLOT_STORING;
             begin_work(stage, PART_STORE);
             store_item(stage, slot);
             end_work(stage, PART_STORE);
             stage->store_ticket++;
+            lanes_let_go(stage, slot);
             slot->phase = SLOT_STORED;
             stage_call(stage, PART_LEDGER);
         } else if (summary_due(stage, &last))
@@ -250,18 +255,16 @@ void *thread_store(void *argument) {
 }
 
 /* Stored items whose turn it is: all that are there, since they share the wait for the disk. */
-static int take_stored(struct stage *stage, struct slot *group[LANES_MAX]) {
+static int take_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
     int count = 0;
-    for (struct slot *slot; count < LANES_MAX; group[count++] = slot) {
-        slot = lanes_find(stage, SLOT_STORED, false, stage->settle_ticket);
-        if (slot == NULL) break;
+    for (struct slot *slot; (slot = lanes_at(stage, stage->settle_ticket, SLOT_STORED)) != NULL; group[count++] = slot) {
         stage->settle_ticket++;
         slot->phase = SLOT_SETTLING;
     }
     return count;
 }
 
-static int settle_stored(struct stage *stage, struct slot *group[LANES_MAX]) {
+static int settle_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
     /* While this waits for the ledger more may be stored. */
     ledger_hold(stage->ledger);
     stage_lock(stage);
@@ -272,27 +275,55 @@ static int settle_stored(struct stage *stage, struct slot *group[LANES_MAX]) {
     return count;
 }
 
+static void commit_outcomes(struct stage *stage) {
+    struct slot *group[SLOTS_MAX];
+    begin_work(stage, PART_LEDGER);
+    int count = settle_stored(stage, group);
+    end_work(stage, PART_LEDGER);
+    bool first = stage->stored == 0;
+    for (int i = 0; i < count; i++) {
+        metrics_latency(&stage->metrics, clock_monotonic() - group[i]->taken);
+        stage->stored += group[i]->settled;
+        group[i]->phase = SLOT_DONE;
+    }
+    if (first && stage->descriptor->summarise != NULL) stage_call(stage, PART_STORE);
+    stage_event(stage);
+}
+
+/* They stay in sight, for stage_lookup, until the ledger has them. */
+static void commit_emissions(struct stage *stage) {
+    struct item *group[EMISSIONS_MAX];
+    begin_work(stage, PART_LEDGER);
+    ledger_hold(stage->ledger);
+    stage_lock(stage);
+    int count = stage->emission_count;
+    memcpy(group, stage->emissions, sizeof group);
+    stage_unlock(stage);
+    stage_settle_emissions(stage, group, count);
+    ledger_let_go(stage->ledger);
+    end_work(stage, PART_LEDGER);
+    stage->emission_count -= count;
+    memmove(stage->emissions, stage->emissions + count, (size_t)stage->emission_count * sizeof *stage->emissions);
+    for (int i = 0; i < count; i++)
+        item_destroy(&group[i]);
+    bool first = stage->stored == 0;
+    stage->stored += (uint64_t)count;
+    if (first && stage->descriptor->summarise != NULL) stage_call(stage, PART_STORE);
+    stage_event(stage);
+}
+
 void *thread_ledger(void *argument) {
     struct stage *stage = argument;
-    struct slot *group[LANES_MAX];
     stage_lock(stage);
     for (;;) {
-        if (lanes_find(stage, SLOT_STORED, false, stage->settle_ticket) == NULL) {
-            if (stage->threads_end) break;
+        if (lanes_at(stage, stage->settle_ticket, SLOT_STORED) != NULL)
+            commit_outcomes(stage);
+        else if (stage->emission_count > 0)
+            commit_emissions(stage);
+        else if (stage->threads_end)
+            break;
+        else
             stage_await_call(stage, PART_LEDGER, INFINITY);
-            continue;
-        }
-        begin_work(stage, PART_LEDGER);
-        int count = settle_stored(stage, group);
-        end_work(stage, PART_LEDGER);
-        bool first = stage->stored == 0;
-        for (int i = 0; i < count; i++) {
-            metrics_latency(&stage->metrics, clock_monotonic() - group[i]->taken);
-            stage->stored += group[i]->settled;
-            group[i]->phase = SLOT_DONE;
-        }
-        if (first && stage->descriptor->summarise != NULL) stage_call(stage, PART_STORE);
-        stage_event(stage);
     }
     stage_unlock(stage);
     return NULL;
