@@ -133,9 +133,17 @@ static enum status read_templates(const struct stage *stage, struct lowpass_pick
         FAIL_IF(!isfinite(s->templates.data[i]), err, STATUS_BAD_FORMAT,
                 "%s: pixel %zu is not a finite number; expected grey values of normalised particles", p->templates, i);
     if (template_map_is_one(p->templates, &s->templates)) TRY(project_map(s, p->symmetry, stage_threads(stage), err));
+    else
+        FAIL_IF(strcmp(p->symmetry, "C1") != 0, err, STATUS_BAD_ARGUMENT,
+                "symmetry is %s, but %s holds %d images: symmetry is of a map that is projected", p->symmetry,
+                p->templates, s->templates.nz);
     s->templates_pixel_size = isnan(p->templates_pixel_size) ? s->templates.pixel_size : p->templates_pixel_size;
     FAIL_IF(!(s->templates_pixel_size > 0), err, STATUS_BAD_ARGUMENT,
             "%s does not say its pixel size: set templates_pixel_size", p->templates);
+    double width = s->templates.nx * s->templates_pixel_size;
+    FAIL_IF(p->diameter > width, err, STATUS_BAD_ARGUMENT,
+            "diameter is %g Å, but %s is only %g Å wide (%d px of %g Å): check diameter and templates_pixel_size",
+            p->diameter, p->templates, width, s->templates.nx, s->templates_pixel_size);
     return STATUS_OK;
 }
 
