@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/memory.h"
+#include "common/text.h"
 
 struct file_output {
     char path[PATH_SIZE];
@@ -45,6 +46,21 @@ enum status path_without_ending(const char *path, char *ret_path, size_t size, s
     const char *name = path_name(path);
     const char *dot = strrchr(name, '.');
     return copy_path(path, dot == NULL || dot == name ? strlen(path) : (size_t)(dot - path), ret_path, size, err);
+}
+
+enum status path_stem(const char *path, char *ret_stem, size_t size, struct err *err) {
+    enum { LONG = 200, KEPT = 183, MARK = 1 + 16 };
+    char mark[MARK + 1];
+    const char *name = path_name(path);
+    size_t before = (size_t)(name - path);
+    if (strlen(name) <= LONG) return copy_path(path, strlen(path), ret_stem, size, err);
+    snprintf(mark, sizeof mark, "~%016llx", (unsigned long long)text_hash(path));
+    size_t kept = before + text_fit(name, KEPT);
+    FAIL_IF(kept + MARK >= size, err, STATUS_BAD_ARGUMENT, "the path %.200s... is too long: at most %zu bytes are allowed",
+            path, size - 1);
+    TRY(copy_path(path, kept, ret_stem, size, err));
+    memcpy(ret_stem + kept, mark, sizeof mark);
+    return STATUS_OK;
 }
 
 enum status path_folder(const char *path, char *ret_path, size_t size, struct err *err) {

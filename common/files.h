@@ -54,6 +54,10 @@ enum status path_join(const char *folder, const char *name, char *ret_path, size
 /* Without the last ending: "a.b/mic_1.mrc" → "a.b/mic_1"; a name without one, or that begins with its only dot, stays.
  */
 enum status path_without_ending(const char *path, char *ret_path, size_t size, struct err *err);
+/* The stem of the names of an item's products: the path, with a last part of more than 200 bytes shortened to at most 183
+ * of them, "~" and 16 hexadecimal digits of the whole path's hash, so that with any suffix it stays below the 255 bytes
+ * that a name may have, is the same every time, and is nobody else's. ret_stem may be `path`. */
+enum status path_stem(const char *path, char *ret_stem, size_t size, struct err *err);
 /* What precedes the last slash: "a/b" → "a", "b" → ".", "/b" → "/". */
 enum status path_folder(const char *path, char *ret_path, size_t size, struct err *err);
 /* The part after the last slash; points into path. */

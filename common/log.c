@@ -2,19 +2,45 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/files.h"
 #include "common/memory.h"
+#include "common/text.h"
 
 struct log {
-    int descriptor; /* -1: none */
+    int descriptor; /* -1: none; it keeps its number, whatever file it is */
     enum log_level stderr_level;
     char who[96];
+    char path[PATH_SIZE];
+    int64_t size;
+    bool is_standard[3]; /* whether standard output and error are this file, too */
+    bool torn;           /* the last line could not be written to its end */
+    pthread_mutex_t lock;
 };
+
+static int open_log(const char *path) {
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+}
+
+static bool same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static void find_standard(struct log *log) {
+    struct stat own, other;
+    if (fstat(log->descriptor, &own) != 0) return;
+    for (int i = STDOUT_FILENO; i <= STDERR_FILENO; i++)
+        log->is_standard[i] = fstat(i, &other) == 0 && same_file(&own, &other);
+}
 
 enum status log_open(const char *path, const char *who, enum log_level stderr_level, struct log **ret_log,
                      struct err *err) {
@@ -22,14 +48,18 @@ enum status log_open(const char *path, const char *who, enum log_level stderr_le
     FAIL_IF(log == NULL, err, STATUS_NO_MEMORY, "no memory for the log");
     log->descriptor = -1;
     log->stderr_level = stderr_level;
+    log->size = LOG_SIZE;
     snprintf(log->who, sizeof log->who, "%s", who);
     if (path != NULL) {
-        log->descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        snprintf(log->path, sizeof log->path, "%s", path);
+        log->descriptor = open_log(path);
         if (log->descriptor < 0) {
             free(log);
             FAIL(err, STATUS_IO, "%s: the log cannot be written: %s", path, strerror(errno));
         }
+        find_standard(log);
     }
+    pthread_mutex_init(&log->lock, NULL);
     *ret_log = log;
     return STATUS_OK;
 }
@@ -37,7 +67,71 @@ enum status log_open(const char *path, const char *who, enum log_level stderr_le
 void log_close(struct log **log) {
     if (*log == NULL) return;
     if ((*log)->descriptor >= 0) close((*log)->descriptor);
+    pthread_mutex_destroy(&(*log)->lock);
     mem_free(log);
+}
+
+void log_set_size(struct log *log, int64_t bytes) {
+    log->size = bytes;
+}
+
+/* NAME becomes NAME.1, and so on from the oldest on. */
+static void rename_all(const char *path) {
+    char from[PATH_SIZE + 8], to[PATH_SIZE + 8];
+    for (int i = LOG_KEPT - 1; i >= 0; i--) {
+        snprintf(from, sizeof from, i > 0 ? "%s.%d" : "%s", path, i);
+        snprintf(to, sizeof to, "%s.%d", path, i + 1);
+        /* What cannot be renamed stays, and the log grows on: it must not stand in the way of the work. */
+        if (rename(from, to) != 0 && errno != ENOENT) return;
+    }
+}
+
+/* The lock makes those that find the log full at the same time take turns: whoever waited for it finds that the file has
+ * another name by then. */
+void log_rotate(const char *path, int64_t bytes) {
+    struct stat held, named;
+    int descriptor = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    if (descriptor < 0) return;
+    int locked;
+    do
+        locked = flock(descriptor, LOCK_EX);
+    while (locked != 0 && errno == EINTR);
+    if (fstat(descriptor, &held) == 0 && stat(path, &named) == 0 && same_file(&held, &named) && held.st_size > 0 &&
+        held.st_size >= bytes)
+        rename_all(path);
+    close(descriptor);
+}
+
+/* With the lock. Room for a line of so many bytes is made, in the file that has the log's name now. */
+static void renew(struct log *log, size_t bytes) {
+    struct stat held, named;
+    if (log->descriptor < 0 || fstat(log->descriptor, &held) != 0) return;
+    bool is_named = stat(log->path, &named) == 0 && same_file(&held, &named);
+    if (is_named && held.st_size + (int64_t)bytes <= log->size) return;
+    if (is_named) log_rotate(log->path, log->size - (int64_t)bytes);
+    int descriptor = open_log(log->path);
+    if (descriptor < 0) return; /* the old file has to do */
+    if (fstat(descriptor, &named) == 0 && !same_file(&held, &named) &&
+        dup3(descriptor, log->descriptor, O_CLOEXEC) >= 0)
+        for (int i = STDOUT_FILENO; i <= STDERR_FILENO; i++)
+            if (log->is_standard[i]) dup2(descriptor, i);
+    close(descriptor);
+}
+
+void log_renew(struct log *log) {
+    if (log == NULL) return;
+    pthread_mutex_lock(&log->lock);
+    renew(log, 0);
+    pthread_mutex_unlock(&log->lock);
+}
+
+/* A line of which a part was written, on a full disk, is ended before the next. */
+static void write_line(struct log *log, char *room, size_t length) {
+    room[0] = '\n';
+    size_t skip = log->torn ? 0 : 1;
+    ssize_t written = write(log->descriptor, room + skip, length + 1 - skip);
+    /* Nowhere is left to report that the log cannot be written. */
+    if (written > 0) log->torn = (size_t)written < length + 1 - skip;
 }
 
 void log_write_list(struct log *log, enum log_level level, const char *id, const char *format, va_list args) {
@@ -47,18 +141,23 @@ void log_write_list(struct log *log, enum log_level level, const char *id, const
     struct tm local;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
-    char line[2048];
-    size_t used = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &local);
-    used += (size_t)snprintf(line + used, sizeof line - used, ".%03d %s %s %s ", (int)(now.tv_nsec / 1000000), log->who,
+    char room[2048], *line = room + 1; /* a line break may go before it */
+    size_t size = sizeof room - 2, used = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &local);
+    used += (size_t)snprintf(line + used, size - used, ".%03d %s %s %s ", (int)(now.tv_nsec / 1000000), log->who,
                              names[level], id);
-    int length = vsnprintf(line + used, sizeof line - used - 1, format, args);
-    used += length > 0 ? strlen(line + used) : 0;
+    vsnprintf(line + used, size - used, format, args);
+    text_trim(line);
+    used = strlen(line);
     /* One line is one event, whatever a message quotes. */
     for (char *p = line; *p; p++)
         if ((unsigned char)*p < 0x20) *p = ' ';
     line[used++] = '\n';
-    /* Nowhere is left to report that the log cannot be written. */
-    if (log->descriptor >= 0 && write(log->descriptor, line, used) < 0) return;
+    if (log->descriptor >= 0) {
+        pthread_mutex_lock(&log->lock);
+        renew(log, used);
+        write_line(log, room, used);
+        pthread_mutex_unlock(&log->lock);
+    }
     if (level >= log->stderr_level && write(STDERR_FILENO, line, used) < 0) return;
 }
 

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/text.h"
 
 /* The texts change a few times a second at most, so a waiter may spin. */
 static void lock(struct metrics *metrics) {
@@ -25,12 +26,14 @@ static void unlock(struct metrics *metrics) {
 void metrics_item(struct metrics *metrics, const char *id) {
     lock(metrics);
     snprintf(metrics->item, sizeof metrics->item, "%s", id);
+    text_trim(metrics->item);
     unlock(metrics);
 }
 
 void metrics_note(struct metrics *metrics, const char *note) {
     lock(metrics);
     snprintf(metrics->note, sizeof metrics->note, "%s", note);
+    text_trim(metrics->note);
     unlock(metrics);
 }
 
@@ -58,7 +61,6 @@ enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts
     memcpy(item, metrics->item, sizeof item);
     memcpy(note, metrics->note, sizeof note);
     unlock(metrics);
-    /* A text that was cut inside a character is not valid UTF-8; the heartbeat goes on without it. */
     json_t *beat = json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*, s:o*}", "time",
                              clock_realtime(), "pid", (int)getpid(), "state",
                              states[atomic_load(&metrics->state)], "item", item, "in",

@@ -16,7 +16,7 @@
  *       "outputs": [{"edge": "lowpass-picker.0>extractor", "data": "ipc://…", "ack": "ipc://…", "window": 8}],
  *       "until_idle": 30 or null, "device": "auto|cpu|cuda:N", "threads": 1, "flush_threads": 4 (optional: threads),
  *       "curve": null or {"public": "z85", "secret": "z85"},
- *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "heartbeat": "/abs/….json", "current": "/abs/…" }
+ *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "log_size": 16777216, "heartbeat": "/abs/….json", "current": "/abs/…" }
  *   icestream-NAME --describe | --help | --version
  * `heartbeat` is rewritten (renamed into place) every second: {"time","pid","state":"waiting|blocked|processing",
  * "item","in","out","rejected","failed","bytes","latency","queue","note","parts"}; parts, from the first item on, says how

@@ -133,8 +133,9 @@ void stage_fatal(struct stage *stage, enum status status, const struct err *err)
 
 enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
                           char *absolute, struct err *err) {
-    char name[PATH_SIZE];
-    int used = snprintf(name, sizeof name, "%s%s", item_id(item), suffix);
+    char stem[PATH_SIZE], name[PATH_SIZE];
+    TRY(path_stem(item_id(item), stem, sizeof stem, err));
+    int used = snprintf(name, sizeof name, "%s%s", stem, suffix);
     FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT,
             "the name of a product of %.80s is too long", item_id(item));
     TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));

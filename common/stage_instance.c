@@ -133,6 +133,7 @@ static enum status read_root(struct stage *stage, const json_t *root, struct ins
     TRY(copy_text(root, "log", &instance->log, err));
     TRY(copy_text(root, "heartbeat", &instance->heartbeat, err));
     TRY(copy_text(root, "current", &instance->current, err));
+    instance->log_size = json_integer_value(json_object_get(root, "log_size"));
     if (!json_is_object(curve)) return STATUS_OK;
     TRY(copy_text(curve, "public", &instance->public_key, err));
     return copy_text(curve, "secret", &instance->secret_key, err);
@@ -172,6 +173,7 @@ enum status instance_open(struct stage *stage, const struct instance *instance, 
     TRY(file_make_parents(instance->ledger, 0777, err));
     TRY(file_make_parents(instance->heartbeat, 0777, err));
     TRY(log_open(instance->log, who, LOG_ERROR + 1, &stage->log, err));
+    if (instance->log_size > 0) log_set_size(stage->log, instance->log_size);
     TRY(map_current(stage, instance->current, err));
     TRY(ledger_open(instance->ledger, false, &stage->ledger, err));
     return ledger_release_instance(stage->ledger, stage->instance, err);

@@ -257,6 +257,7 @@ static void beat(struct pipeline *pipeline) {
     stage_lock(stage);
     struct parts parts = stage->parts;
     stage_unlock(stage);
+    log_renew(stage->log);
     if (metrics_heartbeat(&stage->metrics, &parts, pipeline->instance.heartbeat, &err) != STATUS_OK)
         log_write(stage->log, LOG_WARN, "heartbeat", "%s", err.message);
 }

@@ -247,6 +247,7 @@ struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];
     int input_count, output_count;
     char *ledger, *log, *heartbeat, *current, *public_key, *secret_key;
+    int64_t log_size; /* bytes; 0: not said */
 };
 
 /* stage_instance.c: fills the stage's names, folders and parameters, and what the pipeline needs besides. */

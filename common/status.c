@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/text.h"
+
 enum status err_set(struct err *err, enum status status, const char *file, int line, const char *format, ...) {
     if (err == NULL)
         return status;
@@ -14,6 +16,7 @@ enum status err_set(struct err *err, enum status status, const char *file, int l
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
+    text_trim(err->message);
     return status;
 }
 
@@ -28,6 +31,7 @@ enum status err_context(struct err *err, enum status status, const char *format,
     va_end(args);
     if (used >= 0 && (size_t)used < sizeof err->message)
         snprintf(err->message + used, sizeof err->message - (size_t)used, ": %s", before);
+    text_trim(err->message);
     return status;
 }
 

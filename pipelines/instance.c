@@ -48,7 +48,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         return NULL;
     json_t *session_params = section_json(&plan->graph->session, true);
     json_object_del(session_params, "transport");
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:s, s:s, s:s, s:s}", //
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:s, s:s, s:I, s:s, s:s}", //
                      "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas,
                      "run", session->run, "session", session->path, "session_params", session_params, "params",
                      section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
@@ -58,7 +58,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
                      orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret",
                                                       orders->curve_secret)
                                           : json_null(),
-                     "ledger", ledger, "log", paths[0], "heartbeat", paths[1], "current", paths[2]);
+                     "ledger", ledger, "log", paths[0], "log_size", (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
 }
 
 enum status instance_write(const struct session *session, const struct plan *plan, size_t index,

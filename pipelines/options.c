@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "common/params.h"
 
-enum option_kind { OPTION_TEXT, OPTION_TEXTS, OPTION_SECONDS, OPTION_COUNT, OPTION_SPEED, OPTION_FLAG };
+enum option_kind { OPTION_TEXT, OPTION_TEXTS, OPTION_SECONDS, OPTION_SIZE, OPTION_COUNT, OPTION_SPEED, OPTION_FLAG };
 
 struct option_row {
     const char *name, *value, *help;
@@ -35,6 +36,8 @@ static const struct option_row rows[] = {
      AT(supervisor.hang_report), 0},
     {"hang-kill", "SECONDS", "It is killed and started again so long after that (60).", RUNS, OPTION_SECONDS,
      AT(supervisor.hang_kill), 0},
+    {"log-size", "MIB", "A log of this size is renamed, and a new one begun; four old ones are kept (16).", RUNS,
+     OPTION_SIZE, AT(log_size), 0},
     {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES, OPTION_FLAG, AT(json), 0},
     {"follow", NULL, "Prints again whenever something has changed, until the run ends.", COMMAND_STATUS, OPTION_FLAG,
      AT(follow), 0},
@@ -121,6 +124,11 @@ static enum status put(struct options *options, const struct option_row *row, co
                 row->name, value);
         *(double *)place = number;
         break;
+    case OPTION_SIZE:
+        FAIL_IF(!is_number || number <= 0 || number > 1e6, err, STATUS_BAD_ARGUMENT,
+                "--%s is '%s'; it must be a number of MiB above 0", row->name, value);
+        *(double *)place = number;
+        break;
     case OPTION_COUNT:
         FAIL_IF(!is_number || number != floor(number) || number > 1e6, err, STATUS_BAD_ARGUMENT,
                 "--%s is '%s'; it must be a whole number, 0 or more", row->name, value);
@@ -173,7 +181,7 @@ static enum status check_words(const struct options *options, size_t which, stru
 }
 
 enum status options_parse(int argc, char **argv, struct options *ret_options, struct err *err) {
-    struct options options = {.until_idle = -1, .speed = 1};
+    struct options options = {.until_idle = -1, .speed = 1, .log_size = LOG_SIZE >> 20};
     supervisor_defaults(&options.supervisor);
     size_t which = 0;
     while (which < COMMANDS && strcmp(commands[which].name, argv[0]) != 0)

@@ -27,6 +27,7 @@ struct options {
     size_t set_count, fault_count;
     double until_idle; /* s; negative: not given */
     double speed;      /* infinite: max */
+    double log_size;   /* MiB */
     bool json, follow;
     bool help;
     struct supervisor_options supervisor;

@@ -10,8 +10,8 @@
 
 static const double LINE_SECONDS = 3, RATE_SECONDS = 10;
 
-void progress_begin(struct progress *progress) {
-    *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9};
+void progress_begin(struct progress *progress, struct log *log) {
+    *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9, .log = log};
 }
 
 static void wipe(struct progress *progress) {
@@ -23,6 +23,7 @@ static void wipe(struct progress *progress) {
 void progress_say(struct progress *progress, const char *text) {
     wipe(progress);
     fprintf(stderr, "icestream: %s\n", text);
+    log_write(progress->log, LOG_INFO, "launcher", "%s", text);
 }
 
 void progress_end(struct progress *progress) {

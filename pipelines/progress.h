@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "common/log.h"
 #include "pipelines/plan.h"
 #include "pipelines/tally.h"
 
@@ -17,9 +18,10 @@ struct progress {
     int64_t rate_done[PROGRESS_STAGES]; /* when the rate was last taken */
     double rate[PROGRESS_STAGES];       /* items a minute */
     char last_line[1024];
+    struct log *log; /* gets what is said, too; borrowed, may be NULL */
 };
 
-void progress_begin(struct progress *progress);
+void progress_begin(struct progress *progress, struct log *log);
 void progress_draw(struct progress *progress, const struct session *session, const struct plan *plan,
                    const struct tally *tally);
 /* A message, above the table. */

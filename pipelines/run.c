@@ -41,6 +41,8 @@ struct run {
     struct child_texts *texts;
     struct tally tally;
     double tally_at, tally_cost;
+    struct log *log; /* of the launcher itself */
+    double logs_at;
     int miscounts; /* in a row */
     struct progress progress;
     struct err failure; /* of a hook */
@@ -159,7 +161,8 @@ static enum status release_claims(struct run *run, struct err *err) {
 
 static enum status prepare(struct run *run, struct err *err) {
     char public_key[TRANSPORT_KEY_SIZE], secret_key[TRANSPORT_KEY_SIZE];
-    struct instance_orders orders = {.until_idle = run->options->until_idle};
+    struct instance_orders orders = {.until_idle = run->options->until_idle,
+                                     .log_size = (int64_t)(run->options->log_size * (1 << 20))};
     if (run->replay != NULL && orders.until_idle < 0)
         orders.until_idle = run->replay->longest_gap + REPLAY_IDLE;
     if (run->graph->tcp) {
@@ -326,10 +329,22 @@ static enum status miscount(struct run *run, struct err *err) {
     return STATUS_OK;
 }
 
+/* Our own stages see to their logs while they run. What goes on in an old file is others' output: a program that is
+ * started again, or opens its log for each line, comes to the new one. */
+static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
+    if (clock_monotonic() < run->logs_at)
+        return;
+    run->logs_at = clock_monotonic() + 1;
+    int64_t size = (int64_t)(run->options->log_size * (1 << 20));
+    for (size_t i = 0; i < run->plan->instance_count; i++)
+        log_rotate(run->children[i].log, supervisor_pid(supervisor, i) > 0 ? 2 * size : size);
+}
+
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
     if (run->replay != NULL)
         TRY(replay_advance(run->replay, err));
     TRY(release_senders(run, supervisor, err));
+    rotate_logs(run, supervisor);
     /* Counting may cost no more than a twentieth of a core, however long the session gets. */
     double pause = run->replay != NULL && run->replay->kill_count > 0 ? 0 : 1;
     if (20 * run->tally_cost > pause)
@@ -374,6 +389,8 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
     if (tally_take(&run->session, run->planned, &tally, err) != STATUS_OK)
         return EXIT_ERROR;
     progress_end(&run->progress);
+    log_write(run->log, LOG_INFO, "end", "%s",
+              outcome == SUPERVISOR_ENDED ? "all stages have ended" : "stopped before the end");
     status_table(&run->session, &tally, stdout);
     status_reasons(&tally, 10, stdout);
     char reason[256];
@@ -404,11 +421,17 @@ static void run_clear(struct run *run) {
     free(run->children);
     free(run->released);
     tally_clear(&run->tally);
+    log_close(&run->log);
     json_decref(run->planned);
     session_end(&run->session);
 }
 
 static enum status run_session(struct run *run, enum supervisor_outcome *ret_outcome, struct err *err) {
+    char log[PATH_SIZE];
+    TRY(session_file(&run->session, "log", "icestream", ".log", log, err));
+    TRY(log_open(log, "icestream", LOG_ERROR + 1, &run->log, err));
+    log_set_size(run->log, (int64_t)(run->options->log_size * (1 << 20)));
+    log_write(run->log, LOG_INFO, "start", "run %d, process %d", run->session.run, (int)getpid());
     TRY(prepare(run, err));
     TRY(session_read_plan(&run->session, &run->planned, err));
     if (run->replay != NULL) {
@@ -417,7 +440,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
         TRY(replay_begin(run->replay, target, err));
         TRY(replay_advance(run->replay, err));
     }
-    progress_begin(&run->progress);
+    progress_begin(&run->progress, run->log);
     const struct supervisor_hooks hooks = {.context = run, .died = died, .tick = tick, .say = say};
     return supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome,
                           err);

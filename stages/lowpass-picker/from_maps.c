@@ -55,11 +55,12 @@ static enum status check_search(const char *path, const struct lowpass_picker_pa
 enum status from_maps_load(struct stage *stage, struct stage_lane *lane, struct err *err) {
     const struct lowpass_picker_params *p = stage_params(stage);
     struct lowpass_picker_lane *l = lane->state;
-    char folder[PATH_SIZE], name[PATH_SIZE], path[PATH_SIZE];
+    char folder[PATH_SIZE], stem[PATH_SIZE], name[PATH_SIZE], path[PATH_SIZE];
     const char *micrograph = NULL;
     TRY(item_need_string(lane->item, "micrograph.path", &micrograph, err));
     TRY(stage_resolve(stage, p->from_maps, folder, err));
-    int used = snprintf(name, sizeof name, "%s" MAPS_SUFFIX, item_id(lane->item));
+    TRY(path_stem(item_id(lane->item), stem, sizeof stem, err));
+    int used = snprintf(name, sizeof name, "%s" MAPS_SUFFIX, stem);
     FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT,
             "the name of the maps of %.80s is too long", item_id(lane->item));
     TRY(path_join(folder, name, path, sizeof path, err));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "common/files.h"
 #include "common/ledger.h"
@@ -21,6 +22,8 @@ struct held {
     double until;
 };
 
+static const double ROUND = 0.1; /* s between looks at what need not be looked at for every file */
+
 struct source {
     struct stage *stage;
     const struct watcher_params *params;
@@ -29,10 +32,11 @@ struct source {
     struct ctf_rows *rows;   /* NULL: no CTF file */
     struct held *held;
     size_t held_count, held_capacity;
-    double started, next_sweep;
+    double held_until; /* none of them has waited long enough before */
+    double started, next_sweep, next_round;
     double last_busy;
     int64_t passed;
-    bool was_busy, is_started, pixel_size_differs, has_pixel_size, watches_ran_out;
+    bool was_busy, is_started, is_paused, pixel_size_differs, has_pixel_size, watches_ran_out;
 };
 
 static enum status ask_ledger(void *context, const char *id, enum watcher_past *ret_past, struct err *err) {
@@ -85,6 +89,7 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
         .past = ask_ledger,
         .folder = watch_folder,
     };
+    source->held_until = INFINITY;
     TRY(refuse_session_itself(stage, params->directory, err));
     TRY(watcher_create(&options, &source->watcher, err));
     if (params->ctf != NULL) TRY(ctf_rows_open(params->ctf, &source->rows, err));
@@ -167,6 +172,7 @@ static enum status hold(struct source *source, const struct watcher_find *find, 
         FAIL(err, STATUS_NO_MEMORY, "no memory for the name %s", find->path);
     }
     source->held[source->held_count++] = held;
+    source->held_until = fmin(source->held_until, until);
     return STATUS_OK;
 }
 
@@ -176,22 +182,48 @@ static enum status pass_on_without(struct source *source, const struct held *hel
     return pass_on(source, held->id, held->path, &held->image, -1, err);
 }
 
+/* Nothing new is taken in while the disk is nearly full: what is on its way needs the rest. Once there is space it must
+ * be a little more than the limit, or intake would stop and go with every file. */
+static void look_for_space(struct source *source) {
+    const double limit = source->params->min_free, margin = 1.05;
+    const char *root = stage_root(source->stage);
+    struct statvfs disk;
+    if (!(limit > 0) || statvfs(root, &disk) != 0) return;
+    double available = 1e-9 * (double)disk.f_bavail * (double)disk.f_frsize;
+    bool paused = available < limit * (source->is_paused ? margin : 1);
+    if (paused) stage_note(source->stage, "paused: %.3g GB are free, min_free is %g GB", available, limit);
+    if (paused == source->is_paused) return;
+    source->is_paused = paused;
+    if (paused)
+        stage_log(source->stage, LOG_WARN, "disk-space",
+                  "%s: %.3g GB are free, less than min_free (%g GB): nothing new is taken in until there is space", root,
+                  available, limit);
+    else
+        stage_log(source->stage, LOG_WARN, "disk-space", "%s: %.3g GB are free: micrographs are taken in again", root,
+                  available);
+    if (!paused) source->held_until = -INFINITY;
+}
+
 /* Those whose row has come, and those that have waited long enough. The order stays. */
 static enum status release_held(struct source *source, double now, struct err *err) {
     size_t kept = 0;
     enum status status = STATUS_OK;
+    source->held_until = INFINITY;
     for (size_t i = 0; i < source->held_count; i++) {
         struct held *held = &source->held[i];
-        long row = status == STATUS_OK ? ctf_rows_find(source->rows, held->path) : -1;
-        if (status == STATUS_OK && row >= 0)
+        bool go_on = status == STATUS_OK && !source->is_paused && !stage_stopping(source->stage);
+        long row = go_on ? ctf_rows_find(source->rows, held->path) : -1;
+        if (go_on && row >= 0)
             status = pass_on(source, held->id, held->path, &held->image, row, err);
-        else if (status == STATUS_OK && now >= held->until)
+        else if (go_on && now >= held->until)
             status = pass_on_without(source, held, err);
         else {
+            source->held_until = fmin(source->held_until, held->until);
             source->held[kept++] = *held;
             continue;
         }
         held_clear(held);
+        look_for_space(source);
     }
     source->held_count = kept;
     return status;
@@ -200,10 +232,11 @@ static enum status release_held(struct source *source, double now, struct err *e
 static enum status refresh_ctf(struct source *source, double now, struct err *err) {
     if (source->rows == NULL) return STATUS_OK;
     struct err problem;
-    bool changed;
+    bool changed = false;
     if (ctf_rows_refresh(source->rows, &changed, &problem) != STATUS_OK)
         stage_log(source->stage, LOG_WARN, "ctf-file", "%s; the rows read before stay in use", problem.message);
-    return source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
+    bool due = (changed || now >= source->held_until) && !source->is_paused;
+    return due && source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
 }
 
 static enum status handle(struct source *source, const struct watcher_find *find, double now, struct err *err) {
@@ -245,23 +278,36 @@ static enum status sweep(struct source *source, double now, struct err *err) {
     return STATUS_OK;
 }
 
-enum status source_step(struct source *source, double now, struct err *err) {
+static void tell_counts(struct source *source) {
+    if (source->is_paused) return;
+    stage_note(source->stage, "%" PRId64 " micrographs, %zu pending", source->passed,
+               watcher_pending(source->watcher) + source->held_count);
+}
+
+/* What need not be done for every file. */
+static enum status look_around(struct source *source, double now, struct err *err) {
+    if (now < source->next_round) return STATUS_OK;
+    source->next_round = now + ROUND;
+    look_for_space(source);
+    TRY(refresh_ctf(source, now, err));
+    tell_counts(source);
+    return STATUS_OK;
+}
+
+enum status source_step(struct source *source, double now, bool *ret_more, struct err *err) {
+    struct watcher_find find;
+    bool found = false;
     if (!source->is_started) source->started = now;
     TRY(hear_notices(source, now, err));
     if (!source->is_started || now >= source->next_sweep) TRY(sweep(source, now, err));
-    TRY(refresh_ctf(source, now, err));
-    for (;;) {
-        struct watcher_find find;
-        bool found;
-        if (stage_stopping(source->stage)) return STATUS_OK;
+    TRY(look_around(source, now, err));
+    if (!source->is_paused && !stage_stopping(source->stage))
         TRY(watcher_next(source->watcher, now, &find, &found, err));
-        if (!found) break;
+    if (found) {
         source->was_busy = true;
         TRY(handle(source, &find, now, err));
-        TRY(hear_notices(source, now, err)); /* emitting may have waited long: newer files take part in the order */
     }
-    stage_note(source->stage, "%" PRId64 " micrographs, %zu pending", source->passed,
-               watcher_pending(source->watcher) + source->held_count);
+    *ret_more = found;
     return STATUS_OK;
 }
 
@@ -274,10 +320,11 @@ enum status source_idle(struct source *source, double now, double seconds, bool 
     if (now - last < seconds || watcher_pending(source->watcher) > 0) return STATUS_OK;
     /* Where notices never come, something may lie there unseen. */
     TRY(sweep(source, now, err));
-    if (watcher_pending(source->watcher) > 0) return STATUS_OK;
+    if (watcher_pending(source->watcher) > 0 || (source->held_count > 0 && source->is_paused)) return STATUS_OK;
     for (size_t i = 0; i < source->held_count; i++)
         source->held[i].until = now;
     if (source->held_count > 0) TRY(release_held(source, now, err));
-    *ret_idle = true;
+    tell_counts(source);
+    *ret_idle = source->held_count == 0;
     return STATUS_OK;
 }

@@ -29,6 +29,8 @@ static const struct param params[] = {
      .help = "Which of the waiting files goes first, by time of change"},
     {"ctf_wait", PARAM_FLOAT, AT(ctf_wait), "s", "60", 0, 864000,
      .help = "How long a micrograph waits for its row in the CTF file before it goes on without"},
+    {"min_free", PARAM_FLOAT, AT(min_free), "GB", "1", 0, 1e9,
+     .help = "Free space of the session's file system below which nothing new is taken in; 0: it does not matter"},
     {"until_idle", PARAM_FLOAT, AT(until_idle), "s", NULL, 0, 864000,
      .help = "End when nothing new has come for so long; default: as the run says, else never"},
 };
@@ -52,9 +54,10 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     struct source *source = ((struct watcher_state *)state)->source;
     const struct watcher_params *set = stage_params(stage);
     double until_idle = isnan(set->until_idle) ? stage_until_idle(stage) : set->until_idle;
-    bool idle = false;
+    bool idle = false, more = false;
     while (!stage_stopping(stage)) {
-        TRY(source_step(source, clock_monotonic(), err));
+        TRY(source_step(source, clock_monotonic(), &more, err));
+        if (more) continue;
         TRY(source_idle(source, clock_monotonic(), until_idle, &idle, err));
         if (idle) break;
         stage_wait(stage, ROUND);

@@ -13,6 +13,7 @@
 #include "common/files.h"
 #include "common/item.h"
 #include "common/memory.h"
+#include "common/text.h"
 #include "stages/watcher/watcher_private.h"
 
 enum { TAIL = 4096 };
@@ -112,21 +113,24 @@ static bool name_is_text(const char *name) {
     return valid;
 }
 
+/* RELION reads a value with a blank in quotes that end at the first of their kind: nothing can be put around this one. */
+static bool can_be_quoted(const char *path) {
+    return strchr(path, ' ') == NULL || strchr(path, '"') == NULL || strchr(path, '\'') == NULL;
+}
+
 static void make_id(struct watcher *watcher, const struct known_file *file) {
     if (path_without_ending(file->path, watcher->id, sizeof watcher->id, NULL) != STATUS_OK) watcher->id[0] = '\0';
 }
 
-/* Shown in place of a name that cannot be an id. */
-static void make_shown_id(struct watcher *watcher) {
+/* Shown in place of a name that cannot be an id: what can be read of it, and a hash, since two such names may differ in
+ * nothing else. */
+static void make_shown_id(struct watcher *watcher, const char *name) {
+    enum { MARK = 1 + 16 };
     bool text = name_is_text(watcher->id);
     for (unsigned char *c = (unsigned char *)watcher->id; *c != '\0'; c++)
         if (*c < 0x20 || *c == 0x7f || (!text && *c >= 0x80)) *c = '?';
-    if (strlen(watcher->id) >= ITEM_ID_MAX) {
-        size_t end = ITEM_ID_MAX - 1;
-        while (end > 0 && ((unsigned char)watcher->id[end] & 0xc0) == 0x80)
-            end--;
-        watcher->id[end] = '\0';
-    }
+    size_t end = text_fit(watcher->id, ITEM_ID_MAX - 1 - MARK);
+    snprintf(watcher->id + end, sizeof watcher->id - end, "~%016llx", (unsigned long long)text_hash(name));
 }
 
 /* Room for the whole file may have been set aside before its pixels came: then it ends in zeros. */
@@ -144,6 +148,7 @@ static bool ends_in_zeros(const char *path, int64_t size) {
 
 static enum watcher_verdict set_failed(struct watcher_find *find, const char *reason) {
     snprintf(find->reason, sizeof find->reason, "%s", reason);
+    text_trim(find->reason);
     return find->verdict = WATCHER_FAILED;
 }
 
@@ -244,7 +249,7 @@ static enum status look(struct watcher *watcher, long index, double now, struct 
     find->time = file->time;
     enum watcher_past past = WATCHER_UNSEEN;
     bool valid = name_is_text(file->path) && strlen(watcher->id) < ITEM_ID_MAX;
-    if (!valid) make_shown_id(watcher);
+    if (!valid) make_shown_id(watcher, file->path);
     if (!file->asked && watcher->options.past != NULL)
         TRY(watcher->options.past(watcher->options.context, watcher->id, &past, err));
     file->asked = true;
@@ -254,11 +259,12 @@ static enum status look(struct watcher *watcher, long index, double now, struct 
         return known_take(&watcher->known, index, watcher->id, err);
     }
     *ret_look = LOOK_SAY;
-    if (!valid) {
+    if (!valid || !can_be_quoted(watcher->path)) {
         file->state = KNOWN_DONE;
-        set_failed(find,
-                   "its name holds a line break, a control character or bytes that are not UTF-8, or is too long, "
-                   "and cannot be written into STAR files: rename it");
+        set_failed(find, valid ? "its path holds a blank and both kinds of quotation mark, which RELION cannot read in a STAR "
+                                 "file: rename it"
+                               : "its name holds a line break, a control character or bytes that are not UTF-8, or is too "
+                                 "long, and cannot be written into STAR files: rename it");
         return STATUS_OK;
     }
     if (is_duplicate(watcher, index, find)) {

@@ -47,7 +47,8 @@ struct watcher_find {
     enum watcher_verdict verdict;
     const char *path;        /* absolute; this and the next two are valid until the next call */
     const char *relative;    /* below directory */
-    const char *id;          /* relative without its ending; odd bytes replaced where a name cannot be an id */
+    const char *id;          /* relative without its ending; where a name cannot be an id, its odd bytes are replaced
+                                and a hash follows */
     struct image_info image; /* when READY */
     double time;             /* of its last change, s since 1970 */
     bool failed_before;      /* READY after it was reported */

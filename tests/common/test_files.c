@@ -1,4 +1,5 @@
 #include "common/files.h"
+#include "common/text.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -195,8 +196,43 @@ static void two_writers_of_one_path_take_turns(void **state) {
     }
 }
 
+static void long_names_are_shortened_and_stay_their_own(void **state) {
+    (void)state;
+    struct err err = {0};
+    char name[256], other[256], stem[PATH_SIZE], second[PATH_SIZE];
+    assert_ok(path_stem("grid/mic_1", stem, sizeof stem, &err));
+    assert_string_equal(stem, "grid/mic_1");
+    snprintf(name, sizeof name, "g/%0200d", 1);
+    assert_ok(path_stem(name, stem, sizeof stem, &err));
+    assert_string_equal(stem, name);
+    snprintf(name, sizeof name, "g/%0250d", 1);
+    snprintf(other, sizeof other, "g/%0250d", 2);
+    assert_ok(path_stem(name, stem, sizeof stem, &err));
+    assert_ok(path_stem(other, second, sizeof second, &err));
+    assert_int_equal(strlen(stem), 2 + 200);
+    assert_int_equal(strlen(second), 2 + 200);
+    assert_string_not_equal(stem, second);
+    /* Files of old sessions are found by it: it must never change. */
+    assert_string_equal(stem + 2 + 183, "~e37818d0595ceb8a");
+    /* No character is cut: 3 bytes each, and 183 is a multiple of 3, so one byte goes before. */
+    memcpy(name, "g/x", 3);
+    for (int i = 0; i < 80; i++)
+        memcpy(name + 3 + 3 * i, "\xe2\x84\xab", 4);
+    assert_ok(path_stem(name, stem, sizeof stem, &err));
+    assert_int_equal(strlen(stem), 2 + 181 + 17);
+    text_trim(name);
+    assert_int_equal(strlen(name), 243);
+    for (int cut = 1; cut <= 3; cut++) {
+        name[243 - cut] = '\0';
+        text_trim(name);
+        assert_int_equal(strlen(name), 240);
+    }
+    assert_int_equal(path_stem(other, stem, 202, &err), STATUS_BAD_ARGUMENT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_names_are_shortened_and_stay_their_own),
         cmocka_unit_test(paths_are_joined_and_split),
         cmocka_unit_test(folders_are_made_on_the_way),
         cmocka_unit_test(what_is_discarded_leaves_the_old_file),

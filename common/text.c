@@ -1,0 +1,30 @@
+#include "common/text.h"
+
+#include <string.h>
+
+size_t text_fit(const char *text, size_t most) {
+    size_t length = strnlen(text, most + 1);
+    if (length <= most) return length;
+    while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+        most--;
+    return most;
+}
+
+static size_t character_bytes(unsigned char first) {
+    return first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+}
+
+void text_trim(char *text) {
+    size_t length = strlen(text), begin = length;
+    while (begin > 0 && length - begin < 3 && ((unsigned char)text[begin - 1] & 0xc0) == 0x80)
+        begin--;
+    if (begin == 0 || (unsigned char)text[begin - 1] < 0xc0) return;
+    if (length - begin + 1 < character_bytes((unsigned char)text[begin - 1])) text[begin - 1] = '\0';
+}
+
+uint64_t text_hash(const char *text) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const unsigned char *byte = (const unsigned char *)text; *byte != '\0'; byte++)
+        hash = (hash ^ *byte) * 0x100000001b3u;
+    return hash ^ (hash >> 29);
+}

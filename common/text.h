@@ -1,0 +1,16 @@
+/* Texts in UTF-8. */
+#ifndef ICESTREAM_COMMON_TEXT_H
+#define ICESTREAM_COMMON_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Removes a character at the end that is not whole: what a buffer that was too short leaves. A text with half a
+ * character at its end cannot stand in JSON. */
+void text_trim(char *text);
+/* The most bytes, `most` at most, that `text` can be cut to without cutting a character. */
+size_t text_fit(const char *text, size_t most);
+/* FNV-1a of a text, mixed: the same on every machine and in every version, since names of files depend on it. */
+uint64_t text_hash(const char *text);
+
+#endif
