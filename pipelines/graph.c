@@ -35,6 +35,7 @@ void graph_destroy(struct graph **graph) {
     if (g == NULL)
         return;
     section_clear(&g->session);
+    entry_clear(&g->programs);
     for (size_t i = 0; i < g->stage_count; i++) {
         struct graph_stage *stage = &g->stages[i];
         section_clear(&stage->section);
@@ -197,7 +198,7 @@ static enum status read_section(struct reader *r, const yaml_node_t *node, struc
     return STATUS_OK;
 }
 
-static bool is_stage_name(const char *name) {
+bool graph_is_stage_name(const char *name) {
     return name[0] != '\0' && strlen(name) <= 64 && name[0] != '-' &&
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == strlen(name);
 }
@@ -214,7 +215,7 @@ static bool is_reserved_name(const char *name) {
 static enum status read_stage(struct reader *r, const yaml_node_t *name_node, const yaml_node_t *node,
                               struct graph *graph) {
     const char *name = scalar_text(name_node);
-    if (name == NULL || !is_stage_name(name) || is_reserved_name(name)) {
+    if (name == NULL || !graph_is_stage_name(name) || is_reserved_name(name)) {
         problems_add(r->problems, PROBLEM_ERROR, line_of(name_node),
                      "\"%.80s\" cannot name a stage; letters, digits, - and _ can (but for session, ledger, log and "
                      "replay)",
@@ -252,10 +253,23 @@ static enum status read_stages(struct reader *r, const yaml_node_t *node, struct
     return STATUS_OK;
 }
 
+/* The list of programs that the graph may start. */
+static enum status read_programs(struct reader *r, const yaml_node_t *node, struct graph *graph) {
+    graph->programs.line = line_of(node);
+    if (is_null(node))
+        return STATUS_OK;
+    if (node->type == YAML_SEQUENCE_NODE)
+        return read_list(r, node, "graph", "programs", &graph->programs.value);
+    problems_add(r->problems, PROBLEM_ERROR, line_of(node),
+                 "programs: a list of absolute paths is expected, as in programs: [/opt/mine/stage.py]");
+    return STATUS_OK;
+}
+
 static enum status read_top(struct reader *r, struct graph *graph) {
     /* "icestream" is what `run` adds to the graph.yaml of a session: versions. */
-    static const char *const known[] = {"session", "stages", "icestream"};
-    bool seen[3] = {false};
+    static const char *const known[] = {"session", "stages", "programs", "icestream"};
+    enum { SESSION, STAGES, PROGRAMS, KNOWN = 4 };
+    bool seen[KNOWN] = {false};
     const yaml_node_t *root = yaml_document_get_root_node(&r->document);
     if (root == NULL || root->type != YAML_MAPPING_NODE) {
         problems_add(r->problems, PROBLEM_ERROR, root ? line_of(root) : 1,
@@ -267,26 +281,28 @@ static enum status read_top(struct reader *r, struct graph *graph) {
         const yaml_node_t *value = yaml_document_get_node(&r->document, p->value);
         const char *key = scalar_text(key_node);
         size_t which = 0;
-        while (which < 3 && (key == NULL || strcmp(key, known[which]) != 0))
+        while (which < KNOWN && (key == NULL || strcmp(key, known[which]) != 0))
             which++;
-        if (which == 3) {
-            const char *near = key ? params_nearest(key, known, 2) : NULL;
+        if (which == KNOWN) {
+            const char *near = key ? params_nearest(key, known, 3) : NULL;
             problems_add(r->problems, PROBLEM_ERROR, line_of(key_node),
-                         "unknown key \"%.80s\"%s%s%s; a graph has `session` and `stages`", key ? key : "",
+                         "unknown key \"%.80s\"%s%s%s; a graph has `session`, `programs` and `stages`", key ? key : "",
                          near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
             continue;
         }
         if (seen[which]) {
             problems_add(r->problems, PROBLEM_ERROR, line_of(key_node), "`%s` is there twice; join the two", key);
-        } else if (which == 0) {
+        } else if (which == SESSION) {
             graph->session.line = line_of(key_node);
             TRY(read_section(r, value, &graph->session));
-        } else if (which == 1) {
+        } else if (which == STAGES) {
             TRY(read_stages(r, value, graph));
+        } else if (which == PROGRAMS) {
+            TRY(read_programs(r, value, graph));
         }
         seen[which] = true;
     }
-    if (!seen[1])
+    if (!seen[STAGES])
         problems_add(r->problems, PROBLEM_ERROR, line_of(root), "the key `stages` is missing");
     return STATUS_OK;
 }
@@ -449,6 +465,13 @@ json_t *graph_value_json(const struct graph_value *value) {
             return NULL;
         }
     return array;
+}
+
+bool graph_value_holds(const struct graph_value *value, const char *text) {
+    for (size_t i = 0; i < value->count; i++)
+        if (strcmp(value->texts[i], text) == 0)
+            return true;
+    return false;
 }
 
 bool graph_value_equal(const struct graph_value *a, const struct graph_value *b) {

@@ -5,6 +5,7 @@
  *     watcher:   {directory: /data/grid3}
  *     extractor: {from: watcher, box: 256}
  *
+ * and, before them, `programs: [/opt/mine/stage.py]` where a stage of another's making takes part with `program:`.
  * graph_parse keeps what the file says, with line numbers; graph_check (graph_check.h) fills in what it means. */
 #ifndef ICESTREAM_PIPELINES_GRAPH_H
 #define ICESTREAM_PIPELINES_GRAPH_H
@@ -59,6 +60,7 @@ struct graph_stage {
 
 struct graph {
     char *folder; /* of the file: relative paths are tried there first */
+    struct graph_entry programs; /* what may be started besides our stages: absolute paths */
     struct graph_section session;
     struct graph_stage *stages;
     size_t stage_count;
@@ -84,6 +86,9 @@ enum status graph_put(struct graph_section *section, const char *key, const char
 char *graph_value_text(const struct graph_value *value);
 /* Plain texts that are JSON numbers or true/false become those; all else strings. NULL: no memory. */
 json_t *graph_value_json(const struct graph_value *value);
+bool graph_value_holds(const struct graph_value *value, const char *text); /* as one of its texts */
+/* Whether a text can name a stage, and so is never a path: letters, digits, - and _. */
+bool graph_is_stage_name(const char *text);
 bool graph_value_equal(const struct graph_value *a, const struct graph_value *b);
 
 #endif

@@ -143,30 +143,57 @@ static enum status check_session(struct check *c) {
     return STATUS_OK;
 }
 
+/* One of our stages by its name, or what `programs` lists: nothing else is ever started. */
+static enum status choose_program(struct check *c, const char *word, char **ret_path, struct err *err) {
+    if (graph_is_stage_name(word))
+        return program_find(word, ret_path, err);
+    FAIL_IF(word[0] != '/', err, STATUS_BAD_ARGUMENT,
+            "the program \"%s\" is neither the name of a stage nor an absolute path; give its whole path, and list it "
+            "under `programs:` too", word);
+    FAIL_IF(!graph_value_holds(&c->graph->programs.value, word), err, STATUS_BAD_ARGUMENT,
+            "the program %s is not listed under `programs:` of the graph, so that it is not started; if you trust it, "
+            "add programs: [%s]", word, word);
+    TRY(program_check(word, err));
+    *ret_path = strdup(word);
+    FAIL_IF(*ret_path == NULL, err, STATUS_NO_MEMORY, "no memory for the path of %s", word);
+    return STATUS_OK;
+}
+
+static void report_program(struct check *c, const struct graph_stage *stage, const char *word, int line,
+                           const struct err *why) {
+    bool unknown = why->status == STATUS_NOT_FOUND && word[0] != '/';
+    const char *near =
+        unknown ? params_nearest(word, (const char *const *)c->programs.names, c->programs.count) : NULL;
+    if (near != NULL)
+        problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s; did you mean \"%s\"?", stage->section.name, why->message,
+                     near);
+    else if (unknown)
+        problems_add(c->problems, PROBLEM_ERROR, line,
+                     "%s: %s; name one with `program:` (`icestream stages` lists those there are)", stage->section.name,
+                     why->message);
+    else
+        problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s", stage->section.name, why->message);
+}
+
 /* Which program a stage is, and what that says of itself. */
 static enum status find_program(struct check *c, struct graph_stage *stage) {
     const struct graph_entry *entry = graph_entry(&stage->section, "program");
-    const char *word = entry && entry->value.count == 1 ? entry->value.texts[0] : stage->section.name;
+    const char *word = entry == NULL ? stage->section.name : entry->value.count == 1 ? entry->value.texts[0] : "";
     int line = entry ? entry->line : stage->section.line;
     struct err err = {0};
-    enum status status = program_find(word, c->graph->folder, &stage->program, &err);
     stage->kind = stage->section.name;
-    if (status == STATUS_NO_MEMORY)
-        FAIL(c->err, status, "%s", err.message);
+    enum status status = choose_program(c, word, &stage->program, &err);
+    FAIL_IF(status == STATUS_NO_MEMORY, c->err, status, "%s", err.message);
     if (status != STATUS_OK) {
-        const char *near = params_nearest(word, (const char *const *)c->programs.names, c->programs.count);
-        if (near != NULL)
-            problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s; did you mean \"%s\"?", stage->section.name,
-                         err.message, near);
-        else if (status == STATUS_UNSUPPORTED)
-            problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s", stage->section.name, err.message);
-        else
-            problems_add(c->problems, PROBLEM_ERROR, line,
-                         "%s: %s; name one with `program:` (`icestream stages` lists those there are)",
-                         stage->section.name, err.message);
+        report_program(c, stage, word, line, &err);
         return STATUS_OK;
     }
     TRY(program_describe(stage->program, DESCRIBE_SECONDS, &stage->describe, c->err));
+    if (stage->describe == NULL && word[0] != '/') {
+        problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s is no stage: it does not answer --describe",
+                     stage->section.name, stage->program);
+        return STATUS_OK;
+    }
     if (stage->describe == NULL) {
         problems_add(c->problems, PROBLEM_WARNING, line,
                      "%s: %s does not answer --describe; its keys are passed on unchecked", stage->section.name,
@@ -176,6 +203,15 @@ static enum status find_program(struct check *c, struct graph_stage *stage) {
     stage->kind = json_string_value(json_object_get(stage->describe, "name"));
     stage->cumulative = json_is_true(json_object_get(stage->describe, "cumulative"));
     return STATUS_OK;
+}
+
+static void check_programs(struct check *c) {
+    const struct graph_value *programs = &c->graph->programs.value;
+    for (size_t i = 0; i < programs->count; i++)
+        if (programs->texts[i][0] != '/')
+            problems_add(c->problems, PROBLEM_ERROR, c->graph->programs.line,
+                         "programs: \"%s\" is not an absolute path; what may be started is named from / on",
+                         programs->texts[i]);
 }
 
 /* A path that must exist: made absolute, as found beside the graph or in the working directory. */
@@ -414,6 +450,7 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     c.session_params = params_describe(session_table, sizeof session_table / sizeof session_table[0]);
     c.common_params = params_describe(common_table, sizeof common_table / sizeof common_table[0]);
     enum status status = c.session_params && c.common_params ? check_session(&c) : STATUS_NO_MEMORY;
+    check_programs(&c);
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++)
         status = check_stage(&c, &graph->stages[i]);
     if (status == STATUS_OK)

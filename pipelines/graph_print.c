@@ -26,15 +26,10 @@ static bool print_entry(const char *indent, const char *key, const struct graph_
     return text != NULL;
 }
 
-static bool print_section(const struct graph_section *section, const char *program, const char *indent, FILE *out) {
+static bool print_section(const struct graph_section *section, const char *indent, FILE *out) {
     bool well = true;
-    for (size_t i = 0; i < section->count; i++) {
-        const struct graph_entry *entry = &section->entries[i];
-        char *texts[1] = {(char *)program};
-        const struct graph_value path = {.count = 1, .texts = texts};
-        bool given = strcmp(entry->key, "program") == 0 && program != NULL;
-        well &= print_entry(indent, entry->key, given ? &path : &entry->value, out);
-    }
+    for (size_t i = 0; i < section->count; i++)
+        well &= print_entry(indent, section->entries[i].key, &section->entries[i].value, out);
     return well;
 }
 
@@ -56,12 +51,14 @@ enum status graph_print(const struct graph *graph, char **ret_text, struct err *
         well &= print_entry("    ", graph->stages[i].section.name, &version, out);
     }
     fputs(graph->session.count > 0 ? "session:\n" : "session: {}\n", out);
-    well &= print_section(&graph->session, NULL, "  ", out);
+    well &= print_section(&graph->session, "  ", out);
+    if (graph->programs.value.count > 0)
+        well &= print_entry("", "programs", &graph->programs.value, out);
     fputs("stages:\n", out);
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[i];
         fprintf(out, stage->section.count > 0 ? "  %s:\n" : "  %s: {}\n", stage->section.name);
-        well &= print_section(&stage->section, stage->program, "    ", out);
+        well &= print_section(&stage->section, "    ", out);
     }
     well &= fclose(out) == 0 && text != NULL;
     if (!well) {

@@ -38,11 +38,6 @@ static bool is_program(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-static bool is_file(const char *path) {
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
-
 /* Calls visit with each folder where programs may lie: ours, then PATH's. True ends the walk. */
 typedef bool folder_visit(const char *folder, void *context);
 
@@ -65,59 +60,36 @@ static bool each_folder(bool own, bool path, folder_visit *visit, void *context)
 }
 
 struct search {
-    const char *prefix, *word;
+    const char *name;
     char *found;
+    bool no_memory;
 };
 
 static bool try_folder(const char *folder, void *context) {
     struct search *search = context;
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/%s%s", folder, search->prefix, search->word);
+    int length = snprintf(path, sizeof path, "%s/%s%s", folder, PREFIX, search->name);
     if (length < 0 || (size_t)length >= sizeof path || !is_program(path))
         return false;
     search->found = strdup(path);
+    search->no_memory = search->found == NULL;
     return true;
 }
 
-/* Not yet a program, but a file that is meant: the message then says what it lacks. */
-static char *as_path(const char *word, const char *graph_folder) {
-    char path[PATH_MAX];
-    const char *const folders[] = {graph_folder, "."};
-    if (word[0] == '/')
-        return is_file(word) ? strdup(word) : NULL;
-    for (size_t i = 0; i < 2; i++) {
-        int length = snprintf(path, sizeof path, "%s/%s", folders[i], word);
-        if (length > 0 && (size_t)length < sizeof path && is_file(path))
-            return realpath(path, NULL);
-    }
-    return NULL;
+enum status program_find(const char *name, char **ret_path, struct err *err) {
+    struct search search = {.name = name};
+    each_folder(true, true, try_folder, &search);
+    FAIL_IF(search.no_memory, err, STATUS_NO_MEMORY, "no memory for the path of %s", name);
+    FAIL_IF(search.found == NULL, err, STATUS_NOT_FOUND, "there is no program %s%s beside this one or on PATH", PREFIX,
+            name);
+    *ret_path = search.found;
+    return STATUS_OK;
 }
 
-enum status program_find(const char *word, const char *graph_folder, char **ret_path, struct err *err) {
-    struct search search = {.prefix = PREFIX, .word = word};
-    bool bare = strchr(word, '/') == NULL;
-    if (bare && each_folder(true, false, try_folder, &search))
-        goto found;
-    search.found = as_path(word, graph_folder);
-    if (search.found != NULL) {
-        if (!is_program(search.found)) {
-            enum status status = err_set(err, STATUS_UNSUPPORTED, __FILE__, __LINE__,
-                                         "%s is there but may not be executed; chmod +x %s", search.found, word);
-            free(search.found);
-            return status;
-        }
-        goto found;
-    }
-    if (bare && each_folder(false, true, try_folder, &search))
-        goto found;
-    search.prefix = "";
-    if (bare && each_folder(false, true, try_folder, &search))
-        goto found;
-    FAIL(err, STATUS_NOT_FOUND, "there is no program %s%s%s", bare ? PREFIX : "", word,
-         bare ? " beside this one or on PATH" : "");
-found:
-    FAIL_IF(search.found == NULL, err, STATUS_NO_MEMORY, "no memory for the path of %s", word);
-    *ret_path = search.found;
+enum status program_check(const char *path, struct err *err) {
+    struct stat status;
+    FAIL_IF(stat(path, &status) != 0 || !S_ISREG(status.st_mode), err, STATUS_NOT_FOUND, "there is no program %s", path);
+    FAIL_IF(!is_program(path), err, STATUS_UNSUPPORTED, "%s is there but may not be executed; chmod +x %s", path, path);
     return STATUS_OK;
 }
 

@@ -11,10 +11,11 @@
 /* The folder that this program lies in, where its stages lie too. */
 enum status program_own_folder(char *folder, size_t size, struct err *err);
 
-/* The program that `word` means, in this order: icestream-WORD beside this program, WORD as a path (relative to
- * graph_folder, then to the working directory), icestream-WORD and then WORD on PATH. *ret_path is absolute and freed
- * by the caller. NOT_FOUND says what there is. */
-enum status program_find(const char *word, const char *graph_folder, char **ret_path, struct err *err);
+/* The stage that `name` means: icestream-NAME beside this program, or else on PATH. *ret_path is absolute and freed by the
+ * caller. NOT_FOUND: there is none. */
+enum status program_find(const char *name, char **ret_path, struct err *err);
+/* Whether there is a program at that absolute path: NOT_FOUND, or UNSUPPORTED for a file that may not be executed. */
+enum status program_check(const char *path, struct err *err);
 
 /* Every icestream-NAME beside this program and on PATH, without duplicates, sorted; NAME only. */
 struct program_names {

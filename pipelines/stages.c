@@ -10,7 +10,7 @@ static enum status collect(json_t *list, struct err *err) {
     for (size_t i = 0; status == STATUS_OK && i < names.count; i++) {
         char *path = NULL;
         json_t *describe = NULL;
-        status = program_find(names.names[i], ".", &path, err);
+        status = program_find(names.names[i], &path, err);
         if (status == STATUS_OK)
             status = program_describe(path, 10, &describe, err);
         /* Other programs of ours (the simulator) are no stages and say nothing. */

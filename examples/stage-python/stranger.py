@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """A stage in Python that passes each item on with one column more. The protocol is in docs/protocol.md.
 
-In a graph:   stranger: {from: lowpass-picker, program: examples/stage-python/stranger.py}
+In a graph, by its absolute path and twice, since a graph starts no program that it does not list:
+    programs: [/opt/icestream/examples/stage-python/stranger.py]
+    stages: {…, stranger: {from: lowpass-picker, program: /opt/icestream/examples/stage-python/stranger.py}, …}
 It acknowledges an item only when everybody downstream has acknowledged what came of it, so nothing is lost when this
 process dies, and it has nothing to remember. The table of items is there for `icestream status`."""
 import json

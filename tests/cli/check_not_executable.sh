@@ -1,7 +1,8 @@
 echo 'print("hello")' >my_stage.py
-cat >graph.yaml <<'END'
+cat >graph.yaml <<END
+programs: [$PWD/my_stage.py]
 stages:
   mine:
-    program: ./my_stage.py
+    program: $PWD/my_stage.py
 END
 icestream check graph.yaml

@@ -1,5 +1,6 @@
-cat >graph.yaml <<'END'
+cat >graph.yaml <<END
+programs: [$PWD/my_stage.py]
 stages:
-  mine: {program: ./my_stage.py}
+  mine: {program: $PWD/my_stage.py}
 END
 icestream check graph.yaml

@@ -1,6 +1,6 @@
 mkdir empty recorded
 touch recorded/a.mrc
-echo 'stages: {mine: {program: ./none}}' >graph.yaml
+printf 'programs: [%s]\nstages: {mine: {program: %s}}\n' "$PWD/none" "$PWD/none" >graph.yaml
 for words in "nowhere graph.yaml" "empty graph.yaml" "recorded graph.yaml" "recorded graph.yaml --fault corrupt:2" \
   "recorded graph.yaml --fault explode" "recorded graph.yaml --speed 0"; do
   icestream replay $words --session session

@@ -1,9 +1,10 @@
 # The same graph goes on, where it runs may change; another graph is refused.
 printf '#!/bin/sh\nexit 0\n' >stage.sh
 chmod +x stage.sh
-cat >graph.yaml <<'END'
+cat >graph.yaml <<END
+programs: [$PWD/stage.sh]
 stages:
-  mine: {program: ./stage.sh, box: 64}
+  mine: {program: $PWD/stage.sh, box: 64}
 END
 run() {
   icestream run graph.yaml --session session "$@" 2>message >/dev/null

@@ -1,6 +1,6 @@
 printf '#!/bin/sh\nexit 1\n' >stage.sh
 chmod +x stage.sh
-echo 'stages: {mine: {program: ./stage.sh}}' >graph.yaml
+printf 'programs: [%s]\nstages: {mine: {program: %s}}\n' "$PWD/stage.sh" "$PWD/stage.sh" >graph.yaml
 icestream run graph.yaml --session session --restarts 1 2>message
 code=$?
 grep -v '^mine ' message >&2 # progress comes when it comes

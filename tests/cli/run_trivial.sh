@@ -6,11 +6,12 @@ env | grep -E '^(OMP_|OPENBLAS_|CUDA_VISIBLE)' | sort
 grep -E '"(v|name|instance|replicas|run|pixel_size|number|word|list|until_idle|device|threads)"' "$2"
 END
 chmod +x stage.sh
-cat >graph.yaml <<'END'
+cat >graph.yaml <<END
 session: {pixel_size: 1.5}
+programs: [$PWD/stage.sh]
 stages:
   mine:
-    program: ./stage.sh
+    program: $PWD/stage.sh
     threads: 3
     number: 0.25
     word: "007"

@@ -7,7 +7,7 @@ echo "exit $?" >>message
 icestream status --session session >running
 END
 chmod +x stage.sh
-echo 'stages: {mine: {program: ./stage.sh}}' >graph.yaml
+printf 'programs: [%s]\nstages: {mine: {program: %s}}\n' "$PWD/stage.sh" "$PWD/stage.sh" >graph.yaml
 icestream run graph.yaml --session session >/dev/null
 echo "exit $?"
 grep -v -e warning message

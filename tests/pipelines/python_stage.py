@@ -6,6 +6,7 @@ from session import SOURCE, Work, check, finish, run, simulate, status, write
 
 GRAPH = """\
 session: {pixel_size: 4.0}
+programs: [PROGRAM]
 stages:
   watcher:        {directory: INCOMING}
   lowpass-picker: {from: watcher, diameter: 150, lowpass: 20}

@@ -26,7 +26,8 @@ class Session:
                 script.write(f"#!/bin/sh\nexec '{RELAY}' {name} \"$@\"\n")
             os.chmod(f"{folder}/{name}.sh", 0o755)
         with open(self.graph, "w") as graph:
-            graph.write("stages:\n" + "".join(f"  {line}\n" for line in stages))
+            graph.write(f"programs: [{folder}/source.sh, {folder}/relay.sh, {folder}/gone.sh]\nstages:\n" +
+                        "".join(f"  {line}\n".replace("program: .", f"program: {folder}") for line in stages))
 
     def start(self, *options):
         return subprocess.Popen([f"{BIN}/icestream", "run", self.graph, "--session", self.path, *options],
@@ -157,7 +158,7 @@ def case_receiver_gone(folder):
         script.write(f"#!/bin/sh\n[ \"$1\" = --instance ] && exit 0\nexec '{RELAY}' relay \"$@\"\n")
     os.chmod(f"{folder}/gone.sh", 0o755)
     with open(session.graph) as graph:
-        text = graph.read().replace("two: {program: ./relay.sh", "two: {program: ./gone.sh")
+        text = graph.read().replace(f"two: {{program: {folder}/relay.sh", f"two: {{program: {folder}/gone.sh")
     with open(session.graph, "w") as graph:
         graph.write(text)
     session.run()
