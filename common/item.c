@@ -91,6 +91,10 @@ enum status item_from_json(const json_t *object, struct item **ret_item, struct 
     return wrap(copy, ret_item, err);
 }
 
+enum status item_adopt(json_t *object, struct item **ret_item, struct err *err) {
+    return wrap(json_incref(object), ret_item, err);
+}
+
 enum status item_clone(const struct item *item, struct item **ret_item, struct err *err) {
     return item_from_json(item->root, ret_item, err);
 }

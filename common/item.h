@@ -31,6 +31,7 @@ enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20,
 enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err);
 enum status item_parse(const char *text, size_t length, struct item **ret_item, struct err *err);
 enum status item_from_json(const json_t *object, struct item **ret_item, struct err *err); /* copies */
+enum status item_adopt(json_t *object, struct item **ret_item, struct err *err); /* keeps a reference of its own */
 enum status item_clone(const struct item *item, struct item **ret_item, struct err *err);
 void item_destroy(struct item **item);
 

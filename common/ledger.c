@@ -51,6 +51,8 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_POSTED] = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1",
     [SQL_NEXT_PARCEL] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
                         " ORDER BY seq LIMIT 1",
+    [SQL_EACH_WAITING] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
+                         " ORDER BY seq",
     [SQL_ACKNOWLEDGE] = "UPDATE outbox SET acknowledged = ?3, verdict = ?4 WHERE edge = ?1 AND seq = ?2"
                         " AND acknowledged IS NULL",
     [SQL_ACKNOWLEDGED] = "SELECT 1 FROM outbox WHERE edge = ?1 AND seq = ?2 AND acknowledged IS NOT NULL",

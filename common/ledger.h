@@ -110,6 +110,23 @@ void ledger_parcel_clear(struct ledger_parcel *parcel);
 /* The first unacknowledged parcel of the edge with seq > after; ret_found false when there is none. */
 enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *ret_parcel,
                                bool *ret_found, struct err *err);
+/* The unacknowledged parcels of the edge with seq > after, in order, until the callback says stop. The texts are valid
+ * during the call; it may not use the ledger. */
+struct ledger_waiting {
+    int64_t seq;
+    const char *item_text;
+};
+typedef enum status ledger_waiting_visit(const struct ledger_waiting *parcel, void *context, bool *ret_stop,
+                                         struct err *err);
+enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t after, ledger_waiting_visit *visit,
+                                void *context, struct err *err);
+/* Several in one transaction; ret_first: how many of them were not acknowledged before. */
+struct ledger_verdict {
+    int64_t seq;
+    const char *verdict;
+};
+enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, const struct ledger_verdict *verdicts,
+                                   size_t count, int64_t *ret_first, struct err *err);
 /* ret_first: false when it was acknowledged before, or never sent. */
 enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
                                bool *ret_first, struct err *err);

@@ -69,33 +69,85 @@ enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t 
     return STATUS_OK;
 }
 
-/* Runs a statement that takes an edge and a number, and perhaps a time and a text. It need not survive a power cut: what
- * is not struck off then is sent again and acknowledged again, and an end is said anew in each run. */
-static enum status run_edge(struct ledger *ledger, enum ledger_statement which, const char *edge, int64_t number,
-                            const char *text, int *ret_changes, struct err *err) {
+static enum status walk_waiting(struct ledger *ledger, sqlite3_stmt *statement, ledger_waiting_visit *visit,
+                                void *context, struct err *err) {
+    bool row, stop = false;
+    while (!stop) {
+        TRY(ledger_step(ledger, statement, &row, err));
+        if (!row) break;
+        const struct ledger_waiting parcel = {sqlite3_column_int64(statement, 0),
+                                              (const char *)sqlite3_column_text(statement, 2)};
+        FAIL_IF(parcel.item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a parcel");
+        TRY(visit(&parcel, context, &stop, err));
+    }
+    return STATUS_OK;
+}
+
+enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t after, ledger_waiting_visit *visit,
+                                void *context, struct err *err) {
     ledger_lock(ledger);
     sqlite3_stmt *statement = NULL;
-    enum status status = ledger_set_durable(ledger, false, err);
-    if (status == STATUS_OK) status = ledger_prepare(ledger, which, &statement, err);
+    enum status status = ledger_prepare(ledger, SQL_EACH_WAITING, &statement, err);
     if (status == STATUS_OK) {
         ledger_bind_text(statement, 1, edge);
-        sqlite3_bind_int64(statement, 2, number);
-        if (which == SQL_ACKNOWLEDGE) {
-            sqlite3_bind_double(statement, 3, clock_realtime());
-            ledger_bind_text(statement, 4, text);
-        }
-        status = ledger_run(ledger, statement, err);
-        if (status == STATUS_OK && ret_changes != NULL) *ret_changes = sqlite3_changes(ledger->db);
+        sqlite3_bind_int64(statement, 2, after);
+        status = walk_waiting(ledger, statement, visit, context, err);
+        sqlite3_reset(statement);
     }
     ledger_unlock(ledger);
     return status;
 }
 
+/* Ends, like acknowledgements, need not survive a power cut: what is not struck off then is sent again and acknowledged
+ * again, and an end is said anew in each run. */
+static enum status end_edge(struct ledger *ledger, const char *edge, int run, struct err *err) {
+    ledger_lock(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_set_durable(ledger, false, err);
+    if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_END_INPUT, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, edge);
+        sqlite3_bind_int64(statement, 2, run);
+        status = ledger_run(ledger, statement, err);
+    }
+    ledger_unlock(ledger);
+    return status;
+}
+
+static enum status strike_off(struct ledger *ledger, const char *edge, const struct ledger_verdict *verdict,
+                              struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_ACKNOWLEDGE, &statement, err));
+    ledger_bind_text(statement, 1, edge);
+    sqlite3_bind_int64(statement, 2, verdict->seq);
+    sqlite3_bind_double(statement, 3, clock_realtime());
+    ledger_bind_text(statement, 4, verdict->verdict);
+    return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, const struct ledger_verdict *verdicts,
+                                   size_t count, int64_t *ret_first, struct err *err) {
+    int64_t first = 0;
+    ledger_lock(ledger);
+    enum status status = ledger_begin(ledger, false, err);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+            status = strike_off(ledger, edge, &verdicts[i], err);
+            first += sqlite3_changes(ledger->db);
+        }
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_unlock(ledger);
+    if (status == STATUS_OK) *ret_first = first;
+    return status;
+}
+
 enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
                                bool *ret_first, struct err *err) {
-    int changes = 0;
-    TRY(run_edge(ledger, SQL_ACKNOWLEDGE, edge, seq, verdict, &changes, err));
-    *ret_first = changes > 0;
+    const struct ledger_verdict one = {seq, verdict};
+    int64_t first = 0;
+    TRY(ledger_acknowledge_all(ledger, edge, &one, 1, &first, err));
+    *ret_first = first > 0;
     return STATUS_OK;
 }
 
@@ -151,7 +203,7 @@ enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, cons
 }
 
 enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err) {
-    return run_edge(ledger, SQL_END_INPUT, edge, run, NULL, NULL, err);
+    return end_edge(ledger, edge, run, err);
 }
 
 enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err) {
@@ -171,7 +223,7 @@ enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, 
 enum status ledger_end_output(struct ledger *ledger, int instance, int run, struct err *err) {
     char name[32];
     snprintf(name, sizeof name, "out %d", instance);
-    return run_edge(ledger, SQL_END_INPUT, name, run, NULL, NULL, err);
+    return end_edge(ledger, name, run, err);
 }
 
 enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bool *ret_ended, struct err *err) {

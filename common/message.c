@@ -1,5 +1,6 @@
 #include "common/message.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ static enum status decode(const json_t *root, struct message *message, struct er
     TRY(copy_text(root, "verdict", false, message->verdict, sizeof message->verdict, err));
     message->attempt = (int)attempt;
     message->instance = (int)instance;
-    if (message->kind == MESSAGE_ITEM) TRY(item_from_json(json_object_get(root, "item"), &message->item, err));
+    if (message->kind == MESSAGE_ITEM) TRY(item_adopt(json_object_get(root, "item"), &message->item, err));
     return STATUS_OK;
 }
 
@@ -84,36 +85,56 @@ enum status message_decode(const void *bytes, size_t length, struct message *ret
     return STATUS_OK;
 }
 
-static json_t *downstream_json(const struct message *message, const char *item_text) {
-    json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:i}", "v", (int)MESSAGE_VERSION, "kind", kinds[message->kind],
-                             "edge", message->edge, "seq", (json_int_t)message->seq, "attempt", message->attempt);
-    if (message->kind != MESSAGE_ITEM || root == NULL) return root;
-    json_t *item = item_text != NULL ? json_loads(item_text, 0, NULL) : json_deep_copy(item_json(message->item));
-    if (item == NULL || json_object_set_new(root, "item", item) != 0) {
-        json_decref(root);
-        return NULL;
+/* A text as JSON; `out` has room for six bytes for each of its own. Returns the end. */
+static char *put_text(char *out, const char *text) {
+    *out++ = '"';
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
+        if (*p == '"' || *p == '\\') {
+            *out++ = '\\';
+            *out++ = (char)*p;
+        } else if (*p < 0x20)
+            out += sprintf(out, "\\u%04x", *p);
+        else
+            *out++ = (char)*p;
     }
-    return root;
+    *out++ = '"';
+    *out = '\0';
+    return out;
+}
+
+/* Put together by hand, since the item's text is JSON already and the rest is a few names and numbers. */
+static size_t put_message(char *out, const struct message *message, const char *item_text) {
+    bool downstream = message->kind == MESSAGE_ITEM || message->kind == MESSAGE_END;
+    char *end = out + sprintf(out, "{\"v\":%d,\"kind\":\"%s\",\"edge\":", (int)MESSAGE_VERSION, kinds[message->kind]);
+    end = put_text(end, message->edge);
+    end += sprintf(end, ",\"seq\":%" PRId64, message->seq);
+    if (downstream)
+        end += sprintf(end, ",\"attempt\":%d", message->attempt);
+    else {
+        end += sprintf(end, ",\"instance\":%d,\"token\":", message->instance);
+        end = put_text(end, message->token);
+        end = put_text(stpcpy(end, ",\"verdict\":"), message->verdict);
+    }
+    if (message->kind == MESSAGE_ITEM) end = stpcpy(stpcpy(end, ",\"item\":"), item_text);
+    end = stpcpy(end, "}");
+    return (size_t)(end - out);
 }
 
 enum status message_encode(const struct message *message, const char *item_text, char **ret_text, size_t *ret_length,
                            struct err *err) {
-    bool downstream = message->kind == MESSAGE_ITEM || message->kind == MESSAGE_END;
-    json_t *root = downstream
-                       ? downstream_json(message, item_text)
-                       : json_pack("{s:i, s:s, s:s, s:I, s:i, s:s, s:s}", "v", (int)MESSAGE_VERSION, "kind",
-                                   kinds[message->kind], "edge", message->edge, "seq", (json_int_t)message->seq,
-                                   "instance", message->instance, "token", message->token, "verdict", message->verdict);
-    char *text = root != NULL ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
-    json_decref(root);
-    FAIL_IF(text == NULL, err, STATUS_BAD_FORMAT, "a message on %s cannot be put together", message->edge);
-    size_t length = strlen(text);
-    if (length > MESSAGE_SIZE_MAX) {
-        free(text);
-        FAIL(err, STATUS_BAD_FORMAT, "a message on %s would have %zu bytes: more than %d are not allowed",
-             message->edge, length, MESSAGE_SIZE_MAX);
-    }
+    enum { HEAD_MAX = 256 + 6 * (MESSAGE_EDGE_SIZE + MESSAGE_TOKEN_SIZE + sizeof message->verdict) };
+    _cleanup_(mem_free) char *printed = NULL;
+    if (message->kind == MESSAGE_ITEM && item_text == NULL) item_text = printed = item_print(message->item);
+    size_t item_length = message->kind == MESSAGE_ITEM && item_text != NULL ? strlen(item_text) : 0;
+    _cleanup_(mem_free) char *text = malloc(HEAD_MAX + item_length);
+    FAIL_IF(text == NULL || (message->kind == MESSAGE_ITEM && item_text == NULL), err, STATUS_NO_MEMORY,
+            "no memory for a message on %s", message->edge);
+    size_t length = put_message(text, message, item_text);
+    FAIL_IF(length > MESSAGE_SIZE_MAX, err, STATUS_BAD_FORMAT,
+            "a message on %s would have %zu bytes: more than %d are not allowed", message->edge, length,
+            MESSAGE_SIZE_MAX);
     *ret_text = text;
+    text = NULL;
     *ret_length = length;
     return STATUS_OK;
 }

@@ -27,7 +27,7 @@ struct message {
 
 /* STATUS_BAD_FORMAT for what is no message, STATUS_UNSUPPORTED for one of a later version. Any bytes are safe. */
 enum status message_decode(const void *bytes, size_t length, struct message *ret_message, struct err *err);
-/* Freed by the caller. item_text, where not NULL, stands for the item. */
+/* Freed by the caller. item_text, where not NULL, is the item as JSON. */
 enum status message_encode(const struct message *message, const char *item_text, char **ret_text, size_t *ret_length,
                            struct err *err);
 void message_clear(struct message *message);

@@ -22,11 +22,12 @@ void outbox_destroy(struct outbox **outbox);
 void outbox_set_pause(struct outbox *outbox, double seconds);
 /* Sends what may be sent; now: CLOCK_MONOTONIC, s. */
 enum status outbox_pump(struct outbox *outbox, double now, struct err *err);
-/* Takes in one message from downstream. ret_acknowledged: an item was struck off. STATUS_NOT_FOUND: an answer about
- * what is not on its way (never sent, or by an earlier incarnation of the sender, which sends it again); nothing is
- * changed by it. */
-enum status outbox_answer(struct outbox *outbox, const struct message *message, bool *ret_acknowledged,
-                          struct err *err);
+/* Takes in one message from downstream. What it acknowledges is struck off by the next outbox_strike_off. */
+enum status outbox_answer(struct outbox *outbox, const struct message *message, struct err *err);
+/* Writes down, in one transaction, what has been acknowledged. ret_count: items that had not been before. */
+enum status outbox_strike_off(struct outbox *outbox, int64_t *ret_count, struct err *err);
+/* The window as it is now: at least what outbox_create was given, and more where the receiver is fast. */
+int outbox_window(const struct outbox *outbox);
 /* The ledger was changed by someone else (a retry): looks at it anew. */
 void outbox_rescan(struct outbox *outbox);
 /* From now on `end` is sent once everything before it is acknowledged. */

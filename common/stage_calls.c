@@ -91,6 +91,7 @@ static void wait_on(struct stage *stage, pthread_cond_t *condition, double deadl
 }
 
 void stage_wait_until(struct stage *stage, double deadline) {
+    stage->room_told = false;
     wait_on(stage, &stage->changed, deadline);
 }
 

@@ -51,19 +51,22 @@ bool lanes_empty(const struct stage *stage) {
     return lanes_in_hand(stage) == 0;
 }
 
-bool lanes_room(const struct stage *stage) {
-    int in_hand = lanes_in_hand(stage);
-    if (stage->free_lane_count == 0 || in_hand == stage->slot_count || stage->flush_wanted) return false;
+int lanes_room(const struct stage *stage) {
+    int in_hand = lanes_in_hand(stage), waiting = (int)(stage->next_ticket - stage->load_ticket);
+    if (stage->flush_wanted) return 0;
+    int room = stage->free_lane_count + stage->ahead - waiting;
+    if (room > stage->slot_count - in_hand) room = stage->slot_count - in_hand;
     /* What a cumulative stage sends has no item behind it that could wait. */
-    if (stage->descriptor->cumulative) return true;
-    for (int i = 0; i < stage->output_count; i++)
-        if (stage->outputs[i].unacknowledged + in_hand >= stage->outputs[i].window) return false;
-    return true;
+    for (int i = 0; i < stage->output_count && !stage->descriptor->cumulative; i++) {
+        int64_t left = stage->outputs[i].window - stage->outputs[i].unacknowledged - in_hand;
+        if (room > left) room = (int)left;
+    }
+    return room > 0 ? room : 0;
 }
 
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) {
     stage_lock(stage);
-    if (stage->free_lane_count == 0 || lanes_in_hand(stage) == stage->slot_count) {
+    if (lanes_in_hand(stage) == stage->slot_count) {
         /* The caller asked for room before; without it the item is let go and comes again. */
         stage_unlock(stage);
         item_destroy(item);
@@ -71,8 +74,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     }
     struct slot *slot = &stage->slots[stage->next_ticket % (uint64_t)stage->slot_count];
     stage->next_ticket++;
-    slot->lane = stage->free_lanes[--stage->free_lane_count];
-    slot->lane->item = slot->item = *item;
+    slot->item = *item;
     *item = NULL;
     snprintf(slot->id, sizeof slot->id, "%s", item_id(slot->item));
     slot->judged = 0;
@@ -93,13 +95,26 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     stage_unlock(stage);
 }
 
+struct slot *lanes_to_load(struct stage *stage) {
+    struct slot *slot = lanes_at(stage, stage->load_ticket, SLOT_LOAD);
+    if (slot == NULL || stage->free_lane_count == 0) return NULL;
+    stage->load_ticket++;
+    slot->lane = stage->free_lanes[--stage->free_lane_count];
+    slot->lane->item = slot->item;
+    return slot;
+}
+
 void lanes_let_go(struct stage *stage, struct slot *slot) {
-    slot->item = slot->lane->item;
     slot->lane->item = NULL;
     stage->free_lanes[stage->free_lane_count++] = slot->lane;
     slot->lane = NULL;
-    /* Without a free lane nothing was received. */
-    if (stage->free_lane_count == 1) stage_changed(stage);
+    /* Some may wait for it; or so few that more may be received. */
+    int waiting = (int)(stage->next_ticket - stage->load_ticket);
+    if (waiting > 0) stage_call(stage, PART_LOAD);
+    if (waiting <= stage->ahead / 2 && !stage->room_told) {
+        stage->room_told = true;
+        stage_changed(stage);
+    }
 }
 
 struct slot *lanes_done(struct stage *stage) {

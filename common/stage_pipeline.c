@@ -20,6 +20,8 @@ enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_TERMINATED = 14
 /* AT_ONCE: messages that are taken in a row, so that a flood of them keeps nothing else from its turn. */
 enum { RECEIVE_BACKLOG = 2, ANSWERS_HELD = 4096, TICK_MS = 250, AT_ONCE = 1000 };
 
+static const double ahead_pause = 0.05, ahead_time = 0.025;
+
 enum pipeline_phase { PHASE_RUN, PHASE_FLUSH, PHASE_SUMMARY, PHASE_END, PHASE_OVER };
 
 struct inbox {
@@ -38,6 +40,12 @@ struct pipeline {
     struct drops bad, stray; /* what is no message; answers about what is not on its way */
     long long refused;       /* peers */
     int first_input;         /* inputs take turns */
+    /* What was received and is to be claimed, in one transaction. */
+    struct message arrived[SLOTS_MAX];
+    struct ledger_arrival claims[SLOTS_MAX];
+    int from[SLOTS_MAX], arrived_count;
+    double ahead_at; /* when `ahead` was last fitted, and how many were settled then */
+    uint64_t ahead_from;
 };
 
 /* ---- Messages in and out ---- */
@@ -102,21 +110,17 @@ static bool joins_lane(struct stage *stage, const char *id, int edge, int64_t se
     return joins;
 }
 
-static enum status take_item(struct pipeline *pipeline, int input, struct message *message, struct err *err) {
+static enum status take_item(struct pipeline *pipeline, int input, struct message *message,
+                             const struct ledger_arrival *claimed, struct err *err) {
     struct stage *stage = pipeline->stage;
     const struct inbox *inbox = &pipeline->inboxes[input];
-    enum ledger_claim claim;
-    enum ledger_state state = LEDGER_DONE;
-    bool known;
-    TRY(ledger_claim_item(stage->ledger, message->item, stage->instance, stage->token, &claim, err));
-    switch (claim) {
+    switch (claimed->claim) {
     case CLAIM_NEW:
     case CLAIM_AGAIN:
         lanes_take(stage, &message->item, input, message->seq);
         return answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
     case CLAIM_FINISHED:
-        TRY(ledger_lookup(stage->ledger, item_id(message->item), &known, &state, err));
-        return answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(state), err);
+        return answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(claimed->state), err);
     case CLAIM_ELSEWHERE:
         /* A sender that was started anew does not know who has what; and an item may come by two edges. */
         if (joins_lane(stage, item_id(message->item), input, message->seq))
@@ -124,6 +128,24 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
         break;
     }
     return STATUS_OK;
+}
+
+/* Only what is claimed, and written down, goes to work. */
+static enum status take_items(struct pipeline *pipeline, struct err *err) {
+    const struct stage *stage = pipeline->stage;
+    int count = pipeline->arrived_count;
+    enum status status = STATUS_OK;
+    if (count == 0) return STATUS_OK;
+    for (int i = 0; i < count; i++)
+        pipeline->claims[i] = (struct ledger_arrival){.item = pipeline->arrived[i].item};
+    status = ledger_claim_items(stage->ledger, pipeline->claims, (size_t)count, stage->instance, stage->token, err);
+    for (int i = 0; i < count; i++) {
+        struct message *message = &pipeline->arrived[i];
+        if (status == STATUS_OK) status = take_item(pipeline, pipeline->from[i], message, &pipeline->claims[i], err);
+        message_clear(message);
+    }
+    pipeline->arrived_count = 0;
+    return status;
 }
 
 /* Bad frames are counted and dropped; what is returned ends the stage. */
@@ -139,9 +161,12 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
         message_clear(&message);
         return STATUS_OK;
     }
-    if (message.kind == MESSAGE_ITEM && pipeline->phase == PHASE_RUN)
-        status = take_item(pipeline, input, &message, err);
-    else if (message.kind == MESSAGE_END) {
+    if (message.kind == MESSAGE_ITEM && pipeline->phase == PHASE_RUN) {
+        pipeline->from[pipeline->arrived_count] = input;
+        pipeline->arrived[pipeline->arrived_count++] = message;
+        return STATUS_OK;
+    }
+    if (message.kind == MESSAGE_END) {
         status = ledger_end_input(stage->ledger, inbox->edge, stage->run, err);
         if (status == STATUS_OK) status = answer(pipeline, inbox, MESSAGE_ACK, message.seq, "end", err);
         pipeline->look_at = 0;
@@ -152,10 +177,11 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
 
 /* After the end of the inputs no item comes any more; but a sender that was started anew asks for the answer to its
  * end once more. */
-static bool may_receive(const struct pipeline *pipeline) {
-    if (pipeline->phase != PHASE_RUN) return true;
+static int receivable(const struct pipeline *pipeline) {
+    if (pipeline->phase != PHASE_RUN) return SLOTS_MAX;
     stage_lock(pipeline->stage);
-    bool room = lanes_room(pipeline->stage);
+    int room = lanes_room(pipeline->stage);
+    pipeline->stage->room_told = false;
     stage_unlock(pipeline->stage);
     return room;
 }
@@ -169,47 +195,62 @@ static enum status receive_from(struct pipeline *pipeline, int input, bool *ret_
 }
 
 static enum status receive_items(struct pipeline *pipeline, struct err *err) {
-    struct ledger *ledger = pipeline->stage->ledger;
     int count = pipeline->instance.input_count, quiet = 0, budget = AT_ONCE;
     enum status status = STATUS_OK;
-    if (count == 0 || !may_receive(pipeline)) return STATUS_OK;
-    ledger_hold(ledger);
-    for (int turn = pipeline->first_input; status == STATUS_OK && quiet < count && may_receive(pipeline) && budget > 0;
-         turn++, budget--) {
+    int room = count > 0 ? receivable(pipeline) : 0;
+    for (int turn = pipeline->first_input;
+         status == STATUS_OK && quiet < count && pipeline->arrived_count < room && budget > 0; turn++, budget--) {
         int input = turn % count;
         bool nothing = true;
         status = receive_from(pipeline, input, &nothing, err);
         quiet = nothing ? quiet + 1 : 0;
         pipeline->first_input = (input + 1) % count;
     }
-    ledger_let_go(ledger);
-    return status;
+    TRY(status);
+    return take_items(pipeline, err);
+}
+
+/* A stage that is through its items faster than the ledger is through a transaction claims some ahead: as many as it
+ * settles in the time of a slow disk's answer. One that takes its time claims what its lanes hold. */
+static void fit_ahead(struct pipeline *pipeline, double now) {
+    struct stage *stage = pipeline->stage;
+    double passed = now - pipeline->ahead_at;
+    if (passed < ahead_pause) return;
+    stage_lock(stage);
+    double wanted = ahead_time * (double)(stage->done_ticket - pipeline->ahead_from) / passed;
+    int before = stage->ahead;
+    stage->ahead = wanted < SETTLING_MAX ? (int)wanted : SETTLING_MAX;
+    pipeline->ahead_from = stage->done_ticket;
+    pipeline->ahead_at = now;
+    if (stage->ahead > before) stage_changed(stage);
+    stage_unlock(stage);
 }
 
 static enum status take_answer(struct pipeline *pipeline, int output, const void *bytes, size_t length,
                                struct err *err) {
-    struct stage *stage = pipeline->stage;
     struct message message = {0};
     struct err bad = {0};
-    bool acknowledged = false;
     enum status status = message_decode(bytes, length, &message, &bad);
-    if (status == STATUS_OK)
-        status = outbox_answer(pipeline->outboxes[output], &message, &acknowledged, &bad);
+    if (status == STATUS_OK) status = outbox_answer(pipeline->outboxes[output], &message, &bad);
     message_clear(&message);
     if (status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED || status == STATUS_NOT_FOUND) {
         note_dropped(pipeline, pipeline->instance.outputs[output].edge, &bad);
         return STATUS_OK;
     }
-    if (status != STATUS_OK) {
-        *err = bad;
-        return status;
-    }
-    if (acknowledged) {
-        stage_lock(stage);
-        if (stage->outputs[output].unacknowledged > 0) stage->outputs[output].unacknowledged--;
-        stage_event(stage);
-        stage_unlock(stage);
-    }
+    if (status != STATUS_OK) *err = bad;
+    return status;
+}
+
+static enum status strike_off(struct pipeline *pipeline, int output, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    struct stage_output *edge = &stage->outputs[output];
+    int64_t count = 0;
+    TRY(outbox_strike_off(pipeline->outboxes[output], &count, err));
+    if (count == 0) return STATUS_OK;
+    stage_lock(stage);
+    edge->unacknowledged -= count < edge->unacknowledged ? count : edge->unacknowledged;
+    stage_event(stage);
+    stage_unlock(stage);
     return STATUS_OK;
 }
 
@@ -222,6 +263,21 @@ static enum status receive_answers(struct pipeline *pipeline, struct err *err) {
             if (bytes == NULL) break;
             TRY(take_answer(pipeline, i, bytes, length, err));
         }
+        TRY(strike_off(pipeline, i, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status pump(struct pipeline *pipeline, double now, struct err *err) {
+    struct stage *stage = pipeline->stage;
+    for (int i = 0; i < pipeline->instance.output_count; i++) {
+        TRY(outbox_pump(pipeline->outboxes[i], now, err));
+        int window = outbox_window(pipeline->outboxes[i]);
+        stage_lock(stage);
+        bool grown = window > stage->outputs[i].window;
+        stage->outputs[i].window = window;
+        if (grown) stage_event(stage);
+        stage_unlock(stage);
     }
     return STATUS_OK;
 }
@@ -250,7 +306,7 @@ static void beat(struct pipeline *pipeline) {
     struct err err = {0};
     if (stage->descriptor->produce == NULL && atomic_load(&stage->metrics.state) != METRICS_PROCESSING) {
         stage_lock(stage);
-        bool blocked = pipeline->phase == PHASE_RUN && !lanes_empty(stage) && !lanes_room(stage);
+        bool blocked = pipeline->phase == PHASE_RUN && !lanes_empty(stage) && lanes_room(stage) == 0;
         stage_unlock(stage);
         atomic_store(&stage->metrics.state, blocked ? METRICS_BLOCKED : METRICS_WAITING);
     }
@@ -267,12 +323,18 @@ static enum status check_outboxes(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
     for (int i = 0; i < stage->output_count; i++) {
         int64_t count;
-        TRY(ledger_unacknowledged(stage->ledger, stage->outputs[i].edge, &count, err));
+        /* What another thread is writing down must be counted in both places, or in none. */
+        ledger_hold(stage->ledger);
+        enum status status = ledger_unacknowledged(stage->ledger, stage->outputs[i].edge, &count, err);
         stage_lock(stage);
-        bool differs = count != stage->outputs[i].unacknowledged;
-        stage->outputs[i].unacknowledged = count;
-        if (differs) stage_event(stage);
+        bool differs = status == STATUS_OK && count != stage->outputs[i].unacknowledged;
+        if (differs) {
+            stage->outputs[i].unacknowledged = count;
+            stage_event(stage);
+        }
         stage_unlock(stage);
+        ledger_let_go(stage->ledger);
+        TRY(status);
         if (differs) outbox_rescan(pipeline->outboxes[i]);
     }
     return STATUS_OK;
@@ -342,7 +404,7 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
     struct transport_wait waits[3 * EDGES_MAX + 1];
     size_t count = 0;
     waits[count++] = (struct transport_wait){.descriptor = stage->wake};
-    bool receiving = may_receive(pipeline);
+    bool receiving = receivable(pipeline) > 0;
     for (int i = 0; receiving && i < pipeline->instance.input_count; i++)
         waits[count++] = (struct transport_wait){.socket = pipeline->inboxes[i].data};
     for (int i = 0; i < pipeline->instance.output_count; i++) {
@@ -367,10 +429,10 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
     }
     TRY(receive_answers(pipeline, err));
     TRY(acknowledge_done(pipeline, err));
+    fit_ahead(pipeline, now);
     TRY(receive_items(pipeline, err));
     TRY(advance(pipeline, now, err));
-    for (int i = 0; i < pipeline->instance.output_count; i++)
-        TRY(outbox_pump(pipeline->outboxes[i], now, err));
+    TRY(pump(pipeline, now, err));
     return pipeline->phase != PHASE_OVER ? wait_for_something(pipeline, err) : STATUS_OK;
 }
 
@@ -487,6 +549,8 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     if (status == STATUS_OK) status = run(pipeline, &configured, &err);
     int code = report(stage, status, configured, &err);
     if (stage->threads_started > 0) lanes_stop(stage);
+    for (int i = 0; i < pipeline->arrived_count; i++)
+        message_clear(&pipeline->arrived[i]);
     for (int i = 0; i < EDGES_MAX; i++)
         outbox_destroy(&pipeline->outboxes[i]);
     transport_destroy(&pipeline->transport);

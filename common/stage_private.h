@@ -46,7 +46,7 @@ enum slot_phase {
 
 /* An item in hand. Slots are used in a circle: that of a ticket is slots[ticket % slot_count]. */
 struct slot {
-    struct stage_lane *lane; /* from its arrival to the end of store; NULL later, when the lane serves another item */
+    struct stage_lane *lane; /* from load to the end of store; NULL before and after, when it serves other items */
     struct item *item;
     char id[ITEM_ID_MAX + 1]; /* the item's: the item itself belongs to whoever works on it */
     enum slot_phase phase;
@@ -119,7 +119,8 @@ struct stage {
     /* Tickets number the items in the order of arrival, in which they are processed and settled: the next one to be
      * given, and the next to be loaded, processed, stored (by one thread), settled and let go. */
     struct slot slots[SLOTS_MAX];
-    int slot_count;
+    int slot_count, ahead; /* items that may wait for a lane */
+    bool room_told;        /* the main thread knows that there may be room again */
     uint64_t next_ticket, load_ticket, process_ticket, store_ticket, settle_ticket, done_ticket;
     struct item *emissions[EMISSIONS_MAX]; /* of a source: what the ledger has not taken yet, oldest first */
     int emission_count;
@@ -164,11 +165,13 @@ enum status lanes_start(struct stage *stage, struct err *err);
 struct slot *lanes_at(struct stage *stage, uint64_t ticket, enum slot_phase phase);
 /* The earliest that waits for store; NULL. */
 struct slot *lanes_to_store(struct stage *stage);
-/* Whether one more item may be taken: a lane and a slot are free and every output has room. */
-bool lanes_room(const struct stage *stage);
+/* How many more items may be taken: there are lanes, or places to wait for them, and slots, and every output has room. */
+int lanes_room(const struct stage *stage);
 int lanes_in_hand(const struct stage *stage);
-/* Hands an item to a free lane; consumes it. With room. Takes the lock itself. */
+/* Takes an item in; consumes it. With room. Takes the lock itself. */
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
+/* The earliest that waits to be loaded, with a lane for it; NULL when there is none. */
+struct slot *lanes_to_load(struct stage *stage);
 /* What store has left behind needs no lane any more. */
 void lanes_let_go(struct stage *stage, struct slot *slot);
 /* The earliest item that is done with, or NULL. lanes_free gives its slot back. */

@@ -12,7 +12,7 @@ static bool collect(struct stage *stage, bool until_empty) {
         for (struct slot *slot = lanes_done(stage); slot != NULL; slot = lanes_done(stage))
             lanes_free(stage, slot);
         go_on = stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW;
-        if (!go_on || (until_empty ? lanes_empty(stage) : lanes_room(stage))) break;
+        if (!go_on || (until_empty ? lanes_empty(stage) : lanes_room(stage) > 0)) break;
         stage_wait_until(stage, INFINITY);
     }
     stage_unlock(stage);
@@ -36,7 +36,7 @@ static enum status take_item(struct stage *stage, const struct item *item, struc
 
 static bool has_room(struct stage *stage) {
     stage_lock(stage);
-    bool room = lanes_room(stage) && stage->fatal == STATUS_OK;
+    bool room = lanes_room(stage) > 0 && stage->fatal == STATUS_OK;
     stage_unlock(stage);
     return room && atomic_load(&stage->stopping) == STOP_NOT;
 }

@@ -74,10 +74,11 @@ static size_t fill_sends(const struct stage *stage, const struct item *item, str
     return (size_t)stage->output_count;
 }
 
-static void count_sends(struct stage *stage, size_t count) {
+/* Each output has so many more to send. With the ledger held, so that nobody counts in between. */
+static void count_sends(struct stage *stage, int count) {
     stage_lock(stage);
-    for (size_t i = 0; i < count; i++)
-        stage->outputs[i].unacknowledged++;
+    for (int i = 0; i < stage->output_count; i++)
+        stage->outputs[i].unacknowledged += count;
     stage_changed(stage);
     stage_unlock(stage);
 }
@@ -153,7 +154,6 @@ static void after_settling(struct stage *stage, struct slot *slot, const struct 
     struct item *item = slot->item;
     if (slot->state == LEDGER_DONE) warn_unjudged(stage, item, slot->judged);
     slot->settled = true;
-    count_sends(stage, what->send_count);
     count_outcome(stage, item, slot->state, what->reason);
     if (slot->state == LEDGER_DONE && !stage->descriptor->cumulative) collect_emitted(stage, item);
 }
@@ -182,6 +182,10 @@ void stage_settle(struct stage *stage, struct slot *const *slots, int count) {
         stage_fatal(stage, status, &err);
         return;
     }
+    int sent = 0;
+    for (int i = 0; i < settled; i++)
+        sent += !settling->flags[i] && what[i].send_count > 0;
+    count_sends(stage, sent);
     for (int i = 0; i < settled; i++) {
         if (!settling->flags[i])
             after_settling(stage, settling->slots[i], &what[i]);
@@ -208,10 +212,13 @@ void stage_settle_emissions(struct stage *stage, struct item *const *items, int 
         stage_fatal(stage, status, &err);
         return;
     }
+    int sent = 0;
+    for (int i = 0; i < count; i++)
+        sent += settling->flags[i];
+    count_sends(stage, sent);
     for (int i = 0; i < count; i++) {
         if (!settling->flags[i]) continue;
         atomic_fetch_add(&stage->metrics.in, 1);
-        count_sends(stage, settling->origins[i].send_count);
         count_outcome(stage, items[i], LEDGER_DONE, NULL);
         collect_emitted(stage, items[i]);
     }
@@ -294,11 +301,12 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
     struct ledger_send sends[EDGES_MAX];
     size_t count = fill_sends(stage, item, sends);
     bool is_new = false;
-    TRY(ledger_send_only(stage->ledger, item_id(item), sends, count, &is_new, err));
-    if (is_new) {
-        count_sends(stage, count);
-        collect_emitted(stage, item);
-    }
+    ledger_hold(stage->ledger);
+    enum status status = ledger_send_only(stage->ledger, item_id(item), sends, count, &is_new, err);
+    if (is_new) count_sends(stage, 1);
+    ledger_let_go(stage->ledger);
+    TRY(status);
+    if (is_new) collect_emitted(stage, item);
     *ret_new = is_new;
     return STATUS_OK;
 }

@@ -210,10 +210,8 @@ enum status stage_begin(struct stage *stage, struct err *err) {
 }
 
 static void destroy_lanes(struct stage *stage) {
-    for (int i = 0; i < stage->slot_count; i++) {
-        struct slot *slot = &stage->slots[i];
-        item_destroy(slot->lane != NULL ? &slot->lane->item : &slot->item);
-    }
+    for (int i = 0; i < stage->slot_count; i++)
+        item_destroy(&stage->slots[i].item);
     for (int i = 0; i < stage->emission_count; i++)
         item_destroy(&stage->emissions[i]);
     for (int i = 0; i < stage->lane_count; i++) {

@@ -50,13 +50,12 @@ void *thread_load(void *argument) {
     use_threads(1);
     stage_lock(stage);
     while (!stage->threads_end) {
-        struct slot *slot = lanes_at(stage, stage->load_ticket, SLOT_LOAD);
+        struct slot *slot = lanes_to_load(stage);
         if (slot == NULL) {
             stage_await_call(stage, PART_LOAD, INFINITY);
             continue;
         }
         slot->phase = SLOT_LOADING;
-        stage->load_ticket++;
         begin_work(stage, PART_LOAD);
         load_slot(stage, slot);
         end_work(stage, PART_LOAD);

@@ -119,8 +119,11 @@ static enum status hand_over(struct edge *edge, const void *bytes, size_t length
     struct err err = {0};
     struct message message = {0};
     enum status status = message_decode(bytes, length, &message, &err);
-    if (status == STATUS_OK) status = outbox_answer(edge->outbox, &message, acknowledged, &err);
+    if (status == STATUS_OK) status = outbox_answer(edge->outbox, &message, &err);
     message_clear(&message);
+    int64_t count = 0;
+    if (status == STATUS_OK) status = outbox_strike_off(edge->outbox, &count, &err);
+    *acknowledged = count > 0;
     return status;
 }
 
@@ -230,16 +233,16 @@ static void what_was_not_sent_cannot_be_acknowledged(void **state) {
     assert_ok(outbox_pump(edge->outbox, 0, &err));
     for (int64_t seq = 1; seq < 8; seq++) {
         struct message message = {.kind = MESSAGE_ACK, .seq = seq, .edge = "w.0>p", .token = "t", .verdict = "done"};
-        bool acknowledged = false;
-        assert_int_equal(outbox_answer(edge->outbox, &message, &acknowledged, &err), STATUS_NOT_FOUND);
-        assert_false(acknowledged);
+        int64_t struck = 0;
+        assert_int_equal(outbox_answer(edge->outbox, &message, &err), STATUS_NOT_FOUND);
+        assert_ok(outbox_strike_off(edge->outbox, &struck, &err));
+        assert_int_equal(struck, 0);
     }
     open_receiver(edge);
     pump(edge, 0);
     int64_t a = expect(edge, "a", 1);
     struct message message = {.kind = MESSAGE_ACK, .seq = a, .edge = "w.0>p", .token = "t", .verdict = "maybe"};
-    bool acknowledged = false;
-    assert_int_equal(outbox_answer(edge->outbox, &message, &acknowledged, &err), STATUS_BAD_FORMAT);
+    assert_int_equal(outbox_answer(edge->outbox, &message, &err), STATUS_BAD_FORMAT);
     answer(edge, MESSAGE_ACK, a, "t", true);
     expect(edge, "b", 1);
     expect(edge, "c", 1);
@@ -346,8 +349,7 @@ static void nonsense_changes_nothing(void **state) {
     /* An end that was never sent cannot be acknowledged. */
     struct err err = {0};
     struct message end = {.kind = MESSAGE_ACK, .edge = "w.0>p", .token = "t", .verdict = "end"};
-    bool acknowledged = false;
-    assert_int_equal(outbox_answer(edge->outbox, &end, &acknowledged, &err), STATUS_NOT_FOUND);
+    assert_int_equal(outbox_answer(edge->outbox, &end, &err), STATUS_NOT_FOUND);
     assert_false(outbox_ended(edge->outbox));
     answer(edge, MESSAGE_ACK, a, "t", true);
 }
