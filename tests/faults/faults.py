@@ -1,0 +1,230 @@
+"""What the fault tests share, on top of the pipeline tests' session.py: 200 small micrographs, a session that nothing
+disturbed, and the comparison with it.
+
+    with Work("my-fault") as work, Run(graph(work.path), work("session"), "--until-idle", "1") as live:
+        wait_until(lambda: done(work("session"), "extractor") >= 50, 60, "50 extracted", live)
+        os.kill(pids(work("session"))["lowpass-picker.0"], signal.SIGKILL)
+        live.finish(0)
+        same(calm(), outcome(work("session")))
+        finish()
+"""
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../pipelines"))
+from session import (BIN, SKIP, Work, check, finish, points, program, run, simulate, star, status,  # noqa: E402,F401
+                     wait_until, write)
+
+COUNT = 200
+DATA = os.environ.get("ICESTREAM_FAULTS", os.path.join(BIN, "../tests/faults/data"))
+MICROGRAPHS = os.path.join(DATA, "sim", "micrographs")
+STAGES = ("watcher", "lowpass-picker", "extractor")
+COUNTS = ("seen", "done", "rejected", "failed", "in_flight")
+
+GRAPH = """\
+session: {pixel_size: 6.0}
+stages:
+  watcher:        {directory: "MICROGRAPHS"WATCHER}
+  lowpass-picker: {from: watcher, diameter: 130, lowpass: 40, write_png: falsePICKER}
+  extractor:      {from: lowpass-picker, box: 32EXTRACTOR}
+"""
+
+
+def graph(folder, name="graph.yaml", micrographs=MICROGRAPHS, watcher="", picker="", extractor="", more="", session=""):
+    """Writes a graph and returns its path. watcher, picker, extractor: more of their keys (`replicas: 3, lanes: 1`);
+    more: more lines (stages); session: more keys of the session."""
+    text = GRAPH.replace("6.0}", "6.0, " + session + "}" if session else "6.0}").replace("MICROGRAPHS", micrographs)
+    for word, keys in (("WATCHER", watcher), ("PICKER", picker), ("EXTRACTOR", extractor)):
+        text = text.replace(word, ", " + keys if keys else "")
+    return write(os.path.join(folder, name), text + more)
+
+
+def names():
+    """The micrographs' file names, in order."""
+    return sorted(os.listdir(MICROGRAPHS))
+
+
+def arrive(some, folder):
+    """Micrographs appear in a watched folder, whole, each under a name of its own: they are links, so this is quick."""
+    os.makedirs(folder, exist_ok=True)
+    for name in some:
+        hidden = os.path.join(folder, f".{name}.coming")
+        os.link(os.path.join(MICROGRAPHS, name), hidden)
+        os.rename(hidden, os.path.join(folder, name))
+
+
+def seeded(argument=None):
+    """A random generator whose seed is printed; ICESTREAM_SEED, or an argument, sets it."""
+    seed = int(argument or os.environ.get("ICESTREAM_SEED") or time.time_ns() % 1000000)
+    print(f"ICESTREAM_SEED={seed} repeats the choices of this test", flush=True)
+    return random.Random(seed)
+
+
+class Run:
+    """`icestream run`, its output in a file; ends with the block, whatever happens in it."""
+
+    def __init__(self, graph_path, session, *options, **popen):
+        self.session, self.log = session, f"{session}.out"
+        self.at = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        with open(self.log, "ab") as log:
+            words = [program("icestream"), "run", graph_path, "--session", session, *map(str, options)]
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, **popen)
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if self.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if kind is not None:
+            print(self.output()[-4000:])
+
+    def poll(self):
+        return self.process.poll()
+
+    @property
+    def returncode(self):
+        return self.process.returncode
+
+    def output(self):
+        """What this run has said so far."""
+        with open(self.log, errors="replace") as log:
+            log.seek(self.at)
+            return log.read()
+
+    def says(self, text):
+        return text in self.output()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """The launcher and, since the kernel kills them with it, its stages: returns when all are gone."""
+        self.process.kill()
+        self.process.wait()
+        wait_until(lambda: not pids(self.session), 30, "no stage outlives a killed launcher")
+
+    def finish(self, expected=0, seconds=100):
+        """Waits for the end; returns what was said."""
+        code = self.process.wait(seconds)
+        if code != expected:
+            raise AssertionError(f"the run ended with {code}, not {expected}:\n{self.output()[-4000:]}")
+        return self.output()
+
+
+def pids(session, stage=None):
+    """{"lowpass-picker.0": pid} of the stages that run for a session; of one stage where it is named."""
+    found, folder = {}, os.path.join(os.path.realpath(session), "log") + "/"
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace").split("\0")
+            if "--instance" not in words[1:-1] or open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()[0] == "Z":
+                continue
+            orders = os.path.realpath(words[words.index("--instance") + 1])
+            if orders.startswith(folder) and orders.endswith(".instance.json"):
+                found[os.path.basename(orders)[:-len(".instance.json")]] = int(entry)
+    return {name: pid for name, pid in found.items() if stage is None or name.rsplit(".", 1)[0] == stage}
+
+
+def ledger(session, stage, query, *values):
+    """Rows of a stage's ledger; [] while there is none."""
+    path = os.path.join(session, "ledger", f"{stage}.sqlite")
+    if not os.path.exists(path):
+        return []
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as connection:
+        try:
+            return connection.execute(query, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return []
+            raise
+
+
+def done(session, stage):
+    """How many items a stage has finished well, from its ledger: cheaper than status."""
+    rows = ledger(session, stage, "SELECT COUNT(*) FROM items WHERE state = 1")
+    return rows[0][0] if rows else 0
+
+
+def counts(session):
+    stages = json.loads(run("status", "--session", session, "--json").stdout)["stages"]
+    return {name: {key: stage[key] for key in COUNTS} for name, stage in stages.items()}
+
+
+def read_products(session, stage, ending, folder):
+    """{path: digest} of a stage's products; the watched folder's path in them counts for nothing."""
+    root, found = os.path.join(session, stage), {}
+    for path in glob.glob(f"{glob.escape(root)}/**/*{ending}", recursive=True):
+        content = open(path, "rb").read()
+        if ending.endswith(".star"):
+            content = content.replace(os.fsencode(folder), b"")
+        found[os.path.relpath(path, root)] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def outcome(session, folder=MICROGRAPHS):
+    """What a session has come to. folder: the one it watched."""
+    rows = star(f"{session}/extractor/particles.star")["particles"]
+    totals = counts(session)
+    return {"counts": {name: totals[name] for name in STAGES},
+            "picks": read_products(session, "lowpass-picker", "_autopick.star", folder),
+            "cuts": read_products(session, "extractor", "_extract.star", folder),
+            "stacks": read_products(session, "extractor", ".mrcs", folder),
+            "particles": sorted(tuple(value.replace(folder, "") for value in row.values()) for row in rows)}
+
+
+def calm():
+    """The outcome that nothing disturbed."""
+    session = os.path.join(DATA, "calm")
+    if not os.path.isdir(session):
+        sys.exit(f"{session} is not there: run prepare.py, or ctest, which does")
+    return outcome(session)
+
+
+def difference(a, b):
+    if isinstance(a, dict):
+        wrong = [(key, a[key], b.get(key)) for key in a if a[key] != b.get(key)]
+        return f"{len(wrong)} missing or different, {len(b.keys() - a.keys())} too many: {wrong[:2]}"
+    return f"{len(a)} became {len(b)}: {sorted(set(a) ^ set(b))[:2]}"
+
+
+def same(undisturbed, disturbed, what=""):
+    """Checks that two outcomes are one."""
+    what = what + ": " if what else ""
+    for key, before in undisturbed.items():
+        equal = disturbed[key] == before
+        check(equal, f"{what}{key} as undisturbed" + ("" if equal else f": {difference(before, disturbed[key])}"))
+    rows = disturbed["particles"]
+    check(len(set(rows)) == len(rows), f"{what}no particle twice among {len(rows)}")
+
+
+def whole(session, what=""):
+    """Checks that products and ledgers tell one story: each item that is done has its products, no product is without
+    its item, each thing was sent once and is acknowledged, and nothing half-written lies about."""
+    what = what + ": " if what else ""
+    for stage, ending in (("lowpass-picker", "_autopick.star"), ("extractor", ".mrcs"), ("extractor", "_extract.star")):
+        items = {row[0] for row in ledger(session, stage, "SELECT id FROM items WHERE state = 1")}
+        if stage == "extractor":  # a micrograph without picks has no particles
+            items = {item for item in items if len(points(f"{session}/lowpass-picker/{item}_autopick.star"))}
+        root = os.path.join(session, stage)
+        found = glob.glob(f"{glob.escape(root)}/**/*{ending}", recursive=True)
+        files = {os.path.relpath(path, root)[:-len(ending)] for path in found}
+        check(files == items, f"{what}{stage}: {len(items)} items with products, {len(files)} products *{ending}; "
+                              f"without product {sorted(items - files)[:2]}, without item {sorted(files - items)[:2]}")
+    for stage in STAGES:
+        twice = ledger(session, stage, "SELECT id, edge FROM outbox GROUP BY id, substr(edge, instr(edge, '>'))"
+                                       " HAVING COUNT(*) > 1")
+        check(not twice, f"{what}{stage}: nothing was sent as two {twice[:2]}")
+    left = [path for stage in STAGES for path in glob.glob(f"{glob.escape(session)}/{stage}/**/.*", recursive=True)]
+    check(not left, f"{what}nothing half-written is left {left[:3]}")
