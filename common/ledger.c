@@ -1,8 +1,12 @@
 #include "common/ledger.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/files.h"
 #include "common/ledger_private.h"
 #include "common/memory.h"
 
@@ -124,6 +128,18 @@ static enum status run_simple(struct ledger *ledger, enum ledger_statement which
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, which, &statement, err));
     return ledger_run(ledger, statement, err);
+}
+
+pid_t ledger_writer(const char *path) {
+    enum { WAL_WRITE_LOCK = 120 }; /* byte of the wal-index: sqlite.org/walformat.html, "WAL Locks" */
+    char index[PATH_SIZE];
+    if ((size_t)snprintf(index, sizeof index, "%s-shm", path) >= sizeof index) return 0;
+    int descriptor = open(index, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return 0;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = WAL_WRITE_LOCK, .l_len = 1};
+    bool held = fcntl(descriptor, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(descriptor);
+    return held ? lock.l_pid : 0;
 }
 
 enum status ledger_set_durable(struct ledger *ledger, bool durable, struct err *err) {

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/item.h"
 #include "common/status.h"
@@ -35,10 +36,10 @@ struct ledger_counts {
 enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_counts, struct err *err);
 
 /* What became of an item that has arrived. */
-enum ledger_claim { CLAIM_NEW, CLAIM_AGAIN, CLAIM_FINISHED, CLAIM_ELSEWHERE };
+enum ledger_claim { CLAIM_NEW, CLAIM_AGAIN, CLAIM_FINISHED, CLAIM_HERE, CLAIM_ELSEWHERE };
 /* Records the item as in flight at `instance` (its incarnation is told apart by `run_token`): NEW or AGAIN: process it;
- * FINISHED: acknowledge and forget; ELSEWHERE: a live instance, perhaps this very one, has it (claims of
- * dead instances, per ledger_release_instance, are taken over). */
+ * FINISHED: acknowledge and forget; HERE: this very incarnation has it; ELSEWHERE: another live instance has it (claims
+ * of dead instances, per ledger_release_instance, are taken over). */
 enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
                               enum ledger_claim *ret_claim, struct err *err);
 /* Several in one transaction; what is to be claimed, and what came of it. */
@@ -53,7 +54,10 @@ enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arr
  * next commit waits for the disk and they share the one that finishes them. */
 void ledger_hold(struct ledger *ledger);
 void ledger_let_go(struct ledger *ledger);
-/* Claims of an instance that died. */
+/* The process that is writing to the ledger `path` right now, which others wait for; 0: none that can be seen. To be
+ * called while this process has no ledger open: POSIX locks of a process on a file go when it closes it. */
+pid_t ledger_writer(const char *path);
+/* Claims of an instance that died, or hangs. */
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err);
 
 struct ledger_send {

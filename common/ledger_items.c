@@ -64,7 +64,7 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
     /* An earlier incarnation of this instance is dead, or this one would not live. */
     bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token);
     if (found.known && !abandoned) {
-        arrival->claim = CLAIM_ELSEWHERE;
+        arrival->claim = found.instance == instance ? CLAIM_HERE : CLAIM_ELSEWHERE;
         return STATUS_OK;
     }
     arrival->claim = found.known ? CLAIM_AGAIN : CLAIM_NEW;

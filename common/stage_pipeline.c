@@ -121,10 +121,13 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
         return answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
     case CLAIM_FINISHED:
         return answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(claimed->state), err);
-    case CLAIM_ELSEWHERE:
+    case CLAIM_HERE:
         /* A sender that was started anew does not know who has what; and an item may come by two edges. */
         if (joins_lane(stage, item_id(message->item), input, message->seq))
             return answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
+        break;
+    case CLAIM_ELSEWHERE:
+        /* Who has it answers for it, also where this instance had it before it was thought to hang. */
         break;
     }
     return STATUS_OK;
@@ -282,21 +285,43 @@ static enum status pump(struct pipeline *pipeline, double now, struct err *err) 
     return STATUS_OK;
 }
 
+/* The answer for a lane whose items are done with. One that came late, since it was taken for hung, is answered for
+ * too where another has finished it meanwhile. */
+static enum status acknowledge_slot(struct pipeline *pipeline, const struct slot *slot, struct err *err) {
+    const struct stage *stage = pipeline->stage;
+    enum ledger_state state = slot->state;
+    bool finished = slot->settled;
+    if (!finished) {
+        bool known = false;
+        TRY(ledger_lookup(stage->ledger, slot->id, &known, &state, err));
+        finished = known && state != LEDGER_IN_FLIGHT;
+    }
+    for (int i = 0; finished && i < slot->arrival_count; i++) {
+        const struct arrival *arrival = &slot->arrivals[i];
+        TRY(answer(pipeline, &pipeline->inboxes[arrival->edge], MESSAGE_ACK, arrival->seq, ledger_state_name(state),
+                   err));
+    }
+    return STATUS_OK;
+}
+
+static struct slot *next_done(struct stage *stage) {
+    stage_lock(stage);
+    struct slot *slot = lanes_done(stage);
+    stage_unlock(stage);
+    return slot;
+}
+
 /* Items whose products and outcome are on disk. */
 static enum status acknowledge_done(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
-    enum status status = STATUS_OK;
-    stage_lock(stage);
-    for (struct slot *slot; status == STATUS_OK && (slot = lanes_done(stage)) != NULL;) {
-        for (int i = 0; slot->settled && i < slot->arrival_count && status == STATUS_OK; i++) {
-            const struct arrival *arrival = &slot->arrivals[i];
-            status = answer(pipeline, &pipeline->inboxes[arrival->edge], MESSAGE_ACK, arrival->seq,
-                            ledger_state_name(slot->state), err);
-        }
+    for (struct slot *slot; (slot = next_done(stage)) != NULL;) {
+        /* Without the stage's lock, as it may ask the ledger, whose lock comes first. */
+        TRY(acknowledge_slot(pipeline, slot, err));
+        stage_lock(stage);
         lanes_free(stage, slot);
+        stage_unlock(stage);
     }
-    stage_unlock(stage);
-    return status;
+    return STATUS_OK;
 }
 
 /* ---- Once in a while ---- */
@@ -540,8 +565,8 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     pipeline->bad = (struct drops){.id = "bad-frame", .level = LOG_WARN};
     pipeline->stray = (struct drops){.id = "stray", .level = LOG_INFO};
     stage->mode = STAGE_IN_PIPELINE;
-    /* A stage does not outlive the launcher: the next one would start another beside it. */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    /* A stage does not outlive the launcher, not even one that is stopped: the next one would start another beside it. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     enum status status = signals_start(stage, &signals, &err);
     if (status == STATUS_OK) status = instance_read(stage, instance_file, &pipeline->instance, &err);
     if (status == STATUS_OK) status = instance_open(stage, &pipeline->instance, &err);

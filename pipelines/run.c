@@ -15,10 +15,12 @@
 #include "common/memory.h"
 #include "common/transport_keys.h"
 #include "pipelines/check.h"
+#include "pipelines/hung.h"
 #include "pipelines/progress.h"
 #include "pipelines/status.h"
 
 enum { CRASH_LIMIT = 3, ENV_MAX = 8, MISCOUNT_LIMIT = 20 };
+static const double STUCK = 3; /* s of silence after which one that holds a ledger's lock is taken to be stuck */
 static const double REPLAY_IDLE = 2; /* s without a new file after which a replay's stream ends */
 
 /* Texts of one child, which its spec points into. */
@@ -38,7 +40,9 @@ struct run {
     bool *released; /* instances that no receiver is left for */
     char sockets[PATH_SIZE]; /* folder of the ipc endpoints */
     struct supervisor_child *children;
+    struct supervisor *supervisor; /* once it runs */
     struct child_texts *texts;
+    struct hung *hung;
     struct tally tally;
     double tally_at, tally_cost;
     struct log *log; /* of the launcher itself */
@@ -170,6 +174,7 @@ static enum status prepare(struct run *run, struct err *err) {
         orders.curve_public = public_key;
         orders.curve_secret = secret_key;
     }
+    TRY(hung_create(run->plan, orders.curve_public, orders.curve_secret, &run->hung, err));
     run->children = calloc(run->plan->instance_count, sizeof *run->children);
     run->texts = calloc(run->plan->instance_count, sizeof *run->texts);
     run->released = calloc(run->plan->instance_count, sizeof *run->released);
@@ -239,20 +244,74 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
     return STATUS_OK;
 }
 
+/* A process that was stopped while it wrote keeps all others from its ledger: it goes, whatever else is to be done. */
+static bool kill_stuck_writer(struct run *run, size_t stage) {
+    char path[PATH_SIZE];
+    struct err err = {0};
+    if (run->supervisor == NULL || session_file(&run->session, "ledger", run->graph->stages[stage].section.name,
+                                                ".sqlite", path, &err) != STATUS_OK)
+        return false;
+    pid_t writer = ledger_writer(path);
+    for (size_t i = 0; writer > 0 && i < run->plan->instance_count; i++) {
+        if (supervisor_pid(run->supervisor, i) != writer || supervisor_silence(run->supervisor, i) < STUCK)
+            continue;
+        char text[160];
+        snprintf(text, sizeof text, "%s does not answer and keeps the others from the ledger: it is killed",
+                 run->children[i].name);
+        progress_say(&run->progress, text);
+        supervisor_kill(run->supervisor, i, SIGKILL);
+        return true;
+    }
+    return false;
+}
+
+/* The ledger of a stage for what the launcher writes into it. NULL: a third party's. */
+static enum status write_ledger(struct run *run, size_t stage, struct ledger **ret_ledger, struct err *err) {
+    const char *name = run->graph->stages[stage].section.name;
+    kill_stuck_writer(run, stage);
+    struct err first = {0};
+    if (session_ledger(&run->session, name, false, ret_ledger, &first) == STATUS_OK)
+        return STATUS_OK;
+    kill_stuck_writer(run, stage);
+    return session_ledger(&run->session, name, false, ret_ledger, err);
+}
+
 static enum status died(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err) {
     struct run *run = context;
-    const char *stage = run->graph->stages[run->plan->instances[child].stage].section.name;
+    size_t stage = run->plan->instances[child].stage;
     struct ledger *ledger = NULL;
-    TRY(session_ledger(&run->session, stage, false, &ledger, err));
+    TRY(write_ledger(run, stage, &ledger, err));
     if (ledger == NULL) {
         /* A third party's: what it has acknowledged is what it has finished. */
-        const struct tally_stage *tally = tally_find(&run->tally, stage);
+        const struct tally_stage *tally = tally_find(&run->tally, run->graph->stages[stage].section.name);
         *ret_finished = tally ? tally->done + tally->rejected + tally->failed : 0;
         return STATUS_OK;
     }
     enum status status = bury_in_ledger(run, ledger, child, wait_status, ret_finished, err);
     ledger_close(&ledger);
     return status;
+}
+
+/* Whether another replica of the same stage answers. */
+static bool has_substitute(const struct run *run, size_t child) {
+    for (size_t i = 0; i < run->plan->instance_count; i++)
+        if (i != child && run->plan->instances[i].stage == run->plan->instances[child].stage &&
+            supervisor_pid(run->supervisor, i) > 0 &&
+            supervisor_silence(run->supervisor, i) < run->options->supervisor.hang_report)
+            return true;
+    return false;
+}
+
+static const char *silent(void *context, struct supervisor *supervisor, size_t child) {
+    struct run *run = context;
+    struct err err = {0};
+    run->supervisor = supervisor;
+    if (kill_stuck_writer(run, run->plan->instances[child].stage) || !has_substitute(run, child))
+        return NULL;
+    if (hung_let_go(run->hung, &run->session, child, &err) == STATUS_OK)
+        return "its items go to the other replicas";
+    progress_say(&run->progress, err.message);
+    return NULL;
 }
 
 static void inject_kills(struct run *run, struct supervisor *supervisor) {
@@ -370,6 +429,7 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
 
 static void tick(void *context, struct supervisor *supervisor) {
     struct run *run = context;
+    run->supervisor = supervisor;
     if (run->failed || advance(run, supervisor, &run->failure) == STATUS_OK)
         return;
     run->failed = true;
@@ -420,6 +480,7 @@ static void run_clear(struct run *run) {
     free(run->texts);
     free(run->children);
     free(run->released);
+    hung_destroy(&run->hung);
     tally_clear(&run->tally);
     log_close(&run->log);
     json_decref(run->planned);
@@ -441,7 +502,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
         TRY(replay_advance(run->replay, err));
     }
     progress_begin(&run->progress, run->log);
-    const struct supervisor_hooks hooks = {.context = run, .died = died, .tick = tick, .say = say};
+    const struct supervisor_hooks hooks = {.context = run, .died = died, .silent = silent, .tick = tick, .say = say};
     return supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome,
                           err);
 }

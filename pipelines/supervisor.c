@@ -27,6 +27,7 @@ struct child {
     double alive_at;  /* last sign of life */
     double started_at;
     struct timespec beat; /* time of the heartbeat file, as last seen */
+    double told_at;       /* when the hook last heard that it is silent */
     bool beaten, reported, interrupt;
 };
 
@@ -46,7 +47,7 @@ void supervisor_defaults(struct supervisor_options *ret_options) {
     *ret_options = (struct supervisor_options){.restart_limit = 5,
                                                .backoff = 0.5,
                                                .backoff_max = 30,
-                                               .hang_report = 60,
+                                               .hang_report = 15,
                                                .hang_kill = 60,
                                                .stop_kill = 5,
                                                .tick = 0.2};
@@ -58,6 +59,13 @@ enum child_state supervisor_state(const struct supervisor *supervisor, size_t ch
 
 pid_t supervisor_pid(const struct supervisor *supervisor, size_t child) {
     return supervisor->children[child].state == CHILD_RUNNING ? supervisor->children[child].pid : 0;
+}
+
+double supervisor_silence(const struct supervisor *supervisor, size_t index) {
+    const struct supervisor_child *spec = &supervisor->specs[index];
+    const struct child *child = &supervisor->children[index];
+    bool watched = spec->heartbeat != NULL && (child->beaten || spec->heartbeat_expected);
+    return watched && child->state == CHILD_RUNNING ? clock_monotonic() - child->alive_at : 0;
 }
 
 int supervisor_restarts(const struct supervisor *supervisor, size_t child) {
@@ -235,6 +243,20 @@ static enum status reap(struct supervisor *s, struct err *err) {
 
 /* Time. */
 
+/* Said once; the hook is told again, since who listens to it may do so late. */
+static void report_silence(struct supervisor *s, size_t index, double silent) {
+    struct child *child = &s->children[index];
+    const char *measure = NULL;
+    if (s->hooks->silent != NULL && (!child->reported || clock_monotonic() - child->told_at >= 1)) {
+        measure = s->hooks->silent(s->hooks->context, s, index);
+        child->told_at = clock_monotonic();
+    }
+    if (!child->reported)
+        say(s, "%s has not answered for %.0f s; %s%sit will be killed and started again in %.0f s", s->specs[index].name,
+            silent, measure ? measure : "", measure ? "; " : "", s->options->hang_kill);
+    child->reported = true;
+}
+
 static void watch_heartbeat(struct supervisor *s, size_t index) {
     const struct supervisor_child *spec = &s->specs[index];
     struct child *child = &s->children[index];
@@ -249,14 +271,9 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
             say(s, "%s answers again", spec->name);
         child->reported = false;
     }
-    if (spec->heartbeat == NULL || (!child->beaten && !spec->heartbeat_expected))
-        return;
-    double silent = clock_monotonic() - child->alive_at;
-    if (silent > s->options->hang_report && !child->reported) {
-        child->reported = true;
-        say(s, "%s has not answered for %.0f s; it will be killed and started again in %.0f s", spec->name,
-            silent, s->options->hang_kill);
-    }
+    double silent = supervisor_silence(s, index);
+    if (silent > s->options->hang_report)
+        report_silence(s, index, silent);
     if (silent > s->options->hang_report + s->options->hang_kill)
         kill(-child->pid, SIGKILL);
 }

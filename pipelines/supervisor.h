@@ -32,7 +32,7 @@ struct supervisor_options {
     double stop_kill;                  /* s from SIGTERM to SIGKILL */
     double tick;                       /* s between calls of the hook */
 };
-/* 5; 0.5, 30; 60, 60; 5; 0.2 */
+/* 5; 0.5, 30; 15, 60; 5; 0.2 */
 void supervisor_defaults(struct supervisor_options *ret_options);
 
 struct supervisor;
@@ -41,6 +41,9 @@ struct supervisor_hooks {
     /* A child died badly (wait_status as of waitpid). *ret_finished: a number that grows with what has been finished,
      * by which deaths in a row are told from deaths with work done between them. An error ends everything. */
     enum status (*died)(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err);
+    /* A child has been silent for hang_report seconds: at once, and then every second until it answers or is killed.
+     * Returns what is done about it, for the report ("its items go to …"), or NULL. May call supervisor_kill. */
+    const char *(*silent)(void *context, struct supervisor *supervisor, size_t child);
     /* Now and then, and after each change. May call supervisor_kill. */
     void (*tick)(void *context, struct supervisor *supervisor);
     /* What a person should know. */
@@ -61,6 +64,8 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
 /* For hooks. */
 enum child_state supervisor_state(const struct supervisor *supervisor, size_t child);
 pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: not running */
+/* Seconds since the last sign of life of a child that runs and is watched; else 0. */
+double supervisor_silence(const struct supervisor *supervisor, size_t child);
 int supervisor_restarts(const struct supervisor *supervisor, size_t child);
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal);
 
