@@ -15,7 +15,7 @@
  *       "inputs":  [{"edge": "watcher.0>lowpass-picker", "data": "ipc://…", "ack": "ipc://…"}],
  *       "outputs": [{"edge": "lowpass-picker.0>extractor", "data": "ipc://…", "ack": "ipc://…", "window": 8}],
  *       "until_idle": 30 or null, "device": "auto|cpu|cuda:N", "threads": 1, "flush_threads": 4 (optional: threads),
- *       "curve": null or {"public": "z85", "secret": "z85"},
+ *       "curve": null or {"public": "z85", "secret": "z85"}, "folders": ["/data/grid3"] (optional: none),
  *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "log_size": 16777216, "heartbeat": "/abs/….json", "current": "/abs/…" }
  *   icestream-NAME --describe | --help | --version
  * `heartbeat` is rewritten (renamed into place) every second: {"time","pid","state":"waiting|blocked|processing",
@@ -116,8 +116,12 @@ void stage_wait(struct stage *stage, double seconds);
  * absolute[] (each PATH_MAX). Folders on the way are made. */
 enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
                           char *absolute, struct err *err);
-/* Absolute form of an item's path (relative to stage_root, else to the working directory). */
+/* Absolute form of an item's path (relative to stage_root, else to the working directory). In a pipeline items come from
+ * elsewhere, so this fails for what is, after all links, neither in the session nor in an input folder: the watcher's
+ * directory, its CTF table's folder, the files that the graph names, the folders of `session: {inputs: […]}`. */
 enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err);
+/* The same question of a path that the stage has made absolute itself, such as one that stands in an item's STAR file. */
+enum status stage_may_read(const struct stage *stage, const char *absolute, struct err *err);
 
 /* Sources and cumulative stages: sends a new item on its way (blocks while the window is full, unless from idle or
  * flush of a cumulative stage, which never block). The item is copied. ret_new: false when its id was seen

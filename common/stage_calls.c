@@ -132,31 +132,6 @@ void stage_fatal(struct stage *stage, enum status status, const struct err *err)
     stage_unlock(stage);
 }
 
-enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
-                          char *absolute, struct err *err) {
-    char stem[PATH_SIZE], name[PATH_SIZE];
-    TRY(path_stem(item_id(item), stem, sizeof stem, err));
-    int used = snprintf(name, sizeof name, "%s%s", stem, suffix);
-    FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT,
-            "the name of a product of %.80s is too long", item_id(item));
-    TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));
-    TRY(path_join(path_name(stage->folder), name, relative, PATH_SIZE, err));
-    return file_make_parents(absolute, 0777, err);
-}
-
-enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err) {
-    TRY(path_join(stage->root, path, absolute, PATH_SIZE, err));
-    if (path[0] == '/' || file_exists(absolute)) return STATUS_OK;
-    char beside[PATH_SIZE], here[PATH_SIZE];
-    FAIL_IF(getcwd(here, sizeof here) == NULL, err, STATUS_IO, "the working directory cannot be found: %s",
-            strerror(errno));
-    TRY(path_join(here, path, beside, sizeof beside, err));
-    FAIL_IF(!file_exists(beside), err, STATUS_NOT_FOUND, "'%s' is neither in %s nor in the working directory %s", path,
-            stage->root, here);
-    memcpy(absolute, beside, strlen(beside) + 1);
-    return STATUS_OK;
-}
-
 void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...) {
     va_list args;
     va_start(args, format);

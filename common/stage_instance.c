@@ -81,7 +81,7 @@ static enum status read_identity(struct stage *stage, const json_t *root, struct
     const char *name = NULL, *session = NULL;
     TRY(need_text(root, "name", &name, err));
     TRY(need_text(root, "session", &session, err));
-    FAIL_IF(strlen(name) >= sizeof stage->name || strchr(name, '/') != NULL, err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(strlen(name) >= sizeof stage->name || strchr(name, '/') != NULL || name[0] == '.', err, STATUS_BAD_ARGUMENT,
             "'%.80s' cannot be the name of a stage", name);
     FAIL_IF(session[0] != '/', err, STATUS_BAD_ARGUMENT, "the session's folder '%s' must be an absolute path", session);
     memcpy(stage->name, name, strlen(name) + 1);
@@ -96,7 +96,8 @@ static enum status read_identity(struct stage *stage, const json_t *root, struct
     for (size_t length = strlen(stage->root); length > 1 && stage->root[length - 1] == '/'; length--)
         stage->root[length - 1] = '\0';
     TRY(path_join(stage->root, name, stage->folder, sizeof stage->folder, err));
-    return file_make_folders(stage->folder, 0777, err);
+    TRY(file_make_folders(stage->folder, 0777, err));
+    return stage_confine(stage, json_object_get(root, "folders"), err);
 }
 
 static enum status read_common(struct stage *stage, const json_t *root, struct err *err) {

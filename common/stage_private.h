@@ -92,6 +92,9 @@ struct stage {
     int instance, run, replicas;
     char token[TOKEN_SIZE]; /* of this incarnation */
     char root[PATH_SIZE], folder[PATH_SIZE];
+    char **places; /* in a pipeline: what items may name files in, without links; none: anything */
+    int place_count;
+    char real_folder[PATH_SIZE]; /* in a pipeline: folder, without links */
     void *params;
     struct stage_common common;
     struct stage_session session;
@@ -153,6 +156,11 @@ enum status stage_configure(struct stage *stage, const char *where, struct err *
 enum status stage_place(struct stage *stage, const char *folder, struct err *err);
 /* init, resume, threads. */
 enum status stage_begin(struct stage *stage, struct err *err);
+
+/* stage_paths.c: from now on items name only what is in the session or in one of the folders (JSON, a list of texts; or
+ * NULL). */
+enum status stage_confine(struct stage *stage, const json_t *folders, struct err *err);
+void stage_places_clear(struct stage *stage);
 
 /* stage_lanes.c: an item's place. */
 struct lane_plan {

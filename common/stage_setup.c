@@ -234,6 +234,7 @@ void stage_destroy(struct stage **stage_pointer) {
     list_tables(stage, tables);
     for (int i = 0; i < 3; i++)
         if (tables[i].target != NULL) params_clear(tables[i].params, tables[i].count, tables[i].target);
+    stage_places_clear(stage);
     ledger_close(&stage->ledger);
     log_close(&stage->log);
     if (stage->current != NULL) munmap(stage->current, PATH_SIZE);

@@ -64,7 +64,8 @@ struct graph {
     struct graph_section session;
     struct graph_stage *stages;
     size_t stage_count;
-    bool tcp; /* session.transport */
+    bool tcp;        /* session.transport */
+    char listen[16]; /* session.listen, an IPv4 address; "": loopback */
 };
 
 /* name stands for the path in messages. What is wrong with the text goes to problems (and there may still be a graph,

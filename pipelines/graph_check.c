@@ -1,5 +1,6 @@
 #include "pipelines/graph_check.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <limits.h>
@@ -26,6 +27,10 @@ static const struct param session_table[] = {
     {.name = "amplitude_contrast", .type = PARAM_FLOAT, .unit = "", .minimum = 0, .maximum = 1, .help = "0 to 1."},
     {.name = "transport", .type = PARAM_CHOICE, .unit = "", .default_text = "ipc", .choices = "ipc|tcp",
      .help = "Sockets of this host, or encrypted ones."},
+    {.name = "listen", .type = PARAM_STRING, .unit = "", .default_text = "127.0.0.1",
+     .help = "The address of this host on which the encrypted sockets listen."},
+    {.name = "inputs", .type = PARAM_STRING, .unit = "",
+     .help = "Further folders in which items may name files, such as where links in the watched folder lead."},
 };
 static const struct param common_table[] = {
     {.name = "replicas", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = GRAPH_REPLICAS_MAX,
@@ -126,6 +131,31 @@ static void unknown_key(struct check *c, const json_t *described, bool with_comm
                      section->name, entry->key, advice);
 }
 
+static void check_inputs(struct check *c, const struct graph_entry *entry) {
+    for (size_t i = 0; i < entry->value.count; i++)
+        if (entry->value.texts[i][0] != '/' || !file_is_folder(entry->value.texts[i]))
+            problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                         "%ssession.inputs: \"%s\" is not the absolute path of a folder", set_by(entry),
+                         entry->value.texts[i]);
+}
+
+/* One address, by which other hosts and this one reach the sockets: so not 0.0.0.0, which is none. */
+static void check_listen(struct check *c, const struct graph_entry *entry) {
+    const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
+    struct in_addr address;
+    if (inet_pton(AF_INET, text, &address) != 1 || address.s_addr == htonl(INADDR_ANY))
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.listen: \"%s\" is not an address of this host, as in listen: 192.168.1.5 (0.0.0.0 is "
+                     "none that others could reach)",
+                     set_by(entry), text);
+    else if (!c->graph->tcp)
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.listen: only `transport: tcp` listens on an address; add it, or leave `listen` out",
+                     set_by(entry));
+    else
+        snprintf(c->graph->listen, sizeof c->graph->listen, "%s", text);
+}
+
 static enum status check_session(struct check *c) {
     struct graph_section *section = &c->graph->session;
     for (size_t i = 0; i < section->count; i++) {
@@ -134,12 +164,18 @@ static enum status check_session(struct check *c) {
         FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
         if (find_param(c->session_params, entry->key) == NULL)
             unknown_key(c, c->session_params, false, section, entry,
-                        "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast and transport");
+                        "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, transport, listen and "
+                        "inputs");
         else
             check_value(c, c->session_params, section, entry, text);
         if (strcmp(entry->key, "transport") == 0)
             c->graph->tcp = strcmp(text, "tcp") == 0;
+        if (strcmp(entry->key, "inputs") == 0)
+            check_inputs(c, entry);
     }
+    const struct graph_entry *listen = graph_entry(section, "listen");
+    if (listen != NULL)
+        check_listen(c, listen);
     return STATUS_OK;
 }
 

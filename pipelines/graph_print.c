@@ -7,7 +7,7 @@
 
 /* Which can change between runs of a session: they say where the work is done, not what comes out. */
 static bool matters(const char *key) {
-    static const char *const free_keys[] = {"threads", "gpu", "device", "lanes"};
+    static const char *const free_keys[] = {"threads", "gpu", "device", "lanes", "transport", "listen", "inputs"};
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
         if (strcmp(key, free_keys[i]) == 0)
             return false;

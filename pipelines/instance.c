@@ -1,10 +1,13 @@
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "pipelines/program.h"
 #include "pipelines/session.h"
 
 /* What the launcher alone needs to know. */
+static const char *const session_only[] = {"transport", "listen", "inputs"};
 static bool for_launcher_only(const char *key) {
     static const char *const keys[] = {"from", "replicas", "program", "gpu", "threads", "device"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -35,6 +38,50 @@ static json_t *edges_json(const struct plan *plan, size_t instance, bool inputs)
     return list;
 }
 
+static void add_folder(json_t *list, const char *path) {
+    json_array_append_new(list, json_string(path));
+}
+
+/* A source reads what its tables name beside them; of other files that the graph names, only these themselves. */
+static void add_inputs(json_t *list, const struct graph_stage *stage) {
+    size_t i;
+    const json_t *param;
+    char folder[PATH_SIZE];
+    json_array_foreach(program_params(stage->describe), i, param) {
+        const char *name = json_string_value(json_object_get(param, "name"));
+        const char *type = json_string_value(json_object_get(param, "type"));
+        const struct graph_entry *entry = name != NULL ? graph_entry(&stage->section, name) : NULL;
+        if (type == NULL || strcmp(type, "path") != 0 || entry == NULL || entry->value.count != 1)
+            continue;
+        const char *path = entry->value.texts[0];
+        bool beside = plan_is_source(stage) && !file_is_folder(path) &&
+                      path_folder(path, folder, sizeof folder, NULL) == STATUS_OK;
+        add_folder(list, beside ? folder : path);
+    }
+}
+
+/* Where items may name files, besides the session: input folders, and folders of stages that the user has put elsewhere. */
+static json_t *folders_json(const struct session *session, const struct plan *plan,
+                            const struct instance_orders *orders) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < plan->graph->stage_count; i++) {
+        const struct graph_stage *stage = &plan->graph->stages[i];
+        char path[PATH_SIZE];
+        struct stat info;
+        if (!stage->left_out)
+            add_inputs(list, stage);
+        if (path_join(session->path, stage->section.name, path, sizeof path, NULL) == STATUS_OK &&
+            lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+            add_folder(list, path);
+    }
+    const struct graph_entry *inputs = graph_entry(&plan->graph->session, "inputs");
+    for (size_t i = 0; inputs != NULL && i < inputs->value.count; i++)
+        add_folder(list, inputs->value.texts[i]);
+    if (orders->recorded != NULL)
+        add_folder(list, orders->recorded);
+    return list;
+}
+
 static json_t *instance_json(const struct session *session, const struct plan *plan, size_t index,
                              const struct instance_orders *orders, struct err *err) {
     const struct plan_instance *instance = &plan->instances[index];
@@ -47,8 +94,10 @@ static json_t *instance_json(const struct session *session, const struct plan *p
     if (session_file(session, "ledger", stage->section.name, ".sqlite", ledger, err) != STATUS_OK)
         return NULL;
     json_t *session_params = section_json(&plan->graph->session, true);
-    json_object_del(session_params, "transport");
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:s, s:s, s:I, s:s, s:s}", //
+    for (size_t i = 0; i < sizeof session_only / sizeof session_only[0]; i++)
+        json_object_del(session_params, session_only[i]);
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:s, s:s, s:I, s:s,"
+                     " s:s}",
                      "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas,
                      "run", session->run, "session", session->path, "session_params", session_params, "params",
                      section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
@@ -58,7 +107,21 @@ static json_t *instance_json(const struct session *session, const struct plan *p
                      orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret",
                                                       orders->curve_secret)
                                           : json_null(),
-                     "ledger", ledger, "log", paths[0], "log_size", (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
+                     "folders", folders_json(session, plan, orders), "ledger", ledger, "log", paths[0], "log_size",
+                     (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
+}
+
+/* The orders of an encrypted session hold its secret. */
+static enum status write_orders(const char *path, const char *text, bool secret, struct err *err) {
+    struct file_output *output = NULL;
+    TRY(file_create(path, &output, err));
+    FILE *stream = file_output_stream(output);
+    if (secret && fchmod(fileno(stream), 0600) != 0) {
+        file_discard(&output);
+        FAIL(err, STATUS_IO, "%s: cannot be kept from other users: %s", path, strerror(errno));
+    }
+    (void)!fputs(text, stream); /* file_commit looks at the stream's error mark */
+    return file_commit(&output, err);
 }
 
 enum status instance_write(const struct session *session, const struct plan *plan, size_t index,
@@ -71,11 +134,7 @@ enum status instance_write(const struct session *session, const struct plan *pla
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);
-    /* The orders of an encrypted session hold its secret. */
-    mode_t mask = orders->curve_secret ? umask(077) : 0;
-    enum status status = file_write_whole(path, text, strlen(text), err);
-    if (orders->curve_secret)
-        umask(mask);
+    enum status status = write_orders(path, text, orders->curve_secret != NULL, err);
     free(text);
     return status;
 }

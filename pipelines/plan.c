@@ -131,17 +131,24 @@ enum status plan_create(const struct graph *graph, const struct machine *machine
     return STATUS_OK;
 }
 
+static const char *plan_host(const struct graph *graph) {
+    return graph->listen[0] != '\0' ? graph->listen : "127.0.0.1";
+}
+
 /* A port that is free now. Between this and the stage's own bind another program might take it; the stage then ends
  * with an error, and the next run chooses again. */
-static enum status free_port(int *ret_port, int *ret_socket, struct err *err) {
+static enum status free_port(const char *host, int *ret_port, int *ret_socket, struct err *err) {
     int socket_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     FAIL_IF(socket_fd < 0, err, STATUS_IO, "no socket: %s", strerror(errno));
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, };
     socklen_t length = sizeof address;
+    inet_pton(AF_INET, host, &address.sin_addr);
     if (bind(socket_fd, (struct sockaddr *)&address, length) != 0 ||
         getsockname(socket_fd, (struct sockaddr *)&address, &length) != 0) {
+        int reason = errno;
         close(socket_fd);
-        FAIL(err, STATUS_IO, "no free port: %s", strerror(errno));
+        FAIL(err, STATUS_IO, "no free port on %s: %s; session.listen must be an address of this host", host,
+             strerror(reason));
     }
     *ret_port = ntohs(address.sin_port);
     *ret_socket = socket_fd;
@@ -154,14 +161,15 @@ static enum status tcp_endpoints(struct plan *plan, struct err *err) {
     FAIL_IF(sockets == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
     enum status status = STATUS_OK;
     size_t bound = 0;
+    const char *host = plan_host(plan->graph);
     for (size_t i = 0; status == STATUS_OK && i < 2 * plan->edge_count; i++) {
         int port = 0;
-        status = free_port(&port, &sockets[i], err);
+        status = free_port(host, &port, &sockets[i], err);
         if (status != STATUS_OK)
             break;
         bound++;
         struct plan_edge *edge = &plan->edges[i / 2];
-        snprintf(i % 2 ? edge->ack : edge->data, PLAN_ENDPOINT_SIZE, "tcp://127.0.0.1:%d", port);
+        snprintf(i % 2 ? edge->ack : edge->data, PLAN_ENDPOINT_SIZE, "tcp://%s:%d", host, port);
     }
     for (size_t i = 0; i < bound; i++)
         close(sockets[i]);
@@ -194,11 +202,12 @@ void plan_print(const struct plan *plan, FILE *out) {
         fprintf(out, "%-24s %-7d %-8s %s\n", instance->name, instance->threads, used ? device : instance->device,
                 path_name(plan->graph->stages[instance->stage].program));
     }
+    char unbound[64] = "ipc";
+    if (plan->graph->tcp)
+        snprintf(unbound, sizeof unbound, "tcp://%s:PORT (encrypted)", plan_host(plan->graph));
     if (plan->edge_count > 0)
         fprintf(out, "\n%-40s %-6s %s\n", "edge", "window", "endpoint");
     for (size_t i = 0; i < plan->edge_count; i++)
         fprintf(out, "%-40s %-6d %s\n", plan->edges[i].name, plan->edges[i].window,
-                plan->edges[i].data[0] ? plan->edges[i].data
-                : plan->graph->tcp     ? "tcp://127.0.0.1:PORT (encrypted)"
-                                       : "ipc");
+                plan->edges[i].data[0] ? plan->edges[i].data : unbound);
 }

@@ -56,22 +56,33 @@ struct run {
 /* Sockets live in a folder of their own, which only this user may enter, and whose path is short. */
 static enum status make_socket_folder(struct run *run, struct err *err) {
     const char *const parents[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
+    struct stat info;
     for (size_t i = 0; i < 3; i++) {
         if (parents[i] == NULL || parents[i][0] != '/' || strlen(parents[i]) > PLAN_IPC_MAX - 32 ||
-            access(parents[i], W_OK | X_OK) != 0)
+            access(parents[i], W_OK | X_OK) != 0 || stat(parents[i], &info) != 0)
+            continue;
+        /* Where others may rename what is ours, they could put a folder of theirs in its place. */
+        if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0)
             continue;
         snprintf(run->sockets, sizeof run->sockets, "%s/icestream-XXXXXX", parents[i]);
-        if (mkdtemp(run->sockets) != NULL)
+        /* Whatever the umask left of its mode. */
+        if (mkdtemp(run->sockets) != NULL && chmod(run->sockets, 0700) == 0)
             return STATUS_OK;
     }
     run->sockets[0] = '\0';
-    FAIL(err, STATUS_IO, "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s", strerror(errno));
+    FAIL(err, STATUS_IO,
+         "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s (one that others may write to must be "
+         "sticky, as /tmp is)",
+         strerror(errno));
 }
 
 static void remove_socket_folder(const char *path) {
     if (path[0] == '\0')
         return;
-    DIR *folder = opendir(path);
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = descriptor >= 0 ? fdopendir(descriptor) : NULL;
+    if (folder == NULL && descriptor >= 0)
+        close(descriptor);
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry != NULL; entry = readdir(folder))
         if (entry->d_name[0] != '.')
             unlinkat(dirfd(folder), entry->d_name, 0);
@@ -169,6 +180,8 @@ static enum status prepare(struct run *run, struct err *err) {
                                      .log_size = (int64_t)(run->options->log_size * (1 << 20))};
     if (run->replay != NULL && orders.until_idle < 0)
         orders.until_idle = run->replay->longest_gap + REPLAY_IDLE;
+    if (run->replay != NULL)
+        orders.recorded = run->replay->source;
     if (run->graph->tcp) {
         TRY(transport_make_keys(public_key, secret_key, err));
         orders.curve_public = public_key;

@@ -45,6 +45,7 @@ void graph_difference(const struct graph *old, const struct graph *new, char *te
 struct instance_orders {
     double until_idle; /* negative: none */
     int64_t log_size;  /* bytes */
+    const char *recorded; /* the folder that is played again, to which files may be linked; NULL: none */
     const char *curve_public, *curve_secret; /* NULL: no encryption */
 };
 enum status instance_write(const struct session *session, const struct plan *plan, size_t instance,

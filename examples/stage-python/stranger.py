@@ -14,6 +14,8 @@ import sys
 import time
 
 import zmq
+import zmq.auth.thread
+import zmq.utils.z85
 
 DESCRIPTION = {"name": "stranger", "summary": "adds a column", "version": "1", "in": "micrograph", "out": "micrograph",
                "cumulative": False, "source": False, "params": []}
@@ -34,9 +36,21 @@ def work(item):
 def main(me):
     context, poller, token = zmq.Context(), zmq.Poller(), secrets.token_hex(16)
 
+    if me["curve"]:  # tcp:// sockets: only peers that have the secret key are let in
+        guard = zmq.auth.thread.ThreadAuthenticator(context)
+        guard.start()
+        guard.configure_curve_callback("*", type("Ours", (), {"callback": lambda self, domain, key:
+                                                              zmq.utils.z85.encode(key).decode() == me["curve"]["public"]})())
+
     def sockets(edge, bind):
         pair = context.socket(zmq.PUSH), context.socket(zmq.PULL)
         for s, endpoint in zip(pair, (edge["data"], edge["ack"]) if bind else (edge["ack"], edge["data"])):
+            if endpoint.startswith("tcp://"):
+                s.curve_publickey, s.curve_secretkey = (me["curve"][k].encode() for k in ("public", "secret"))
+                if bind:
+                    s.curve_server = True
+                else:
+                    s.curve_serverkey = s.curve_publickey
             (s.bind if bind else s.connect)(endpoint)
         poller.register(pair[1], zmq.POLLIN)
         return pair
@@ -95,6 +109,8 @@ def main(me):
         if waiting.get("end") == set():
             for edge, number in ends.items():
                 answer(edge, "ack", number, "end")
+            if me["curve"]:
+                guard.stop()
             context.destroy(linger=1000)
             return
         for key in [k for k, (_, _, sent) in held.items() if time.monotonic() - sent > 10]:

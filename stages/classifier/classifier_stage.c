@@ -224,7 +224,7 @@ static enum status resolve(void *context, const char *star_path, const char *nam
     char folder[PATH_MAX];
     TRY(path_folder(star_path, folder, sizeof folder, err));
     TRY(path_join(folder, name, absolute, PATH_MAX, err));
-    return file_exists(absolute) ? STATUS_OK : stage_resolve(context, name, absolute, err);
+    return file_exists(absolute) ? stage_may_read(context, absolute, err) : stage_resolve(context, name, absolute, err);
 }
 
 static enum status read_item(struct stage *stage, const struct item *item, struct dataset_batch **ret_batch,

@@ -154,6 +154,32 @@ static void lane_fini(struct stage *stage, void *context, struct stage_lane *lan
     arrival_clear(&((struct lane *)lane->state)->arrival);
 }
 
+/* Where particles.c will look for the stack. */
+static enum status check_stack(struct stage *stage, const char *star_path, const char *name, struct err *err) {
+    char folder[PATH_SIZE], path[PATH_SIZE];
+    TRY(path_join(stage_root(stage), name, path, sizeof path, err));
+    if (file_exists(path)) return stage_may_read(stage, path, err);
+    TRY(path_folder(star_path, folder, sizeof folder, err));
+    TRY(path_join(folder, name, path, sizeof path, err));
+    return file_exists(path) ? stage_may_read(stage, path, err) : stage_resolve(stage, name, path, err);
+}
+
+/* Rows of one stack follow each other. */
+static enum status check_stacks(struct stage *stage, const char *star_path, struct star_file *file, struct err *err) {
+    for (size_t t = 0; t < star_table_count(file); t++) {
+        const struct star_table *table = star_table_at(file, t);
+        int column = star_column_find(table, "rlnImageName");
+        const char *last = "";
+        for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
+            const char *at = strchr(star_get(table, row, column), '@');
+            if (at == NULL || strcmp(at, last) == 0) continue;
+            TRY(check_stack(stage, star_path, at + 1, err));
+            last = at;
+        }
+    }
+    return STATUS_OK;
+}
+
 static enum status read_item(struct stage *stage, const struct item *item, struct arrival *arrival, struct err *err) {
     const char *name;
     char path[PATH_SIZE];
@@ -165,7 +191,8 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     TRY(stage_resolve(stage, name, path, err));
     arrival->path = strdup(path);
     FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
-    return star_read(path, &arrival->file, err);
+    TRY(star_read(path, &arrival->file, err));
+    return check_stacks(stage, path, arrival->file, err);
 }
 
 /* Consumes the arrival. A selection makes all that wait before it needless. */
