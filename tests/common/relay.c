@@ -5,9 +5,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/files.h"
@@ -15,6 +17,7 @@
 
 struct parameters {
     int count, abort_at, abort_times, hang_at, hang_times, fail_at;
+    double work;
 };
 
 #define OFFSET(member) offsetof(struct parameters, member)
@@ -25,6 +28,7 @@ static const struct param table[] = {
     {"hang_at", PARAM_INT, OFFSET(hang_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that never ends"},
     {"hang_times", PARAM_INT, OFFSET(hang_times), "", "1", 0, 100, NULL, 0, false, "how often it does not"},
     {"fail_at", PARAM_INT, OFFSET(fail_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that fails"},
+    {"work", PARAM_FLOAT, OFFSET(work), "s", "0", 0, 3600, NULL, 0, false, "how long an item takes"},
 };
 
 static enum status produce(struct stage *stage, void *state, struct err *err) {
@@ -62,11 +66,13 @@ static bool is_due(struct stage *stage, const char *what, int times) {
 static enum status process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     (void)state;
     const struct parameters *parameters = stage_params(stage);
-    int number = (int)item_number(lane->item, "columns.number", -1);
+    int number = (int)item_number(lane->item, "columns.number", -2);
     if (number == parameters->abort_at && is_due(stage, "aborted", parameters->abort_times)) abort();
     if (number == parameters->hang_at && is_due(stage, "hung", parameters->hang_times))
         for (;;)
             pause();
+    const struct timespec work = {(time_t)parameters->work, (long)(1e9 * fmod(parameters->work, 1))};
+    if (parameters->work > 0) nanosleep(&work, NULL);
     FAIL_IF(number == parameters->fail_at, err, STATUS_BAD_FORMAT, "item %d is broken", number);
     char column[128];
     snprintf(column, sizeof column, "columns.%s", stage_name(stage));

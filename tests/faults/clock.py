@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""The clock is set back an hour in the middle of a run, and forward by two: nothing that is measured in seconds notices."""
+import os
+import signal
+import struct
+import time
+
+from alone import TINY, environment, now, put, relays, start
+from faults import Work, check, counts, done, finish, pids, status, wait_until
+
+HOUR, IDLE, SILENT = 3600, 5, 3
+settings = []
+
+
+def set_clock(path, wrong_by):
+    """The clock is wrong by so many seconds from now on."""
+    settings.append((time.time_ns(), int(wrong_by * 1e9)))
+    with open(path, "r+b") as file:
+        file.seek(8)
+        file.write(b"".join(struct.pack("<qq", *one) for one in settings))
+        file.flush()
+        file.seek(0)
+        file.write(struct.pack("<q", len(settings)))
+
+
+def beat_age(session, instance="relay.0"):
+    beats = {i["name"]: i for i in status(session)["stages"]["relay"]["instances"]}
+    return time.time() - beats[instance]["time"]
+
+
+with Work("clock") as work:
+    control, session = work("clock"), work("session")
+    with open(control, "wb") as file:
+        file.write(bytes(4096))
+    env = environment(work, "clock", ICESTREAM_FAULT_CLOCK=control)
+    graph = relays(work, "poll: 0.2, settle: 1, stall: 30")
+    with start(work, graph, "--until-idle", IDLE, "--hang-report", SILENT, "--hang-kill", 60, env=env) as live:
+        for i in range(5):
+            put(work("raw"), f"a{i}.mrc")
+        wait_until(lambda: done(session, "relay") == 5, 30, "five are done", live)
+        with open(work("raw", "growing.mrc"), "wb") as file:
+            file.write(TINY[:1100])
+
+        set_clock(control, -HOUR)
+        wait_until(lambda: beat_age(session) > HOUR - 60, 10, "heartbeats tell the time that was set", live)
+        for i in range(5):
+            put(work("raw"), f"b{i}.mrc")
+        wait_until(lambda: done(session, "relay") == 10, 10, "five more are done an hour before", live)
+        with open(work("raw", "growing.mrc"), "ab") as file:
+            file.write(TINY[1100:])
+        wait_until(lambda: done(session, "relay") == 11, 10, "the file that grew meanwhile is done", live)
+        check(status(session)["running"], "status says that it runs")
+
+        # A hang is noticed by how long a process is silent, whatever the time of its last heartbeat is.
+        victim = pids(session)["relay.0"]
+        os.kill(victim, signal.SIGSTOP)
+        begin = now()
+        wait_until(lambda: live.says("has not answered for"), SILENT + 10, "the hang is reported", live)
+        took = now() - begin
+        check(SILENT - 1.5 <= took <= SILENT + 5, f"a hang is reported after {took:.1f} s ({SILENT} s were asked for)")
+        os.kill(victim, signal.SIGCONT)
+        wait_until(lambda: live.says("answers again"), 10, "it answers again", live)
+
+        set_clock(control, HOUR)
+        wait_until(lambda: beat_age(session) < -HOUR + 60, 10, "heartbeats tell the time that was set", live)
+        for i in range(5):
+            put(work("raw"), f"c{i}.mrc")
+        wait_until(lambda: done(session, "relay") == 16, 10, "five more are done an hour after", live)
+        begin = now()
+        said = live.finish(0)
+        took = now() - begin
+        check(IDLE - 1.5 <= took <= IDLE + 6, f"the stream ended after {took:.1f} s without a file ({IDLE} s were asked for)")
+    check(said.count("has not answered") == 1, "nothing else was taken for a hang")
+    check(said.count("starting it again") == 0, "nothing was started again")
+    for stage, found in counts(session).items():
+        check(found == {"seen": 16, "done": 16, "rejected": 0, "failed": 0, "in_flight": 0}, f"{stage}: {found}")
+    finish()

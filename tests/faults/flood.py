@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""More files than can be dealt with: `flood.py start [COUNT]`, thousands that are there at the start; `flood.py faster
+ORDER [SECONDS] [blind]`, files that come faster than they can be processed for the whole run."""
+import errno
+import os
+import signal
+import sys
+import threading
+import time
+
+from alone import environment, now, put, relays, resident, start
+from faults import Work, check, counts, done, finish, ledger, pids, seeded, wait_until
+
+WINDOW_MOST = 64
+
+
+def emitted(session):
+    """Names in the order in which the watcher sent them, with the time of each."""
+    return ledger(session, "watcher", "SELECT id, time_seen FROM items ORDER BY number")
+
+
+def there_at_the_start(work, count, choice):
+    session = work("session")
+    order = list(range(count))
+    choice.shuffle(order)
+    dates = {}
+    for place, i in enumerate(order):
+        put(work("raw", f"{i % 7}"), f"mic_{i:06d}.mrc", date=1e9 + place)
+        dates[f"{i % 7}/mic_{i:06d}"] = place
+    graph = relays(work, "settle: 0", "lanes: 16")
+    begin = now()
+    with start(work, graph, "--until-idle", 1, env=environment(work)) as live:
+        wait_until(lambda: done(session, "relay") > 0, 30, "the first is done", live)
+        first = now() - begin
+        watcher = pids(session)["watcher.0"]
+        early = resident(watcher)
+        peak = 0
+        while live.poll() is None:
+            try:
+                peak = max(peak, resident(watcher))
+            except (OSError, AttributeError):
+                pass
+            time.sleep(0.1)
+        took = now() - begin
+        live.finish(0)
+    size = sum(os.path.getsize(os.path.join(session, "ledger", name)) for name in os.listdir(f"{session}/ledger"))
+    print(f"{count} files: the first done after {first:.2f} s, all after {took:.1f} s ({count / took:.0f}/s); watcher "
+          f"{early} KiB at first, {peak} KiB at most; ledgers {size / count:.0f} bytes a file", flush=True)
+    check(first < 10, "the first does not wait for the others")
+    check(peak < early + 20000 + 2 * count, "memory of the watcher is bounded")
+    places = [dates[name] for name, _ in emitted(session)]
+    check(places == list(range(count)), "oldest first")
+    check(all(f["done"] == f["seen"] == count for f in counts(session).values()), f"{counts(session)}")
+
+
+class Feed(threading.Thread):
+    """Files at a steady pace until told to stop; when each came."""
+
+    def __init__(self, folder, pace):
+        super().__init__(daemon=True)
+        self.folder, self.pace, self.came, self.over = folder, pace, [], threading.Event()
+
+    def run(self):
+        begin = time.time()
+        while not self.over.is_set():
+            name = f"mic_{len(self.came):06d}"
+            put(self.folder, name + ".mrc", date=1e9 + len(self.came))
+            self.came.append(time.time())
+            self.over.wait(max(0, begin + len(self.came) / self.pace - time.time()))
+
+
+def out_of_order(sent, came, order, late):
+    """How many were sent although an older (newer) one had been there for `late` seconds, which is longer than a file
+    that has been chosen waits for room."""
+    wrong, waiting, arrived, gone = 0, [], 0, set()
+    for name, when in sent:
+        number = int(name.split("_")[1])
+        while arrived < len(came) and came[arrived] < when - late:
+            if arrived not in gone:
+                waiting.append(arrived)
+            arrived += 1
+        if waiting:
+            wrong += waiting[-1] > number if order == "newest" else waiting[0] < number
+        gone.add(number)
+        if number in waiting:
+            waiting.remove(number)
+    return wrong
+
+
+def faster(work, order, seconds, blind):
+    session = work("session")
+    graph = relays(work, f"order: {order}, settle: 0, poll: 0.3", "work: 0.02, lanes: 2")
+    env = environment(work, "inotify", ICESTREAM_FAULT_INOTIFY="deaf") if blind else environment(work)
+    feed = Feed(work("raw"), 250)
+    os.makedirs(work("raw"))
+    with start(work, graph, env=env) as live:
+        feed.start()
+        wait_until(lambda: done(session, "relay") >= 20, 30, "it has begun", live)
+        found = pids(session)
+        first = {name: resident(pid) for name, pid in found.items()}
+        most, most_waiting, end = dict(first), 0, now() + seconds
+        while now() < end:
+            for name, pid in found.items():
+                most[name] = max(most[name], resident(pid))
+            rows = ledger(session, "watcher", "SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL")
+            most_waiting = max(most_waiting, rows[0][0])
+            time.sleep(0.1)
+        feed.over.set()
+        feed.join()
+        finished = done(session, "relay")
+        live.signal(signal.SIGINT)
+        live.finish(0)
+    print(f"{len(feed.came)} came, {finished} were done by then; KiB at first {first}, at most {most}; at most {most_waiting} "
+          "were on their way", flush=True)
+    check(finished < len(feed.came) / 2, "files came faster than they were processed")
+    check(most_waiting <= WINDOW_MOST, "the window holds the watcher back")
+    for name, size in most.items():
+        check(size < first[name] + 8000, f"{name}: memory is bounded ({first[name]} to {size} KiB)")
+    wrong = out_of_order(emitted(session), feed.came, order, 1.5)
+    check(wrong == 0, f"{order} first: {wrong} were sent out of order")
+    check(all(f["done"] == f["seen"] for f in counts(session).values()), f"drained: {counts(session)}")
+
+
+case, rest = sys.argv[1], sys.argv[2:]
+with Work("flood") as work:
+    choice = seeded()
+    if case == "start":
+        there_at_the_start(work, int(rest[0]) if rest else 10000, choice)
+    else:
+        faster(work, rest[0], float(rest[1]) if len(rest) > 1 else 4, "blind" in rest)
+    finish()
