@@ -1,6 +1,7 @@
-# icestream_add_fuzz(NAME SOURCES FILE... [PACKAGES PKG...] [CORPUS DIR]): a libFuzzer program fuzz-NAME of exactly these
+# icestream_add_fuzz(NAME SOURCES FILE... [PACKAGES PKG...] [CORPUS DIR] [PARTLY]): a libFuzzer program fuzz-NAME of exactly these
 # sources (relative to the top folder), and its CTest entry of ICESTREAM_FUZZ_SECONDS seconds with the label `fuzz`.
 #
+# PARTLY: the target calls only part of what its sources hold, and the rest may lack what it calls.
 # The sources are compiled by clang, whatever compiles the rest, with the sanitizers address and undefined; an object
 # is shared between the targets that name its source. PACKAGES are names of pkg_check_modules (libtiff_4, jansson …).
 # The seeds lie in tests/fuzz/corpus/NAME, or in CORPUS; what the fuzzer finds is kept in the build folder, so a later
@@ -30,7 +31,7 @@ set(ICESTREAM_FUZZ_FLAGS -std=gnu11 -O1 -g -fno-omit-frame-pointer -D_GNU_SOURCE
   -fsanitize=address,undefined -fno-sanitize-recover=all)
 
 function(icestream_add_fuzz name)
-  cmake_parse_arguments(f "" "CORPUS" "SOURCES;PACKAGES" ${ARGN})
+  cmake_parse_arguments(f "PARTLY" "CORPUS" "SOURCES;PACKAGES" ${ARGN})
   if(NOT ICESTREAM_CAN_FUZZ)
     return()
   endif()
@@ -47,6 +48,9 @@ function(icestream_add_fuzz name)
   foreach(package ${f_PACKAGES})
     list(APPEND link_flags ${${package}_LDFLAGS})
   endforeach()
+  if(f_PARTLY)
+    list(APPEND link_flags -no-pie -Wl,--unresolved-symbols=ignore-all)
+  endif()
   # What everything stands on.
   list(APPEND f_SOURCES common/status.c common/text.c)
   list(REMOVE_DUPLICATES f_SOURCES)

@@ -7,7 +7,7 @@
 
 #include "common/memory.h"
 
-enum { PATH_PART_MAX = 128, KIND_MAX = 64 };
+enum { PATH_PART_MAX = 128, KIND_MAX = 64, COLUMN_NAME_MAX = 100, COLUMNS_MAX = 500 };
 
 struct item {
     json_t *root;
@@ -214,4 +214,18 @@ enum status item_set_number(struct item *item, const char *path, double value, s
     json_t *node = whole ? json_integer((json_int_t)value) : json_real(value);
     FAIL_IF(node == NULL, err, STATUS_NO_MEMORY, "no memory for %s of the item %.200s", path, item_id(item));
     return set(item, path, node, err);
+}
+
+bool item_text_fits(const char *text) {
+    json_t *string = json_string(text);
+    json_decref(string);
+    return string != NULL;
+}
+
+enum status item_set_column(struct item *item, const char *name, double value, struct err *err) {
+    bool fits = *name != '\0' && strlen(name) <= COLUMN_NAME_MAX && strchr(name, '.') == NULL;
+    if (!fits || !item_text_fits(name) || json_object_size(json_object_get(item->root, "columns")) >= COLUMNS_MAX) return STATUS_OK;
+    char path[COLUMN_NAME_MAX + 16];
+    snprintf(path, sizeof path, "columns.%s", name);
+    return item_set_number(item, path, value, err);
 }

@@ -40,6 +40,9 @@ const json_t *item_json(const struct item *item);
 size_t item_size(const struct item *item);
 char *item_print(const struct item *item); /* compact JSON, freed by the caller; NULL: no memory */
 
+/* Whether an item can hold the text: it is UTF-8. */
+bool item_text_fits(const char *text);
+
 const char *item_id(const struct item *item);
 const char *item_kind(const struct item *item);
 bool item_has(const struct item *item, const char *path);
@@ -50,6 +53,9 @@ double item_number(const struct item *item, const char *path, double fallback);
 enum status item_need_string(const struct item *item, const char *path, const char **ret_value, struct err *err);
 enum status item_need_number(const struct item *item, const char *path, double *ret_value, struct err *err);
 enum status item_set_string(struct item *item, const char *path, const char *value, struct err *err);
+/* columns.NAME of a table's number. Names that cannot stand in an item (not UTF-8, with a dot, longer than 100 bytes) and
+ * more than 500 columns are left out: no stage looks for them. */
+enum status item_set_column(struct item *item, const char *name, double value, struct err *err);
 enum status item_set_number(struct item *item, const char *path, double value, struct err *err);
 
 #endif

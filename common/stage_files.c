@@ -131,8 +131,8 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
                               double header_pixel_size, struct err *err) {
     const struct stage_session *session = &stage->session;
     int name = optics.table != NULL ? star_column_find(optics.table, "rlnOpticsGroupName") : -1;
-    TRY(item_set_string(item, "optics.group", name >= 0 ? star_get(optics.table, optics.row, name) : "opticsGroup1",
-                        err));
+    const char *group = name >= 0 ? star_get(optics.table, optics.row, name) : "opticsGroup1";
+    TRY(item_set_string(item, "optics.group", item_text_fits(group) ? group : "opticsGroup1", err));
     double fallback = header_pixel_size > 0 ? header_pixel_size : NAN, detector, magnification;
     /* RELION 3.0: the detector's pixel in µm, over the magnification. */
     if (cell_number(own.table, own.row, "rlnDetectorPixelSize", &detector) &&
@@ -166,14 +166,11 @@ static enum status set_micrograph(const struct stage *stage, struct item *item, 
 static enum status set_columns(struct item *item, const struct star_table *table, size_t row, struct err *err) {
     for (size_t column = 0; column < star_column_count(table); column++) {
         const char *name = star_column_name(table, column);
-        char path[128], *end;
+        char *end;
         const char *text = star_get(table, row, (int)column);
         double value = strtod(text, &end);
-        if (strcmp(name, "rlnOpticsGroup") == 0 || end == text || *end != '\0' || !isfinite(value) ||
-            strlen(name) > 100 || strchr(name, '.') != NULL)
-            continue;
-        snprintf(path, sizeof path, "columns.%s", name);
-        TRY(item_set_number(item, path, value, err));
+        if (strcmp(name, "rlnOpticsGroup") == 0 || end == text || *end != '\0' || !isfinite(value)) continue;
+        TRY(item_set_column(item, name, value, err));
     }
     return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 /* The instance file: what the launcher tells one process of a stage. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,18 @@
 #include "common/params_private.h"
 #include "common/stage_private.h"
 
-enum { INSTANCE_VERSION = 1, INSTANCE_SIZE_MAX = 4 << 20, WINDOW_MAX = 4096 };
+enum { INSTANCE_VERSION = 1, INSTANCE_SIZE_MAX = 4 << 20, WINDOW_MAX = 4096, REPLICAS_MAX = 4096 };
+
+/* A whole number within limits; `absent` where there is none. */
+static enum status read_count(const json_t *root, const char *key, int least, int most, int absent, int *ret_count,
+                              struct err *err) {
+    const json_t *value = json_object_get(root, key);
+    json_int_t count = json_is_integer(value) ? json_integer_value(value) : absent;
+    FAIL_IF((value != NULL && !json_is_integer(value)) || count < least || count > most, err, STATUS_BAD_FORMAT,
+            "'%s' must be a whole number from %d to %d", key, least, most);
+    *ret_count = (int)count;
+    return STATUS_OK;
+}
 
 static enum status need_text(const json_t *root, const char *key, const char **ret_text, struct err *err) {
     const char *text = json_string_value(json_object_get(root, key));
@@ -44,10 +56,7 @@ static enum status read_edges(const json_t *root, const char *key, struct stage_
         memcpy(edge->edge, name, strlen(name) + 1);
         TRY(copy_text(entry, "data", &edge->data, err));
         TRY(copy_text(entry, "ack", &edge->ack, err));
-        const json_t *window = json_object_get(entry, "window");
-        edge->window = json_is_integer(window) ? (int)json_integer_value(window) : 8;
-        FAIL_IF(edge->window < 1 || edge->window > WINDOW_MAX, err, STATUS_BAD_ARGUMENT,
-                "the window of %s is %d; it must be 1 to %d", name, edge->window, WINDOW_MAX);
+        TRY(read_count(entry, "window", 1, WINDOW_MAX, 8, &edge->window, err));
         const json_t *resend = json_object_get(entry, "resend");
         edge->resend = json_is_number(resend) ? json_number_value(resend) : 0;
         FAIL_IF(resend != NULL && !(edge->resend >= 0.01 && edge->resend <= 3600), err, STATUS_BAD_ARGUMENT,
@@ -82,21 +91,18 @@ static enum status read_identity(struct stage *stage, const json_t *root, struct
     TRY(need_text(root, "name", &name, err));
     TRY(need_text(root, "session", &session, err));
     FAIL_IF(strlen(name) >= sizeof stage->name || strchr(name, '/') != NULL || name[0] == '.', err, STATUS_BAD_ARGUMENT,
-            "'%.80s' cannot be the name of a stage", name);
+            "'%.80s' cannot be the name of a stage: its products go into a folder of that name", name);
     FAIL_IF(session[0] != '/', err, STATUS_BAD_ARGUMENT, "the session's folder '%s' must be an absolute path", session);
     memcpy(stage->name, name, strlen(name) + 1);
-    stage->instance = (int)json_integer_value(json_object_get(root, "instance"));
-    stage->run = (int)json_integer_value(json_object_get(root, "run"));
-    FAIL_IF(stage->instance < 0 || stage->run < 0, err, STATUS_BAD_ARGUMENT, "instance and run are counted from 0");
-    const json_t *replicas = json_object_get(root, "replicas");
-    stage->replicas = json_is_integer(replicas) ? (int)json_integer_value(replicas) : 1;
+    TRY(read_count(root, "instance", 0, INT_MAX, 0, &stage->instance, err));
+    TRY(read_count(root, "run", 0, INT_MAX, 0, &stage->run, err));
+    TRY(read_count(root, "replicas", 1, REPLICAS_MAX, 1, &stage->replicas, err));
     FAIL_IF(stage->descriptor->cumulative && stage->replicas > 1, err, STATUS_BAD_ARGUMENT,
             "%s keeps what it has learnt from all items, so it cannot have %d replicas", name, stage->replicas);
     TRY(path_join(session, "", stage->root, sizeof stage->root, err));
     for (size_t length = strlen(stage->root); length > 1 && stage->root[length - 1] == '/'; length--)
         stage->root[length - 1] = '\0';
     TRY(path_join(stage->root, name, stage->folder, sizeof stage->folder, err));
-    TRY(file_make_folders(stage->folder, 0777, err));
     return stage_confine(stage, json_object_get(root, "folders"), err);
 }
 
@@ -170,6 +176,7 @@ static enum status map_current(struct stage *stage, const char *path, struct err
 enum status instance_open(struct stage *stage, const struct instance *instance, struct err *err) {
     char who[96];
     snprintf(who, sizeof who, "%s.%d", stage->name, stage->instance);
+    TRY(file_make_folders(stage->folder, 0777, err));
     TRY(file_make_parents(instance->log, 0777, err));
     TRY(file_make_parents(instance->ledger, 0777, err));
     TRY(file_make_parents(instance->heartbeat, 0777, err));

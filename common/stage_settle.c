@@ -6,6 +6,25 @@
 #include "common/memory.h"
 #include "common/stage_private.h"
 
+/* The limits of the session's own values: what is beyond them comes from a table or header that is wrong. A pixel size of 0
+ * stands for one that nobody knows. */
+static enum status check_optics(const struct item *item, struct err *err) {
+    size_t count;
+    const struct param *table = stage_session_params(&count);
+    for (size_t i = 0; i < count; i++) {
+        char member[64];
+        snprintf(member, sizeof member, "optics.%s", table[i].name);
+        double value = item_number(item, member, table[i].minimum);
+        bool unknown = value == 0 && strcmp(table[i].name, "pixel_size") == 0;
+        FAIL_IF(!unknown && !(value >= table[i].minimum && value <= table[i].maximum), err, STATUS_BAD_FORMAT,
+                "its %s is %g%s%s; %g to %g is expected: correct the optics table or header that it comes from, or set "
+                "session.%s",
+                table[i].name, value, *table[i].unit != '\0' ? " " : "", table[i].unit, table[i].minimum,
+                table[i].maximum, table[i].name);
+    }
+    return STATUS_OK;
+}
+
 enum status stage_check_input(const struct stage *stage, const struct item *item, struct err *err) {
     char needs[256];
     snprintf(needs, sizeof needs, "%s", stage->descriptor->in);
@@ -17,7 +36,7 @@ enum status stage_check_input(const struct stage *stage, const struct item *item
             has = has || item_has(item, member);
         FAIL_IF(!has, err, STATUS_NOT_FOUND, "the item has no '%s', which %s needs", word, stage->descriptor->name);
     }
-    return STATUS_OK;
+    return check_optics(item, err);
 }
 
 enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *judged, struct err *err) {

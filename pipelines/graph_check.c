@@ -224,7 +224,12 @@ static enum status find_program(struct check *c, struct graph_stage *stage) {
         report_program(c, stage, word, line, &err);
         return STATUS_OK;
     }
-    TRY(program_describe(stage->program, DESCRIBE_SECONDS, &stage->describe, c->err));
+    status = program_describe(stage->program, DESCRIBE_SECONDS, &stage->describe, &err);
+    if (status == STATUS_BAD_FORMAT) {
+        problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s", stage->section.name, err.message);
+        return STATUS_OK;
+    }
+    FAIL_IF(status != STATUS_OK, c->err, status, "%s", err.message);
     if (stage->describe == NULL && word[0] != '/') {
         problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s is no stage: it does not answer --describe",
                      stage->section.name, stage->program);

@@ -202,18 +202,8 @@ enum status program_describe(const char *path, double seconds, json_t **ret_desc
     int status;
     while (waitpid(child, &status, 0) < 0)
         FAIL_IF(errno != EINTR, err, STATUS_IO, "%s: lost: %s", path, strerror(errno));
-    json_t *describe = NULL;
-    if (whole && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        describe = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_object(describe) || !json_is_string(json_object_get(describe, "name"))) {
-        json_decref(describe);
-        describe = NULL;
-    }
-    *ret_describe = describe;
-    return STATUS_OK;
-}
-
-const json_t *program_params(const json_t *describe) {
-    const json_t *params = json_object_get(describe, "params");
-    return json_is_array(params) ? params : NULL;
+    *ret_describe = NULL;
+    if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return STATUS_OK;
+    return program_answer(path, text, length, ret_describe, err);
 }

@@ -26,8 +26,11 @@ enum status program_list(struct program_names *ret_names, struct err *err);
 void program_names_clear(struct program_names *names);
 
 /* What `PATH --describe` prints. *ret_describe is NULL when the program gives no such thing within the time: a script
- * that does not know the option. STATUS_IO: it could not be started at all. */
+ * that does not know the option. STATUS_IO: it could not be started at all. STATUS_BAD_FORMAT: it answers with an object
+ * that is not what docs/protocol.md says. */
 enum status program_describe(const char *path, double seconds, json_t **ret_describe, struct err *err);
+/* The text of such an answer (program_answer.c); `path` is for the message. */
+enum status program_answer(const char *path, const char *text, size_t length, json_t **ret_describe, struct err *err);
 /* Its parameters: an array of objects. NULL: none given. */
 const json_t *program_params(const json_t *describe);
 

@@ -10,9 +10,15 @@ static enum status collect(json_t *list, struct err *err) {
     for (size_t i = 0; status == STATUS_OK && i < names.count; i++) {
         char *path = NULL;
         json_t *describe = NULL;
+        struct err problem = {0};
         status = program_find(names.names[i], &path, err);
         if (status == STATUS_OK)
-            status = program_describe(path, 10, &describe, err);
+            status = program_describe(path, 10, &describe, &problem);
+        if (status == STATUS_BAD_FORMAT) {
+            fprintf(stderr, "icestream: warning: %s\n", problem.message);
+            status = STATUS_OK;
+        } else if (status != STATUS_OK && problem.message[0] != '\0')
+            err_set(err, status, __FILE__, __LINE__, "%s", problem.message);
         /* Other programs of ours (the simulator) are no stages and say nothing. */
         if (describe != NULL) {
             json_object_set_new(describe, "program", json_string(path));

@@ -20,7 +20,12 @@ json_t *status_heartbeat(const struct session *session, const char *instance) {
     if (session_file(session, "log", instance, ".heartbeat.json", path, NULL) != STATUS_OK ||
         file_read_whole(path, HEARTBEAT_MAX, &text, &length, NULL) != STATUS_OK)
         return NULL;
-    return json_loadb(text, length, 0, NULL);
+    json_t *beat = json_loadb(text, length, 0, NULL);
+    if (!json_is_object(beat)) {
+        json_decref(beat);
+        return NULL;
+    }
+    return beat;
 }
 
 /* What a cumulative stage has put out, and when: one JSON object a line. A last line that is being written is left. */

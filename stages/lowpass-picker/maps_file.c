@@ -8,7 +8,7 @@
 #include "common/memory.h"
 #include "common/mrc.h"
 
-enum { VERSION = 2, COMMON_MAPS = 3, WORK_MOST = 32768, TEMPLATES_MOST = 10000 };
+enum { VERSION = 2, COMMON_MAPS = 3, WORK_MOST = 32768, TEMPLATES_MOST = 10000, DESCRIPTION_MOST = 1 << 24 };
 
 static void json_free(json_t **json) {
     json_decref(*json);
@@ -141,16 +141,25 @@ enum status maps_file_read(const char *path, const char *micrograph, struct pick
     const struct device cpu = {DEVICE_CPU, 0};
     char beside[PATH_SIZE];
     TRY(json_path(path, beside, err));
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length = 0;
     json_error_t error;
     FAIL_IF(!file_exists(path) || !file_exists(beside), err, STATUS_NOT_FOUND,
             "%s: no maps were kept of this micrograph: search it with keep_maps first", path);
-    _cleanup_(json_free) json_t *json = json_load_file(beside, 0, &error);
+    TRY(file_read_whole(beside, DESCRIPTION_MOST, &text, &length, err));
+    _cleanup_(json_free) json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     FAIL_IF(json == NULL, err, STATUS_BAD_FORMAT, "%s: line %d: %s", beside, error.line, error.text);
     const char *searched = json_string_value(json_object_get(json, "micrograph"));
     FAIL_IF(searched && strcmp(name_of(searched), name_of(micrograph)) != 0, err, STATUS_BAD_ARGUMENT,
             "%s: these are maps of %s, not of %s: search it with keep_maps first", beside, searched, micrograph);
     int count = 0;
     TRY(read_description(beside, json, maps, &count, err));
+    /* Before memory is taken on the description's word. */
+    struct image_info info = {0};
+    TRY(image_probe(path, &info, err));
+    FAIL_IF(info.nx != maps->geometry.work || info.ny != maps->geometry.work || info.nz != COMMON_MAPS + 2 * count, err,
+            STATUS_BAD_FORMAT, "%s: %d × %d × %d; %s says %d × %d × %d: search the micrograph again", path, info.nx,
+            info.ny, info.nz, beside, maps->geometry.work, maps->geometry.work, COMMON_MAPS + 2 * count);
     float deviation = maps->maps.deviation, noise = maps->maps.noise;
     TRY(search_maps_shape(&cpu, maps->geometry.work, count, true, &maps->maps, err));
     maps->maps.deviation = deviation;

@@ -168,7 +168,7 @@ static double number(const struct star_table *table, size_t row, const char *nam
     int column = star_column_find(table, name);
     double value;
     if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK) return NAN;
-    return value;
+    return isfinite(value) ? value : NAN;
 }
 
 static void read_optics(const struct star_table *table, size_t row, struct ctf_optics *optics) {
@@ -220,9 +220,7 @@ enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item 
         if (skip || star_get_number(rows->table, (size_t)row, (int)column, &value, NULL) != STATUS_OK ||
             !isfinite(value))
             continue;
-        char path[256];
-        int length = snprintf(path, sizeof path, "columns.%s", name);
-        if (length < (int)sizeof path) TRY(item_set_number(item, path, value, err));
+        TRY(item_set_column(item, name, value, err));
     }
     return STATUS_OK;
 }

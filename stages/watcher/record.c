@@ -31,7 +31,8 @@ static enum status set_optics(const struct record_source *source, struct item *i
             "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set "
             "session.pixel_size (Å)",
             source->path);
-    TRY(item_set_string(item, "optics.group", given.group[0] != '\0' ? given.group : "opticsGroup1", err));
+    bool named = given.group[0] != '\0' && item_text_fits(given.group);
+    TRY(item_set_string(item, "optics.group", named ? given.group : "opticsGroup1", err));
     TRY(item_set_number(item, "optics.pixel_size", pixel_size, err));
     TRY(item_set_number(item, "optics.original_pixel_size", first_of(given.original_pixel_size, NAN, pixel_size), err));
     TRY(item_set_number(item, "optics.voltage", first_of(session->voltage, given.voltage, 300), err));
@@ -49,10 +50,7 @@ enum status record_failed(const char *id, const char *path, const char *root, st
     _cleanup_(destroy) struct item *item = NULL;
     TRY(item_create(id, "micrograph", &item, err));
     const char *name = record_relative(path, root);
-    json_t *text = json_string(name); /* NULL for bytes that are not UTF-8: then the id has to do */
-    enum status status = item_set_string(item, "micrograph.path", text != NULL ? name : id, err);
-    json_decref(text);
-    TRY(status);
+    TRY(item_set_string(item, "micrograph.path", item_text_fits(name) ? name : id, err));
     *ret_item = item;
     item = NULL;
     return STATUS_OK;
