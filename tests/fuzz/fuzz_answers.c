@@ -14,10 +14,15 @@ static const uint8_t *answer;
 static size_t answer_length;
 
 /* In the place of pipelines/program.c, which would start programs. */
-enum status program_find(const char *word, const char *graph_folder, char **ret_path, struct err *err) {
-    (void)word, (void)graph_folder;
+enum status program_find(const char *name, char **ret_path, struct err *err) {
+    (void)name;
     *ret_path = strdup("/bin/true");
     FAIL_IF(*ret_path == NULL, err, STATUS_NO_MEMORY, "no memory");
+    return STATUS_OK;
+}
+
+enum status program_check(const char *path, struct err *err) {
+    (void)path, (void)err;
     return STATUS_OK;
 }
 
