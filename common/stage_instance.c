@@ -102,8 +102,7 @@ static enum status read_identity(struct stage *stage, const json_t *root, struct
     TRY(path_join(session, "", stage->root, sizeof stage->root, err));
     for (size_t length = strlen(stage->root); length > 1 && stage->root[length - 1] == '/'; length--)
         stage->root[length - 1] = '\0';
-    TRY(path_join(stage->root, name, stage->folder, sizeof stage->folder, err));
-    return stage_confine(stage, json_object_get(root, "folders"), err);
+    return path_join(stage->root, name, stage->folder, sizeof stage->folder, err);
 }
 
 static enum status read_common(struct stage *stage, const json_t *root, struct err *err) {
@@ -126,7 +125,7 @@ static enum status read_common(struct stage *stage, const json_t *root, struct e
     return STATUS_OK;
 }
 
-static enum status read_root(struct stage *stage, const json_t *root, struct instance *instance, struct err *err) {
+enum status instance_parse(struct stage *stage, const json_t *root, struct instance *instance, struct err *err) {
     const json_t *version = json_object_get(root, "v"), *curve = json_object_get(root, "curve");
     FAIL_IF(!json_is_integer(version) || json_integer_value(version) != INSTANCE_VERSION, err, STATUS_UNSUPPORTED,
             "the version 'v' must be %d", INSTANCE_VERSION);
@@ -153,7 +152,9 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
     json_error_t error;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     FAIL_IF(root == NULL, err, STATUS_BAD_FORMAT, "%s: line %d: %s", path, error.line, error.text);
-    enum status status = read_root(stage, root, instance, err);
+    enum status status = instance_parse(stage, root, instance, err);
+    if (status == STATUS_OK) status = file_make_folders(stage->folder, 0777, err);
+    if (status == STATUS_OK) status = stage_confine(stage, json_object_get(root, "folders"), err);
     json_decref(root);
     return status == STATUS_OK ? STATUS_OK : err_context(err, status, "%s", path);
 }
@@ -176,7 +177,6 @@ static enum status map_current(struct stage *stage, const char *path, struct err
 enum status instance_open(struct stage *stage, const struct instance *instance, struct err *err) {
     char who[96];
     snprintf(who, sizeof who, "%s.%d", stage->name, stage->instance);
-    TRY(file_make_folders(stage->folder, 0777, err));
     TRY(file_make_parents(instance->log, 0777, err));
     TRY(file_make_parents(instance->ledger, 0777, err));
     TRY(file_make_parents(instance->heartbeat, 0777, err));

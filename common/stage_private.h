@@ -263,6 +263,8 @@ struct instance {
 
 /* stage_instance.c: fills the stage's names, folders and parameters, and what the pipeline needs besides. */
 enum status instance_read(struct stage *stage, const char *path, struct instance *instance, struct err *err);
+/* The same of the file's content, without touching the disk: the stage's folder is not made. */
+enum status instance_parse(struct stage *stage, const json_t *root, struct instance *instance, struct err *err);
 /* Log, ledger and the page with the current item's id; claims of an earlier incarnation are let go. */
 enum status instance_open(struct stage *stage, const struct instance *instance, struct err *err);
 void instance_clear(struct instance *instance);

@@ -35,27 +35,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     struct err err = {0};
     size_t common_count, session_count;
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
-    char path[64];
-    int descriptor_of_file = fuzz_file(bytes, length, path);
+    json_t *root = json_loadb((const char *)bytes, length, JSON_REJECT_DUPLICATES, NULL);
+    if (root == NULL) return 0;
     memset(&stage, 0, sizeof stage);
     stage.descriptor = &descriptor;
     stage.params = &options;
     FUZZ_CHECK(params_defaults(params, 3, &options, NULL) == STATUS_OK);
     FUZZ_CHECK(params_defaults(common, common_count, &stage.common, NULL) == STATUS_OK);
     FUZZ_CHECK(params_defaults(session, session_count, &stage.session, NULL) == STATUS_OK);
-    if (instance_read(&stage, path, &instance, &err) == STATUS_OK) {
+    if (instance_parse(&stage, root, &instance, &err) == STATUS_OK) {
         check_edges(instance.inputs, instance.input_count);
         check_edges(instance.outputs, instance.output_count);
         FUZZ_CHECK(stage.root[0] == '/' && stage.instance >= 0 && stage.run >= 0 && instance.ledger != NULL);
         FUZZ_CHECK(strchr(stage.name, '/') == NULL && stage.name[0] != '\0' && stage.replicas >= 1);
         FUZZ_CHECK(strcmp(stage.name, ".") != 0 && strcmp(stage.name, "..") != 0);
     } else {
-        FUZZ_CHECK(strstr(err.message, path) != NULL);
+        FUZZ_CHECK(err.message[0] != '\0');
     }
     instance_clear(&instance);
     params_clear(params, 3, &options);
     params_clear(common, common_count, &stage.common);
     params_clear(session, session_count, &stage.session);
-    close(descriptor_of_file);
+    json_decref(root);
     return 0;
 }
