@@ -1,0 +1,90 @@
+/* Stages that do nothing, to load edges, ledgers and the launcher with many items:
+ *   null-source   emits `count` items as fast as they are taken, or one every `pause` s
+ *   null-stage    passes them on
+ * Both are this file; which one it is says the program's name. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/stage.h"
+
+struct parameters {
+    int count;
+    double pause;
+};
+
+#define OFFSET(member) offsetof(struct parameters, member)
+static const struct param table[] = {
+    {"count", PARAM_INT, OFFSET(count), "", "1000", 0, 10000000, NULL, 0, false, "items of a source"},
+    {"pause", PARAM_FLOAT, OFFSET(pause), "s", "0", 0, 60, NULL, 0, false, "of a source, between two items"},
+};
+
+/* As large as an item of a real session: a micrograph with its optics and CTF values. */
+static enum status fill(struct item *item, int number, struct err *err) {
+    char path[64];
+    snprintf(path, sizeof path, "grid1/Micrographs/mic_%07d.mrc", number);
+    TRY(item_set_string(item, "micrograph.path", path, err));
+    TRY(item_set_number(item, "micrograph.nx", 4096, err));
+    TRY(item_set_number(item, "micrograph.ny", 4096, err));
+    TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
+    TRY(item_set_number(item, "optics.pixel_size", 1.62, err));
+    TRY(item_set_number(item, "optics.voltage", 300, err));
+    TRY(item_set_number(item, "columns.rlnDefocusU", 12345.6 + number, err));
+    return item_set_number(item, "columns.number", number, err);
+}
+
+static enum status emit(struct stage *stage, int number, struct err *err) {
+    char id[32];
+    struct item *item = NULL;
+    snprintf(id, sizeof id, "grid1/mic_%07d", number);
+    TRY(item_create(id, "micrograph", &item, err));
+    enum status status = fill(item, number, err);
+    if (status == STATUS_OK) status = stage_emit(stage, item, NULL, err);
+    item_destroy(&item);
+    return status;
+}
+
+static enum status produce(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    const struct parameters *parameters = stage_params(stage);
+    for (int i = 0; i < parameters->count && !stage_stopping(stage); i++) {
+        TRY(emit(stage, i, err));
+        /* Acknowledgements wake it too, so it waits for the rest once more. */
+        for (double end = clock_monotonic() + parameters->pause, now; (now = clock_monotonic()) < end;)
+            stage_wait(stage, end - now);
+    }
+    return STATUS_OK;
+}
+
+static enum status process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)stage, (void)state, (void)lane, (void)err;
+    return STATUS_OK;
+}
+
+static const struct stage_descriptor source = {
+    .name = "null-source",
+    .summary = "emits items of nothing",
+    .in = "",
+    .out = "micrograph",
+    .params = table,
+    .param_count = sizeof table / sizeof *table,
+    .params_size = sizeof(struct parameters),
+    .produce = produce,
+};
+
+static const struct stage_descriptor null = {
+    .name = "null-stage",
+    .summary = "passes items on",
+    .in = "micrograph",
+    .out = "micrograph",
+    .params = table,
+    .param_count = sizeof table / sizeof *table,
+    .params_size = sizeof(struct parameters),
+    .process = process,
+};
+
+int main(int argc, char **argv) {
+    bool is_source = strstr(path_name(argv[0]), "source") != NULL;
+    return stage_main(is_source ? &source : &null, argc, argv);
+}
