@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/memory.h"
@@ -79,10 +80,28 @@ bool file_is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+enum status file_sync_folder(const char *folder, struct err *err) {
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: the folder cannot be opened to sync it: %s", folder,
+            strerror(errno));
+    /* Some network file systems cannot sync a folder (EINVAL): the rename then is as safe as they make it. */
+    int result = fsync(descriptor), reason = errno;
+    close(descriptor);
+    FAIL_IF(result != 0 && reason != EINVAL && reason != ENOTSUP, err, status_of_writing(reason),
+            "%s: the folder cannot be synced: %s", folder, strerror(reason));
+    return STATUS_OK;
+}
+
+/* A folder that a power cut takes away takes along what was synced inside it. */
 static enum status make_folder(const char *path, mode_t mode, struct err *err) {
-    if (mkdir(path, mode) == 0) return STATUS_OK;
+    if (mkdir(path, mode) == 0) {
+        char above[PATH_SIZE];
+        TRY(path_folder(path, above, sizeof above, err));
+        return file_sync_folder(above, err);
+    }
     int reason = errno;
-    FAIL_IF(!file_is_folder(path), err, STATUS_IO, "%s: the folder cannot be made: %s", path,
+    FAIL_IF(!file_is_folder(path), err, reason == EEXIST ? STATUS_IO : status_of_writing(reason),
+            "%s: the folder cannot be made: %s", path,
             reason == EEXIST ? "a file of that name is in the way" : strerror(reason));
     return STATUS_OK;
 }
@@ -110,7 +129,8 @@ enum status file_make_parents(const char *path, mode_t mode, struct err *err) {
 static enum status open_partial(const struct file_output *output, int *ret_descriptor, struct err *err) {
     for (;;) {
         int descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: cannot be written: %s", output->path, strerror(errno));
+        FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be written: %s", output->path,
+                strerror(errno));
         int locked;
         do
             locked = flock(descriptor, LOCK_EX);
@@ -121,7 +141,7 @@ static enum status open_partial(const struct file_output *output, int *ret_descr
             if (ftruncate(descriptor, 0) != 0) {
                 int reason = errno;
                 close(descriptor);
-                FAIL(err, STATUS_IO, "%s: cannot be written: %s", output->path, strerror(reason));
+                FAIL(err, status_of_writing(reason), "%s: cannot be written: %s", output->path, strerror(reason));
             }
             *ret_descriptor = descriptor;
             return STATUS_OK;
@@ -158,31 +178,22 @@ FILE *file_output_stream(struct file_output *output) {
     return output->stream;
 }
 
-static enum status sync_folder(const char *folder, struct err *err) {
-    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: the folder cannot be opened to sync it: %s", folder, strerror(errno));
-    /* Some network file systems cannot sync a folder (EINVAL): the rename then is as safe as they make it. */
-    int result = fsync(descriptor), reason = errno;
-    close(descriptor);
-    FAIL_IF(result != 0 && reason != EINVAL && reason != ENOTSUP, err, STATUS_IO, "%s: the folder cannot be synced: %s",
-            folder, strerror(reason));
-    return STATUS_OK;
-}
-
 enum status file_commit(struct file_output **output, struct err *err) {
     struct file_output *o = *output;
     errno = 0;
     bool bad = ferror(o->stream) != 0 || fflush(o->stream) != 0 || fsync(fileno(o->stream)) != 0 ||
                rename(o->partial, o->path) != 0;
     if (bad) {
-        /* ferror() tells of an earlier write, whose reason is gone. */
-        err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be written: %s", o->path,
-                errno != 0 ? strerror(errno) : "a write failed (is the disk full?)");
+        /* ferror() tells of an earlier write, whose reason is gone: a disk that is full is the likely one. */
+        int reason = errno;
+        enum status failed = reason != 0 ? status_of_writing(reason) : STATUS_UNAVAILABLE;
+        err_set(err, failed, __FILE__, __LINE__, "%s: cannot be written: %s", o->path,
+                reason != 0 ? strerror(reason) : "a write failed (is the disk full?)");
         file_discard(output);
-        return STATUS_IO;
+        return failed;
     }
     fclose(o->stream);
-    enum status status = sync_folder(o->folder, err);
+    enum status status = file_sync_folder(o->folder, err);
     mem_free(output);
     return status;
 }
@@ -202,12 +213,56 @@ enum status file_write_whole(const char *path, const void *bytes, size_t length,
     return file_commit(&output, err);
 }
 
+enum status file_missing(const char *path, struct err *err) {
+    char folder[PATH_SIZE];
+    TRY(path_folder(path, folder, sizeof folder, err));
+    FAIL_IF(!file_is_folder(folder), err, STATUS_UNAVAILABLE,
+            "%s: there is no such file, and its folder is not there either (moved, deleted or not mounted?)", path);
+    FAIL(err, STATUS_NOT_FOUND, "%s: there is no such file", path);
+}
+
+/* The end of what was written before, after a line that was cut short. */
+static enum status line_end(int descriptor, const char *path, off_t *ret_end, struct err *err) {
+    struct stat info;
+    char last = '\n';
+    FAIL_IF(fstat(descriptor, &info) != 0, err, status_of_reading(errno), "%s: %s", path, strerror(errno));
+    off_t end = info.st_size;
+    for (; end > 0; end--) {
+        FAIL_IF(pread(descriptor, &last, 1, end - 1) != 1, err, STATUS_IO, "%s: cannot be read: %s", path,
+                strerror(errno));
+        if (last == '\n') break;
+    }
+    *ret_end = end;
+    return STATUS_OK;
+}
+
+enum status file_append_line(const char *path, const char *text, struct err *err) {
+    char folder[PATH_SIZE];
+    _cleanup_(file_close) int descriptor = -1;
+    bool is_new = !file_exists(path);
+    off_t end = 0;
+    TRY(path_folder(path, folder, sizeof folder, err));
+    descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be appended to: %s", path, strerror(errno));
+    TRY(line_end(descriptor, path, &end, err));
+    struct iovec parts[] = {{(void *)(uintptr_t)text, strlen(text)}, {(void *)(uintptr_t)"\n", 1}};
+    ssize_t length = (ssize_t)strlen(text) + 1;
+    errno = ENOSPC; /* what a write that is cut short comes from */
+    if (pwritev(descriptor, parts, 2, end) != length || ftruncate(descriptor, end + length) != 0 ||
+        fsync(descriptor) != 0) {
+        int reason = errno;
+        FAIL_IF(ftruncate(descriptor, end) != 0, err, status_of_writing(errno),
+                "%s: cannot be appended to, nor cut back to %lld bytes: %s", path, (long long)end, strerror(errno));
+        FAIL(err, status_of_writing(reason), "%s: cannot be appended to: %s", path, strerror(reason));
+    }
+    return is_new ? file_sync_folder(folder, err) : STATUS_OK;
+}
+
 enum status file_open_read(const char *path, int *ret_descriptor, int64_t *ret_size, struct err *err) {
     /* Non-blocking, so that a named pipe does not hold the caller; regular files do not mind. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    FAIL_IF(descriptor < 0 && (errno == ENOENT || errno == ENOTDIR), err, STATUS_NOT_FOUND, "%s: there is no such file",
-            path);
-    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR)) return file_missing(path, err);
+    FAIL_IF(descriptor < 0, err, status_of_reading(errno), "%s: cannot be opened: %s", path, strerror(errno));
     struct stat info = {0};
     if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
         bool folder = S_ISDIR(info.st_mode);
@@ -232,7 +287,7 @@ enum status file_read_at(int descriptor, const char *path, int64_t offset, void 
     while (done < length) {
         ssize_t got = pread(descriptor, to + done, length - done, (off_t)(offset + (int64_t)done));
         if (got < 0 && errno == EINTR) continue;
-        FAIL_IF(got < 0, err, STATUS_IO, "%s: cannot be read at byte %lld: %s", path,
+        FAIL_IF(got < 0, err, status_of_reading(errno), "%s: cannot be read at byte %lld: %s", path,
                 (long long)(offset + (int64_t)done), strerror(errno));
         FAIL_IF(got == 0, err, STATUS_TRUNCATED, "%s: ends at byte %lld, %zu bytes from byte %lld on were expected",
                 path, (long long)(offset + (int64_t)done), length, (long long)offset);

@@ -31,12 +31,20 @@ void file_discard(struct file_output **output);
 /* Create, write, commit. */
 enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err);
 
+/* One line more at the end of a file, synced; `text` has no line break. A last line that a crash cut short is replaced.
+ * On failure the file is as it was. One writer at a time. */
+enum status file_append_line(const char *path, const char *text, struct err *err);
+
 /* The whole file and a terminating 0 that ret_length does not count, freed by the caller. More than `limit` bytes are
  * STATUS_BAD_FORMAT; folders and devices are refused. ret_length may be NULL. */
 enum status file_read_whole(const char *path, size_t limit, char **ret_text, size_t *ret_length, struct err *err);
 
-/* Opens for reading, close-on-exec; only regular files. A missing file is STATUS_NOT_FOUND. ret_size may be NULL. */
+/* Opens for reading, close-on-exec; only regular files. A missing file is STATUS_NOT_FOUND, STATUS_UNAVAILABLE where its
+ * folder is missing too. ret_size may be NULL. */
 enum status file_open_read(const char *path, int *ret_descriptor, int64_t *ret_size, struct err *err);
+/* Fails with what is to be said of a file that is not there: STATUS_UNAVAILABLE where its folder is missing too, since
+ * both may come back (a disk that is not mounted, a folder that was moved). */
+enum status file_missing(const char *path, struct err *err);
 /* Closes and sets to −1; fits _cleanup_ of an int that starts as −1. */
 void file_close(int *descriptor);
 /* Exactly `length` bytes from `offset`; an end before that is STATUS_TRUNCATED. `path` is for the message. */
@@ -44,8 +52,11 @@ enum status file_read_at(int descriptor, const char *path, int64_t offset, void 
 
 bool file_exists(const char *path); /* of any kind; a dangling symbolic link does not count */
 bool file_is_folder(const char *path);
-/* mkdir -p: what is missing on the way is made with `mode` (less the umask); a folder that exists is left as it is. */
+/* mkdir -p: what is missing on the way is made with `mode` (less the umask) and outlives a power cut; a folder that exists
+ * is left as it is. */
 enum status file_make_folders(const char *path, mode_t mode, struct err *err);
+/* The entries of a folder outlive a power cut. */
+enum status file_sync_folder(const char *folder, struct err *err);
 /* The folders in which the file `path` lies. */
 enum status file_make_parents(const char *path, mode_t mode, struct err *err);
 

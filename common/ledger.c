@@ -89,8 +89,27 @@ void ledger_let_go(struct ledger *ledger) {
     ledger_unlock(ledger);
 }
 
+/* A full or read-only disk, or one that is away, is waited out by those who can; a transaction has left nothing. */
+static enum status status_of_sqlite(int code) {
+    switch (code & 0xff) {
+    case SQLITE_NOMEM: return STATUS_NO_MEMORY;
+    case SQLITE_IOERR: return code == SQLITE_IOERR_NOMEM ? STATUS_NO_MEMORY : STATUS_UNAVAILABLE;
+    case SQLITE_FULL:
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_PROTOCOL:
+    case SQLITE_LOCKED:
+    case SQLITE_BUSY: return STATUS_UNAVAILABLE;
+    default: return STATUS_IO;
+    }
+}
+
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
-    FAIL(err, STATUS_IO, "%s: the ledger cannot be %s: %s", ledger->path, what, sqlite3_errmsg(ledger->db));
+    int reason = sqlite3_system_errno(ledger->db);
+    FAIL(err, status_of_sqlite(sqlite3_extended_errcode(ledger->db)), "%s: the ledger cannot be %s: %s%s%s%s",
+         ledger->path, what, sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
+         reason != 0 ? ")" : "");
 }
 
 enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,

@@ -54,8 +54,9 @@ enum status log_open(const char *path, const char *who, enum log_level stderr_le
         snprintf(log->path, sizeof log->path, "%s", path);
         log->descriptor = open_log(path);
         if (log->descriptor < 0) {
+            int reason = errno;
             free(log);
-            FAIL(err, STATUS_IO, "%s: the log cannot be written: %s", path, strerror(errno));
+            FAIL(err, status_of_writing(reason), "%s: the log cannot be written: %s", path, strerror(reason));
         }
         find_standard(log);
     }

@@ -1,6 +1,7 @@
 #include "common/metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <sched.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/text.h"
+
+enum { BEAT_BYTES = 4096 };
 
 /* The texts change a few times a second at most, so a waiter may spin. */
 static void lock(struct metrics *metrics) {
@@ -37,6 +40,13 @@ void metrics_note(struct metrics *metrics, const char *note) {
     unlock(metrics);
 }
 
+void metrics_trouble(struct metrics *metrics, const char *trouble) {
+    lock(metrics);
+    snprintf(metrics->trouble, sizeof metrics->trouble, "%s", trouble);
+    text_trim(metrics->trouble);
+    unlock(metrics);
+}
+
 void metrics_latency(struct metrics *metrics, double seconds) {
     double before = atomic_load(&metrics->latency);
     atomic_store(&metrics->latency, before == 0 ? seconds : 0.9 * before + 0.1 * seconds);
@@ -54,12 +64,39 @@ static long long bytes_moved(void) {
     return total;
 }
 
+/* The text goes into the other of two files, whose blocks are its own for good, and the two change names: so a heartbeat
+ * needs no room on the disk, and goes on when there is none. */
+static enum status exchange(const char *path, char *text, size_t length, struct err *err) {
+    char other[PATH_SIZE + 8];
+    snprintf(other, sizeof other, "%s.tmp", path);
+    _cleanup_(file_close) int descriptor = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", other, strerror(errno));
+    errno = ENOSPC; /* what a write that is cut short comes from */
+    FAIL_IF(pwrite(descriptor, text, length, 0) != (ssize_t)length || ftruncate(descriptor, (off_t)length) != 0, err,
+            status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
+    /* The first time there is nothing to change with; and some network file systems cannot. */
+    FAIL_IF(renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE) != 0 && rename(other, path) != 0, err,
+            status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+/* Filled up with blanks, so that a longer heartbeat needs no new block. */
+static enum status write_beat(const char *path, const char *text, struct err *err) {
+    size_t length = strlen(text), room = (length / BEAT_BYTES + 1) * BEAT_BYTES;
+    _cleanup_(mem_free) char *padded = malloc(room);
+    FAIL_IF(padded == NULL, err, STATUS_NO_MEMORY, "no memory for a heartbeat of %zu bytes", room);
+    memset(padded, ' ', room);
+    memcpy(padded, text, length);
+    padded[room - 1] = '\n';
+    return exchange(path, padded, room, err);
+}
+
 enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, const char *path, struct err *err) {
     static const char *const states[] = {"waiting", "blocked", "processing"};
-    char item[sizeof metrics->item], note[sizeof metrics->note], partial[PATH_SIZE + 8];
+    char item[sizeof metrics->item], note[sizeof metrics->trouble];
     lock(metrics);
     memcpy(item, metrics->item, sizeof item);
-    memcpy(note, metrics->note, sizeof note);
+    snprintf(note, sizeof note, "%s", metrics->trouble[0] != '\0' ? metrics->trouble : metrics->note);
     unlock(metrics);
     json_t *beat = json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*, s:o*}", "time",
                              clock_realtime(), "pid", (int)getpid(), "state",
@@ -73,11 +110,5 @@ enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts
     _cleanup_(mem_free) char *text = beat != NULL ? json_dumps(beat, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(beat);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "the heartbeat cannot be put together");
-    snprintf(partial, sizeof partial, "%s.tmp", path);
-    FILE *stream = fopen(partial, "we");
-    FAIL_IF(stream == NULL, err, STATUS_IO, "%s: %s", partial, strerror(errno));
-    bool written = fputs(text, stream) >= 0;
-    written = fclose(stream) == 0 && written;
-    FAIL_IF(!written || rename(partial, path) != 0, err, STATUS_IO, "%s cannot be written: %s", path, strerror(errno));
-    return STATUS_OK;
+    return write_beat(path, text, err);
 }

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -100,8 +101,8 @@ enum status mrc_writer_append(struct mrc_writer *writer, const float *slice, str
         size_t part = total - done < MRC_CHUNK ? total - done : MRC_CHUNK;
         mrc_from_float(writer->mode, slice + done, part, writer->stored, writer->as_stored);
         add_statistics(writer, writer->as_stored, part);
-        FAIL_IF(fwrite(writer->stored, size, part, out) != part, err, STATUS_IO,
-                "%s: slice %d cannot be written (is the disk full?)", writer->path, writer->nz + 1);
+        FAIL_IF(fwrite(writer->stored, size, part, out) != part, err, status_of_writing(errno),
+                "%s: slice %d cannot be written: %s", writer->path, writer->nz + 1, strerror(errno));
     }
     writer->nz++;
     return STATUS_OK;
@@ -153,7 +154,8 @@ enum status mrc_writer_finish(struct mrc_writer **writer, struct err *err) {
         fill_header(w, bytes);
         FILE *out = file_output_stream(w->output);
         if (fseek(out, 0, SEEK_SET) != 0 || fwrite(bytes, 1, sizeof bytes, out) != sizeof bytes)
-            status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: its header cannot be written", w->path);
+            status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: its header cannot be written: %s",
+                             w->path, strerror(errno));
         else
             status = file_commit(&w->output, err);
     }

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <png.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -66,9 +67,14 @@ static enum status write_png(const char *path, const struct content *content, st
     struct target target = {0};
     target.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &target, png_failed, png_warned);
     target.info = target.png != NULL ? png_create_info_struct(target.png) : NULL;
+    errno = 0;
     bool done = target.info != NULL && write_rows(&target, file_output_stream(output), content);
+    int reason = errno;
     if (target.png != NULL) png_destroy_write_struct(&target.png, &target.info);
-    FAIL_IF(!done, err, STATUS_IO, "%s: the picture cannot be written: %s", path,
+    /* libpng says "Write Error" of a disk that is full; without a mark on the stream it is memory that it lacks. */
+    FAIL_IF(!done && ferror(file_output_stream(output)), err, status_of_writing(reason),
+            "%s: the picture cannot be written: %s", path, strerror(reason));
+    FAIL_IF(!done, err, STATUS_NO_MEMORY, "%s: the picture cannot be written: %s", path,
             target.message[0] != '\0' ? target.message : "no memory");
     return file_commit(&output, err);
 }

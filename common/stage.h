@@ -123,6 +123,23 @@ enum status stage_resolve(const struct stage *stage, const char *path, char *abs
 /* The same question of a path that the stage has made absolute itself, such as one that stands in an item's STAR file. */
 enum status stage_may_read(const struct stage *stage, const char *absolute, struct err *err);
 
+/* For what the machine may refuse for a while (STATUS_UNAVAILABLE: the disk is full, a folder is away, descriptors are
+ * short; STATUS_NO_MEMORY):
+ *     struct stage_patience patience = {0};
+ *     do status = write_something(…, err);
+ *     while (stage_wait_out(stage, status, err, &patience));
+ * True: time has passed (1 s, then more, up to 30 s), try again. False: the status stands, since it is OK, or of another
+ * kind, or the stage is to stop, or works on files, where the user is told at once. Memory is tried for three times more.
+ * Meanwhile the log says so once, and the heartbeat's note all the time. The harness does this around load, process,
+ * store, idle, flush, the last summarise and all that it writes itself, so each of them may be called again after one of
+ * those statuses; a callback does it around what it would not begin again from its beginning. */
+struct stage_patience {
+    double limit; /* s after which it is given up; 0: never */
+    int tries;    /* of what went wrong so far; begin with 0 */
+    double since, until;
+};
+bool stage_wait_out(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
+
 /* Sources and cumulative stages: sends a new item on its way (blocks while the window is full, unless from idle or
  * flush of a cumulative stage, which never block). The item is copied. ret_new: false when its id was seen
  * before; may be NULL. */

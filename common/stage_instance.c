@@ -162,15 +162,17 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
 static enum status map_current(struct stage *stage, const char *path, struct err *err) {
     TRY(file_make_parents(path, 0777, err));
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    FAIL_IF(descriptor < 0, err, STATUS_IO, "%s: %s", path, strerror(errno));
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
     void *memory = MAP_FAILED;
-    if (ftruncate(descriptor, PATH_SIZE) == 0)
+    /* A page that had no place on a disk that is full would end the process when it is written to. */
+    static const char nothing[PATH_SIZE];
+    errno = ENOSPC;
+    if (pwrite(descriptor, nothing, sizeof nothing, 0) == (ssize_t)sizeof nothing)
         memory = mmap(NULL, PATH_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     int reason = errno;
     close(descriptor);
-    FAIL_IF(memory == MAP_FAILED, err, STATUS_IO, "%s cannot be mapped: %s", path, strerror(reason));
+    FAIL_IF(memory == MAP_FAILED, err, status_of_writing(reason), "%s cannot be mapped: %s", path, strerror(reason));
     stage->current = memory;
-    memset(stage->current, 0, PATH_SIZE);
     return STATUS_OK;
 }
 

@@ -50,8 +50,11 @@ void stage_places_clear(struct stage *stage) {
 enum status stage_may_read(const struct stage *stage, const char *absolute, struct err *err) {
     char real[PATH_MAX];
     if (stage->place_count == 0) return STATUS_OK;
-    FAIL_IF(realpath(absolute, real) == NULL, err, STATUS_NOT_FOUND, "%s: cannot be reached: %s", absolute,
-            strerror(errno));
+    if (realpath(absolute, real) == NULL) {
+        if (errno == ENOENT) return file_missing(absolute, err);
+        FAIL(err, errno == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(errno), "%s: cannot be reached: %s", absolute,
+             strerror(errno));
+    }
     for (int i = 0; i < stage->place_count; i++)
         if (is_below(real, stage->places[i])) return STATUS_OK;
     FAIL(err, STATUS_BAD_ARGUMENT,
@@ -66,7 +69,7 @@ static enum status may_write(const struct stage *stage, const char *absolute, st
     if (stage->place_count == 0) return STATUS_OK;
     TRY(path_folder(absolute, folder, sizeof folder, err));
     while (realpath(folder, real) == NULL) {
-        FAIL_IF(errno != ENOENT, err, STATUS_IO, "%s: cannot be reached: %s", folder, strerror(errno));
+        FAIL_IF(errno != ENOENT, err, status_of_writing(errno), "%s: cannot be reached: %s", folder, strerror(errno));
         TRY(path_folder(folder, folder, sizeof folder, err));
     }
     FAIL_IF(!is_below(real, stage->real_folder), err, STATUS_BAD_ARGUMENT,
@@ -83,8 +86,23 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
             "the name of a product of %.80s is too long", item_id(item));
     TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));
     TRY(path_join(path_name(stage->folder), name, relative, PATH_SIZE, err));
+    /* Made anew in silence, it would hide that what was in it is lost. */
+    FAIL_IF(!file_is_folder(stage->folder), err, STATUS_UNAVAILABLE,
+            "%s: the folder of the products is gone: put it back, or make it and have its products made again with "
+            "`icestream retry --lost`",
+            stage->folder);
     TRY(may_write(stage, absolute, err));
     return file_make_parents(absolute, 0777, err);
+}
+
+/* A path of a product, "NAME/…", whose stage's folder is gone: it may be put back. */
+static enum status folder_there(const struct stage *stage, const char *path, struct err *err) {
+    char first[PATH_SIZE], absolute[PATH_SIZE];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(path, "/"), path);
+    TRY(path_join(stage->root, first, absolute, sizeof absolute, err));
+    FAIL_IF(strchr(path, '/') != NULL && !file_is_folder(absolute), err, STATUS_UNAVAILABLE,
+            "%s: there is no such file, and the folder %s is gone: put it back", path, absolute);
+    return STATUS_OK;
 }
 
 enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err) {
@@ -94,6 +112,7 @@ enum status stage_resolve(const struct stage *stage, const char *path, char *abs
     FAIL_IF(getcwd(here, sizeof here) == NULL, err, STATUS_IO, "the working directory cannot be found: %s",
             strerror(errno));
     TRY(path_join(here, path, beside, sizeof beside, err));
+    if (!file_exists(beside)) TRY(folder_there(stage, path, err));
     FAIL_IF(!file_exists(beside), err, STATUS_NOT_FOUND, "'%s' is neither in %s nor in the working directory %s", path,
             stage->root, here);
     memcpy(absolute, beside, strlen(beside) + 1);

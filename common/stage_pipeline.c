@@ -16,7 +16,7 @@
 #include "common/stage_private.h"
 #include "common/transport.h"
 
-enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_TERMINATED = 143 };
+enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_UNAVAILABLE = 75, EXIT_TERMINATED = 143 };
 /* AT_ONCE: messages that are taken in a row, so that a flood of them keeps nothing else from its turn. */
 enum { RECEIVE_BACKLOG = 2, ANSWERS_HELD = 4096, TICK_MS = 250, AT_ONCE = 1000 };
 
@@ -36,7 +36,9 @@ struct pipeline {
     struct inbox inboxes[EDGES_MAX];
     struct outbox *outboxes[EDGES_MAX];
     enum pipeline_phase phase;
-    double beat_at, look_at;
+    double beat_at, check_at, look_at;
+    struct stage_patience patience; /* until when the ledger is left alone, because it could not be written */
+    bool beat_failed;
     struct drops bad, stray; /* what is no message; answers about what is not on its way */
     long long refused;       /* peers */
     int first_input;         /* inputs take turns */
@@ -339,8 +341,10 @@ static void beat(struct pipeline *pipeline) {
     struct parts parts = stage->parts;
     stage_unlock(stage);
     log_renew(stage->log);
-    if (metrics_heartbeat(&stage->metrics, &parts, pipeline->instance.heartbeat, &err) != STATUS_OK)
-        log_write(stage->log, LOG_WARN, "heartbeat", "%s", err.message);
+    bool failed = metrics_heartbeat(&stage->metrics, &parts, pipeline->instance.heartbeat, &err) != STATUS_OK;
+    if (failed && !pipeline->beat_failed)
+        log_write(stage->log, LOG_WARN, "heartbeat", "%s (said once; it is tried each second)", err.message);
+    pipeline->beat_failed = failed;
 }
 
 /* Somebody else (a retry) may have put something back into the outbox. */
@@ -429,10 +433,10 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
     struct transport_wait waits[3 * EDGES_MAX + 1];
     size_t count = 0;
     waits[count++] = (struct transport_wait){.descriptor = stage->wake};
-    bool receiving = receivable(pipeline) > 0;
+    bool patient = pipeline->patience.tries > 0, receiving = !patient && receivable(pipeline) > 0;
     for (int i = 0; receiving && i < pipeline->instance.input_count; i++)
         waits[count++] = (struct transport_wait){.socket = pipeline->inboxes[i].data};
-    for (int i = 0; i < pipeline->instance.output_count; i++) {
+    for (int i = 0; !patient && i < pipeline->instance.output_count; i++) {
         waits[count++] = (struct transport_wait){.socket = outbox_acks(pipeline->outboxes[i])};
         if (outbox_blocked(pipeline->outboxes[i]))
             waits[count++] = (struct transport_wait){.socket = outbox_data(pipeline->outboxes[i]), .for_sending = true};
@@ -444,12 +448,9 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
     return STATUS_OK;
 }
 
-static enum status run_once(struct pipeline *pipeline, struct err *err) {
-    double now = clock_monotonic();
-    if (now >= pipeline->beat_at) {
-        pipeline->beat_at = now + 1;
-        beat(pipeline);
-        tell_dropped(pipeline, now);
+static enum status serve(struct pipeline *pipeline, double now, struct err *err) {
+    if (now >= pipeline->check_at) {
+        pipeline->check_at = now + 1;
         TRY(check_outboxes(pipeline, err));
     }
     TRY(receive_answers(pipeline, err));
@@ -457,7 +458,31 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
     fit_ahead(pipeline, now);
     TRY(receive_items(pipeline, err));
     TRY(advance(pipeline, now, err));
-    TRY(pump(pipeline, now, err));
+    return pump(pipeline, now, err);
+}
+
+/* Items that could not be claimed were let go; those who sent them are asked for them again. */
+static enum status ask_again(struct pipeline *pipeline, struct err *err) {
+    for (int i = 0; i < pipeline->instance.input_count; i++)
+        TRY(answer(pipeline, &pipeline->inboxes[i], MESSAGE_HELLO, 0, "", err));
+    return STATUS_OK;
+}
+
+static enum status run_once(struct pipeline *pipeline, struct err *err) {
+    double now = clock_monotonic();
+    if (now >= pipeline->beat_at) {
+        pipeline->beat_at = now + 1;
+        beat(pipeline);
+        tell_dropped(pipeline, now);
+    }
+    if (now >= pipeline->patience.until) {
+        struct err own = {0};
+        bool waited = pipeline->patience.tries > 0;
+        enum status status = serve(pipeline, now, &own);
+        bool wait = stage_may_wait(pipeline->stage, status, &own, &pipeline->patience);
+        FAIL_IF(status != STATUS_OK && !wait, err, status, "%s", own.message);
+        if (waited && !wait) TRY(ask_again(pipeline, err));
+    }
     return pipeline->phase != PHASE_OVER ? wait_for_something(pipeline, err) : STATUS_OK;
 }
 
@@ -550,6 +575,7 @@ static int report(struct stage *stage, enum status status, bool configured, cons
     }
     log_write(stage->log, LOG_ERROR, configured ? "fatal" : "configuration", "%s", err->message);
     fprintf(stderr, "icestream-%s: error: %s\n", stage->name, err->message);
+    if (status == STATUS_UNAVAILABLE) return EXIT_UNAVAILABLE;
     bool wrong = status == STATUS_BAD_ARGUMENT || status == STATUS_NOT_FOUND || status == STATUS_BAD_FORMAT ||
                  status == STATUS_UNSUPPORTED;
     return !configured && wrong ? EXIT_CONFIGURATION : EXIT_ERROR;

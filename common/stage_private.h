@@ -135,6 +135,9 @@ struct stage {
     bool threads_end, flush_wanted, flushed, summary_wanted, summarising, summarised;
     uint64_t stored; /* items since the last summary */
     double summary_at; /* not before */
+    int troubles; /* threads that wait for the machine */
+    double trouble_since;
+    struct err trouble; /* the first one */
     enum status fatal;
     struct err fatal_err;
     struct stage_results *results; /* in process only */
@@ -203,15 +206,18 @@ void *thread_ledger(void *stage);
 enum status settling_create(int output_count, struct settling **ret_settling, struct err *err);
 void settling_destroy(struct settling **settling);
 /* The outcomes of items, in one transaction. */
-void stage_settle(struct stage *stage, struct slot *const *slots, int count);
+enum status stage_settle(struct stage *stage, struct slot *const *slots, int count, struct err *err);
 /* What a source has emitted, oldest first, in one transaction. */
-void stage_settle_emissions(struct stage *stage, struct item *const *items, int count);
+enum status stage_settle_emissions(struct stage *stage, struct item *const *items, int count, struct err *err);
 /* With the lock held: until everything emitted is in the ledger, or never will be. */
 void stage_drain_emissions(struct stage *stage);
 /* The rules of reject_if on what the item holds by now. */
 enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *judged, struct err *err);
 /* Whether the item has what the descriptor's `in` asks for. */
 enum status stage_check_input(const struct stage *stage, const struct item *item, struct err *err);
+
+/* stage_trouble.c: as stage_wait_out, but for one that has other things to do until patience->until. */
+bool stage_may_wait(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
 
 void stage_lock(struct stage *stage);
 void stage_unlock(struct stage *stage);

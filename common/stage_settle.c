@@ -177,14 +177,19 @@ static void after_settling(struct stage *stage, struct slot *slot, const struct 
     if (slot->state == LEDGER_DONE && !stage->descriptor->cumulative) collect_emitted(stage, item);
 }
 
-void stage_settle(struct stage *stage, struct slot *const *slots, int count) {
+/* Not finished, and not failed by its own fault: it stays in flight and comes again. */
+static bool is_unfinished(const struct slot *slot, bool stopping) {
+    return slot->status == STATUS_DEVICE ||
+           (stopping && (slot->status == STATUS_CANCELLED || slot->status == STATUS_UNAVAILABLE));
+}
+
+enum status stage_settle(struct stage *stage, struct slot *const *slots, int count, struct err *err) {
     struct settling *settling = stage->settling;
     int settled = 0;
     bool stopping = atomic_load(&stage->stopping) == STOP_NOW;
     for (int i = 0; i < count; i++) {
         struct slot *slot = slots[i];
-        /* Not finished, and not failed by its own fault: it stays in flight and comes again. */
-        if (slot->status == STATUS_DEVICE || (slot->status == STATUS_CANCELLED && stopping)) continue;
+        if (is_unfinished(slot, stopping)) continue;
         struct ledger_send *sends = settling->sends + (size_t)settled * (size_t)stage->output_count;
         bool forward = slot->status == STATUS_OK && !stage->descriptor->cumulative;
         if (forward) slot->status = check_size(slot->item, &slot->err);
@@ -193,14 +198,8 @@ void stage_settle(struct stage *stage, struct slot *const *slots, int count) {
         settling->finishes[settled] = outcome(stage, slot, sends, send_count);
         settling->slots[settled++] = slot;
     }
-    struct err err = {0};
     const struct ledger_finish *what = settling->finishes;
-    enum status status =
-        settled > 0 ? ledger_finish_items(stage->ledger, what, (size_t)settled, settling->flags, &err) : STATUS_OK;
-    if (status != STATUS_OK) {
-        stage_fatal(stage, status, &err);
-        return;
-    }
+    if (settled > 0) TRY(ledger_finish_items(stage->ledger, what, (size_t)settled, settling->flags, err));
     int sent = 0;
     for (int i = 0; i < settled; i++)
         sent += !settling->flags[i] && what[i].send_count > 0;
@@ -211,26 +210,21 @@ void stage_settle(struct stage *stage, struct slot *const *slots, int count) {
         else
             log_write(stage->log, LOG_WARN, "late", "%s: it is no longer in the hands of this instance", what[i].id);
     }
+    return STATUS_OK;
 }
 
 /* ---- What a source emits ----
  * It waits in a list for the ledger thread, which writes down together what has come while it waited for the disk.
  * What a power cut takes from the list is found again by the source, and nobody has been sent it. */
 
-void stage_settle_emissions(struct stage *stage, struct item *const *items, int count) {
+enum status stage_settle_emissions(struct stage *stage, struct item *const *items, int count, struct err *err) {
     struct settling *settling = stage->settling;
-    struct err err = {0};
     for (int i = 0; i < count; i++) {
         struct ledger_send *sends = settling->sends + (size_t)i * (size_t)stage->output_count;
         settling->origins[i] = (struct ledger_origin){.item = items[i], .state = LEDGER_DONE, .sends = sends};
         settling->origins[i].send_count = fill_sends(stage, items[i], sends);
     }
-    enum status status =
-        ledger_originate_items(stage->ledger, settling->origins, (size_t)count, settling->flags, &err);
-    if (status != STATUS_OK) {
-        stage_fatal(stage, status, &err);
-        return;
-    }
+    TRY(ledger_originate_items(stage->ledger, settling->origins, (size_t)count, settling->flags, err));
     int sent = 0;
     for (int i = 0; i < count; i++)
         sent += settling->flags[i];
@@ -241,6 +235,7 @@ void stage_settle_emissions(struct stage *stage, struct item *const *items, int 
         count_outcome(stage, items[i], LEDGER_DONE, NULL);
         collect_emitted(stage, items[i]);
     }
+    return STATUS_OK;
 }
 
 void stage_drain_emissions(struct stage *stage) {
@@ -312,10 +307,7 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
     return STATUS_OK;
 }
 
-enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
-    bool unasked;
-    if (ret_new == NULL) ret_new = &unasked;
-    TRY(check_size(item, err));
+static enum status emit_once(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
     if (stage->descriptor->produce != NULL) return emit_from_source(stage, item, ret_new, err);
     struct ledger_send sends[EDGES_MAX];
     size_t count = fill_sends(stage, item, sends);
@@ -330,8 +322,22 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
     return STATUS_OK;
 }
 
-enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
-                            struct err *err) {
+enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
+    struct stage_patience patience = {0};
+    struct err own = {0};
+    bool is_new = false;
+    TRY(check_size(item, err));
+    enum status status;
+    do
+        status = emit_once(stage, item, &is_new, &own);
+    while (stage_wait_out(stage, status, &own, &patience));
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    if (ret_new != NULL) *ret_new = is_new;
+    return STATUS_OK;
+}
+
+static enum status set_aside_once(struct stage *stage, const struct item *item, int state, const char *reason,
+                                  struct err *err) {
     bool is_new = false;
     stage_lock(stage);
     stage_drain_emissions(stage);
@@ -344,11 +350,34 @@ enum status stage_set_aside(struct stage *stage, const struct item *item, int st
     return STATUS_OK;
 }
 
+enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
+                            struct err *err) {
+    struct stage_patience patience = {0};
+    struct err own = {0};
+    enum status status;
+    do
+        status = set_aside_once(stage, item, state, reason, &own);
+    while (stage_wait_out(stage, status, &own, &patience));
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    return STATUS_OK;
+}
+
+/* What is on its way to the ledger is looked for first: meanwhile it may arrive there. */
+static enum status look_up(struct stage *stage, const char *id, bool *known, enum ledger_state *state,
+                           struct err *err) {
+    *known = emission_waits(stage, id);
+    return *known ? STATUS_OK : ledger_lookup(stage->ledger, id, known, state, err);
+}
+
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err) {
     enum ledger_state state = LEDGER_DONE;
-    /* What is on its way to the ledger is looked for first: meanwhile it may arrive there. */
-    *ret_known = emission_waits(stage, id);
-    if (!*ret_known) TRY(ledger_lookup(stage->ledger, id, ret_known, &state, err));
+    struct stage_patience patience = {0};
+    struct err own = {0};
+    enum status status;
+    do
+        status = look_up(stage, id, ret_known, &state, &own);
+    while (stage_wait_out(stage, status, &own, &patience));
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     if (*ret_known) *ret_state = (int)state;
     return STATUS_OK;
 }

@@ -29,18 +29,34 @@ static void end_work(struct stage *stage, enum part part) {
     parts_leave(&stage->parts, part, clock_monotonic());
 }
 
+/* The stage cannot go on; unless it was told to end while it waited for something. */
+static void end_stage(struct stage *stage, enum status status, const struct err *err) {
+    bool told = atomic_load(&stage->stopping) == STOP_NOW && status == STATUS_UNAVAILABLE;
+    if (status != STATUS_OK && status != STATUS_CANCELLED && !told) stage_fatal(stage, status, err);
+}
+
 /* Callbacks may end an item, not the stage; but a lost device ends it. */
 static void note_status(struct stage *stage, struct slot *slot, enum status status) {
     slot->status = status;
     if (status == STATUS_DEVICE) stage_fatal(stage, status, &slot->err);
+    if (status == STATUS_NO_MEMORY)
+        err_context(&slot->err, status,
+                    "there was not enough memory for it (give the stage more, or fewer lanes, threads or replicas; then "
+                    "`icestream retry`)");
 }
+
+/* What is read may stay away for good, and others wait behind it. */
+static const double reading_limit = 300;
 
 static void load_slot(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
+    struct stage_patience patience = {.limit = reading_limit};
     if (status == STATUS_OK && descriptor->load != NULL)
-        status = descriptor->load(stage, stage->state, slot->lane, &slot->err);
+        do
+            status = descriptor->load(stage, stage->state, slot->lane, &slot->err);
+        while (stage_wait_out(stage, status, &slot->err, &patience));
     note_status(stage, slot, status);
 }
 
@@ -103,9 +119,13 @@ static void compute_item(struct stage *stage, struct slot *slot, int last_shape[
     if (slot->status != STATUS_OK) return;
     atomic_store(&stage->metrics.state, METRICS_PROCESSING);
     metrics_item(&stage->metrics, slot->id);
-    mark_current(stage, slot->id);
-    enum status status = process_item(stage, slot->lane, last_shape, &slot->err);
-    mark_current(stage, "");
+    struct stage_patience patience = {.limit = reading_limit};
+    enum status status;
+    do {
+        mark_current(stage, slot->id);
+        status = process_item(stage, slot->lane, last_shape, &slot->err);
+        mark_current(stage, "");
+    } while (stage_wait_out(stage, status, &slot->err, &patience));
     metrics_item(&stage->metrics, "");
     atomic_store(&stage->metrics.state, METRICS_WAITING);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
@@ -115,17 +135,24 @@ static void compute_item(struct stage *stage, struct slot *slot, int last_shape[
 static enum stage_work be_idle(struct stage *stage) {
     enum stage_work work = STAGE_WORK_NONE;
     struct err err = {0};
-    enum status status = stage->descriptor->idle(stage, stage->state, &work, &err);
-    if (status == STATUS_OK) return work;
-    if (status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
-    return STAGE_WORK_NONE;
+    struct stage_patience patience = {0};
+    enum status status;
+    do
+        status = stage->descriptor->idle(stage, stage->state, &work, &err);
+    while (stage_wait_out(stage, status, &err, &patience));
+    end_stage(stage, status, &err);
+    return status == STATUS_OK ? work : STAGE_WORK_NONE;
 }
 
 static void run_flush(struct stage *stage) {
     struct err err = {0};
-    enum status status =
-        stage->descriptor->flush != NULL ? stage->descriptor->flush(stage, stage->state, &err) : STATUS_OK;
-    if (status != STATUS_OK && status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
+    struct stage_patience patience = {0};
+    enum status status = STATUS_OK;
+    if (stage->descriptor->flush != NULL)
+        do
+            status = stage->descriptor->flush(stage, stage->state, &err);
+        while (stage_wait_out(stage, status, &err, &patience));
+    end_stage(stage, status, &err);
     stage_lock(stage);
     stage->flushed = true;
     stage_changed(stage);
@@ -134,8 +161,7 @@ static void run_flush(struct stage *stage) {
 
 static void run_source(struct stage *stage) {
     struct err err = {0};
-    enum status status = stage->descriptor->produce(stage, stage->state, &err);
-    if (status != STATUS_OK && status != STATUS_CANCELLED) stage_fatal(stage, status, &err);
+    end_stage(stage, stage->descriptor->produce(stage, stage->state, &err), &err);
     stage_lock(stage);
     stage_drain_emissions(stage);
     stage_unlock(stage);
@@ -185,8 +211,14 @@ void *thread_compute(void *argument) {
 static void store_item(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     enum status status = slot->status;
-    if (status == STATUS_OK && descriptor->store != NULL)
-        status = descriptor->store(stage, stage->state, slot->lane, &slot->err);
+    struct stage_patience patience = {0};
+    if (status == STATUS_OK && descriptor->store != NULL) {
+        do
+            status = descriptor->store(stage, stage->state, slot->lane, &slot->err);
+        while (stage_wait_out(stage, status, &slot->err, &patience));
+        /* On files the user is there: the others would not fare better. */
+        if (status == STATUS_UNAVAILABLE) end_stage(stage, status, &slot->err);
+    }
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
 }
@@ -196,10 +228,15 @@ static double run_summary(struct stage *stage, bool last) {
     if (stage->descriptor->summarise == NULL) return 0;
     double begin = clock_monotonic();
     struct err err = {0};
-    enum status status = stage->descriptor->summarise(stage, stage->state, &err);
-    if (status != STATUS_OK && status != STATUS_CANCELLED) {
+    struct stage_patience patience = {0};
+    enum status status;
+    do
+        status = stage->descriptor->summarise(stage, stage->state, &err);
+    while (last && stage_wait_out(stage, status, &err, &patience));
+    bool again = status == STATUS_UNAVAILABLE && !last; /* the store that waits, or the next time, says it */
+    if (status != STATUS_OK && status != STATUS_CANCELLED && !again) {
         log_write(stage->log, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
-        if (last) stage_fatal(stage, status, &err);
+        if (last) end_stage(stage, status, &err);
     }
     return clock_monotonic() - begin;
 }
@@ -264,13 +301,20 @@ static int take_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
 }
 
 static int settle_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
-    /* While this waits for the ledger more may be stored. */
-    ledger_hold(stage->ledger);
-    stage_lock(stage);
-    int count = take_stored(stage, group);
-    stage_unlock(stage);
-    stage_settle(stage, group, count);
-    ledger_let_go(stage->ledger);
+    struct stage_patience patience = {0};
+    struct err err = {0};
+    enum status status;
+    int count = 0;
+    do {
+        /* While this waits for the ledger more may be stored. */
+        ledger_hold(stage->ledger);
+        stage_lock(stage);
+        if (count == 0) count = take_stored(stage, group);
+        stage_unlock(stage);
+        status = stage_settle(stage, group, count, &err);
+        ledger_let_go(stage->ledger);
+    } while (stage_wait_out(stage, status, &err, &patience));
+    end_stage(stage, status, &err);
     return count;
 }
 
@@ -292,14 +336,21 @@ static void commit_outcomes(struct stage *stage) {
 /* They stay in sight, for stage_lookup, until the ledger has them. */
 static void commit_emissions(struct stage *stage) {
     struct item *group[EMISSIONS_MAX];
+    struct stage_patience patience = {0};
+    struct err err = {0};
+    enum status status;
+    int count;
     begin_work(stage, PART_LEDGER);
-    ledger_hold(stage->ledger);
-    stage_lock(stage);
-    int count = stage->emission_count;
-    memcpy(group, stage->emissions, sizeof group);
-    stage_unlock(stage);
-    stage_settle_emissions(stage, group, count);
-    ledger_let_go(stage->ledger);
+    do {
+        ledger_hold(stage->ledger);
+        stage_lock(stage);
+        count = stage->emission_count;
+        memcpy(group, stage->emissions, sizeof group);
+        stage_unlock(stage);
+        status = stage_settle_emissions(stage, group, count, &err);
+        ledger_let_go(stage->ledger);
+    } while (stage_wait_out(stage, status, &err, &patience));
+    end_stage(stage, status, &err);
     end_work(stage, PART_LEDGER);
     stage->emission_count -= count;
     memmove(stage->emissions, stage->emissions + count, (size_t)stage->emission_count * sizeof *stage->emissions);

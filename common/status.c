@@ -1,6 +1,8 @@
 #include "common/status.h"
 
+#include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +37,23 @@ enum status err_context(struct err *err, enum status status, const char *format,
     return status;
 }
 
+static bool among(int reason, const int *reasons, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (reasons[i] == reason) return true;
+    return false;
+}
+
+enum status status_of_reading(int reason) {
+    static const int passing[] = {EMFILE, ENFILE, ESTALE, ETIMEDOUT, ENOTCONN, EHOSTDOWN, ENOLCK, EAGAIN};
+    if (reason == ENOMEM) return STATUS_NO_MEMORY;
+    return among(reason, passing, sizeof passing / sizeof *passing) ? STATUS_UNAVAILABLE : STATUS_IO;
+}
+
+enum status status_of_writing(int reason) {
+    static const int passing[] = {ENOSPC, EDQUOT, EROFS, EACCES, EPERM, ENOENT, EIO, ENODEV, ENXIO, EBUSY};
+    return among(reason, passing, sizeof passing / sizeof *passing) ? STATUS_UNAVAILABLE : status_of_reading(reason);
+}
+
 const char *status_name(enum status status) {
     switch (status) {
     case STATUS_OK: return "ok";
@@ -44,6 +63,7 @@ const char *status_name(enum status status) {
     case STATUS_BAD_FORMAT: return "bad format";
     case STATUS_TRUNCATED: return "truncated";
     case STATUS_NO_MEMORY: return "out of memory";
+    case STATUS_UNAVAILABLE: return "unavailable";
     case STATUS_UNSUPPORTED: return "unsupported";
     case STATUS_BAD_STATE: return "bad state";
     case STATUS_DEVICE: return "device failed";

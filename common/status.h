@@ -18,6 +18,8 @@ enum status {
     STATUS_BAD_FORMAT,   /* the content is not what its name or header says */
     STATUS_TRUNCATED,    /* the content ends too early; more may still come */
     STATUS_NO_MEMORY,
+    STATUS_UNAVAILABLE, /* the machine lacks what may come back: room on the disk, a folder, a right to write to it, file
+                           descriptors; nothing is wrong with the item, and trying again later is right */
     STATUS_UNSUPPORTED, /* valid, but this build or device cannot do it */
     STATUS_BAD_STATE,   /* called in the wrong order */
     STATUS_DEVICE,      /* a device failed; the stage ends */
@@ -39,6 +41,12 @@ enum status err_set(struct err *err, enum status status, const char *file, int l
 /* Puts "context: " before the message and returns err's status: say what was being done. */
 enum status err_context(struct err *err, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* What a refusal (errno) of the system comes to. Writing: whatever is not the fault of the name or of what is written is
+ * STATUS_UNAVAILABLE. Reading: that a file is not there, or cannot be read, is a matter of that file (STATUS_IO), but for
+ * the want of descriptors and network file systems that are away. */
+enum status status_of_writing(int reason);
+enum status status_of_reading(int reason);
 
 /* A short English name: "bad format". */
 const char *status_name(enum status status);

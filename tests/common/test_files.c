@@ -117,10 +117,10 @@ static void failures_name_the_file(void **state) {
     char *text = NULL;
     char path[PATH_SIZE];
     scratch_path("nowhere/file", path);
-    assert_int_equal(file_create(path, &output, &err), STATUS_IO);
+    assert_int_equal(file_create(path, &output, &err), STATUS_UNAVAILABLE);
     assert_non_null(strstr(err.message, path));
     assert_null(output);
-    assert_int_equal(file_read_whole(path, 10, &text, NULL, &err), STATUS_NOT_FOUND);
+    assert_int_equal(file_read_whole(path, 10, &text, NULL, &err), STATUS_UNAVAILABLE);
     assert_non_null(strstr(err.message, path));
     assert_int_equal(file_read_whole("/tmp", 10, &text, NULL, &err), STATUS_BAD_FORMAT);
     assert_int_equal(file_read_whole("/dev/zero", 10, &text, NULL, &err), STATUS_BAD_FORMAT);
@@ -148,7 +148,7 @@ static void a_full_disk_is_reported(void **state) {
     device = dup2(fileno(freopen("/dev/full", "w", file_output_stream(output))), fileno(file_output_stream(output)));
     assert_true(device >= 0);
     fputs("lost", file_output_stream(output));
-    assert_int_equal(file_commit(&output, &err), STATUS_IO);
+    assert_int_equal(file_commit(&output, &err), STATUS_UNAVAILABLE);
     assert_non_null(strstr(err.message, path));
     assert_false(file_exists(path));
     assert_false(file_exists(partial));

@@ -286,7 +286,7 @@ static void what_is_no_ledger_is_refused(void **state) {
     struct err err = {0};
     struct ledger *ledger = NULL;
     scratch_path("absent.sqlite", path);
-    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_IO);
+    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_UNAVAILABLE);
     assert_false(file_exists(path));
     /* Made a moment ago: its stage has not come to the tables. */
     scratch_path("empty.sqlite", path);
