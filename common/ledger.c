@@ -27,6 +27,7 @@ static const char schema[] =
     "CREATE TABLE ends (edge TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (edge, run));"
     "PRAGMA user_version = 1;";
 
+#define SELECT_ROW "SELECT number, id, reason, item, state, attempts, instance, time_seen, time_changed FROM items"
 static const char *const sql[SQL_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
@@ -49,8 +50,9 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_RETRY_FORGET] = "DELETE FROM items WHERE state = 3 AND instance = -2 AND (?1 IS NULL OR id = ?1)",
     [SQL_RETRY_ITEMS] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
                         " time_changed = ?2 WHERE state = 3 AND (?1 IS NULL OR id = ?1)",
-    [SQL_NEXT_ROW] = "SELECT number, id, reason, item, state, attempts, instance, time_seen, time_changed FROM items"
-                     " WHERE number > ?1 AND (?2 < 0 OR state = ?2) ORDER BY number LIMIT 1",
+    [SQL_NEXT_ROW] = SELECT_ROW " WHERE number > ?1 ORDER BY number LIMIT 1",
+    /* By the index of states: those that failed are found without a look at all that did not. */
+    [SQL_NEXT_IN_STATE] = SELECT_ROW " WHERE state = ?2 AND number > ?1 ORDER BY number LIMIT 1",
     [SQL_POST] = "INSERT INTO outbox (edge, id, item, time_sent) VALUES (?1, ?2, ?3, ?4)",
     [SQL_POSTED] = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1",
     [SQL_NEXT_PARCEL] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"

@@ -148,6 +148,17 @@ struct ledger_parcel_row {
 typedef enum status ledger_parcel_visit(const struct ledger_parcel_row *row, void *context, struct err *err);
 enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit, void *context, struct err *err);
 
+/* What this ledger's stage has sent to the stage `to`, beside the ledger of that one. */
+struct ledger_edge_counts {
+    int64_t sent, items;    /* parcels, and how many items they are */
+    int64_t waiting;        /* not acknowledged */
+    int64_t waiting_unseen; /* of these, not in the other ledger */
+    int64_t lost;           /* acknowledged, and not in the other ledger */
+};
+/* only_waiting: sent, items and lost are not counted (0), and the time does not grow with the session. */
+enum status ledger_compare(struct ledger *ledger, const char *to, const char *to_path, bool only_waiting,
+                           struct ledger_edge_counts *ret_counts, struct err *err);
+
 /* End of stream, per run of the session. */
 enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err);
 enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err);

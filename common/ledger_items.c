@@ -306,9 +306,9 @@ static char *column_copy(sqlite3_stmt *statement, int column) {
 static enum status next_row(struct ledger *ledger, int64_t after, int state, struct row_copy *copy, bool *found,
                             struct err *err) {
     sqlite3_stmt *statement = NULL;
-    TRY(ledger_prepare(ledger, SQL_NEXT_ROW, &statement, err));
+    TRY(ledger_prepare(ledger, state < 0 ? SQL_NEXT_ROW : SQL_NEXT_IN_STATE, &statement, err));
     sqlite3_bind_int64(statement, 1, after);
-    sqlite3_bind_int(statement, 2, state);
+    if (state >= 0) sqlite3_bind_int(statement, 2, state);
     TRY(ledger_step(ledger, statement, found, err));
     if (!*found) return STATUS_OK;
     copy->number = sqlite3_column_int64(statement, 0);

@@ -26,6 +26,7 @@ enum ledger_statement {
     SQL_RETRY_FORGET,
     SQL_RETRY_ITEMS,
     SQL_NEXT_ROW,
+    SQL_NEXT_IN_STATE,
     SQL_POST,
     SQL_POSTED,
     SQL_NEXT_PARCEL,

@@ -28,3 +28,57 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
     ledger_unlock(ledger);
     return status;
 }
+
+/* The sender's ledger is read before the other one (SQLite begins with the database that was opened first), so that what
+ * is acknowledged in the first is seen in the second, whatever goes on meanwhile. */
+static enum status compare(struct ledger *ledger, const char *to, bool only_waiting, struct ledger_edge_counts *counts,
+                           struct err *err) {
+    static const char all[] = "SELECT COUNT(*), COUNT(DISTINCT o.id), SUM(o.acknowledged IS NULL),"
+                              " SUM(o.acknowledged IS NULL AND i.id IS NULL),"
+                              " SUM(o.acknowledged IS NOT NULL AND i.id IS NULL)"
+                              " FROM main.outbox o LEFT JOIN other.items i ON i.id = o.id"
+                              " WHERE substr(o.edge, instr(o.edge, '>') + 1) = ?1";
+    static const char waiting[] = "SELECT 0, 0, COUNT(*), SUM(i.id IS NULL), 0"
+                                  " FROM main.outbox o LEFT JOIN other.items i ON i.id = o.id"
+                                  " WHERE o.acknowledged IS NULL AND substr(o.edge, instr(o.edge, '>') + 1) = ?1";
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(ledger->db, only_waiting ? waiting : all, -1, &statement, NULL) != SQLITE_OK)
+        return ledger_fail(ledger, "compared", err);
+    ledger_bind_text(statement, 1, to);
+    bool row = false;
+    enum status status = ledger_step(ledger, statement, &row, err);
+    if (status == STATUS_OK && row)
+        *counts = (struct ledger_edge_counts){
+            .sent = sqlite3_column_int64(statement, 0),
+            .items = sqlite3_column_int64(statement, 1),
+            .waiting = sqlite3_column_int64(statement, 2),
+            .waiting_unseen = sqlite3_column_int64(statement, 3),
+            .lost = sqlite3_column_int64(statement, 4),
+        };
+    sqlite3_finalize(statement);
+    return status;
+}
+
+static enum status attach(struct ledger *ledger, const char *path, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(ledger->db, "ATTACH ?1 AS other", -1, &statement, NULL) != SQLITE_OK)
+        return ledger_fail(ledger, "compared", err);
+    ledger_bind_text(statement, 1, path);
+    enum status status = ledger_run(ledger, statement, err);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+enum status ledger_compare(struct ledger *ledger, const char *to, const char *to_path, bool only_waiting,
+                           struct ledger_edge_counts *ret_counts, struct err *err) {
+    struct ledger_edge_counts counts = {0};
+    ledger_lock(ledger);
+    enum status status = attach(ledger, to_path, err);
+    if (status == STATUS_OK) {
+        status = compare(ledger, to, only_waiting, &counts, err);
+        sqlite3_exec(ledger->db, "DETACH other", NULL, NULL, NULL);
+    }
+    ledger_unlock(ledger);
+    if (status == STATUS_OK) *ret_counts = counts;
+    return status;
+}

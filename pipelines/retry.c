@@ -69,7 +69,7 @@ static enum status retry(const struct options *options, int64_t *total, bool *ru
     TRY(session_find(options->session, &session, err));
     TRY(session_read_plan(&session, &plan, err));
     *running = session_is_running(&session);
-    enum status status = tally_take(&session, plan, &tally, err);
+    enum status status = tally_take(&session, plan, TALLY_ITEMS, &tally, err);
     if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
         status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session.path, options->stage);
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)

@@ -425,7 +425,7 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
     if (begin - run->tally_at < pause)
         return STATUS_OK;
     struct tally tally;
-    if (tally_take(&run->session, run->planned, &tally, err) != STATUS_OK)
+    if (tally_take(&run->session, run->planned, TALLY_LIVE, &tally, err) != STATUS_OK)
         return miscount(run, err);
     run->miscounts = 0;
     tally_clear(&run->tally);
@@ -459,7 +459,7 @@ static void say(void *context, const char *text) {
 
 static int conclude(struct run *run, enum supervisor_outcome outcome, struct err *err) {
     struct tally tally;
-    if (tally_take(&run->session, run->planned, &tally, err) != STATUS_OK)
+    if (tally_take(&run->session, run->planned, TALLY_COUNTS, &tally, err) != STATUS_OK)
         return EXIT_ERROR;
     progress_end(&run->progress);
     log_write(run->log, LOG_INFO, "end", "%s",

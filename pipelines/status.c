@@ -142,7 +142,7 @@ static enum status status_text(const struct session *session, bool json, char **
     json_t *plan = NULL;
     struct tally tally;
     TRY(session_read_plan(session, &plan, err));
-    enum status status = tally_take(session, plan, &tally, err);
+    enum status status = tally_take(session, plan, json ? TALLY_ITEMS : TALLY_COUNTS, &tally, err);
     if (status != STATUS_OK) {
         json_decref(plan);
         return status;

@@ -157,8 +157,92 @@ static enum status take_upstream(const struct session *session, const char *up, 
     return status;
 }
 
-static enum status take_stage(const struct session *session, const json_t *planned, struct tally_stage *stage,
+static enum status take_items(const struct session *session, const json_t *from, struct tally_stage *stage,
                               struct err *err) {
+    /* Upstream first: what it has had acknowledged by then is in the stage's own ledger now. */
+    size_t i;
+    json_t *up;
+    json_array_foreach(from, i, up) TRY(take_upstream(session, json_string_value(up), stage, err));
+    struct ledger *ledger = NULL;
+    TRY(session_ledger(session, stage->name, true, &ledger, err));
+    stage->has_ledger = ledger != NULL;
+    enum status status = STATUS_OK;
+    if (ledger != NULL)
+        status = ledger_each(ledger, -1, visit_own, stage, err);
+    ledger_close(&ledger);
+    merge(stage);
+    count(stage);
+    return status;
+}
+
+/* What a stage has been sent, counted where it lies. */
+static enum status compare_upstream(const struct session *session, const char *up, struct tally_stage *stage,
+                                    enum tally_depth depth, struct ledger_edge_counts *sum, struct err *err) {
+    struct ledger *ledger = NULL;
+    struct ledger_edge_counts counts = {0};
+    char path[PATH_SIZE];
+    TRY(session_file(session, "ledger", stage->name, ".sqlite", path, err));
+    TRY(session_ledger(session, up, true, &ledger, err));
+    if (ledger == NULL) {
+        stage->upstream_known = false;
+        return STATUS_OK;
+    }
+    enum status status = ledger_compare(ledger, stage->name, path, depth == TALLY_LIVE, &counts, err);
+    ledger_close(&ledger);
+    if (depth != TALLY_LIVE && counts.sent == 0)
+        stage->upstream_known = false;
+    sum->sent += counts.sent;
+    sum->items += counts.items;
+    sum->waiting += counts.waiting;
+    sum->waiting_unseen += counts.waiting_unseen;
+    sum->lost += counts.lost;
+    return status;
+}
+
+/* Whether the sums alone say that each item sent is there once, and none besides. */
+static bool is_plain(const struct tally_stage *stage, const struct ledger_edge_counts *sent,
+                     const struct ledger_counts *own) {
+    bool matches = sent->sent == sent->items && sent->lost == 0 && sent->items - sent->waiting_unseen == own->seen;
+    return stage->source || !stage->upstream_known || matches;
+}
+
+/* Counts without a list of the items. ret_counted: false where only the list can tell. */
+static enum status take_counts(const struct session *session, const json_t *from, enum tally_depth depth,
+                               struct tally_stage *stage, bool *ret_counted, struct err *err) {
+    struct ledger *ledger = NULL;
+    struct ledger_edge_counts sent = {0};
+    struct ledger_counts own = {0};
+    *ret_counted = false;
+    TRY(session_ledger(session, stage->name, true, &ledger, err));
+    stage->has_ledger = ledger != NULL;
+    if (ledger == NULL || (depth == TALLY_COUNTS && json_array_size(from) > 1)) {
+        ledger_close(&ledger);
+        return STATUS_OK;
+    }
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < json_array_size(from); i++)
+        status = compare_upstream(session, json_string_value(json_array_get(from, i)), stage, depth, &sent, err);
+    if (status == STATUS_OK)
+        status = ledger_counts(ledger, &own, err);
+    if (status == STATUS_OK && (depth == TALLY_LIVE || is_plain(stage, &sent, &own))) {
+        *ret_counted = true;
+        stage->seen = own.seen + sent.waiting_unseen;
+        stage->done = own.done;
+        stage->rejected = own.rejected;
+        stage->failed = own.failed;
+        stage->in_flight = own.in_flight + sent.waiting_unseen;
+        stage->waiting = sent.waiting;
+        if (depth == TALLY_COUNTS)
+            status = ledger_each(ledger, LEDGER_REJECTED, visit_own, stage, err);
+        if (depth == TALLY_COUNTS && status == STATUS_OK)
+            status = ledger_each(ledger, LEDGER_FAILED, visit_own, stage, err);
+    }
+    ledger_close(&ledger);
+    return status;
+}
+
+static enum status take_stage(const struct session *session, const json_t *planned, enum tally_depth depth,
+                              struct tally_stage *stage, struct err *err) {
     const char *name = json_string_value(json_object_get(planned, "name"));
     const json_t *from = json_object_get(planned, "from");
     FAIL_IF(name == NULL, err, STATUS_BAD_FORMAT, "%s/log/plan.json: a stage has no name", session->path);
@@ -170,23 +254,15 @@ static enum status take_stage(const struct session *session, const json_t *plann
     stage->upstream_known = true;
     if (stage->left_out)
         return STATUS_OK;
-    /* Upstream first: what it has had acknowledged by then is in the stage's own ledger now. */
-    size_t i;
-    json_t *up;
-    json_array_foreach(from, i, up) TRY(take_upstream(session, json_string_value(up), stage, err));
-    struct ledger *ledger = NULL;
-    TRY(session_ledger(session, name, true, &ledger, err));
-    stage->has_ledger = ledger != NULL;
-    enum status status = STATUS_OK;
-    if (ledger != NULL)
-        status = ledger_each(ledger, -1, visit_own, stage, err);
-    ledger_close(&ledger);
-    merge(stage);
-    count(stage);
-    return status;
+    bool counted = false;
+    if (depth != TALLY_ITEMS)
+        TRY(take_counts(session, from, depth, stage, &counted, err));
+    stage->upstream_known |= !counted;
+    return counted ? STATUS_OK : take_items(session, from, stage, err);
 }
 
-enum status tally_take(const struct session *session, const json_t *plan, struct tally *ret_tally, struct err *err) {
+enum status tally_take(const struct session *session, const json_t *plan, enum tally_depth depth,
+                       struct tally *ret_tally, struct err *err) {
     const json_t *stages = json_object_get(plan, "stages");
     struct tally tally = {0};
     tally.stages = calloc(json_array_size(stages) + 1, sizeof *tally.stages);
@@ -195,7 +271,7 @@ enum status tally_take(const struct session *session, const json_t *plan, struct
     json_t *planned;
     json_array_foreach(stages, i, planned) {
         tally.count++;
-        enum status status = take_stage(session, planned, &tally.stages[i], err);
+        enum status status = take_stage(session, planned, depth, &tally.stages[i], err);
         if (status != STATUS_OK) {
             tally_clear(&tally);
             return status;

@@ -23,7 +23,7 @@ struct tally_stage {
     char *name;
     bool source, cumulative, left_out, has_ledger;
     bool upstream_known; /* every stage that feeds it remembers what it sent */
-    struct tally_item *items; /* oldest first */
+    struct tally_item *items; /* oldest first; or those that the depth asks for, and perhaps more */
     size_t item_count, capacity;
     int64_t seen, done, rejected, failed, in_flight;
     int64_t waiting; /* sent and not acknowledged, whatever the stage's ledger says */
@@ -36,7 +36,15 @@ struct tally {
     size_t count;
 };
 
-enum status tally_take(const struct session *session, const json_t *plan, struct tally *ret_tally, struct err *err);
+/* How much of it is wanted. The less, the less does it cost in a long session. */
+enum tally_depth {
+    TALLY_LIVE,   /* counts for the progress of a run; an item that waits for a stage on two edges may count twice, and
+                     whether all that was acknowledged is there is not looked at */
+    TALLY_COUNTS, /* exact counts, and the items that were rejected or failed */
+    TALLY_ITEMS   /* every item */
+};
+enum status tally_take(const struct session *session, const json_t *plan, enum tally_depth depth,
+                       struct tally *ret_tally, struct err *err);
 void tally_clear(struct tally *tally);
 const struct tally_stage *tally_find(const struct tally *tally, const char *name);
 /* Whether all that was sent arrived and was finished, the sums are right, and nothing is on its way. When not, why. */

@@ -84,11 +84,44 @@ static void acknowledge(struct ledger *ledger, const char *edge, int count, cons
     }
 }
 
+/* However deep one looks, the numbers are the same. */
+static void compare_depths(const struct tally *all, const struct tally *counted) {
+    char one[256] = "", other[256] = "";
+    assert_int_equal(all->count, counted->count);
+    for (size_t i = 0; i < all->count; i++) {
+        const struct tally_stage *a = &all->stages[i], *b = &counted->stages[i];
+        assert_int_equal(a->seen, b->seen);
+        assert_int_equal(a->done, b->done);
+        assert_int_equal(a->rejected, b->rejected);
+        assert_int_equal(a->failed, b->failed);
+        assert_int_equal(a->in_flight, b->in_flight);
+        assert_int_equal(a->waiting, b->waiting);
+        assert_int_equal(a->lost, b->lost);
+        assert_int_equal(a->stray, b->stray);
+        assert_int_equal(a->upstream_known, b->upstream_known);
+        assert_int_equal(a->has_ledger, b->has_ledger);
+    }
+    assert_int_equal(tally_adds_up(all, one, sizeof one), tally_adds_up(counted, other, sizeof other));
+    assert_string_equal(one, other);
+}
+
 static void take(struct tally *tally) {
+    struct err err = {0};
+    struct tally counted;
+    json_t *plan;
+    assert_ok(session_read_plan(&session, &plan, &err));
+    assert_ok(tally_take(&session, plan, TALLY_ITEMS, tally, &err));
+    assert_ok(tally_take(&session, plan, TALLY_COUNTS, &counted, &err));
+    compare_depths(tally, &counted);
+    tally_clear(&counted);
+    json_decref(plan);
+}
+
+static void take_live(struct tally *tally) {
     struct err err = {0};
     json_t *plan;
     assert_ok(session_read_plan(&session, &plan, &err));
-    assert_ok(tally_take(&session, plan, tally, &err));
+    assert_ok(tally_take(&session, plan, TALLY_LIVE, tally, &err));
     json_decref(plan);
 }
 
@@ -122,6 +155,12 @@ static void test_on_their_way(void **state) {
     expect(&tally, "refiner", (int64_t[]){0, 0, 0, 0, 0});
     assert_false(tally_adds_up(&tally, reason, sizeof reason));
     assert_true(tally_has_failed(&tally));
+    tally_clear(&tally);
+    take_live(&tally);
+    expect(&tally, "watcher", (int64_t[]){6, 5, 0, 1, 0});
+    expect(&tally, "picker", (int64_t[]){5, 1, 1, 0, 3});
+    expect(&tally, "stranger", (int64_t[]){1, 0, 0, 0, 1});
+    assert_int_equal(tally_find(&tally, "picker")->item_count, 0);
     tally_clear(&tally);
     ledger_close(&watcher);
     ledger_close(&picker);
@@ -186,8 +225,39 @@ static void test_what_does_not_add_up(void **state) {
     ledger_close(&picker);
 }
 
+/* Of a long session only what went wrong is listed, unless all is asked for. */
+static void test_counts_list_what_went_wrong(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct tally tally;
+    json_t *plan;
+    make_session("long");
+    struct ledger *watcher = make_ledger("watcher"), *picker = make_ledger("picker");
+    for (int i = 0; i < 60; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "m%03d", i);
+        originate(watcher, id, LEDGER_DONE, "watcher.0>picker");
+        work(picker, id, i % 20 == 7 ? LEDGER_FAILED : i % 20 == 8 ? LEDGER_REJECTED : LEDGER_DONE, NULL);
+    }
+    take(&tally);
+    expect(&tally, "picker", (int64_t[]){60, 54, 3, 3, 0});
+    tally_clear(&tally);
+    assert_ok(session_read_plan(&session, &plan, &err));
+    assert_ok(tally_take(&session, plan, TALLY_COUNTS, &tally, &err));
+    const struct tally_stage *stage = tally_find(&tally, "picker");
+    assert_int_equal(stage->item_count, 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(stage->items[i].state, i < 3 ? LEDGER_REJECTED : LEDGER_FAILED);
+    assert_string_equal(stage->items[3].id, "m007");
+    tally_clear(&tally);
+    json_decref(plan);
+    ledger_close(&watcher);
+    ledger_close(&picker);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts_list_what_went_wrong),
         cmocka_unit_test(test_on_their_way),
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_what_does_not_add_up),
