@@ -1,19 +1,24 @@
 #include "common/ledger.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/ledger_private.h"
 #include "common/memory.h"
 
 enum { SCHEMA_VERSION = 1, BUSY_MILLISECONDS = 20000, WAL_WAIT_MILLISECONDS = 5 };
+enum { FIRST_PAUSE_NS = 50000, PAUSES = 6 };
 
 /* The page cache is small and soon full, so that a stage's memory does not grow with the session. */
 static const char writable[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256;";
+static const char small_cache[] = "PRAGMA cache_size = -256;";
 
 static const char schema[] =
     "CREATE TABLE items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, state INTEGER NOT NULL,"
@@ -212,10 +217,26 @@ static enum status use_wal(struct ledger *ledger, struct err *err) {
     return result == SQLITE_OK ? STATUS_OK : ledger_fail(ledger, "opened for writing", err);
 }
 
+/* Other replicas hold the ledger for a transaction, mostly shorter than a millisecond. SQLite's own pauses grow to a
+ * hundred, in which many of them would stand and the disk rest. */
+static int wait_for_others(void *context, int tries) {
+    struct ledger *ledger = context;
+    double now = clock_monotonic();
+    if (tries == 0) ledger->busy_at = now;
+    if (1000 * (now - ledger->busy_at) > BUSY_MILLISECONDS) return 0;
+    long pause = tries < PAUSES ? FIRST_PAUSE_NS << tries : FIRST_PAUSE_NS << PAUSES;
+    /* Not all at the same time. */
+    const struct timespec time = {0, pause + (long)((unsigned long)(1e9 * now) % (unsigned long)pause)};
+    nanosleep(&time, NULL);
+    return 1;
+}
+
 static enum status set_up(struct ledger *ledger, bool read_only, struct err *err) {
-    sqlite3_busy_timeout(ledger->db, BUSY_MILLISECONDS);
+    sqlite3_busy_handler(ledger->db, wait_for_others, ledger);
     int version = 0;
     if (read_only) {
+        if (sqlite3_exec(ledger->db, small_cache, NULL, NULL, NULL) != SQLITE_OK)
+            return ledger_fail(ledger, "set up", err);
         TRY(read_version(ledger, &version, err));
         FAIL_IF(version == 0, err, STATUS_NOT_FOUND, "%s: there is no ledger in it yet", ledger->path);
         return check_version(ledger, version, err);
@@ -240,6 +261,7 @@ enum status ledger_open(const char *path, bool read_only, struct ledger **ret_le
     pthread_mutex_init(&ledger->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
     ledger->path = strdup(path);
+    ledger->read_only = read_only;
     int flags = SQLITE_OPEN_NOMUTEX | (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     enum status status = STATUS_OK;
     if (ledger->path == NULL)
@@ -256,8 +278,21 @@ enum status ledger_open(const char *path, bool read_only, struct ledger **ret_le
     return STATUS_OK;
 }
 
+struct ledger *ledger_reading(struct ledger *ledger) {
+    struct ledger *reader = atomic_load(&ledger->reader);
+    if (reader != NULL || ledger->read_only || strcmp(ledger->path, ":memory:") == 0) return reader ? reader : ledger;
+    ledger_lock(ledger);
+    reader = atomic_load(&ledger->reader);
+    if (reader == NULL && ledger_open(ledger->path, true, &reader, NULL) == STATUS_OK)
+        atomic_store(&ledger->reader, reader);
+    ledger_unlock(ledger);
+    return reader != NULL ? reader : ledger;
+}
+
 void ledger_close(struct ledger **ledger) {
     if (*ledger == NULL) return;
+    struct ledger *reader = atomic_load(&(*ledger)->reader);
+    ledger_close(&reader);
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize((*ledger)->statements[i]);
     sqlite3_close((*ledger)->db);

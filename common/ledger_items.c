@@ -224,6 +224,7 @@ enum status ledger_send_only(struct ledger *ledger, const char *id, const struct
 enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known, enum ledger_state *ret_state,
                           struct err *err) {
     struct found found;
+    ledger = ledger_reading(ledger);
     ledger_lock(ledger);
     enum status status = find(ledger, id, NULL, &found, err);
     ledger_unlock(ledger);
@@ -330,6 +331,7 @@ static enum status next_row(struct ledger *ledger, int64_t after, int state, str
 
 enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visit *visit, void *context,
                         struct err *err) {
+    ledger = ledger_reading(ledger);
     for (int64_t after = 0;;) {
         struct row_copy copy = {0};
         bool found = false;

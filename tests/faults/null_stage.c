@@ -1,9 +1,11 @@
 /* Stages that do nothing, to load edges, ledgers and the launcher with many items:
  *   null-source   emits `count` items as fast as they are taken, or one every `pause` s
- *   null-stage    passes them on
+ *   null-stage    passes them on, each after `work` s
  * Both are this file; which one it is says the program's name. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/clock.h"
 #include "common/files.h"
@@ -11,13 +13,14 @@
 
 struct parameters {
     int count;
-    double pause;
+    double pause, work;
 };
 
 #define OFFSET(member) offsetof(struct parameters, member)
 static const struct param table[] = {
     {"count", PARAM_INT, OFFSET(count), "", "1000", 0, 10000000, NULL, 0, false, "items of a source"},
     {"pause", PARAM_FLOAT, OFFSET(pause), "s", "0", 0, 60, NULL, 0, false, "of a source, between two items"},
+    {"work", PARAM_FLOAT, OFFSET(work), "s", "0", 0, 60, NULL, 0, false, "of a stage, on each item"},
 };
 
 /* As large as an item of a real session: a micrograph with its optics and CTF values. */
@@ -58,7 +61,10 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
-    (void)stage, (void)state, (void)lane, (void)err;
+    (void)state, (void)lane, (void)err;
+    const struct parameters *parameters = stage_params(stage);
+    const struct timespec time = {(time_t)parameters->work, (long)(1e9 * fmod(parameters->work, 1))};
+    if (parameters->work > 0) nanosleep(&time, NULL);
     return STATUS_OK;
 }
 
