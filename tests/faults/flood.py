@@ -46,7 +46,7 @@ def there_at_the_start(work, count, choice):
     print(f"{count} files: the first done after {first:.2f} s, all after {took:.1f} s ({count / took:.0f}/s); watcher "
           f"{early} KiB at first, {peak} KiB at most; ledgers {size / count:.0f} bytes a file", flush=True)
     check(first < 10, "the first does not wait for the others")
-    check(peak < early + 20000 + 2 * count, "memory of the watcher is bounded")
+    check(peak < early + 8000 + count // 2, "memory of the watcher is bounded")
     places = [dates[name] for name, _ in emitted(session)]
     check(places == list(range(count)), "oldest first")
     check(all(f["done"] == f["seen"] == count for f in counts(session).values()), f"{counts(session)}")
