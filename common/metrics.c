@@ -64,20 +64,25 @@ static long long bytes_moved(void) {
     return total;
 }
 
-/* The text goes into the other of two files, whose blocks are its own for good, and the two change names: so a heartbeat
- * needs no room on the disk, and goes on when there is none. */
-static enum status exchange(const char *path, char *text, size_t length, struct err *err) {
-    char other[PATH_SIZE + 8];
-    snprintf(other, sizeof other, "%s.tmp", path);
-    _cleanup_(file_close) int descriptor = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", other, strerror(errno));
+static enum status put_text(const char *path, const char *text, size_t length, struct err *err) {
+    _cleanup_(file_close) int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
     errno = ENOSPC; /* what a write that is cut short comes from */
     FAIL_IF(pwrite(descriptor, text, length, 0) != (ssize_t)length || ftruncate(descriptor, (off_t)length) != 0, err,
             status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
-    /* The first time there is nothing to change with; and some network file systems cannot. */
-    FAIL_IF(renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE) != 0 && rename(other, path) != 0, err,
-            status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
     return STATUS_OK;
+}
+
+/* The text goes into the other of two files, whose blocks are its own for good, and the two change names: so a heartbeat
+ * needs no room on the disk, and goes on when there is none. */
+static enum status exchange(const char *path, const char *text, size_t length, struct err *err) {
+    char other[PATH_SIZE + 8];
+    snprintf(other, sizeof other, "%s.tmp", path);
+    TRY(put_text(other, text, length, err));
+    if (renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return STATUS_OK;
+    /* The first time there is nothing to change with; and some network file systems cannot. */
+    FAIL_IF(rename(other, path) != 0, err, status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
+    return put_text(other, text, length, err);
 }
 
 /* Filled up with blanks, so that a longer heartbeat needs no new block. */

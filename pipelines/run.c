@@ -49,6 +49,7 @@ struct run {
     double logs_at;
     int miscounts; /* in a row */
     struct progress progress;
+    bool waits;         /* the machine lacks something; said */
     struct err failure; /* of a hook */
     bool failed;
 };
@@ -212,14 +213,13 @@ static void take_current(const struct child_texts *texts, char *id, size_t size)
         close(file);
     id[length > 0 ? length : 0] = '\0';
     id[strcspn(id, "\n")] = '\0';
-    unlink(texts->current);
 }
 
 /* Whether a death speaks against the item: a SIGKILL comes from outside, the memory killer included, and an exit for
  * SIGTERM was asked for. */
 static bool is_crash(int wait_status) {
     if (WIFEXITED(wait_status))
-        return WEXITSTATUS(wait_status) != 128 + SIGTERM;
+        return WEXITSTATUS(wait_status) != 128 + SIGTERM && WEXITSTATUS(wait_status) != EXIT_UNAVAILABLE;
     int signal = WTERMSIG(wait_status);
     return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
@@ -251,6 +251,8 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
     take_current(&run->texts[child], id, sizeof id);
     if (id[0] != '\0' && is_crash(wait_status))
         TRY(count_crash(run, ledger, child, id, wait_status, err));
+    /* Counted once, even where what follows must be tried again. */
+    unlink(run->texts[child].current);
     TRY(ledger_release_instance(ledger, instance->replica, err));
     TRY(ledger_counts(ledger, &counts, err));
     *ret_finished = counts.done + counts.rejected + counts.failed;
@@ -395,6 +397,8 @@ static enum status release_senders(struct run *run, const struct supervisor *sup
 /* A ledger that cannot be read for a moment is no reason to stop the stages; one that cannot be read at all is. */
 static enum status miscount(struct run *run, struct err *err) {
     run->tally_at = clock_monotonic();
+    if (err->status == STATUS_UNAVAILABLE)
+        return err->status;
     if (++run->miscounts >= MISCOUNT_LIMIT)
         return err->status;
     err->message[0] = '\0';
@@ -443,7 +447,15 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
 static void tick(void *context, struct supervisor *supervisor) {
     struct run *run = context;
     run->supervisor = supervisor;
-    if (run->failed || advance(run, supervisor, &run->failure) == STATUS_OK)
+    if (run->failed)
+        return;
+    enum status status = advance(run, supervisor, &run->failure);
+    if (status == STATUS_UNAVAILABLE && !run->waits)
+        progress_say(&run->progress, run->failure.message);
+    run->waits = status == STATUS_UNAVAILABLE;
+    if (run->waits)
+        run->failure = (struct err){0};
+    if (status == STATUS_OK || run->waits)
         return;
     run->failed = true;
     progress_say(&run->progress, run->failure.message);
@@ -503,8 +515,14 @@ static void run_clear(struct run *run) {
 static enum status run_session(struct run *run, enum supervisor_outcome *ret_outcome, struct err *err) {
     char log[PATH_SIZE];
     TRY(session_file(&run->session, "log", "icestream", ".log", log, err));
-    TRY(log_open(log, "icestream", LOG_ERROR + 1, &run->log, err));
-    log_set_size(run->log, (int64_t)(run->options->log_size * (1 << 20)));
+    struct err own = {0};
+    /* Without a log it can do its work all the same. */
+    if (log_open(log, "icestream", LOG_ERROR + 1, &run->log, &own) == STATUS_OK)
+        log_set_size(run->log, (int64_t)(run->options->log_size * (1 << 20)));
+    else
+        progress_say(&run->progress, own.message);
+    /* Nobody may listen to what it says any more. */
+    signal(SIGPIPE, SIG_IGN);
     log_write(run->log, LOG_INFO, "start", "run %d, process %d", run->session.run, (int)getpid());
     TRY(prepare(run, err));
     TRY(session_read_plan(&run->session, &run->planned, err));

@@ -20,6 +20,9 @@
 struct child {
     enum child_state state;
     pid_t pid;
+    int wait_status;
+    bool unburied; /* WAITING: what its death means could not be written down yet */
+    int lacks;     /* times in a row that the machine lacked something: it could not start, be buried, or said so */
     int deaths;  /* in a row */
     int restarts;
     int64_t finished; /* at the last death */
@@ -95,8 +98,10 @@ static void become(const struct supervisor *s, const struct supervisor_child *sp
         _exit(127);
     int input = open("/dev/null", O_RDONLY);
     int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
-    if (input < 0 || output < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0)
+    /* Without a log, what it says comes out where the supervisor's own words do. */
+    if (input < 0 || dup2(input, 0) < 0 || (output >= 0 && (dup2(output, 1) < 0 || dup2(output, 2) < 0)))
         _exit(127);
+    signal(SIGPIPE, SIG_DFL);
     for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
         putenv(*pair);
     sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
@@ -110,11 +115,11 @@ static enum status start(struct supervisor *s, size_t index, struct err *err) {
     struct child *child = &s->children[index];
     /* One left by an earlier process would speak for this one. */
     if (spec->heartbeat != NULL && unlink(spec->heartbeat) != 0)
-        FAIL_IF(errno != ENOENT, err, STATUS_IO, "%s: cannot be removed: %s", spec->heartbeat, strerror(errno));
+        FAIL_IF(errno != ENOENT, err, STATUS_UNAVAILABLE, "%s: cannot be removed: %s", spec->heartbeat, strerror(errno));
     pid_t parent = getpid(), pid = fork();
     if (pid == 0)
         become(s, spec, parent);
-    FAIL_IF(pid < 0, err, STATUS_IO, "%s cannot be started: %s", spec->name, strerror(errno));
+    FAIL_IF(pid < 0, err, STATUS_UNAVAILABLE, "%s cannot be started: %s", spec->name, strerror(errno));
     setpgid(pid, pid); /* in case the child has not come to it yet */
     child->pid = pid;
     child->state = CHILD_RUNNING;
@@ -183,11 +188,23 @@ static void last_error(const char *log, char *text, size_t size) {
     fclose(file);
 }
 
-static enum status bury(struct supervisor *s, size_t index, int wait_status, struct err *err) {
+/* The machine lacks something that may come back: tried again, however often, and said once. */
+static void wait_for_machine(struct supervisor *s, size_t index, const char *why) {
+    struct child *child = &s->children[index];
+    double wait = s->options->backoff;
+    for (int i = 0; i < child->lacks && wait < s->options->backoff_max; i++)
+        wait *= 2;
+    wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
+    child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
+    child->start_at = clock_monotonic() + wait;
+    if (child->lacks++ == 0)
+        say(s, "%s; it is tried again until that works", why);
+}
+
+static enum status bury(struct supervisor *s, size_t index, struct err *err) {
     const struct supervisor_child *spec = &s->specs[index];
     struct child *child = &s->children[index];
-    /* What it started goes with it. */
-    kill(-child->pid, SIGKILL);
+    int wait_status = child->wait_status;
     int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
     if (code == 0 || code == 3) { /* 3: done, but for items that failed */
         child->state = CHILD_ENDED;
@@ -201,6 +218,14 @@ static enum status bury(struct supervisor *s, size_t index, int wait_status, str
         child->state = CHILD_ENDED;
         return STATUS_OK;
     }
+    if (code == EXIT_UNAVAILABLE) {
+        char why[512], text[640];
+        last_error(spec->log, why, sizeof why);
+        snprintf(text, sizeof text, "%s cannot go on%s", spec->name, why);
+        wait_for_machine(s, index, text);
+        return STATUS_OK;
+    }
+    child->lacks = 0;
     child->deaths = finished > child->finished ? 1 : child->deaths + 1;
     child->finished = finished;
     char how[128];
@@ -232,16 +257,44 @@ static enum status bury(struct supervisor *s, size_t index, int wait_status, str
     return STATUS_OK;
 }
 
+static enum status bury_when_possible(struct supervisor *s, size_t index, struct err *err) {
+    struct child *child = &s->children[index];
+    struct err own = {0};
+    enum status status = bury(s, index, &own);
+    child->unburied = status == STATUS_UNAVAILABLE;
+    FAIL_IF(status != STATUS_OK && !child->unburied, err, status, "%s", own.message);
+    if (child->unburied)
+        wait_for_machine(s, index, own.message);
+    return STATUS_OK;
+}
+
 static enum status reap(struct supervisor *s, struct err *err) {
     for (size_t i = 0; i < s->count; i++) {
-        int wait_status;
-        if (s->children[i].state == CHILD_RUNNING && waitpid(s->children[i].pid, &wait_status, WNOHANG) > 0)
-            TRY(bury(s, i, wait_status, err));
+        struct child *child = &s->children[i];
+        if (child->state != CHILD_RUNNING || waitpid(child->pid, &child->wait_status, WNOHANG) <= 0)
+            continue;
+        /* What it started goes with it. */
+        kill(-child->pid, SIGKILL);
+        TRY(bury_when_possible(s, i, err));
     }
     return STATUS_OK;
 }
 
 /* Time. */
+
+/* Whether heartbeats can be written at all: the disk may be full, or the folder closed. */
+static bool takes_writes(const char *heartbeat) {
+    static const char block[4096];
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s.probe", heartbeat) >= (int)sizeof path)
+        return true;
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool takes = descriptor >= 0 && write(descriptor, block, sizeof block) == (ssize_t)sizeof block;
+    if (descriptor >= 0)
+        close(descriptor);
+    unlink(path);
+    return takes;
+}
 
 /* Said once; the hook is told again, since who listens to it may do so late. */
 static void report_silence(struct supervisor *s, size_t index, double silent) {
@@ -272,6 +325,11 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
         child->reported = false;
     }
     double silent = supervisor_silence(s, index);
+    if (silent > s->options->hang_report && !takes_writes(spec->heartbeat)) {
+        /* Nobody can be blamed for a heartbeat that cannot be written; it is looked at again in a second. */
+        child->alive_at = clock_monotonic() - s->options->hang_report + 1;
+        return;
+    }
     if (silent > s->options->hang_report)
         report_silence(s, index, silent);
     if (silent > s->options->hang_report + s->options->hang_kill)
@@ -289,11 +347,20 @@ static void pass_interrupt(struct supervisor *s, size_t index) {
     kill(child->pid, SIGINT);
 }
 
+static enum status start_when_possible(struct supervisor *s, size_t index, struct err *err) {
+    struct err own = {0};
+    enum status status = start(s, index, &own);
+    if (status == STATUS_UNAVAILABLE)
+        wait_for_machine(s, index, own.message);
+    FAIL_IF(status != STATUS_OK && status != STATUS_UNAVAILABLE, err, status, "%s", own.message);
+    return STATUS_OK;
+}
+
 static enum status advance(struct supervisor *s, struct err *err) {
     for (size_t i = 0; i < s->count; i++) {
         struct child *child = &s->children[i];
         if (child->state == CHILD_WAITING && !s->stopping && clock_monotonic() >= child->start_at)
-            TRY(start(s, i, err));
+            TRY(child->unburied ? bury_when_possible(s, i, err) : start_when_possible(s, i, err));
         if (child->state != CHILD_RUNNING)
             continue;
         watch_heartbeat(s, i);

@@ -13,6 +13,10 @@
 
 #include "common/status.h"
 
+/* By this exit a stage says that the machine lacks something (room on a disk, a folder, descriptors): no death that counts,
+ * and started again until that is there. */
+enum { EXIT_UNAVAILABLE = 75 };
+
 struct supervisor_child {
     const char *name;
     char *const *argv;       /* argv[0] is the program's path; ends with NULL */
@@ -39,7 +43,8 @@ struct supervisor;
 struct supervisor_hooks {
     void *context;
     /* A child died badly (wait_status as of waitpid). *ret_finished: a number that grows with what has been finished,
-     * by which deaths in a row are told from deaths with work done between them. An error ends everything. */
+     * by which deaths in a row are told from deaths with work done between them. After STATUS_UNAVAILABLE it is asked
+     * again later; any other error ends everything. */
     enum status (*died)(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err);
     /* A child has been silent for hang_report seconds: at once, and then every second until it answers or is killed.
      * Returns what is done about it, for the report ("its items go to …"), or NULL. May call supervisor_kill. */

@@ -336,8 +336,16 @@ static void warn_if_weak(struct stage *stage, const struct model *m) {
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
     s->iteration++;
     struct snapshot snapshot = describe(stage, s, final);
-    TRY(snapshot_write(&s->classifier, &snapshot, err));
-    TRY(snapshot_history(&s->classifier, &snapshot, err));
+    enum status status;
+    struct stage_patience patience = {0};
+    do
+        status = snapshot_write(&s->classifier, &snapshot, err);
+    while (stage_wait_out(stage, status, err, &patience));
+    TRY(status);
+    do
+        status = snapshot_history(&s->classifier, &snapshot, err);
+    while (stage_wait_out(stage, status, err, &patience));
+    TRY(status);
     if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
     if (s->iteration > KEPT_SELECTIONS) snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
     s->last_time = now_seconds();

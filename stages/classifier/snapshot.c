@@ -399,12 +399,9 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
     json_decref(line);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a line of history");
     snprintf(path, sizeof path, "%s/history.jsonl", s->folder);
-    FILE *out = fopen(path, "ae");
-    bool written = out != NULL && fprintf(out, "%s\n", text) > 0;
-    if (out != NULL && fclose(out) != 0) written = false;
+    enum status status = file_append_line(path, text, err);
     free(text);
-    FAIL_IF(!written, err, STATUS_IO, "%s: cannot be appended to", path);
-    return STATUS_OK;
+    return status;
 }
 
 void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection) {

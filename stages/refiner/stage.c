@@ -281,19 +281,17 @@ static enum status write_history(struct stage *stage, const struct refiner_state
     if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
     TRY(path_join(stage_folder(stage), "history.jsonl", path, sizeof path, err));
     clock_gettime(CLOCK_REALTIME, &now);
-    FILE *f = fopen(path, "a");
-    FAIL_IF(f == NULL, err, STATUS_IO, "%s cannot be written", path);
-    int written =
-        fprintf(f,
+    char line[PATH_SIZE + 1024];
+    int length =
+        snprintf(line, sizeof line,
                 "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
                 "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
-                "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}\n",
+                "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}",
                 (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution, s->seconds,
                 s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
                 s->final ? "true" : "false", prefix(stage), stem);
-    int closed = fclose(f);
-    FAIL_IF(written < 0 || closed != 0, err, STATUS_IO, "%s cannot be written: is the disk full?", path);
-    return STATUS_OK;
+    FAIL_IF(length < 0 || (size_t)length >= sizeof line, err, STATUS_BAD_STATE, "%s: a line is too long", path);
+    return file_append_line(path, line, err);
 }
 
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
@@ -302,8 +300,16 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     if (!state->remarked && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->remarked = true;
-    TRY(refiner_write(state->refiner, stage_folder(stage), prefix(stage), p->keep_iterations, err));
-    TRY(write_history(stage, &s, err));
+    enum status status;
+    struct stage_patience patience = {0};
+    do
+        status = refiner_write(state->refiner, stage_folder(stage), prefix(stage), p->keep_iterations, err);
+    while (stage_wait_out(stage, status, err, &patience));
+    TRY(status);
+    do
+        status = write_history(stage, &s, err);
+    while (stage_wait_out(stage, status, err, &patience));
+    TRY(status);
     stage_note(stage, "iteration %d, %zu particles, %.1f Å", s.iteration, s.particles, s.resolution);
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
@@ -394,7 +400,11 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     TRY(path_join(prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
     TRY(path_join(prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
     TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
-    enum status status = postprocess_write(&result, &options, stage_folder(stage), half1, half2, err);
+    struct stage_patience patience = {0};
+    enum status status;
+    do
+        status = postprocess_write(&result, &options, stage_folder(stage), half1, half2, err);
+    while (stage_wait_out(stage, status, err, &patience));
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "refine-postprocess", "%.2f Å inside a mask, B-factor %.0f Å²", result.resolution,
                   result.bfactor);

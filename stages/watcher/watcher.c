@@ -231,7 +231,8 @@ static enum look look_inside(struct watcher *watcher, struct known_file *file, d
     }
     bool hopeless = status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED;
     double limit = hopeless ? fmin(watcher->options.settle, watcher->options.stall) : watcher->options.stall;
-    if (file->was_reported || unchanged < limit) return LOOK_AGAIN;
+    bool passing = status == STATUS_UNAVAILABLE || status == STATUS_NO_MEMORY; /* nothing is known of the file */
+    if (file->was_reported || passing || unchanged < limit) return LOOK_AGAIN;
     char reason[sizeof problem.message + 64];
     snprintf(reason, sizeof reason, "%s (unchanged for %.0f s)", problem.message, unchanged);
     set_failed(find, reason);
