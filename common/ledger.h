@@ -173,6 +173,9 @@ enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, con
  * the launcher withdraws with ledger_withdraw(upstream ledger, ">STAGE", id). What a source set aside is forgotten, so
  * that it is found anew. */
 enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err);
+/* An item that is done goes back in the same way, and what was sent on because of it is forgotten: it is sent anew. Not
+ * while the stage runs. ret_redone: false when it is not done. */
+enum status ledger_redo(struct ledger *ledger, const char *id, bool *ret_redone, struct err *err);
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err);
 
 /* Every item, oldest first. The callback's strings are valid during the call; a status other than OK ends the walk. */

@@ -41,6 +41,8 @@ static const struct option_row rows[] = {
     {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES, OPTION_FLAG, AT(json), 0},
     {"follow", NULL, "Prints again whenever something has changed, until the run ends.", COMMAND_STATUS, OPTION_FLAG,
      AT(follow), 0},
+    {"lost", NULL, "Also items that are done but whose products are not there any more.", COMMAND_RETRY, OPTION_FLAG,
+     AT(lost), 0},
     {"stage", "NAME", "Only the items of this stage.", COMMAND_RETRY, OPTION_TEXT, AT(stage), 0},
     {"help", NULL, "This text.", ~0u, OPTION_FLAG, AT(help), 0},
 };

@@ -28,7 +28,7 @@ struct options {
     double until_idle; /* s; negative: not given */
     double speed;      /* infinite: max */
     double log_size;   /* MiB */
-    bool json, follow;
+    bool json, follow, lost;
     bool help;
     struct supervisor_options supervisor;
 };

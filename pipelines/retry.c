@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipelines/options.h"
@@ -37,6 +38,68 @@ static bool needs_retry(const struct tally_item *item, bool running) {
     return item->state == LEDGER_FAILED || stranded;
 }
 
+/* Ids of items whose products are gone. */
+struct lost {
+    const struct session *session;
+    const char *stage;
+    char **ids;
+    size_t count;
+};
+
+/* Whether something that the item names below the stage's own folder is missing. */
+static bool names_missing(const struct lost *lost, json_t *value) {
+    const char *key, *text = json_string_value(value);
+    size_t i, length = strlen(lost->stage);
+    json_t *inner;
+    char path[PATH_SIZE];
+    if (text != NULL && strncmp(text, lost->stage, length) == 0 && text[length] == '/')
+        return path_join(lost->session->path, text, path, sizeof path, NULL) == STATUS_OK && !file_exists(path);
+    json_object_foreach(value, key, inner)
+        if (names_missing(lost, inner))
+            return true;
+    json_array_foreach(value, i, inner)
+        if (names_missing(lost, inner))
+            return true;
+    return false;
+}
+
+static enum status note_lost(const struct ledger_row *row, void *context, struct err *err) {
+    struct lost *lost = context;
+    json_t *item = json_loads(row->item_text, 0, NULL);
+    bool missing = item != NULL && names_missing(lost, item);
+    json_decref(item);
+    if (!missing)
+        return STATUS_OK;
+    char **ids = realloc(lost->ids, (lost->count + 1) * sizeof *ids);
+    FAIL_IF(ids == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
+    lost->ids = ids;
+    lost->ids[lost->count] = strdup(row->id);
+    FAIL_IF(lost->ids[lost->count] == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
+    lost->count++;
+    return STATUS_OK;
+}
+
+static enum status redo_lost(const struct options *options, const struct session *session, const json_t *planned,
+                             const char *stage, struct ledger *ledger, int64_t *total, struct err *err) {
+    struct lost lost = {.session = session, .stage = stage};
+    enum status status = ledger_each(ledger, LEDGER_DONE, note_lost, &lost, err);
+    for (size_t i = 0; i < lost.count; i++) {
+        bool redone = false;
+        if (status == STATUS_OK && wanted(options, lost.ids[i])) {
+            status = ledger_redo(ledger, lost.ids[i], &redone, err);
+            if (status == STATUS_OK && redone)
+                status = send_again(session, planned, stage, lost.ids[i], err);
+        }
+        if (redone) {
+            printf("%s: %s goes through again, since its products are gone\n", stage, lost.ids[i]);
+            ++*total;
+        }
+        free(lost.ids[i]);
+    }
+    free(lost.ids);
+    return status;
+}
+
 static enum status retry_stage(const struct options *options, const struct session *session, const json_t *planned,
                                const struct tally_stage *stage, bool running, int64_t *total, struct err *err) {
     struct ledger *ledger = NULL;
@@ -58,6 +121,8 @@ static enum status retry_stage(const struct options *options, const struct sessi
             ++*total;
         }
     }
+    if (status == STATUS_OK && options->lost && ledger != NULL)
+        status = redo_lost(options, session, planned, stage->name, ledger, total, err);
     ledger_close(&ledger);
     return status;
 }
@@ -67,8 +132,10 @@ static enum status retry(const struct options *options, int64_t *total, bool *ru
     json_t *plan = NULL;
     struct tally tally = {0};
     TRY(session_find(options->session, &session, err));
-    TRY(session_read_plan(&session, &plan, err));
     *running = session_is_running(&session);
+    FAIL_IF(*running && options->lost, err, STATUS_BAD_STATE,
+            "%s is running: end it (Ctrl-C) before its lost products are made again", session.path);
+    TRY(session_read_plan(&session, &plan, err));
     enum status status = tally_take(&session, plan, TALLY_ITEMS, &tally, err);
     if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
         status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session.path, options->stage);
@@ -91,7 +158,7 @@ int command_retry(const struct options *options) {
                          "%lld of the %zu items named have failed (status --json lists them by id)", (long long)total,
                          options->word_count);
     if (status == STATUS_OK && total == 0)
-        puts("nothing has failed");
+        puts(options->lost ? "nothing has failed, and nothing is lost" : "nothing has failed");
     else if (status == STATUS_OK && !running)
         puts("run the session again to send them through");
     if (status == STATUS_OK)
