@@ -18,7 +18,7 @@
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_UNAVAILABLE = 75, EXIT_TERMINATED = 143 };
 /* AT_ONCE: messages that are taken in a row, so that a flood of them keeps nothing else from its turn. */
-enum { RECEIVE_BACKLOG = 2, ANSWERS_HELD = 4096, TICK_MS = 250, AT_ONCE = 1000 };
+enum { RECEIVE_BACKLOG = 16, ANSWERS_HELD = 4096, TICK_MS = 250, AT_ONCE = 1000 };
 
 static const double ahead_pause = 0.05, ahead_time = 0.025;
 

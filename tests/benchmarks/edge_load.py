@@ -59,17 +59,12 @@ def percentile(values, p):
     return values[min(len(values) - 1, int(p / 100 * len(values)))]
 
 
-def fsync_ms(folder, count=100):
-    path, times = os.path.join(folder, f".fsync-{os.getpid()}"), []
-    file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    for _ in range(count):
-        os.write(file, b"x" * 4096)
-        begin = time.perf_counter()
-        os.fdatasync(file)
-        times.append(1000 * (time.perf_counter() - begin))
-    os.close(file)
-    os.unlink(path)
-    return percentile(times, 50), percentile(times, 99)
+def floors(build, folder):
+    """Rates of SQLite and ZeroMQ alone, and the disk's time, as bench_edge finds them there."""
+    text = subprocess.run([f"{build}/tests/bench_edge", folder], check=True, capture_output=True, text=True).stdout
+    found = json.loads(text)
+    found["fsync"] = f"fsync {found['fsync_ms']:.2f} ms (99 %: {found['fsync_99_ms']:.2f})"
+    return found
 
 
 def load():
@@ -88,9 +83,11 @@ def rate(args, folder):
     if count != args.items or done != args.items:
         sys.exit(f"{args.items} items, {done} done, {count} acknowledged: see {edge.work}")
     size = sum(os.path.getsize(f"{edge.work}/{n}.sqlite") for n in ("source", "sink"))
-    fsync = "fsync %.2f ms (99 %%: %.2f)" % fsync_ms(folder)
-    print(f"{folder}: {count} items in {last - first:.2f} s: {count / (last - first):.0f}/s, CPU "
-          f"{1e6 * cpu / count:.0f} us an item in both, ledgers {size / count:.0f} bytes an item; {fsync}, {load()}")
+    found, rate = floors(args.build, folder), count / (last - first)
+    print(f"{folder}: {count} items in {last - first:.2f} s: {rate:.0f}/s, CPU {1e6 * cpu / count:.0f} us an item in both, "
+          f"ledgers {size / count:.0f} bytes an item; {load()}")
+    print(f"    floor: SQLite alone {found['sqlite']}/s ({found['at_once']} items a transaction, one core), ratio "
+          f"{found['sqlite'] / rate:.2f}; ZeroMQ alone {found['zmq']}/s, ratio {found['zmq'] / rate:.2f}; {found['fsync']}")
     edge.remove()
 
 
@@ -99,9 +96,12 @@ def latency(args, folder):
     edge.wait()
     sent = {i: (a, b) for i, a, b in edge.rows("source", "SELECT id, time_sent, acknowledged FROM outbox")}
     seen = dict(edge.rows("sink", "SELECT id, time_seen FROM items"))
+    # Before the two processes have found each other the edge is not idle, it is not there.
+    joined = min(b for _, b in sent.values())
+    sent = {i: times for i, times in sent.items() if times[0] > joined}
     there = [1000 * (seen[i] - a) for i, (a, _) in sent.items()]
     back = [1000 * (b - a) for a, b in sent.values()]
-    fsync = "fsync %.2f ms (99 %%: %.2f)" % fsync_ms(folder)
+    fsync = floors(args.build, folder)["fsync"]
     for name, values in (("claimed", there), ("acknowledged", back)):
         print(f"{folder}: {name:12} median {percentile(values, 50):.2f} ms, 99 % {percentile(values, 99):.2f} ms, most "
               f"{max(values):.2f} ms; {len(values)} items, {1000 * args.pause:g} ms apart; {fsync}, {load()}")
