@@ -70,6 +70,17 @@ static void tell_dropped(struct pipeline *pipeline, double now) {
     pipeline->refused = refused;
 }
 
+static enum status mend_edges(struct pipeline *pipeline, struct err *err) {
+    int count = 0;
+    TRY(transport_mend(pipeline->transport, &count, err));
+    struct err cut = {.status = STATUS_TRUNCATED};
+    snprintf(cut.message, sizeof cut.message,
+             "the other end sent what is too large, or breaks the protocol, and was cut off; connected anew");
+    for (int i = 0; i < count; i++)
+        note_dropped(pipeline, "an input", &cut);
+    return STATUS_OK;
+}
+
 /* What comes down an edge: items and its end. */
 static enum status check_downstream(const struct message *message, const char *edge, struct err *err) {
     FAIL_IF(strcmp(message->edge, edge) != 0, err, STATUS_BAD_FORMAT, "a message for the edge '%s'", message->edge);
@@ -451,6 +462,7 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
 static enum status serve(struct pipeline *pipeline, double now, struct err *err) {
     if (now >= pipeline->check_at) {
         pipeline->check_at = now + 1;
+        TRY(mend_edges(pipeline, err));
         TRY(check_outboxes(pipeline, err));
     }
     TRY(receive_answers(pipeline, err));

@@ -10,6 +10,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/transport_guard.h"
+#include "common/transport_monitor.h"
 
 enum { SOCKETS_MAX = 512, KEY_LENGTH = 40, ACK_LINGER_MS = 1000, RECONNECT_MAX_MS = 1000 };
 /* Larger than a message may be, so that one that is a little too long is counted; libzmq cuts off the peer that sends
@@ -18,10 +19,18 @@ enum { DATA_SIZE_MAX = 2 << 20, ANSWER_SIZE_MAX = 64 << 10 };
 /* Of another host that is gone without a word (ms). */
 enum { HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000 };
 
+/* Of a socket that connects: its connection has ended; libzmq tries again, or has succeeded. */
+enum {
+    LOSSES = ZMQ_EVENT_DISCONNECTED,
+    FINDS = ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_CONNECT_DELAYED | ZMQ_EVENT_CONNECTED
+};
+
 struct transport_socket {
     void *socket;
     zmq_msg_t message; /* the last one received */
     char *endpoint;
+    void *monitor; /* of a socket that connects, else NULL */
+    bool lost;     /* its connection, and libzmq does not try again */
 };
 
 struct transport {
@@ -64,6 +73,7 @@ static void close_socket(struct transport_socket *socket) {
         zmq_msg_close(&socket->message);
         zmq_close(socket->socket);
     }
+    if (socket->monitor != NULL) zmq_close(socket->monitor);
     free(socket->endpoint);
     free(socket);
 }
@@ -91,7 +101,7 @@ static bool set_key(void *socket, int option, const char *key) {
 static bool set_keys(const struct transport *transport, void *socket, bool binds) {
     if (binds)
         return set_int(socket, ZMQ_CURVE_SERVER, 1) && set_key(socket, ZMQ_CURVE_SECRETKEY, transport->secret_key) &&
-               guard_socket(transport->guard, socket);
+               guard_socket(transport->guard, socket, transport->count);
     return set_key(socket, ZMQ_CURVE_SERVERKEY, transport->public_key) &&
            set_key(socket, ZMQ_CURVE_PUBLICKEY, transport->public_key) &&
            set_key(socket, ZMQ_CURVE_SECRETKEY, transport->secret_key);
@@ -139,6 +149,10 @@ static enum status set_up(struct transport *transport, struct transport_socket *
     int64_t size = role == TRANSPORT_ACK_IN ? ANSWER_SIZE_MAX : DATA_SIZE_MAX;
     good = good && zmq_setsockopt(socket->socket, ZMQ_MAXMSGSIZE, &size, sizeof size) == 0;
     good = good && (!tcp || set_network(transport, socket->socket, binds));
+    if (good && !binds) {
+        socket->monitor = monitor_open(transport->context, socket->socket, LOSSES | FINDS, transport->count);
+        good = socket->monitor != NULL;
+    }
     FAIL_IF(!good, err, STATUS_IO, "the socket for %s cannot be set up: %s", endpoint, zmq_strerror(errno));
     int result = binds ? zmq_bind(socket->socket, endpoint) : zmq_connect(socket->socket, endpoint);
     FAIL_IF(result != 0, err, STATUS_IO, "%s cannot be %s: %s", endpoint, binds ? "bound" : "connected to",
@@ -193,6 +207,31 @@ enum status transport_receive(struct transport_socket *socket, const void **ret_
     }
     *ret_bytes = zmq_msg_data(&socket->message);
     *ret_length = several ? 0 : length;
+    return STATUS_OK;
+}
+
+/* libzmq gives up a connection for good by which something came that breaks the protocol, or is too large. */
+static enum status mend(struct transport_socket *socket, bool *ret_mended, struct err *err) {
+    bool lost_before = socket->lost;
+    for (int event = monitor_next(socket->monitor); event != 0; event = monitor_next(socket->monitor))
+        socket->lost = (event & LOSSES) != 0;
+    *ret_mended = lost_before && socket->lost;
+    if (!*ret_mended) return STATUS_OK;
+    socket->lost = false;
+    zmq_disconnect(socket->socket, socket->endpoint); /* what is left of it, if anything */
+    FAIL_IF(zmq_connect(socket->socket, socket->endpoint) != 0, err, STATUS_IO, "%s cannot be connected to again: %s",
+            socket->endpoint, zmq_strerror(errno));
+    return STATUS_OK;
+}
+
+enum status transport_mend(struct transport *transport, int *ret_count, struct err *err) {
+    int count = 0;
+    for (int i = 0; i < transport->count; i++) {
+        bool mended = false;
+        if (transport->sockets[i]->monitor != NULL) TRY(mend(transport->sockets[i], &mended, err));
+        count += mended;
+    }
+    *ret_count = count;
     return STATUS_OK;
 }
 

@@ -37,6 +37,9 @@ enum status transport_send(struct transport_socket *socket, const char *text, si
 enum status transport_receive(struct transport_socket *socket, const void **ret_bytes, size_t *ret_length,
                               struct err *err);
 
+/* To be called about once a second: connects again where a peer has sent what breaks the protocol, or more at once than
+ * there may be, and was cut off; how many these were. */
+enum status transport_mend(struct transport *transport, int *ret_count, struct err *err);
 /* Peers that were turned away on the network so far. */
 long long transport_refused(struct transport *transport);
 

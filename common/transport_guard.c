@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
 #include "common/memory.h"
+#include "common/transport_monitor.h"
 
 enum { KEY_BYTES = 32, FRAME_MAX = 256, MONITORS_MAX = 512, EVENTS_AT_ONCE = 1000 };
 enum {
@@ -109,36 +109,20 @@ enum status guard_create(void *context, const char *public_key, struct guard **r
     return STATUS_OK;
 }
 
-bool guard_socket(struct guard *guard, void *socket) {
-    char endpoint[64];
+bool guard_socket(struct guard *guard, void *socket, int number) {
     if (guard->monitor_count == MONITORS_MAX) {
         errno = EMFILE;
         return false;
     }
-    snprintf(endpoint, sizeof endpoint, "inproc://refusals.%d", guard->monitor_count);
-    if (zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, "icestream", 9) != 0 ||
-        zmq_socket_monitor(socket, endpoint, REFUSALS) != 0)
-        return false;
-    void *monitor = zmq_socket(guard->context, ZMQ_PAIR);
-    if (monitor == NULL) return false;
-    guard->monitors[guard->monitor_count++] = monitor;
-    return zmq_connect(monitor, endpoint) == 0;
-}
-
-/* An event has two frames: its number and value, and the address. */
-static bool take_event(void *monitor) {
-    char frame[FRAME_MAX];
-    int more = 1, length = zmq_recv(monitor, frame, sizeof frame, ZMQ_DONTWAIT);
-    if (length < 0) return false;
-    size_t size = sizeof more;
-    while (zmq_getsockopt(monitor, ZMQ_RCVMORE, &more, &size) == 0 && more)
-        if (zmq_recv(monitor, frame, sizeof frame, ZMQ_DONTWAIT) < 0) break;
-    return true;
+    if (zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, "icestream", 9) != 0) return false;
+    void *monitor = monitor_open(guard->context, socket, REFUSALS, number);
+    if (monitor != NULL) guard->monitors[guard->monitor_count++] = monitor;
+    return monitor != NULL;
 }
 
 long long guard_refused(struct guard *guard) {
     for (int i = 0; i < guard->monitor_count; i++)
-        for (int events = 0; events < EVENTS_AT_ONCE && take_event(guard->monitors[i]); events++)
+        for (int events = 0; events < EVENTS_AT_ONCE && monitor_next(guard->monitors[i]) != 0; events++)
             guard->refused++;
     return guard->refused;
 }

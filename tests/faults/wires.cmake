@@ -1,0 +1,3 @@
+# Bad wires and strangers (need pyzmq).
+icestream_add_fault_test(proxy proxy.py)
+icestream_add_fault_test(proxy_long proxy.py 0 15 LABELS long TIMEOUT 600)
