@@ -6,11 +6,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "common/text.h"
+
+static const double LOCK_PATIENCE = 5; /* s */
 
 struct file_output {
     char path[PATH_SIZE];
@@ -124,20 +128,40 @@ enum status file_make_parents(const char *path, mode_t mode, struct err *err) {
     return file_make_folders(folder, mode, err);
 }
 
+static bool lock_within(int descriptor, double seconds) {
+    static const struct timespec pause = {0, 10000000};
+    for (double end = clock_monotonic() + seconds; flock(descriptor, LOCK_EX | LOCK_NB) != 0; nanosleep(&pause, NULL))
+        if (clock_monotonic() > end) return false;
+    return true;
+}
+
+/* Whether the partial file is still the one that is open. */
+static bool is_named(int descriptor, const char *partial) {
+    struct stat held, named;
+    return fstat(descriptor, &held) == 0 && lstat(partial, &named) == 0 && held.st_ino == named.st_ino &&
+           held.st_dev == named.st_dev;
+}
+
+static enum status name_partial(struct file_output *output, bool second, struct err *err) {
+    /* A file's name has at most 255 bytes. */
+    char name[256];
+    snprintf(name, sizeof name, second ? ".%.238s.2.partial" : ".%.240s.partial", path_name(output->path));
+    return path_join(output->folder, name, output->partial, sizeof output->partial, err);
+}
+
 /* The lock makes writers of one path take turns. Whoever waited for it holds a file that has meanwhile been renamed
- * away, and must open again. */
-static enum status open_partial(const struct file_output *output, int *ret_descriptor, struct err *err) {
-    for (;;) {
+ * away, and must open again. One that keeps the lock for long stands still (stopped, or its disk is): its file is taken
+ * away, and this one gets another name, so that it is not mistaken for its own when it wakes. */
+static enum status open_partial(struct file_output *output, int *ret_descriptor, struct err *err) {
+    for (bool second = false;;) {
+        TRY(name_partial(output, second, err));
         int descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be written: %s", output->path,
                 strerror(errno));
-        int locked;
-        do
-            locked = flock(descriptor, LOCK_EX);
-        while (locked != 0 && errno == EINTR);
-        struct stat held, named;
-        if (fstat(descriptor, &held) == 0 && lstat(output->partial, &named) == 0 && held.st_ino == named.st_ino &&
-            held.st_dev == named.st_dev) {
+        if (!lock_within(descriptor, LOCK_PATIENCE)) {
+            unlink(output->partial);
+            second = !second;
+        } else if (is_named(descriptor, output->partial)) {
             if (ftruncate(descriptor, 0) != 0) {
                 int reason = errno;
                 close(descriptor);
@@ -155,11 +179,7 @@ enum status file_create(const char *path, struct file_output **ret_output, struc
     TRY(mem_new(1, sizeof *output, "an output file", &output, err));
     TRY(copy_path(path, strlen(path), output->path, sizeof output->path, err));
     TRY(path_folder(path, output->folder, sizeof output->folder, err));
-    /* A file's name has at most 255 bytes. */
-    char name[256];
     FAIL_IF(path_name(path)[0] == '\0', err, STATUS_BAD_ARGUMENT, "%s: that is a folder, not a file to write", path);
-    snprintf(name, sizeof name, ".%.240s.partial", path_name(path));
-    TRY(path_join(output->folder, name, output->partial, sizeof output->partial, err));
     FAIL_IF(file_is_folder(path), err, STATUS_IO, "%s: cannot be written: a folder of that name is in the way", path);
     int descriptor = -1;
     TRY(open_partial(output, &descriptor, err));
@@ -181,9 +201,15 @@ FILE *file_output_stream(struct file_output *output) {
 enum status file_commit(struct file_output **output, struct err *err) {
     struct file_output *o = *output;
     errno = 0;
-    bool bad = ferror(o->stream) != 0 || fflush(o->stream) != 0 || fsync(fileno(o->stream)) != 0 ||
-               rename(o->partial, o->path) != 0;
-    if (bad) {
+    bool bad = ferror(o->stream) != 0 || fflush(o->stream) != 0 || fsync(fileno(o->stream)) != 0;
+    if (!bad && !is_named(fileno(o->stream), o->partial)) {
+        err_set(err, STATUS_UNAVAILABLE, __FILE__, __LINE__,
+                "%s: cannot be written: its folder is gone, or another process took over since this one stood still",
+                o->path);
+        file_discard(output);
+        return STATUS_UNAVAILABLE;
+    }
+    if (bad || rename(o->partial, o->path) != 0) {
         /* ferror() tells of an earlier write, whose reason is gone: a disk that is full is the likely one. */
         int reason = errno;
         enum status failed = reason != 0 ? status_of_writing(reason) : STATUS_UNAVAILABLE;
@@ -201,7 +227,7 @@ enum status file_commit(struct file_output **output, struct err *err) {
 void file_discard(struct file_output **output) {
     if (output == NULL || *output == NULL) return;
     /* Removed while the lock is held, so that it is still ours. */
-    unlink((*output)->partial);
+    if (is_named(fileno((*output)->stream), (*output)->partial)) unlink((*output)->partial);
     fclose((*output)->stream);
     mem_free(output);
 }

@@ -17,7 +17,7 @@
 enum { PATH_SIZE = 4096 }; /* bytes that a buffer for a path needs */
 
 /* A file that is being written. Its folder must exist. Two writers of one path (threads or processes) take turns: the
- * second waits in file_create. */
+ * second waits in file_create, and after 5 s takes over from one that stands still, whose commit then fails. */
 struct file_output;
 enum status file_create(const char *path, struct file_output **ret_output, struct err *err);
 /* Where to write; fileno() of it may be used after fflush(). Owned by the output. */

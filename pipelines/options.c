@@ -32,6 +32,8 @@ static const struct option_row rows[] = {
      OPTION_TEXTS, AT(faults), AT(fault_count)},
     {"restarts", "N", "Deaths of a process in a row, with nothing finished between them, before giving up (5).", RUNS,
      OPTION_COUNT, AT(supervisor.restart_limit), 0},
+    {"backoff", "SECONDS", "Pause before a dead process is started again; doubled for each such death, up to 30 (0.5).", RUNS,
+     OPTION_SECONDS, AT(supervisor.backoff), 0},
     {"hang-report", "SECONDS", "A process that is silent for so long is reported, and its items go to others (15).", RUNS, OPTION_SECONDS,
      AT(supervisor.hang_report), 0},
     {"hang-kill", "SECONDS", "It is killed and started again so long after that (60).", RUNS, OPTION_SECONDS,

@@ -25,7 +25,7 @@ from session import (BIN, SKIP, Work, check, finish, points, program, run, simul
                      wait_until, write)
 
 COUNT = 200
-DATA = os.environ.get("ICESTREAM_FAULTS", os.path.join(BIN, "../tests/faults/data"))
+DATA = os.path.realpath(os.environ.get("ICESTREAM_FAULTS", os.path.join(BIN, "../tests/faults/data")))
 MICROGRAPHS = os.path.join(DATA, "sim", "micrographs")
 STAGES = ("watcher", "lowpass-picker", "extractor")
 COUNTS = ("seen", "done", "rejected", "failed", "in_flight")
@@ -175,6 +175,7 @@ def read_products(session, stage, ending, folder):
 
 def outcome(session, folder=MICROGRAPHS):
     """What a session has come to. folder: the one it watched."""
+    folder = os.path.realpath(folder)
     rows = star(f"{session}/extractor/particles.star")["particles"]
     totals = counts(session)
     return {"counts": {name: totals[name] for name in STAGES},

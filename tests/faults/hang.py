@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""SIGSTOP of a stage: noticed, reported in `run` and `status`, its items go to another replica; what it says when it
+wakes does no harm. The only replica of a stage is killed and started again.
+
+hang.py [SECONDS]: so long it is stopped at least, with the launcher's own limits; without, with shorter ones"""
+import json
+import os
+import signal
+import sys
+import time
+
+from faults import (COUNT, Run, Work, arrive, calm, check, done, finish, graph, ledger, names, outcome, pids, run, same,
+                    seeded, wait_until, whole)
+
+SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0
+LIMITS = () if SECONDS else ("--hang-report", "2")
+HALF = COUNT // 2
+
+
+def held(session, stage, replica):
+    return [r[0] for r in ledger(session, stage, "SELECT id FROM items WHERE state = 0 AND instance = ?1", replica)]
+
+
+def stop_with_items(session, instance, live, incoming, chance):
+    """Stops an instance at a moment when it has items in its hands; returns them."""
+    stage, replica = instance.rsplit(".", 1)
+    waiting = names()[HALF:]
+    for count in range(HALF):
+        arrive([waiting[count]], incoming)
+        time.sleep(chance.uniform(0, 0.02))  # the moment of a fault, not a wait for anything
+        os.kill(pids(session)[instance], signal.SIGSTOP)
+        items = held(session, stage, int(replica))
+        if items:
+            arrive(waiting[count + 1:], incoming)
+            return items
+        os.kill(pids(session)[instance], signal.SIGCONT)
+    raise AssertionError(f"{instance} never had anything to do")
+
+
+def silence(session, instance):
+    state = json.loads(run("status", "--session", session, "--json").stdout)
+    stage = state["stages"][instance.rsplit(".", 1)[0]]
+    return next(i.get("silent", 0) for i in stage["instances"] if i["name"] == instance)
+
+
+def begin(work, name, *options, **keys):
+    incoming, session = work(f"{name}-incoming"), work(name)
+    arrive(names()[:HALF], incoming)
+    path = graph(work.path, f"{name}.yaml", micrographs=incoming, **keys)
+    return incoming, session, Run(path, session, "--until-idle", "1", *LIMITS, *options)
+
+
+def one_of_two(work, instance, chance):
+    stage = instance.rsplit(".", 1)[0]
+    keys = {"picker": "replicas: 2", "extractor": "replicas: 2"}
+    incoming, session, live = begin(work, f"hang-{stage}", "--hang-kill", "1000", **keys)
+    with live:
+        wait_until(lambda: done(session, stage) >= 20, 60, "twenty items done", live)
+        items = stop_with_items(session, instance, live, incoming, chance)
+        stopped = time.monotonic()
+        pid = pids(session)[instance]
+        wait_until(lambda: live.says(f"{instance} has not answered for"), 60, "the hang is reported", live)
+        print(f"{instance} stopped with {len(items)} items in its hands; reported after {time.monotonic() - stopped:.1f} s")
+        check(live.says("its items go to the other replicas"), f"{stage}: and what is done about it")
+        wait_until(lambda: silence(session, instance) > 1, 60, "status says that it is silent", live)
+        check(f"{instance}: has not answered for" in run("status", "--session", session).stdout,
+              f"{stage}: status says so too")
+        wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done by the other replica", live)
+        print(f"all done {time.monotonic() - stopped:.1f} s after the stop")
+        wait_until(lambda: time.monotonic() - stopped > SECONDS, SECONDS + 10, "it was stopped for long enough")
+        os.kill(pid, signal.SIGCONT)
+        output = live.finish(0)
+    check(f"{instance} answers again" in output, f"{stage}: it is reported that it answers again")
+    check("starting it again" not in output, f"{stage}: nobody was killed")
+    attempts = dict(ledger(session, stage, "SELECT id, attempts FROM items"))
+    check(all(attempts[item] == 2 for item in items), f"{stage}: each of its items was taken up by another")
+    check(all(attempts[item] == 1 for item in attempts if item not in items), f"{stage}: and no others")
+    same(calm(), outcome(session, incoming), stage)
+    whole(session, stage)
+
+
+def only_one(work, instance, chance):
+    stage = instance.rsplit(".", 1)[0]
+    incoming, session, live = begin(work, f"only-{stage}", "--hang-kill", "1")
+    with live:
+        wait_until(lambda: done(session, stage) >= 20, 60, "twenty items done", live)
+        pid = pids(session)[instance]
+        os.kill(pid, signal.SIGSTOP)
+        arrive(names()[HALF:], incoming)
+        output = live.finish(0)
+    check(f"{instance} has not answered for" in output and "it will be killed and started again in 1 s" in output,
+          f"{stage} alone: reported")
+    check("its items go to" not in output, f"{stage} alone: there is nobody to take its items")
+    check(f"{instance} was killed by signal 9" in output, f"{stage} alone: killed and started again")
+    same(calm(), outcome(session, incoming), f"{stage} alone")
+    whole(session, f"{stage} alone")
+
+
+with Work("hang") as work:
+    chance = seeded()
+    one_of_two(work, "lowpass-picker.0", chance)
+    one_of_two(work, "extractor.1", chance)
+    for instance in ("watcher.0", "lowpass-picker.0", "extractor.0"):
+        only_one(work, instance, chance)
+    finish()

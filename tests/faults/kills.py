@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""kill -9 of every stage, of one of several replicas, of all at once and of the launcher, at random times of one run:
+it ends as if nothing had been, and what was acknowledged is never touched again.
+
+kills.py [ROUNDS [SEED]]: so many runs of 50 kills"""
+import os
+import signal
+import sys
+import time
+
+from faults import (COUNT, STAGES, Run, Work, arrive, calm, check, done, finish, graph, ledger, names, outcome, pids,
+                    same, seeded, wait_until, whole)
+
+KILLS = 50
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+PRODUCTS = {"lowpass-picker": "_autopick.star", "extractor": "_extract.star"}
+VICTIMS = ("watcher.0", "lowpass-picker.0", "lowpass-picker.1", "extractor.0", "extractor.1", "all stages", "launcher")
+OPTIONS = ("--until-idle", "1", "--restarts", "1000", "--backoff", "0.05")
+
+
+def fingerprint(session, stage, item):
+    """Changes when a product is written again, be it with the same bytes."""
+    path = f"{session}/{stage}/{item}{PRODUCTS.get(stage)}"
+    if not os.path.exists(path):  # a micrograph without picks has no particles
+        return None
+    state = os.stat(path)
+    return state.st_ino, state.st_mtime_ns
+
+
+def remember(session, acknowledged):
+    """Adds what is acknowledged by now: how often it had been taken up, when it changed last, and its product."""
+    for sender, stage in zip(STAGES, STAGES[1:]):
+        told = {row[0] for row in ledger(session, sender, "SELECT id FROM outbox WHERE acknowledged IS NOT NULL")}
+        rows = ledger(session, stage, "SELECT id, attempts, time_changed FROM items WHERE state = 1")
+        for item, attempts, changed in rows:
+            if item in told and (stage, item) not in acknowledged:
+                acknowledged[stage, item] = (attempts, changed, fingerprint(session, stage, item))
+
+
+def touched(session, acknowledged):
+    """Those of them that were taken up, changed or written again since."""
+    now = {}
+    for stage in STAGES[1:]:
+        for item, attempts, changed in ledger(session, stage, "SELECT id, attempts, time_changed FROM items"):
+            now[stage, item] = (attempts, changed, fingerprint(session, stage, item))
+    return [(key, before, now.get(key)) for key, before in acknowledged.items() if now.get(key) != before]
+
+
+def strike(live, session, victim):
+    """Kills; returns whether there was something to kill."""
+    if victim == "launcher":
+        live.kill()
+        return True
+    running = pids(session)
+    targets = list(running.values()) if victim == "all stages" else [running[victim]] if victim in running else []
+    for pid in targets:
+        os.kill(pid, signal.SIGKILL)
+    return bool(targets)
+
+
+def one_round(work, chance, number):
+    incoming, session = work(f"incoming-{number}"), work(f"session-{number}")
+    os.makedirs(incoming)
+    path = graph(work.path, micrographs=incoming, picker="replicas: 2", extractor="replicas: 2")
+    waiting, acknowledged, struck = names(), {}, dict.fromkeys(VICTIMS, 0)
+    live = Run(path, session, *OPTIONS)
+    try:
+        for kill in range(KILLS):
+            more = COUNT * (kill + 1) // KILLS - COUNT * kill // KILLS
+            arrive([waiting.pop(0) for _ in range(more)], incoming)
+            # Somewhere in the middle of work: a few items later, and a moment after that.
+            target = min(COUNT - len(waiting), done(session, "extractor") + chance.randrange(4))
+            wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} items done before kill {kill}",
+                       live)
+            time.sleep(chance.uniform(0, 0.05))  # the moment of a fault, not a wait for anything
+            remember(session, acknowledged)
+            # Each in turn, so that all have been, then by chance.
+            victim = VICTIMS[kill] if kill < len(VICTIMS) else chance.choice(VICTIMS)
+            wait_until(lambda: strike(live, session, victim), 60, f"{victim} runs, to be killed")
+            struck[victim] += 1
+            if victim == "launcher":
+                live = Run(path, session, *OPTIONS)
+        remember(session, acknowledged)
+        live.finish(0)
+    finally:
+        live.__exit__(*sys.exc_info())
+    print(f"killed: {struck}")
+    same(calm(), outcome(session, incoming))
+    whole(session)
+    again = touched(session, acknowledged)
+    check(not again, f"of {len(acknowledged)} items seen as acknowledged before a kill none was touched again {again[:2]}")
+    attempts = {s: ledger(session, s, "SELECT SUM(attempts - 1), MAX(attempts) FROM items")[0] for s in STAGES[1:]}
+    print(f"items that were not acknowledged and were taken up again, and how often at most: {attempts}")
+
+
+with Work("kills") as work:
+    chance = seeded(sys.argv[2] if len(sys.argv) > 2 else None)
+    for number in range(ROUNDS):
+        one_round(work, chance, number)
+    finish()
