@@ -147,6 +147,10 @@ struct ledger_parcel_row {
 };
 typedef enum status ledger_parcel_visit(const struct ledger_parcel_row *row, void *context, struct err *err);
 enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit, void *context, struct err *err);
+/* Items that are done and were never put into the outbox of an edge that ends in `suffix` (">STAGE"); 0 where nothing
+ * at all was, since not all stages remember what they send. */
+enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64_t *ret_count, struct err *err);
+enum status ledger_was_sent(struct ledger *ledger, const char *suffix, const char *id, bool *ret_sent, struct err *err);
 
 /* What this ledger's stage has sent to the stage `to`, beside the ledger of that one. */
 struct ledger_edge_counts {

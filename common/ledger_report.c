@@ -84,3 +84,40 @@ enum status ledger_compare(struct ledger *ledger, const char *to, const char *to
     if (status == STATUS_OK) *ret_counts = counts;
     return status;
 }
+
+static enum status ask(struct ledger *ledger, const char *sql, const char *suffix, const char *id, int64_t *ret_number,
+                       struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    bool row = false;
+    int64_t number = 0;
+    ledger_lock(ledger);
+    enum status status = sqlite3_prepare_v2(ledger->db, sql, -1, &statement, NULL) == SQLITE_OK
+                             ? STATUS_OK
+                             : ledger_fail(ledger, "read", err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, suffix);
+        if (id != NULL) ledger_bind_text(statement, 2, id);
+        status = ledger_step(ledger, statement, &row, err);
+    }
+    if (row) number = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    ledger_unlock(ledger);
+    if (status == STATUS_OK) *ret_number = number;
+    return status;
+}
+
+enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64_t *ret_count, struct err *err) {
+    return ask(ledger,
+               "SELECT COUNT(*) FROM items WHERE state = 1"
+               " AND EXISTS (SELECT 1 FROM outbox WHERE substr(edge, -length(?1)) = ?1)"
+               " AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = items.id AND substr(edge, -length(?1)) = ?1)",
+               suffix, NULL, ret_count, err);
+}
+
+enum status ledger_was_sent(struct ledger *ledger, const char *suffix, const char *id, bool *ret_sent, struct err *err) {
+    int64_t count = 0;
+    TRY(ask(ledger, "SELECT COUNT(*) FROM outbox WHERE id = ?2 AND substr(edge, -length(?1)) = ?1", suffix, id, &count,
+            err));
+    *ret_sent = count > 0;
+    return STATUS_OK;
+}

@@ -9,9 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 
 enum { HEARTBEAT_MAX = 1 << 16, HISTORY_MAX = 1 << 26 };
+static const double SILENT = 5; /* s without a heartbeat, of which there is one a second, that are worth a word */
 
 json_t *status_heartbeat(const struct session *session, const char *instance) {
     char path[PATH_SIZE];
@@ -26,6 +28,14 @@ json_t *status_heartbeat(const struct session *session, const char *instance) {
         return NULL;
     }
     return beat;
+}
+
+/* For how long (s) a process that should be at work has said nothing; 0: it has not begun, or ended, or all is well. */
+static double silence(const struct session *session, const json_t *beat) {
+    json_int_t pid = json_integer_value(json_object_get(beat, "pid"));
+    double said = json_number_value(json_object_get(beat, "time")), age = clock_realtime() - said;
+    bool lives = pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    return lives && said > 0 && age > SILENT && session_is_running(session) ? age : 0;
 }
 
 /* What a cumulative stage has put out, and when: one JSON object a line. A last line that is being written is left. */
@@ -57,6 +67,7 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
         if (beat == NULL)
             beat = json_object();
         json_object_set(beat, "name", name);
+        json_object_set_new(beat, "silent", json_real(silence(session, beat)));
         const char *text = json_string_value(json_object_get(beat, "note"));
         if (text != NULL && text[0] != '\0')
             note = text;
@@ -80,15 +91,17 @@ static void add_items(json_t *items, const struct tally_stage *stage) {
     }
 }
 
-static json_t *status_json(const struct session *session, const json_t *plan, const struct tally *tally) {
+static json_t *status_json(const struct session *session, const json_t *plan, const struct tally *tally,
+                           const char *miscount) {
     json_t *stages = json_object(), *items = json_array();
     for (size_t i = 0; i < tally->count; i++) {
         const json_t *planned = json_array_get(json_object_get(plan, "stages"), i);
         json_object_set_new(stages, tally->stages[i].name, stage_json(session, planned, &tally->stages[i]));
         add_items(items, &tally->stages[i]);
     }
-    return json_pack("{s:s, s:O, s:b, s:o, s:o}", "session", session->path, "run", json_object_get(plan, "run"),
-                     "running", session_is_running(session), "stages", stages, "items", items);
+    return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o}", "session", session->path, "run",
+                     json_object_get(plan, "run"), "running", session_is_running(session), "adds_up",
+                     miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items);
 }
 
 void status_table(const struct session *session, const struct tally *tally, FILE *out) {
@@ -132,80 +145,101 @@ static void print_notes(const struct session *session, const json_t *plan, FILE 
             const char *note = json_string_value(json_object_get(beat, "note"));
             if (note != NULL && note[0] != '\0')
                 fprintf(out, "%s: %s\n", json_string_value(instance), note);
+            double silent = silence(session, beat);
+            if (silent > 0)
+                fprintf(out, "%s: has not answered for %.0f s (process %lld)\n", json_string_value(instance), silent,
+                        (long long)json_integer_value(json_object_get(beat, "pid")));
             json_decref(beat);
         }
     }
 }
 
-/* The whole status as text, freed by the caller. */
-static enum status status_text(const struct session *session, bool json, char **ret_text, struct err *err) {
+struct report {
+    char *text;
+    char miscount[256]; /* what does not add up; empty: all does */
+};
+
+static void write_text(const struct session *session, const json_t *plan, const struct tally *tally,
+                       const struct report *report, FILE *out) {
+    fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
+    status_table(session, tally, out);
+    print_notes(session, plan, out);
+    status_reasons(tally, 20, out);
+    if (report->miscount[0] != '\0')
+        fprintf(out, "the counts do not add up: %s\n", report->miscount);
+}
+
+/* The whole status; its text is freed by the caller. */
+static enum status take_report(const struct session *session, bool json, struct report *ret_report, struct err *err) {
     json_t *plan = NULL;
     struct tally tally;
+    struct report report = {0};
     TRY(session_read_plan(session, &plan, err));
     enum status status = tally_take(session, plan, json ? TALLY_ITEMS : TALLY_COUNTS, &tally, err);
     if (status != STATUS_OK) {
         json_decref(plan);
         return status;
     }
-    char *text = NULL;
+    tally_reconciles(&tally, report.miscount, sizeof report.miscount);
     size_t length = 0;
     if (json) {
-        json_t *root = status_json(session, plan, &tally);
-        text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+        json_t *root = status_json(session, plan, &tally, report.miscount);
+        report.text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(root);
     } else {
-        FILE *out = open_memstream(&text, &length);
+        FILE *out = open_memstream(&report.text, &length);
         if (out != NULL) {
-            fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
-            status_table(session, &tally, out);
-            print_notes(session, plan, out);
-            status_reasons(&tally, 20, out);
+            write_text(session, plan, &tally, &report, out);
             fclose(out);
         }
     }
     tally_clear(&tally);
     json_decref(plan);
-    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the status");
-    *ret_text = text;
+    FAIL_IF(report.text == NULL, err, STATUS_NO_MEMORY, "no memory for the status");
+    *ret_report = report;
     return STATUS_OK;
 }
 
 /* Prints whenever something has changed. The end is looked for before the status is taken, so that the last one is
  * printed too. */
-static enum status follow(const struct session *session, bool json, struct err *err) {
-    char *last = NULL;
+static enum status follow(const struct session *session, bool json, struct report *last, struct err *err) {
     enum status status = STATUS_OK;
     for (bool running = true; running && status == STATUS_OK;) {
-        char *text = NULL;
+        struct report report = {0};
         running = session_is_running(session);
-        status = status_text(session, json, &text, err);
-        if (status == STATUS_OK && (last == NULL || strcmp(last, text) != 0)) {
-            puts(text);
+        status = take_report(session, json, &report, err);
+        if (status == STATUS_OK && (last->text == NULL || strcmp(last->text, report.text) != 0)) {
+            puts(report.text);
             fflush(stdout);
         }
-        free(last);
-        last = text;
+        free(last->text);
+        *last = report;
         if (running)
             poll(NULL, 0, 1000);
     }
-    free(last);
     return status;
 }
 
 int command_status(const struct options *options) {
     struct session session;
     struct err err = {0};
-    char *text = NULL;
+    struct report report = {0};
     enum status status = session_find(options->session, &session, &err);
-    if (status == STATUS_OK && options->follow)
-        status = follow(&session, options->json, &err);
-    else if (status == STATUS_OK)
-        status = status_text(&session, options->json, &text, &err);
-    if (text != NULL)
-        fputs(text, stdout);
-    if (text != NULL && options->json)
-        putchar('\n');
-    free(text);
+    if (status == STATUS_OK && options->follow) {
+        status = follow(&session, options->json, &report, &err);
+    } else if (status == STATUS_OK) {
+        status = take_report(&session, options->json, &report, &err);
+        if (status == STATUS_OK)
+            printf(options->json ? "%s\n" : "%s", report.text);
+    }
+    free(report.text);
+    if (status == STATUS_OK && report.miscount[0] != '\0') {
+        fprintf(stderr,
+                "icestream: the counts do not add up: %s; that should not be, and is worth a report with %s/ledger and "
+                "%s/log\n",
+                report.miscount, session.path, session.path);
+        return EXIT_COUNTS;
+    }
     if (status == STATUS_OK)
         return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);

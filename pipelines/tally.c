@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NAME_SIZE = 256 }; /* ">STAGE" */
+
 void tally_clear(struct tally *tally) {
     for (size_t i = 0; i < tally->count; i++) {
         struct tally_stage *stage = &tally->stages[i];
@@ -157,6 +159,29 @@ static enum status take_upstream(const struct session *session, const char *up, 
     return status;
 }
 
+/* What came into the stage's ledger after the senders' were read is no stray. */
+static enum status take_latest(const struct session *session, const json_t *from, struct tally_stage *stage,
+                               struct err *err) {
+    char suffix[NAME_SIZE];
+    size_t i;
+    json_t *up;
+    snprintf(suffix, sizeof suffix, ">%s", stage->name);
+    json_array_foreach(from, i, up) {
+        struct ledger *ledger = NULL;
+        TRY(session_ledger(session, json_string_value(up), true, &ledger, err));
+        enum status status = STATUS_OK;
+        for (size_t k = 0; ledger != NULL && status == STATUS_OK && k < stage->item_count; k++)
+            if (!stage->items[k].sent)
+                status = ledger_was_sent(ledger, suffix, stage->items[k].id, &stage->items[k].sent, err);
+        ledger_close(&ledger);
+        TRY(status);
+    }
+    stage->stray = 0;
+    for (size_t k = 0; k < stage->item_count; k++)
+        stage->stray += !stage->items[k].sent;
+    return STATUS_OK;
+}
+
 static enum status take_items(const struct session *session, const json_t *from, struct tally_stage *stage,
                               struct err *err) {
     /* Upstream first: what it has had acknowledged by then is in the stage's own ledger now. */
@@ -172,7 +197,7 @@ static enum status take_items(const struct session *session, const json_t *from,
     ledger_close(&ledger);
     merge(stage);
     count(stage);
-    return status;
+    return status == STATUS_OK && stage->stray > 0 ? take_latest(session, from, stage, err) : status;
 }
 
 /* What a stage has been sent, counted where it lies. */
@@ -241,8 +266,41 @@ static enum status take_counts(const struct session *session, const json_t *from
     return status;
 }
 
-static enum status take_stage(const struct session *session, const json_t *planned, enum tally_depth depth,
-                              struct tally_stage *stage, struct err *err) {
+/* Whether what is done in a stage goes on as it is; a cumulative one sends what it has made of many. */
+static bool passes_on(const json_t *plan, const char *name) {
+    size_t i;
+    json_t *planned;
+    json_array_foreach(json_object_get(plan, "stages"), i, planned) {
+        const char *other = json_string_value(json_object_get(planned, "name"));
+        if (other != NULL && strcmp(other, name) == 0)
+            return json_array_size(json_object_get(planned, "from")) == 0 ||
+                   !json_is_true(json_object_get(planned, "cumulative"));
+    }
+    return false;
+}
+
+static enum status count_unsent(const struct session *session, const json_t *plan, const json_t *from,
+                                struct tally_stage *stage, struct err *err) {
+    char suffix[NAME_SIZE];
+    size_t i;
+    json_t *up;
+    snprintf(suffix, sizeof suffix, ">%s", stage->name);
+    json_array_foreach(from, i, up) {
+        struct ledger *ledger = NULL;
+        int64_t unsent = 0;
+        if (!passes_on(plan, json_string_value(up)))
+            continue;
+        TRY(session_ledger(session, json_string_value(up), true, &ledger, err));
+        enum status status = ledger != NULL ? ledger_count_unsent(ledger, suffix, &unsent, err) : STATUS_OK;
+        ledger_close(&ledger);
+        TRY(status);
+        stage->unsent += unsent;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_stage(const struct session *session, const json_t *plan, const json_t *planned,
+                              enum tally_depth depth, struct tally_stage *stage, struct err *err) {
     const char *name = json_string_value(json_object_get(planned, "name"));
     const json_t *from = json_object_get(planned, "from");
     FAIL_IF(name == NULL, err, STATUS_BAD_FORMAT, "%s/log/plan.json: a stage has no name", session->path);
@@ -254,6 +312,8 @@ static enum status take_stage(const struct session *session, const json_t *plann
     stage->upstream_known = true;
     if (stage->left_out)
         return STATUS_OK;
+    if (depth != TALLY_LIVE)
+        TRY(count_unsent(session, plan, from, stage, err));
     bool counted = false;
     if (depth != TALLY_ITEMS)
         TRY(take_counts(session, from, depth, stage, &counted, err));
@@ -271,7 +331,7 @@ enum status tally_take(const struct session *session, const json_t *plan, enum t
     json_t *planned;
     json_array_foreach(stages, i, planned) {
         tally.count++;
-        enum status status = take_stage(session, planned, depth, &tally.stages[i], err);
+        enum status status = take_stage(session, plan, planned, depth, &tally.stages[i], err);
         if (status != STATUS_OK) {
             tally_clear(&tally);
             return status;
@@ -281,27 +341,45 @@ enum status tally_take(const struct session *session, const json_t *plan, enum t
     return STATUS_OK;
 }
 
-bool tally_adds_up(const struct tally *tally, char *reason, size_t size) {
+static const char *what_is_wrong(const struct tally_stage *stage, int64_t *ret_number) {
+    if (stage->lost > 0)
+        return *ret_number = stage->lost, "were acknowledged but are not in its ledger";
+    if (stage->stray > 0)
+        return *ret_number = stage->stray, "are in its ledger but nobody sent them";
+    if (stage->unsent > 0)
+        return *ret_number = stage->unsent, "are done upstream but were not sent to it";
+    if (stage->seen != stage->done + stage->rejected + stage->failed + stage->in_flight)
+        return *ret_number = stage->seen, "were seen, which is not the sum of the others";
+    return NULL;
+}
+
+static const char *what_is_open(const struct tally_stage *stage, int64_t *ret_number) {
+    if (stage->in_flight > 0)
+        return *ret_number = stage->in_flight, "are neither done, rejected nor failed";
+    if (stage->waiting > 0)
+        return *ret_number = stage->waiting, "were not acknowledged";
+    return NULL;
+}
+
+static bool find_first(const struct tally *tally, const char *(*find)(const struct tally_stage *, int64_t *),
+                       char *reason, size_t size) {
     for (size_t i = 0; i < tally->count; i++) {
-        const struct tally_stage *stage = &tally->stages[i];
-        const char *what = NULL;
         int64_t number = 0;
-        if (stage->lost > 0)
-            what = "were acknowledged but are not in its ledger", number = stage->lost;
-        else if (stage->stray > 0)
-            what = "are in its ledger but nobody sent them", number = stage->stray;
-        else if (stage->in_flight > 0)
-            what = "are neither done, rejected nor failed", number = stage->in_flight;
-        else if (stage->waiting > 0)
-            what = "were not acknowledged", number = stage->waiting;
-        else if (stage->seen != stage->done + stage->rejected + stage->failed + stage->in_flight)
-            what = "were seen, which is not the sum of the others", number = stage->seen;
+        const char *what = find(&tally->stages[i], &number);
         if (what == NULL)
             continue;
-        snprintf(reason, size, "%s: %lld items %s", stage->name, (long long)number, what);
-        return false;
+        snprintf(reason, size, "%s: %lld items %s", tally->stages[i].name, (long long)number, what);
+        return true;
     }
-    return true;
+    return false;
+}
+
+bool tally_reconciles(const struct tally *tally, char *reason, size_t size) {
+    return !find_first(tally, what_is_wrong, reason, size);
+}
+
+bool tally_adds_up(const struct tally *tally, char *reason, size_t size) {
+    return tally_reconciles(tally, reason, size) && !find_first(tally, what_is_open, reason, size);
 }
 
 bool tally_has_failed(const struct tally *tally) {

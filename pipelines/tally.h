@@ -29,6 +29,7 @@ struct tally_stage {
     int64_t waiting; /* sent and not acknowledged, whatever the stage's ledger says */
     int64_t lost;    /* acknowledged, but not in the stage's ledger */
     int64_t stray;   /* in the ledger of a stage to which nobody sent it */
+    int64_t unsent;  /* done upstream, but not sent on to this stage */
 };
 
 struct tally {
@@ -47,6 +48,9 @@ enum status tally_take(const struct session *session, const json_t *plan, enum t
                        struct tally *ret_tally, struct err *err);
 void tally_clear(struct tally *tally);
 const struct tally_stage *tally_find(const struct tally *tally, const char *name);
+/* Whether each stage's seen = done + rejected + failed + in flight, and across each edge what is done above was sent, and
+ * what was sent is below or still in the outbox. True at any moment of a run that goes well; when not, why. */
+bool tally_reconciles(const struct tally *tally, char *reason, size_t size);
 /* Whether all that was sent arrived and was finished, the sums are right, and nothing is on its way. When not, why. */
 bool tally_adds_up(const struct tally *tally, char *reason, size_t size);
 /* Whether any item failed. */

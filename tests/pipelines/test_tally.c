@@ -255,12 +255,37 @@ static void test_counts_list_what_went_wrong(void **state) {
     ledger_close(&picker);
 }
 
+/* Whatever is open, the counts reconcile; what is done above and was not sent on is found. */
+static void test_reconciles(void **state) {
+    (void)state;
+    char reason[256] = "";
+    struct tally tally;
+    make_session("reconciles");
+    struct ledger *watcher = make_ledger("watcher"), *picker = make_ledger("picker");
+    originate(watcher, "a", LEDGER_DONE, "watcher.0>picker");
+    originate(watcher, "b", LEDGER_DONE, "watcher.0>picker");
+    originate(watcher, "broken", LEDGER_FAILED, NULL);
+    work(picker, "a", LEDGER_IN_FLIGHT, NULL);
+    take(&tally);
+    assert_true(tally_reconciles(&tally, reason, sizeof reason));
+    assert_false(tally_adds_up(&tally, reason, sizeof reason));
+    tally_clear(&tally);
+    originate(watcher, "forgotten", LEDGER_DONE, "watcher.0>another");
+    take(&tally);
+    assert_false(tally_reconciles(&tally, reason, sizeof reason));
+    assert_string_equal(reason, "picker: 1 items are done upstream but were not sent to it");
+    tally_clear(&tally);
+    ledger_close(&watcher);
+    ledger_close(&picker);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts_list_what_went_wrong),
         cmocka_unit_test(test_on_their_way),
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_what_does_not_add_up),
+        cmocka_unit_test(test_reconciles),
     };
     return scratch_run("tally", tests, sizeof tests / sizeof tests[0]);
 }

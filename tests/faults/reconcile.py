@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""`icestream status` reconciles: at any moment of a run the counts add up, within each stage and across each edge, and
+where somebody has been at a ledger it says so, with exit code 4."""
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+
+from faults import COUNT, DATA, Run, Work, arrive, calm, check, finish, graph, names, outcome, program, same, whole
+
+
+def ask(session, *options):
+    return subprocess.run([program("icestream"), "status", "--session", session, *options], capture_output=True, text=True)
+
+
+def tamper(work, number, stage, statement):
+    session = work(f"tampered-{number}")
+    shutil.copytree(os.path.join(DATA, "calm"), session)
+    with contextlib.closing(sqlite3.connect(f"{session}/ledger/{stage}.sqlite")) as connection:
+        changed = connection.execute(statement).rowcount
+        connection.commit()
+    assert changed == 1, f"{statement}: {changed} rows"
+    return session
+
+
+TAMPERED = (
+    ("extractor", "DELETE FROM items WHERE number = 7", "extractor: 1 items were acknowledged but are not in its ledger"),
+    ("lowpass-picker", "DELETE FROM outbox WHERE seq = 3", "extractor: 1 items are in its ledger but nobody sent them"),
+    ("watcher", "UPDATE outbox SET edge = 'watcher.0>nobody' WHERE seq = 3",
+     "lowpass-picker: 1 items are in its ledger but nobody sent them"),
+    ("lowpass-picker", "UPDATE items SET state = 9 WHERE number = 5",
+     "lowpass-picker: 200 items were seen, which is not the sum of the others"),
+    ("watcher", "INSERT INTO items SELECT 999, 'mic_x', state, reason, attempts, crashes, instance, token, item, time_seen, "
+                "time_changed FROM items WHERE number = 1", "lowpass-picker: 1 items are done upstream but were not sent to it"),
+)
+
+with Work("reconcile") as work:
+    untouched = work("untouched")
+    shutil.copytree(os.path.join(DATA, "calm"), untouched)
+    check(ask(untouched).returncode == 0 and json.loads(ask(untouched, "--json").stdout)["adds_up"], "untouched: all adds up")
+    for number, (stage, statement, why) in enumerate(TAMPERED):
+        session = tamper(work, number, stage, statement)
+        text, data = ask(session), ask(session, "--json")
+        check(text.returncode == 4 and data.returncode == 4, f"{statement}: exit 4")
+        check(f"the counts do not add up: {why}" in text.stderr and why in text.stdout, f"says {why}")
+        check(json.loads(data.stdout)["miscount"] == why, "so does the JSON")
+    # A stage is in the middle of something whenever it is asked: that must not look like a miscount.
+    incoming, session, asked = work("incoming"), work("session"), 0
+    path = graph(work.path, micrographs=incoming, picker="replicas: 2", extractor="replicas: 2")
+    with Run(path, session, "--until-idle", "1") as live:
+        waiting = names()
+        while live.poll() is None:
+            arrive(waiting[:5], incoming)
+            del waiting[:5]
+            answer = ask(session)
+            if answer.returncode == 4:
+                check(False, f"asked during the run: {answer.stderr}")
+                break
+            asked += answer.returncode == 0
+        live.finish(0)
+    check(asked > COUNT // 10, f"asked {asked} times during a run, each time all added up")
+    same(calm(), outcome(session, incoming))
+    whole(session)
+    finish()
