@@ -10,11 +10,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/clock.h"
 #include "common/memory.h"
 #include "common/text.h"
 
-static const double LOCK_PATIENCE = 5; /* s */
+enum { LOCK_TRIES = 500 }; /* 5 s */
 
 struct file_output {
     char path[PATH_SIZE];
@@ -128,10 +127,12 @@ enum status file_make_parents(const char *path, mode_t mode, struct err *err) {
     return file_make_folders(folder, mode, err);
 }
 
-static bool lock_within(int descriptor, double seconds) {
+static bool lock_patiently(int descriptor) {
     static const struct timespec pause = {0, 10000000};
-    for (double end = clock_monotonic() + seconds; flock(descriptor, LOCK_EX | LOCK_NB) != 0; nanosleep(&pause, NULL))
-        if (clock_monotonic() > end) return false;
+    for (int i = 0; flock(descriptor, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (i == LOCK_TRIES) return false;
+        nanosleep(&pause, NULL);
+    }
     return true;
 }
 
@@ -158,7 +159,7 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
         int descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be written: %s", output->path,
                 strerror(errno));
-        if (!lock_within(descriptor, LOCK_PATIENCE)) {
+        if (!lock_patiently(descriptor)) {
             unlink(output->partial);
             second = !second;
         } else if (is_named(descriptor, output->partial)) {

@@ -52,7 +52,7 @@ static enum status say_hello(struct hung *hung, size_t edge, int replica, struct
     TRY(message_encode(&hello, NULL, &text, &length, err));
     if (hung->acks[edge] == NULL)
         TRY(transport_open(hung->transport, TRANSPORT_ACK_OUT, planned->ack, HELLOS_HELD, &hung->acks[edge], err));
-    /* One that is not taken is said again a second later. */
+    /* One that is not taken is said again a moment later. */
     bool sent;
     return transport_send(hung->acks[edge], text, length, &sent, err);
 }

@@ -12,7 +12,7 @@ struct hung;
 enum status hung_create(const struct plan *plan, const char *public_key, const char *secret_key, struct hung **ret_hung,
                         struct err *err);
 void hung_destroy(struct hung **hung);
-/* To be called every second or so while it hangs: what is sent may still go to a socket that nobody reads. */
+/* To be called a few times a second while it hangs: what is sent may still go to a socket that nobody reads. */
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err);
 
 #endif

@@ -17,6 +17,8 @@
 
 #include "common/clock.h"
 
+static const double SILENCE_TOLD = 0.25; /* s between calls of the hook `silent` */
+
 struct child {
     enum child_state state;
     pid_t pid;
@@ -300,7 +302,7 @@ static bool takes_writes(const char *heartbeat) {
 static void report_silence(struct supervisor *s, size_t index, double silent) {
     struct child *child = &s->children[index];
     const char *measure = NULL;
-    if (s->hooks->silent != NULL && (!child->reported || clock_monotonic() - child->told_at >= 1)) {
+    if (s->hooks->silent != NULL && (!child->reported || clock_monotonic() - child->told_at >= SILENCE_TOLD)) {
         measure = s->hooks->silent(s->hooks->context, s, index);
         child->told_at = clock_monotonic();
     }

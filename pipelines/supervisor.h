@@ -46,8 +46,8 @@ struct supervisor_hooks {
      * by which deaths in a row are told from deaths with work done between them. After STATUS_UNAVAILABLE it is asked
      * again later; any other error ends everything. */
     enum status (*died)(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err);
-    /* A child has been silent for hang_report seconds: at once, and then every second until it answers or is killed.
-     * Returns what is done about it, for the report ("its items go to …"), or NULL. May call supervisor_kill. */
+    /* A child has been silent for hang_report seconds: at once, and then a few times a second until it answers or is
+     * killed. Returns what is done about it, for the report ("its items go to …"), or NULL. May call supervisor_kill. */
     const char *(*silent)(void *context, struct supervisor *supervisor, size_t child);
     /* Now and then, and after each change. May call supervisor_kill. */
     void (*tick)(void *context, struct supervisor *supervisor);

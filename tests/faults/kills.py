@@ -88,7 +88,7 @@ def one_round(work, chance, number):
     same(calm(), outcome(session, incoming))
     whole(session)
     again = touched(session, acknowledged)
-    check(not again, f"of {len(acknowledged)} items seen as acknowledged before a kill none was touched again {again[:2]}")
+    check(not again, f"of {len(acknowledged)} items acknowledged before a kill none was touched again {again[:2]}")
     attempts = {s: ledger(session, s, "SELECT SUM(attempts - 1), MAX(attempts) FROM items")[0] for s in STAGES[1:]}
     print(f"items that were not acknowledged and were taken up again, and how often at most: {attempts}")
 

@@ -12,7 +12,8 @@ from faults import COUNT, DATA, Run, Work, arrive, calm, check, finish, graph, n
 
 
 def ask(session, *options):
-    return subprocess.run([program("icestream"), "status", "--session", session, *options], capture_output=True, text=True)
+    words = [program("icestream"), "status", "--session", session, *options]
+    return subprocess.run(words, capture_output=True, text=True)
 
 
 def tamper(work, number, stage, statement):
@@ -32,14 +33,16 @@ TAMPERED = (
      "lowpass-picker: 1 items are in its ledger but nobody sent them"),
     ("lowpass-picker", "UPDATE items SET state = 9 WHERE number = 5",
      "lowpass-picker: 200 items were seen, which is not the sum of the others"),
-    ("watcher", "INSERT INTO items SELECT 999, 'mic_x', state, reason, attempts, crashes, instance, token, item, time_seen, "
-                "time_changed FROM items WHERE number = 1", "lowpass-picker: 1 items are done upstream but were not sent to it"),
+    ("watcher", "INSERT INTO items SELECT 999, 'mic_x', state, reason, attempts, crashes, instance, token, item, "
+                "time_seen, time_changed FROM items WHERE number = 1",
+     "lowpass-picker: 1 items are done upstream but were not sent to it"),
 )
 
 with Work("reconcile") as work:
     untouched = work("untouched")
     shutil.copytree(os.path.join(DATA, "calm"), untouched)
-    check(ask(untouched).returncode == 0 and json.loads(ask(untouched, "--json").stdout)["adds_up"], "untouched: all adds up")
+    check(ask(untouched).returncode == 0, "untouched: all adds up")
+    check(json.loads(ask(untouched, "--json").stdout)["adds_up"], "in JSON as well")
     for number, (stage, statement, why) in enumerate(TAMPERED):
         session = tamper(work, number, stage, statement)
         text, data = ask(session), ask(session, "--json")
