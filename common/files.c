@@ -19,6 +19,7 @@ struct file_output {
     char path[PATH_SIZE];
     char partial[PATH_SIZE];
     char folder[PATH_SIZE];
+    struct stat opened;
     FILE *stream;
 };
 
@@ -136,11 +137,11 @@ static bool lock_patiently(int descriptor) {
     return true;
 }
 
-/* Whether the partial file is still the one that is open. */
-static bool is_named(int descriptor, const char *partial) {
-    struct stat held, named;
-    return fstat(descriptor, &held) == 0 && lstat(partial, &named) == 0 && held.st_ino == named.st_ino &&
-           held.st_dev == named.st_dev;
+/* Whether the partial file's name still stands for the file that was opened. */
+static bool is_named(const struct file_output *output) {
+    struct stat named;
+    return lstat(output->partial, &named) == 0 && output->opened.st_ino == named.st_ino &&
+           output->opened.st_dev == named.st_dev;
 }
 
 static enum status name_partial(struct file_output *output, bool second, struct err *err) {
@@ -162,7 +163,7 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
         if (!lock_patiently(descriptor)) {
             unlink(output->partial);
             second = !second;
-        } else if (is_named(descriptor, output->partial)) {
+        } else if (fstat(descriptor, &output->opened) == 0 && is_named(output)) {
             if (ftruncate(descriptor, 0) != 0) {
                 int reason = errno;
                 close(descriptor);
@@ -203,7 +204,7 @@ enum status file_commit(struct file_output **output, struct err *err) {
     struct file_output *o = *output;
     errno = 0;
     bool bad = ferror(o->stream) != 0 || fflush(o->stream) != 0 || fsync(fileno(o->stream)) != 0;
-    if (!bad && !is_named(fileno(o->stream), o->partial)) {
+    if (!bad && !is_named(o)) {
         err_set(err, STATUS_UNAVAILABLE, __FILE__, __LINE__,
                 "%s: cannot be written: its folder is gone, or another process took over since this one stood still",
                 o->path);
@@ -228,7 +229,7 @@ enum status file_commit(struct file_output **output, struct err *err) {
 void file_discard(struct file_output **output) {
     if (output == NULL || *output == NULL) return;
     /* Removed while the lock is held, so that it is still ours. */
-    if (is_named(fileno((*output)->stream), (*output)->partial)) unlink((*output)->partial);
+    if (is_named(*output)) unlink((*output)->partial);
     fclose((*output)->stream);
     mem_free(output);
 }

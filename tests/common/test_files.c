@@ -154,6 +154,27 @@ static void a_full_disk_is_reported(void **state) {
     assert_false(file_exists(partial));
 }
 
+/* One that stands still in the middle of a file does not keep others from writing it, and does no harm when it wakes. */
+static void a_writer_that_stands_still_is_passed(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE], *text;
+    scratch_path("slow", path);
+    struct file_output *slow = NULL;
+    assert_ok(file_create(path, &slow, &err));
+    fputs("half of", file_output_stream(slow));
+    assert_ok(file_write_whole(path, "whole", 5, &err)); /* after some seconds */
+    assert_int_equal(file_commit(&slow, &err), STATUS_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "took over"));
+    assert_ok(file_read_whole(path, 100, &text, NULL, &err));
+    assert_string_equal(text, "whole");
+    free(text);
+    scratch_path(".slow.partial", path);
+    assert_false(file_exists(path));
+    scratch_path(".slow.2.partial", path);
+    assert_false(file_exists(path));
+}
+
 enum { WRITERS = 4, ROUNDS = 50 };
 
 static void *write_often(void *argument) {
@@ -239,6 +260,7 @@ int main(void) {
         cmocka_unit_test(what_a_killed_process_left_is_overwritten),
         cmocka_unit_test(failures_name_the_file),
         cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(a_writer_that_stands_still_is_passed),
         cmocka_unit_test(two_writers_of_one_path_take_turns),
     };
     return scratch_run("files", tests, sizeof tests / sizeof *tests);
