@@ -67,7 +67,9 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
         if (beat == NULL)
             beat = json_object();
         json_object_set(beat, "name", name);
-        json_object_set_new(beat, "silent", json_real(silence(session, beat)));
+        double silent = silence(session, beat);
+        if (silent > 0)
+            json_object_set_new(beat, "silent", json_real(silent));
         const char *text = json_string_value(json_object_get(beat, "note"));
         if (text != NULL && text[0] != '\0')
             note = text;
