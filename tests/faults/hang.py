@@ -101,10 +101,12 @@ def with_the_ledger(work, instance, chance):
     """One that is stopped while it writes to the ledger keeps the others from it: there is no way but to kill it."""
     stage = instance.rsplit(".", 1)[0]
     keys = {"picker": "replicas: 2", "extractor": "replicas: 2"}
-    incoming, session, live = begin(work, f"locked-{stage}", "--hang-kill", "1000", "--until-idle", "1", **keys)
+    incoming, session, live = begin(work, f"locked-{stage}", "--hang-kill", "1000", **keys)
     with live:
         wait_until(lambda: done(session, stage) >= 20, 60, "twenty items done", live)
         stop_with_items(session, instance, incoming, chance, True)
+        wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
+        live.signal(signal.SIGINT)
         output = live.finish(0)
     check(f"{instance} does not answer and keeps the others from the ledger: it is killed" in output,
           f"{stage} with the ledger: killed")
