@@ -202,6 +202,80 @@ static void several_stores_run_at_once_and_outcomes_stay_in_order(void **state) 
     stage_results_clear(&results);
 }
 
+/* From the first store to the last nothing can be committed. */
+static enum status hold_ledger_store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state, (void)err;
+    if (number_of(lane) == 0) ledger_hold(stage->ledger);
+    if (number_of(lane) == ITEMS - 1) ledger_let_go(stage->ledger);
+    return STATUS_OK;
+}
+
+static enum status claim_ahead(struct stage *stage, void *state, struct err *err) {
+    (void)state, (void)err;
+    stage->ahead = ITEMS;
+    return STATUS_OK;
+}
+
+/* One lane serves all items while none of them is in the ledger yet: else this would wait for ever. */
+static void a_lane_does_not_wait_for_the_ledger(void **state) {
+    struct stage_descriptor narrow = plain;
+    narrow.lanes = 1;
+    narrow.init = claim_ahead;
+    narrow.load = narrow.process = NULL;
+    narrow.store = hold_ledger_store;
+    struct stage_results results = run(&narrow, *state);
+    stage_results_clear(&results);
+}
+
+static enum status emit_twice(struct stage *stage, struct item *item, struct err *err) {
+    bool first = false, second = true, known = false;
+    int was = -1;
+    TRY(stage_lookup(stage, item_id(item), &known, &was, err));
+    FAIL_IF(known, err, STATUS_BAD_STATE, "%s is known too early", item_id(item));
+    TRY(stage_emit(stage, item, &first, err));
+    TRY(stage_emit(stage, item, &second, err));
+    TRY(stage_lookup(stage, item_id(item), &known, &was, err));
+    FAIL_IF(!first || second || !known || was != LEDGER_DONE, err, STATUS_BAD_STATE, "%s is not known at once",
+            item_id(item));
+    return STATUS_OK;
+}
+
+/* While the ledger is held nothing that is emitted can be written down. */
+static enum status produce_under_hold(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 * ITEMS && status == STATUS_OK; i++) {
+        char id[32];
+        struct item *item = NULL;
+        snprintf(id, sizeof id, "mic_%02d", i);
+        TRY(item_create(id, "micrograph", &item, err));
+        if (i % ITEMS == 0) ledger_hold(stage->ledger);
+        status = emit_twice(stage, item, err);
+        if (i % ITEMS == ITEMS - 1 || status != STATUS_OK) ledger_let_go(stage->ledger);
+        item_destroy(&item);
+    }
+    return status;
+}
+
+static void what_a_source_emits_is_known_before_it_is_written_down(void **state) {
+    struct fixture *fixture = *state;
+    struct stage_descriptor source = plain;
+    source.in = "";
+    source.load = source.process = source.store = NULL;
+    source.produce = produce_under_hold;
+    struct stage_results results = {0};
+    struct err err = {0};
+    if (stage_run_results(&source, fixture->folder, ":memory:", NULL, NULL, 0, &results, &err) != STATUS_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(results.emitted_count, 2 * ITEMS);
+    for (int i = 0; i < 2 * ITEMS; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "mic_%02d", i);
+        assert_string_equal(item_id(results.emitted[i]), id);
+    }
+    stage_results_clear(&results);
+}
+
 static enum status lose_device(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     (void)stage, (void)state;
     FAIL_IF(number_of(lane) == 3, err, STATUS_DEVICE, "the device fell off the bus");
@@ -275,6 +349,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(reading_computing_and_writing_overlap, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_store_at_a_time_in_order_unless_said, set_up, tear_down),
         cmocka_unit_test_setup_teardown(several_stores_run_at_once_and_outcomes_stay_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_lane_does_not_wait_for_the_ledger, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_source_emits_is_known_before_it_is_written_down, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lost_device_ends_the_stage_from_every_callback, set_up, tear_down),
         cmocka_unit_test(there_are_lanes_for_the_threads_beside_a_device),
     };

@@ -220,6 +220,68 @@ static void the_outbox_keeps_until_acknowledged(void **state) {
     ledger_close(&ledger);
 }
 
+static enum status gather(const struct ledger_waiting *parcel, void *context, bool *ret_stop, struct err *err) {
+    struct item *item = NULL;
+    TRY(item_parse(parcel->item_text, strlen(parcel->item_text), &item, err));
+    strcat(context, item_id(item));
+    item_destroy(&item);
+    *ret_stop = strlen(context) == 3;
+    return STATUS_OK;
+}
+
+/* What is done for many at once has for each the effect that it has alone. */
+static void many_in_one_transaction(void **state) {
+    (void)state;
+    char path[PATH_SIZE], other_path[PATH_SIZE], text[16] = "";
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path), *other = open_fresh(other_path);
+    struct item *items[5];
+    struct ledger_send sends[5];
+    struct ledger_origin origins[6];
+    struct ledger_arrival arrivals[4];
+    bool is_new[6];
+    for (int i = 0; i < 5; i++) {
+        items[i] = make_item((const char *[]){"a", "b", "c", "d", "e"}[i]);
+        sends[i] = (struct ledger_send){"w.0>p", items[i]};
+        origins[i] = (struct ledger_origin){items[i], LEDGER_DONE, NULL, &sends[i], 1};
+    }
+    origins[5] = origins[1];
+    assert_ok(ledger_originate_items(ledger, origins, 6, is_new, &err));
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(is_new[i], i < 5);
+    assert_int_equal(counts_of(ledger).outbox, 5);
+    assert_ok(ledger_each_waiting(ledger, "w.0>p", 0, gather, text, &err));
+    assert_string_equal(text, "abc");
+    /* The same one twice in a batch is claimed once; what another has, and what is finished, is told apart. */
+    assert_int_equal(claim(other, "c", 1, "u"), CLAIM_NEW);
+    assert_int_equal(claim(other, "d", 0, "t"), CLAIM_NEW);
+    assert_int_equal(finish(other, "d", LEDGER_REJECTED, 0, "t", NULL), STATUS_OK);
+    for (int i = 0; i < 4; i++)
+        arrivals[i] = (struct ledger_arrival){.item = items[(int[]){0, 0, 2, 3}[i]]};
+    assert_ok(ledger_claim_items(other, arrivals, 4, 0, "t", &err));
+    assert_int_equal(arrivals[0].claim, CLAIM_NEW);
+    assert_int_equal(arrivals[1].claim, CLAIM_HERE);
+    assert_int_equal(arrivals[2].claim, CLAIM_ELSEWHERE);
+    assert_int_equal(arrivals[3].claim, CLAIM_FINISHED);
+    assert_int_equal(arrivals[3].state, LEDGER_REJECTED);
+    /* Struck off once each, whatever the order; a number that was never sent changes nothing. */
+    const struct ledger_verdict verdicts[] = {{2, "done"}, {1, "failed"}, {2, "done"}, {99, "done"}};
+    int64_t first = 0;
+    assert_ok(ledger_acknowledge_all(ledger, "w.0>p", verdicts, 4, &first, &err));
+    assert_int_equal(first, 2);
+    struct ledger_edge_counts counts;
+    assert_ok(ledger_compare(ledger, "p", other_path, false, &counts, &err));
+    assert_int_equal(counts.sent, 5);
+    assert_int_equal(counts.items, 5);
+    assert_int_equal(counts.waiting, 3);
+    assert_int_equal(counts.waiting_unseen, 1); /* e */
+    assert_int_equal(counts.lost, 1);           /* b */
+    for (int i = 0; i < 5; i++)
+        item_destroy(&items[i]);
+    ledger_close(&ledger);
+    ledger_close(&other);
+}
+
 static enum status collect(const struct ledger_row *row, void *context, struct err *err) {
     (void)err;
     char *text = context;
@@ -314,6 +376,7 @@ int main(void) {
         cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
         cmocka_unit_test(what_cannot_be_sent_is_not_done),
         cmocka_unit_test(the_outbox_keeps_until_acknowledged),
+        cmocka_unit_test(many_in_one_transaction),
         cmocka_unit_test(crashes_count_and_retries_forgive),
         cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(what_is_no_ledger_is_refused),

@@ -207,6 +207,40 @@ static void what_is_not_acknowledged_for_long_comes_again(void **state) {
     expect_nothing(edge);
 }
 
+/* A receiver that acknowledges at once gets more at a time than one that is slow. */
+static void the_window_follows_the_rate(void **state) {
+    struct edge *edge = *state;
+    struct err err = {0};
+    enum { COUNT = 60 };
+    double now = 1;
+    open_receiver(edge);
+    for (int i = 0; i < COUNT; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "i%02d", i);
+        post(edge, id);
+    }
+    assert_int_equal(outbox_window(edge->outbox), WINDOW);
+    int most = 0;
+    for (int got = 0; got < COUNT; now += 0.01) {
+        struct message message = {0};
+        assert_ok(outbox_pump(edge->outbox, now, &err));
+        struct transport_wait wait = {.socket = edge->data};
+        assert_ok(transport_poll(&wait, 1, 50, &err));
+        for (; try_receive(edge, &message); got++) {
+            char id[16];
+            snprintf(id, sizeof id, "i%02d", got);
+            assert_string_equal(item_id(message.item), id);
+            answer(edge, MESSAGE_ACK, message.seq, "t", true);
+            message_clear(&message);
+        }
+        if (outbox_window(edge->outbox) > most) most = outbox_window(edge->outbox);
+    }
+    assert_true(most > 2 * WINDOW);
+    for (int i = 0; i < 3; i++)
+        assert_ok(outbox_pump(edge->outbox, now += 1, &err));
+    assert_int_equal(outbox_window(edge->outbox), WINDOW);
+}
+
 /* What a dead receiver said it has may arrive after the hello of its next life. */
 static void a_late_word_of_the_dead_counts_for_nothing(void **state) {
     struct edge *edge = *state;
@@ -375,6 +409,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_late_receiver_gets_all_within_the_window, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_nobody_has_got_comes_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_not_acknowledged_for_long_comes_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_window_follows_the_rate, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_late_word_of_the_dead_counts_for_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_not_sent_cannot_be_acknowledged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_life_gets_what_the_last_one_held, set_up, tear_down),

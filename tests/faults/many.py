@@ -148,7 +148,9 @@ def replicas(work, items, count):
     check(max(shares) <= 4 * items / count, f"shares of {min(shares)} to {max(shares)}, {items / count:.0f} would be even")
     again, = query(session, "source", "SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL")[0]
     check(again == 0, f"{again} not acknowledged")
-    print(f"{items} items through {count} replicas in {seconds:.1f} s, {items / seconds:.0f}/s; shares {min(shares)} to "
+    first, last = query(session, "wide", "SELECT MIN(time_seen), MAX(time_changed) FROM items")[0]
+    print(f"{items} items through {count} replicas in {seconds:.1f} s, {items / (last - first):.0f}/s from the first to the "
+          f"last; shares {min(shares)} to "
           f"{max(shares)}; descriptors at most {max(memory.descriptors.values())}; load {os.getloadavg()[0]:.1f}")
 
 
