@@ -67,7 +67,8 @@ static const struct {
      0, 4, "a program"},
 };
 
-static enum status foreign(const char *path, const unsigned char *bytes, size_t length, struct err *err) {
+/* bytes: the file's first; all of it when it is shorter than an image can be. */
+static enum status foreign(const char *path, const unsigned char *bytes, size_t length, bool is_short, struct err *err) {
     const char *what = "its content is none of these";
     size_t text = 0;
     while (text < length && ((bytes[text] >= ' ' && bytes[text] < 127) || bytes[text] == '\n' || bytes[text] == '\r' ||
@@ -78,6 +79,9 @@ static enum status foreign(const char *path, const unsigned char *bytes, size_t 
         if (length >= FOREIGN[i].offset + FOREIGN[i].length &&
             memcmp(bytes + FOREIGN[i].offset, FOREIGN[i].magic, FOREIGN[i].length) == 0)
             what = FOREIGN[i].what;
+    FAIL_IF(is_short, err, STATUS_TRUNCATED,
+            "%s: ends at byte %zu, which is too short for an MRC, TIFF, PNG or JPEG file; %s%s", path, length,
+            what[0] == 'a' ? "it is " : "", what);
     FAIL(err, STATUS_BAD_FORMAT, "%s: an MRC, TIFF, PNG or JPEG file is expected; %s%s", path,
          what[0] == 'a' ? "it is " : "", what);
 }
@@ -109,12 +113,7 @@ static enum status find_format(const char *path, enum image_format *ret_format, 
         for (size_t i = 0; i < length; i++)
             zeros &= bytes[i] == 0;
         FAIL_IF(zeros, err, STATUS_TRUNCATED, "%s: its first %zu bytes are zeros: it is not written yet", path, length);
-        if (length < sizeof bytes) {
-            enum status status = foreign(path, bytes, length, err);
-            return err_context(err, status == STATUS_BAD_FORMAT ? STATUS_TRUNCATED : status,
-                               "too short for an image: %lld bytes", (long long)size);
-        }
-        return foreign(path, bytes, length, err);
+        return foreign(path, bytes, length, length < sizeof bytes, err);
     }
     return STATUS_OK;
 }

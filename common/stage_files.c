@@ -192,20 +192,29 @@ struct star_input {
     const char *path, *folder;
 };
 
+static enum status add_micrograph(const struct star_input *input, struct star_table *table, int name_column, size_t row,
+                                  struct list *list, struct err *err) {
+    char id[PATH_SIZE], path[PATH_SIZE];
+    const char *name = star_get(table, row, name_column);
+    struct item *item;
+    TRY(make_id(name, id, err));
+    TRY(list_need(list, id, "micrograph", &item, err));
+    TRY(item_path(input->stage, name, input->folder, path, err));
+    double pixel_size = 0;
+    TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
+    TRY(set_columns(item, table, row, err));
+    struct optics optics = find_optics(input->file, table, row), own = {table, row};
+    return set_optics(input->stage, item, optics, own, pixel_size, err);
+}
+
 static enum status add_micrographs(const struct star_input *input, struct star_table *table, int name_column,
                                    struct list *list, struct err *err) {
+    FAIL_IF(star_row_count(table) == 0, err, STATUS_NOT_FOUND, "%s: data_%s has no rows: there is no micrograph in it",
+            input->path, star_table_name(table));
     for (size_t row = 0; row < star_row_count(table); row++) {
-        char id[PATH_SIZE], path[PATH_SIZE];
-        const char *name = star_get(table, row, name_column);
-        struct item *item;
-        TRY(make_id(name, id, err));
-        TRY(list_need(list, id, "micrograph", &item, err));
-        TRY(item_path(input->stage, name, input->folder, path, err));
-        double pixel_size = 0;
-        TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
-        TRY(set_columns(item, table, row, err));
-        struct optics optics = find_optics(input->file, table, row), own = {table, row};
-        TRY(set_optics(input->stage, item, optics, own, pixel_size, err));
+        enum status status = add_micrograph(input, table, name_column, row, list, err);
+        if (status != STATUS_OK)
+            return err_context(err, status, "%s: row %zu of data_%s", input->path, row + 1, star_table_name(table));
     }
     return STATUS_OK;
 }
@@ -228,25 +237,32 @@ static enum status picks_id(const struct star_input *input, const char *microgra
     return make_id(micrograph, id, err);
 }
 
+static enum status add_pick_row(const struct star_input *input, const char *name, const char *picks, struct list *list,
+                                struct err *err) {
+    char id[PATH_SIZE], path[PATH_SIZE];
+    struct item *item;
+    TRY(picks_id(input, name, picks, id, err));
+    TRY(list_need(list, id, "micrograph", &item, err));
+    if (!item_has(item, "micrograph.path")) {
+        double pixel_size = 0;
+        TRY(item_path(input->stage, name, input->folder, path, err));
+        TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
+        TRY(set_optics(input->stage, item, (struct optics){0}, (struct optics){0}, pixel_size, err));
+    }
+    TRY(item_path(input->stage, picks, input->folder, path, err));
+    return item_set_string(item, "picks.star", path, err);
+}
+
 static enum status add_picks(const struct star_input *input, struct star_table *table, struct list *list,
                              struct err *err) {
     int name_column, picks_column;
     TRY(star_column_need(table, "rlnMicrographName", &name_column, err));
     TRY(star_column_need(table, "rlnMicrographCoordinates", &picks_column, err));
     for (size_t row = 0; row < star_row_count(table); row++) {
-        char id[PATH_SIZE], path[PATH_SIZE];
-        const char *name = star_get(table, row, name_column);
-        struct item *item;
-        TRY(picks_id(input, name, star_get(table, row, picks_column), id, err));
-        TRY(list_need(list, id, "micrograph", &item, err));
-        if (!item_has(item, "micrograph.path")) {
-            double pixel_size = 0;
-            TRY(item_path(input->stage, name, input->folder, path, err));
-            TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
-            TRY(set_optics(input->stage, item, (struct optics){0}, (struct optics){0}, pixel_size, err));
-        }
-        TRY(item_path(input->stage, star_get(table, row, picks_column), input->folder, path, err));
-        TRY(item_set_string(item, "picks.star", path, err));
+        const char *name = star_get(table, row, name_column), *picks = star_get(table, row, picks_column);
+        enum status status = add_pick_row(input, name, picks, list, err);
+        if (status != STATUS_OK)
+            return err_context(err, status, "%s: row %zu of data_%s", input->path, row + 1, star_table_name(table));
     }
     return STATUS_OK;
 }

@@ -102,7 +102,9 @@ static enum status sample_type(const struct reader *r, uint32_t directory, uint1
     else if ((format == SAMPLEFORMAT_UINT || format == SAMPLEFORMAT_VOID) && whole)
         p->sample = SAMPLE_UNSIGNED;
     else
-        FAIL(r->err, STATUS_UNSUPPORTED, "%s: directory %u: samples of %u bits in format %u%s are not supported",
+        FAIL(r->err, STATUS_UNSUPPORTED,
+             "%s: directory %u: samples of %u bits in format %u%s are not supported: write whole numbers of 8, 16 or 32 "
+             "bits, or 32-bit floats",
              r->path, directory + 1, p->bits, format,
              format == SAMPLEFORMAT_COMPLEXIEEEFP || format == SAMPLEFORMAT_COMPLEXINT ? " (complex numbers)" : "");
     return STATUS_OK;
@@ -110,7 +112,8 @@ static enum status sample_type(const struct reader *r, uint32_t directory, uint1
 
 static enum status check_colours(const struct reader *r, uint32_t directory, struct page *p) {
     FAIL_IF(p->samples < 1 || p->samples > MOST_SAMPLES, r->err, STATUS_UNSUPPORTED,
-            "%s: directory %u: %u samples a pixel are not supported", r->path, directory + 1, p->samples);
+            "%s: directory %u: %u samples a pixel are not supported: 1 to %d are", r->path, directory + 1, p->samples,
+            MOST_SAMPLES);
     if (p->photometric == PHOTOMETRIC_YCBCR && p->compression == COMPRESSION_JPEG) {
         /* libtiff then gives RGB. */
         TIFFSetField(r->tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
@@ -147,9 +150,10 @@ static enum status read_page(struct reader *r, struct page *ret_page) {
     if (!TIFFGetField(t, TIFFTAG_PHOTOMETRIC, &p.photometric))
         p.photometric = p.samples >= 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
     FAIL_IF(p.compression >= 65000 && p.compression <= 65002, r->err, STATUS_UNSUPPORTED,
-            "%s: an EER movie (compression %u) cannot be read as an image", r->path, p.compression);
+            "%s: an EER movie (compression %u) cannot be read as an image: sum its frames first", r->path, p.compression);
     FAIL_IF(!TIFFIsCODECConfigured(p.compression), r->err, STATUS_UNSUPPORTED,
-            "%s: directory %u: this build of libtiff cannot read compression %u", r->path, directory + 1,
+            "%s: directory %u: this build of libtiff cannot read compression %u: write it with LZW, with Deflate, or "
+            "uncompressed", r->path, directory + 1,
             p.compression);
     FAIL_IF(depth != 1, r->err, STATUS_UNSUPPORTED,
             "%s: directory %u holds a volume of depth %u: write its slices as pages", r->path, directory + 1, depth);

@@ -13,6 +13,7 @@ struct walk {
     int64_t size;
     bool big_endian, big_tiff;
     uint64_t entries; /* so far: bounds the work on directories that overlap */
+    bool has_width, has_length; /* the current directory */
 };
 
 static uint64_t number(const struct walk *w, const unsigned char *bytes, int count) {
@@ -33,11 +34,15 @@ static enum status outside(const struct walk *w, const char *what, uint64_t offs
 }
 
 /* A value that does not fit into its entry lies elsewhere. */
-static enum status check_entry(const struct walk *w, const unsigned char *entry, struct err *err) {
+static enum status check_entry(struct walk *w, const unsigned char *entry, struct err *err) {
     int word = w->big_tiff ? 8 : 4;
     uint64_t count = number(w, entry + 4, word), offset = number(w, entry + 4 + word, word);
     uint64_t bytes = 0;
-    bool huge = __builtin_mul_overflow(count, (uint64_t)type_bytes((unsigned)number(w, entry + 2, 2)), &bytes);
+    unsigned tag = (unsigned)number(w, entry, 2), type = (unsigned)number(w, entry + 2, 2);
+    bool side = count == 1 && (type == 3 || type == 4) && number(w, entry + 4 + word, type == 3 ? 2 : 4) > 0;
+    w->has_width = w->has_width || (tag == 256 && side);
+    w->has_length = w->has_length || (tag == 257 && side);
+    bool huge = __builtin_mul_overflow(count, (uint64_t)type_bytes(type), &bytes);
     if (!huge && bytes <= (uint64_t)word) return STATUS_OK;
     if (huge || offset > (uint64_t)w->size || bytes > (uint64_t)w->size - offset)
         return outside(w, "a tag's value is said to lie", offset, err);
@@ -75,7 +80,11 @@ static enum status check_directory(struct walk *w, uint64_t offset, uint64_t *re
             (unsigned long long)offset);
     if (count > left / (uint64_t)entry_bytes || left - count * (uint64_t)entry_bytes < (uint64_t)next_bytes)
         return outside(w, "it cuts the directory", offset, err);
+    w->has_width = w->has_length = false;
     TRY(check_entries(w, (int64_t)offset + count_bytes, count, err));
+    FAIL_IF(!w->has_width || !w->has_length, err, STATUS_BAD_FORMAT,
+            "%s: the directory at byte %llu gives no %s (tag %d), or one of 0", w->path, (unsigned long long)offset,
+            w->has_width ? "length" : "width", w->has_width ? 257 : 256);
     int64_t end = (int64_t)offset + count_bytes + (int64_t)count * entry_bytes;
     TRY(file_read_at(w->descriptor, w->path, end, bytes, (size_t)next_bytes, err));
     *ret_next = number(w, bytes, next_bytes);
@@ -98,10 +107,15 @@ enum status tiff_walk(const char *path, int descriptor, int64_t size, struct err
     if (w.big_tiff) TRY(file_read_at(descriptor, path, 0, head, 16, err));
     uint64_t next = w.big_tiff ? number(&w, head + 8, 8) : number(&w, head + 4, 4);
     FAIL_IF(next == 0, err, STATUS_TRUNCATED, "%s: its first directory is not written yet (bytes 4 to 7 are 0)", path);
-    for (int count = 0; next != 0; count++) {
-        FAIL_IF(count == MOST_DIRECTORIES, err, STATUS_BAD_FORMAT,
-                "%s: more than %d directories: they form a ring, or it is no TIFF file", path, MOST_DIRECTORIES);
+    uint64_t known = 0; /* one that was passed: the last whose number is a power of two, so that every ring meets it */
+    for (int count = 1; next != 0; count++) {
+        FAIL_IF(count > MOST_DIRECTORIES, err, STATUS_BAD_FORMAT, "%s: more than %d directories: it is no TIFF file", path,
+                MOST_DIRECTORIES);
+        if ((count & (count - 1)) == 0) known = next;
         TRY(check_directory(&w, next, &next, err));
+        FAIL_IF(next == known, err, STATUS_BAD_FORMAT,
+                "%s: its directories form a ring: what follows directory %d is the one at byte %llu again", path, count,
+                (unsigned long long)known);
     }
     return STATUS_OK;
 }

@@ -8,6 +8,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/params.h"
+#include "pipelines/graph_private.h"
 
 static void value_clear(struct graph_value *value) {
     for (size_t i = 0; i < value->count; i++)
@@ -335,6 +336,8 @@ enum status graph_parse(const char *name, const char *text, size_t length, struc
                         struct graph **ret_graph, struct err *err) {
     FAIL_IF(length > GRAPH_TEXT_MAX, err, STATUS_BAD_FORMAT, "%s: %zu bytes is too long for a graph (up to %d)", name,
             length, GRAPH_TEXT_MAX);
+    bool good = true;
+    TRY(graph_check_shape(text, length, problems, &good, err));
     struct graph *graph = calloc(1, sizeof *graph);
     FAIL_IF(graph == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
     graph->folder = folder_of(name);
@@ -346,7 +349,7 @@ enum status graph_parse(const char *name, const char *text, size_t length, struc
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
     struct reader reader = {.problems = problems, .err = err};
-    enum status status = parse(&parser, &reader, graph);
+    enum status status = good ? parse(&parser, &reader, graph) : STATUS_OK;
     yaml_parser_delete(&parser);
     if (status != STATUS_OK) {
         graph_destroy(&graph);

@@ -5,7 +5,9 @@
 
 static bool is_text(const json_t *object, const char *key, bool required) {
     const json_t *value = json_object_get(object, key);
-    return json_is_string(value) ? !required || json_string_length(value) > 0 : !required && (value == NULL || json_is_null(value));
+    if (json_is_string(value))
+        return !required || json_string_length(value) > 0;
+    return !required && (value == NULL || json_is_null(value));
 }
 
 static enum status check_params(const json_t *params, struct err *err) {
@@ -19,7 +21,8 @@ static enum status check_params(const json_t *params, struct err *err) {
         char word[16];
         snprintf(word, sizeof word, " %.12s ", type != NULL ? type : "?");
         FAIL_IF(strstr(types, word) == NULL, err, STATUS_BAD_FORMAT,
-                "the parameter \"%.60s\" has the type \"%.60s\"; expected one of%s", name, type != NULL ? type : "", types);
+                "the parameter \"%.60s\" has the type \"%.60s\"; expected one of%s", name, type != NULL ? type : "",
+                types);
         FAIL_IF(!is_text(param, "default", false) || !is_text(param, "unit", false), err, STATUS_BAD_FORMAT,
                 "\"default\" and \"unit\" of the parameter \"%.60s\" must be texts", name);
     }

@@ -100,6 +100,8 @@ enum status extractor_read_picks(const char *path, const char *micrograph_name, 
         double x, y, fom;
         TRY(star_get_number(table, row, column_x, &x, err));
         TRY(star_get_number(table, row, column_y, &y, err));
+        FAIL_IF(!isfinite(x) || !isfinite(y), err, STATUS_BAD_FORMAT,
+                "%s: row %zu: the coordinates %g, %g are no place in a micrograph", path, row + 1, x, y);
         if (column_fom >= 0 && !isnan(minimum_fom)) {
             TRY(star_get_number(table, row, column_fom, &fom, err));
             if (!(fom > minimum_fom)) continue;

@@ -10,6 +10,7 @@
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/maps_file.h"
 #include "stages/lowpass-picker/pick_files.h"
+#include "stages/lowpass-picker/pixels.h"
 #include "stages/lowpass-picker/template_map.h"
 
 #define AT(member) offsetof(struct lowpass_picker_params, member)
@@ -221,6 +222,7 @@ enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_l
             "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path,
             l->micrograph.nz);
     l->data = contamination_data_area(l->micrograph.data, l->micrograph.nx, l->micrograph.ny);
+    TRY(pixels_check(path, &l->micrograph, l->data, err));
     double pixel_size = item_number(lane->item, "optics.pixel_size", stage_session(stage)->pixel_size);
     if (!(pixel_size > 0)) pixel_size = l->micrograph.pixel_size;
     FAIL_IF(!(pixel_size > 0) || pixel_size > PIXEL_SIZE_MOST, err, STATUS_BAD_ARGUMENT,

@@ -135,7 +135,8 @@ static void make_shown_id(struct watcher *watcher, const char *name) {
 
 /* Room for the whole file may have been set aside before its pixels came: then it ends in zeros. */
 static bool ends_in_zeros(const char *path, int64_t size) {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    /* Non-blocking: a named pipe may have taken the file's place. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) return false;
     unsigned char tail[TAIL];
     ssize_t got = pread(descriptor, tail, sizeof tail, size > TAIL ? size - TAIL : 0);

@@ -96,7 +96,7 @@ with tempfile.TemporaryDirectory() as folder:
     write(f"{folder}/constant.mrc", np.full((300, 300), 7, np.float32))
     write(f"{folder}/nothing.mrc", np.full((300, 300), np.nan, np.float32))
     write(f"{folder}/small.mrc", field(100, 60)[0])
-    write(f"{folder}/tiny.mrc", np.ones((8, 8), np.float32))
+    write(f"{folder}/tiny.mrc", rng.standard_normal((8, 8)).astype(np.float32))
     yy, xx = np.mgrid[-BOX // 2:BOX // 2, -BOX // 2:BOX // 2]
     templates = (blob(xx, yy) * (xx * xx + yy * yy < 400))[None].astype(np.float32)
     with mrcfile.new(f"{folder}/templates.mrcs") as file:
@@ -105,8 +105,8 @@ with tempfile.TemporaryDirectory() as folder:
         file.voxel_size = PIXEL
 
     good = [*images, "eight.mrc"]
-    empty = ["constant.mrc", "nothing.mrc"]
-    bad = {"small.mrc": r"do not fit into (its|a micrograph of) 100 × 60", "tiny.mrc": r"8 × 8 px", "zero.mrc": r"pixel size",
+    bad = {"constant.mrc": r"all of its pixels are 7", "nothing.mrc": r"none of its pixels is a finite number",
+           "small.mrc": r"do not fit into (its|a micrograph of) 100 × 60", "tiny.mrc": r"8 × 8 px", "zero.mrc": r"pixel size",
            "wide.mrc": r"pixel size|pixel_size", "cut.mrc": r"byte"}
     for name in ("zero.mrc", "wide.mrc"):
         write(f"{folder}/{name}", images["a.mrc"])
@@ -133,9 +133,6 @@ with tempfile.TemporaryDirectory() as folder:
             alone = run(folder, [name], arguments, sizes)[2].get(name)
             if alone != picks.get(name):
                 failed.append(f"{method}: {name} is picked differently among others and alone")
-        for name in empty:
-            if picks.get(name) != []:
-                failed.append(f"{method}: {name}: no picks expected, {picks.get(name)}")
         for name, reason in bad.items():
             said = [line for line in messages.splitlines() if os.path.splitext(name)[0] in line and " failed " in line]
             if name in picks or not any(re.search(reason, line) for line in said):

@@ -1,0 +1,15 @@
+/* What the parts of the graph's reading share. */
+#ifndef ICESTREAM_PIPELINES_GRAPH_PRIVATE_H
+#define ICESTREAM_PIPELINES_GRAPH_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+#include "pipelines/problems.h"
+
+/* Whether the text may be read as a graph; if not, why not is among the problems. Text that is no YAML passes. */
+enum status graph_check_shape(const char *text, size_t length, struct problems *problems, bool *ret_good,
+                              struct err *err);
+
+#endif

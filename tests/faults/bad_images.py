@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Broken images come in among good micrographs: each fails with its own reason, what is odd but readable is done, what is
+no file is no item, the stream goes on, the run ends with 3, and the good ones end as if there had been no others. Meanwhile
+files grow, vanish, and turn into pipes under the watcher's eyes; none of it holds up a stage."""
+import json
+import os
+import time
+from pathlib import Path
+
+import broken_images
+from faults import (MICROGRAPHS, STAGES, Run, Work, arrive, calm, check, counts, difference, finish, graph, names,
+                    outcome,
+                    run, seeded, wait_until)
+
+KEYS = "settle: 0.5, stall: 1, poll: 0.2"
+
+
+def mix(folder, images, random):
+    """The broken ones below folder/broken, as old as some of the good ones, so that they are taken between them."""
+    times = [os.stat(os.path.join(MICROGRAPHS, name)).st_mtime for name in names()]
+    below = Path(folder, "broken")
+    below.mkdir()
+    for name, image in images.items():
+        broken_images.make(below, name, image)
+        if not image.special:
+            os.utime(below / name, times=(random.choice(times),) * 2)
+
+
+def append(path, content):
+    with open(path, "ab") as file:
+        file.write(content)
+
+
+def shift(folder, live):
+    """Files that change while they are looked at."""
+    whole = broken_images.mrc()
+    below = os.path.join(folder, "broken")
+    for name in ("grows", "vanishes", "becomes_pipe", "shrinks"):
+        append(os.path.join(below, f".{name}"), whole[:3000])
+        os.rename(os.path.join(below, f".{name}"), os.path.join(below, f"{name}.mrc"))
+    for part in range(3000, len(whole), 7000):
+        append(os.path.join(below, "grows.mrc"), whole[part:part + 7000])
+        time.sleep(0.05)  # the pace of the writer, which nothing waits for
+    os.unlink(os.path.join(below, "vanishes.mrc"))
+    os.mkfifo(os.path.join(below, "pipe.coming"))
+    os.rename(os.path.join(below, "pipe.coming"), os.path.join(below, "becomes_pipe.mrc"))
+    os.truncate(os.path.join(below, "shrinks.mrc"), 0)
+    wait_until(lambda: live.poll() is not None, 100, "the run ends")
+
+
+def judge(session, images):
+    """Every broken file's end, as its table has it."""
+    ends = {}
+    for item in json.loads(run("status", "--session", session, "--json").stdout)["items"]:
+        if item["id"].startswith("broken/"):
+            ends.setdefault(item["id"][len("broken/"):], []).append(item)
+    for name, image in images.items():
+        found = ends.pop(name.rsplit(".", 1)[0], [])
+        states = [item["state"] for item in found]
+        if image.ends == "unseen":
+            check(not found, f"{name} is no item: {states}")
+        elif image.ends == "done":
+            check(states == ["done"] * len(STAGES), f"{name} is done: {[(i['state'], i['reason']) for i in found]}")
+        else:
+            reasons = [item["reason"] for item in found if item["state"] == "failed"]
+            text = image.session or image.says
+            check(len(reasons) == 1 and text in reasons[0], f"{name} fails with \"{text}\": {reasons}")
+    check([i["state"] for i in ends.pop("grows", [])] == ["done"] * len(STAGES), "what grew is done")
+    reasons = [item["reason"] for item in ends.pop("shrinks", []) if item["state"] == "failed"]
+    check(len(reasons) == 1 and "empty" in reasons[0], f"what was emptied fails: {reasons}")
+    for name in ("vanishes", "becomes_pipe"):
+        check(all(item["state"] == "failed" for item in ends.pop(name, [])), f"{name} is no item, or failed before")
+    check(not ends, f"no other item came of them: {list(ends)}")
+
+
+def good_ones(result):
+    """An outcome without what came of the broken ones, and without the counts, which have them."""
+    kept = {key: {name: digest for name, digest in files.items() if not name.startswith("broken/")}
+            for key, files in result.items() if key in ("picks", "cuts", "stacks")}
+    kept["particles"] = [row for row in result["particles"] if not any("broken/" in value for value in row)]
+    return kept
+
+
+random = seeded()
+images = broken_images.images()
+with Work("bad_images") as work:
+    session, folder = work("session"), work("in")
+    arrive(names(), folder)
+    mix(folder, images, random)
+    with Run(graph(work.path, micrographs=folder, watcher=KEYS), session, "--until-idle", "2") as live:
+        shift(folder, live)
+        live.finish(3)
+    judge(session, images)
+    undisturbed, disturbed = good_ones(calm()), good_ones(outcome(session, folder))
+    for key, before in undisturbed.items():
+        equal = disturbed[key] == before
+        what = "" if equal else f": {difference(before, disturbed[key])}"
+        check(equal, f"{key} of the good ones as undisturbed{what}")
+    for stage, count in counts(session).items():
+        check(count["seen"] == count["done"] + count["failed"] and count["in_flight"] == 0,
+              f"{stage} reconciles: {count}")
+    print(f"{len(images)} broken images among {len(names())} good ones")
+    finish()

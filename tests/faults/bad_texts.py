@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Broken STAR, YAML and JSON files, each given to the program that reads it: the exit code and what it says are those of
+the table in broken_texts.py, and it takes no longer than ten seconds, whatever stands there."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import broken_images
+import broken_texts
+
+BIN = Path(os.environ['ICESTREAM_BIN'])
+SECONDS = 10
+
+
+def star_beside(folder):
+    """What good files there must be for a broken one to be the only defect."""
+    (folder / 'good.mrc').write_bytes(broken_images.mrc())
+    (folder / 'no_cell.mrc').write_bytes(broken_images.mrc(cell=(0, 0, 0)))
+    columns = ['rlnCoordinateX', 'rlnCoordinateY']
+    for name, text in {'without_x.star': broken_texts.star(columns[1:], '30', table=''),
+                       'words.star': broken_texts.star(columns, '30 40', '50 twelve', table=''),
+                       'nan.star': broken_texts.star(columns, 'nan 40', table='')}.items():
+        (folder / name).write_text(text)
+
+
+def on_files(stage, *arguments):
+    def command(path, folder):
+        star_beside(folder)
+        return [BIN / f'icestream-{stage}', '--i', path, '--o', folder / 'out', *arguments]
+    return command
+
+
+def ctf(path, folder):
+    graph = folder / 'graph.yaml'
+    (folder / 'in').mkdir()
+    graph.write_text(f'session: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: in, ctf: {path}}}\n')
+    return [BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2', '--restarts', '2']
+
+
+def check(path, folder):
+    return [BIN / 'icestream', 'check', path]
+
+
+def instance(path, folder):
+    path.write_bytes(path.read_bytes().replace(b'@', str(folder).encode()))
+    return [BIN / 'icestream-watcher', '--instance', path]
+
+
+def describe(path, folder):
+    """A program that says what the file holds."""
+    program = folder / f'says_{path.name}'
+    program.write_text(f'#!/bin/sh\ncat {path}\n')
+    program.chmod(0o755)
+    graph = folder / 'graph.yaml'
+    graph.write_text(f'programs: [{program}]\nsession: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: .}}\n'
+                     f'  stranger: {{from: watcher, program: {program}}}\n')
+    return [BIN / 'icestream', 'check', graph]
+
+
+def in_session(place, keep=0):
+    """status of a session in which the broken file has taken the place of a good one, or its first `keep` bytes."""
+    def command(path, folder):
+        graph, images = folder / 'graph.yaml', folder / 'in'
+        images.mkdir()
+        (images / 'good.mrc').write_bytes(broken_images.mrc())
+        graph.write_text(f'session: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: {images}}}\n')
+        subprocess.run([BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2'],
+                       check=True, capture_output=True, timeout=60)
+        if keep:
+            os.truncate(folder / 'session' / place, keep)
+        else:
+            shutil.copy(path, folder / 'session' / place)
+        return [BIN / 'icestream', 'status', '--session', folder / 'session']
+    return command
+
+
+READERS = {
+    'micrographs': on_files('lowpass-picker', '--diameter', '60'),
+    'picks': on_files('extractor', '--box', '32'),
+    'particles': on_files('classifier', '--classes', '2', '--diameter', '100'),
+    'ctf': ctf,
+    'check': check,
+    'instance': instance,
+    'describe': describe,
+    'heartbeat': in_session('log/watcher.0.heartbeat.json'),
+    'plan': in_session('log/plan.json'),
+    'ledger': in_session('ledger/watcher.sqlite'),
+    'cut_ledger': in_session('ledger/watcher.sqlite', keep=5000),
+}
+
+
+def run(case, work):
+    """What is wrong with the answer to one file: '' for nothing."""
+    name, broken = case
+    folder = work / name
+    folder.mkdir()
+    path = folder / name
+    path.write_bytes(broken.content)
+    command = [str(word) for word in READERS[broken.reader](path, folder)]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, errors='replace', timeout=SECONDS, cwd=folder)
+    except subprocess.TimeoutExpired:
+        return f'{name}: not done in {SECONDS} s: {" ".join(command)}'
+    printed = result.stdout + result.stderr
+    wanted = [broken.says] if isinstance(broken.says, str) else list(broken.says)
+    if broken.named:
+        wanted.append(name)
+    missing = [word for word in wanted if word not in printed]
+    if result.returncode != broken.exit or missing:
+        return (f'{name}: exit code {result.returncode}, {broken.exit} is expected; not said: {missing}; said:\n'
+                f'{printed[:1500]}')
+    return ''
+
+
+def main():
+    cases = broken_texts.texts()
+    chosen = sys.argv[1:] or list(cases)
+    work = Path(tempfile.mkdtemp(prefix='icestream-bad_texts-'))
+    with ThreadPoolExecutor(2) as pool:
+        wrong = [answer for answer in pool.map(lambda name: run((name, cases[name]), work), chosen) if answer]
+    print(*wrong, sep='\n')
+    print(f'{len(chosen)} broken texts, {len(wrong)} not answered as expected')
+    if not wrong and not os.environ.get('ICESTREAM_KEEP'):
+        shutil.rmtree(work)
+    return 1 if wrong else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""make_broken.py DIR: writes the corpus of broken files (broken_images.py, broken_texts.py) into DIR, anew, and
+DIR/table.tsv: what reads each file, the status that it must give ("-": any), and what the message must hold. The same
+bytes each time."""
+import shutil
+import sys
+from pathlib import Path
+
+import broken_images
+import broken_texts
+
+
+def main():
+    folder = Path(sys.argv[1])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    images, texts = broken_images.images(), broken_texts.texts()
+    assert not set(images) & set(texts)
+    with open(folder / 'table.tsv', 'w') as table:
+        for name, image in images.items():
+            broken_images.make(folder, name, image)
+            print('image', name, image.reads, image.says, sep='\t', file=table)
+        for name, text in texts.items():
+            (folder / name).write_bytes(text.content)
+            reader = {'.star': 'star', '.yaml': 'graph'}.get(Path(name).suffix, 'json')
+            print(reader, name, '-', '', sep='\t', file=table)
+    print(f'{len(images)} broken images and {len(texts)} broken texts in {folder}')
+
+
+if __name__ == '__main__':
+    main()
