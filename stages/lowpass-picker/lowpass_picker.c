@@ -382,38 +382,60 @@ enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_
     return STATUS_OK;
 }
 
-/* autopick.star: micrographs and their picks. */
+/* autopick.star: micrographs and their picks, written in pieces, so that a long session needs no more memory. */
+enum { SUMMARY_PIECE = 512 }; /* rows */
+
 struct summary {
+    struct star_writer *writer;
+    struct star_file *file; /* of the piece */
     struct star_table *table;
     int micrograph, coordinates;
+    bool begun;
 };
+
+static enum status begin_piece(struct summary *summary, struct err *err) {
+    star_destroy(&summary->file);
+    TRY(star_create(&summary->file, err));
+    TRY(star_table_add(summary->file, "coordinate_files", true, &summary->table, err));
+    TRY(star_column_add(summary->table, "rlnMicrographName", "", &summary->micrograph, err));
+    return star_column_add(summary->table, "rlnMicrographCoordinates", "", &summary->coordinates, err);
+}
+
+static enum status write_piece(struct summary *summary, struct err *err) {
+    TRY((summary->begun ? star_writer_rows : star_writer_table)(summary->writer, summary->table, err));
+    summary->begun = true;
+    return STATUS_OK;
+}
 
 static enum status add_row(const struct item *item, void *context, struct err *err) {
     struct summary *summary = context;
     const char *micrograph = item_string(item, "micrograph.path"), *star = item_string(item, "picks.star");
     if (micrograph == NULL || star == NULL) return STATUS_OK;
+    if (star_row_count(summary->table) == SUMMARY_PIECE) {
+        TRY(write_piece(summary, err));
+        TRY(begin_piece(summary, err));
+    }
     size_t row = 0;
     TRY(star_row_add(summary->table, &row, err));
     TRY(star_set(summary->table, row, summary->micrograph, micrograph, err));
     return star_set(summary->table, row, summary->coordinates, star, err);
 }
 
-static enum status summarise_into(struct stage *stage, struct star_file *file, struct err *err) {
-    struct summary summary = {0};
+static enum status summarise_into(struct stage *stage, struct summary *summary, struct err *err) {
     char path[PATH_SIZE];
-    TRY(star_table_add(file, "coordinate_files", true, &summary.table, err));
-    TRY(star_column_add(summary.table, "rlnMicrographName", "", &summary.micrograph, err));
-    TRY(star_column_add(summary.table, "rlnMicrographCoordinates", "", &summary.coordinates, err));
-    TRY(stage_each_done(stage, add_row, &summary, err));
     TRY(path_join(stage_folder(stage), "autopick.star", path, sizeof path, err));
-    return star_write(file, path, err);
+    TRY(star_writer_create(path, &summary->writer, err));
+    TRY(begin_piece(summary, err));
+    TRY(stage_each_done(stage, add_row, summary, err));
+    TRY(write_piece(summary, err));
+    return star_writer_commit(&summary->writer, err);
 }
 
 enum status lowpass_picker_summarise(struct stage *stage, void *state, struct err *err) {
     (void)state;
-    struct star_file *file = NULL;
-    TRY(star_create(&file, err));
-    enum status status = summarise_into(stage, file, err);
-    star_destroy(&file);
+    struct summary summary = {0};
+    enum status status = summarise_into(stage, &summary, err);
+    star_writer_discard(&summary.writer);
+    star_destroy(&summary.file);
     return status;
 }

@@ -10,7 +10,8 @@ import sys
 import time
 
 from alone import now, put, resident
-from faults import MICROGRAPHS, Run, Work, check, counts, done, finish, graph, names, pids, seeded, wait_until
+from faults import (MICROGRAPHS, Run, Work, check, counts, done, finish, graph, names, pids, seeded, star,
+                    wait_until)
 
 MINUTES = float(sys.argv[1]) if len(sys.argv) > 1 else 0.5
 PACE = float(sys.argv[2]) if len(sys.argv) > 2 else 10
@@ -103,6 +104,8 @@ with Work("soak") as work:
     compare(soak, calm)
     found = counts(soak.session)
     check(all(f["done"] == f["seen"] == soak.fed for f in found.values()), f"{soak.kills} kills: {found}")
+    rows = star(f"{soak.session}/lowpass-picker/autopick.star")["coordinate_files"]
+    check(len({row["rlnMicrographName"] for row in rows}) == len(rows) == soak.fed, f"autopick.star has {len(rows)} rows")
     left = [p for p in glob.glob(f"{soak.session}/**/.*", recursive=True) if os.path.isfile(p)]
     check(len(left) <= soak.kills, f"{len(left)} unfinished files were left behind, at most one a kill")
     sizes = soak.look()
