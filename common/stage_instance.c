@@ -165,10 +165,10 @@ static enum status map_current(struct stage *stage, const char *path, struct err
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
     void *memory = MAP_FAILED;
     /* A page that had no place on a disk that is full would end the process when it is written to. */
-    static const char nothing[PATH_SIZE];
+    static const char nothing[CURRENT_SIZE];
     errno = ENOSPC;
     if (pwrite(descriptor, nothing, sizeof nothing, 0) == (ssize_t)sizeof nothing)
-        memory = mmap(NULL, PATH_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+        memory = mmap(NULL, CURRENT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     int reason = errno;
     close(descriptor);
     FAIL_IF(memory == MAP_FAILED, err, status_of_writing(reason), "%s cannot be mapped: %s", path, strerror(reason));

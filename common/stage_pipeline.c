@@ -605,6 +605,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     stage->mode = STAGE_IN_PIPELINE;
     /* A stage does not outlive the launcher, not even one that is stopped: the next one would start another beside it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    crash_watch();
     enum status status = signals_start(stage, &signals, &err);
     if (status == STATUS_OK) status = instance_read(stage, instance_file, &pipeline->instance, &err);
     if (status == STATUS_OK) status = instance_open(stage, &pipeline->instance, &err);

@@ -106,7 +106,7 @@ struct stage {
     struct log *log;
     struct ledger *ledger;
     struct metrics metrics;
-    char *current; /* memory-mapped, or NULL */
+    char *current; /* memory-mapped, or NULL: the item in process; PATH_SIZE further that of the thread that crashed */
     void *state;
     bool ready; /* init has succeeded */
 
@@ -235,6 +235,11 @@ void stage_await_call(struct stage *stage, enum part part, double deadline);
 void stage_fatal(struct stage *stage, enum status status, const struct err *err);
 void stage_stop(struct stage *stage, enum stage_stop how);
 
+/* stage_crash.c: what a thread works on, for the launcher to know when a signal (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE)
+ * that this thread caused brings the process down. id: borrowed until the next call; NULL: nothing. */
+void crash_blame(char *current, const char *id);
+void crash_watch(void);
+
 /* stage_signals.c: SIGINT and SIGTERM on a thread of their own. */
 struct signals;
 enum status signals_start(struct stage *stage, struct signals **ret_signals, struct err *err);
@@ -259,6 +264,8 @@ struct stage_edge {
     int window;
     double resend; /* s; 0: not set */
 };
+
+enum { CURRENT_SIZE = 2 * PATH_SIZE };
 
 struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];

@@ -237,7 +237,7 @@ void stage_destroy(struct stage **stage_pointer) {
     stage_places_clear(stage);
     ledger_close(&stage->ledger);
     log_close(&stage->log);
-    if (stage->current != NULL) munmap(stage->current, PATH_SIZE);
+    if (stage->current != NULL) munmap(stage->current, CURRENT_SIZE);
     if (stage->wake >= 0) close(stage->wake);
     mem_free(&stage->params);
     mem_free(&stage->state);

@@ -73,7 +73,9 @@ void *thread_load(void *argument) {
         }
         slot->phase = SLOT_LOADING;
         begin_work(stage, PART_LOAD);
+        crash_blame(stage->current, slot->id);
         load_slot(stage, slot);
+        crash_blame(NULL, NULL);
         end_work(stage, PART_LOAD);
         bool processed = stage->descriptor->process != NULL;
         slot->phase = processed ? SLOT_PROCESS : SLOT_STORE;
@@ -123,7 +125,9 @@ static void compute_item(struct stage *stage, struct slot *slot, int last_shape[
     enum status status;
     do {
         mark_current(stage, slot->id);
+        crash_blame(stage->current, slot->id);
         status = process_item(stage, slot->lane, last_shape, &slot->err);
+        crash_blame(NULL, NULL);
         mark_current(stage, "");
     } while (stage_wait_out(stage, status, &slot->err, &patience));
     metrics_item(&stage->metrics, "");
@@ -273,7 +277,9 @@ void *thread_store(void *argument) {
         if (slot != NULL) {
             slot->phase = SLOT_STORING;
             begin_work(stage, PART_STORE);
+            crash_blame(stage->current, slot->id);
             store_item(stage, slot);
+            crash_blame(NULL, NULL);
             end_work(stage, PART_STORE);
             stage->store_ticket++;
             lanes_let_go(stage, slot);

@@ -204,14 +204,18 @@ static enum status prepare(struct run *run, struct err *err) {
 
 /* Hooks. */
 
-/* The item that was in process when the child died; empty: none. */
+/* The item on whose account the child died; empty: none. That of the thread that the signal came from, where the stage
+ * could tell; else the one that was in process. */
 static void take_current(const struct child_texts *texts, char *id, size_t size) {
-    id[0] = '\0';
+    static const off_t places[] = {PATH_SIZE, 0};
     int file = open(texts->current, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file >= 0 ? read(file, id, size - 1) : 0;
+    id[0] = '\0';
+    for (size_t i = 0; file >= 0 && id[0] == '\0' && i < 2; i++) {
+        ssize_t length = pread(file, id, size - 1, places[i]);
+        id[length > 0 ? length : 0] = '\0';
+    }
     if (file >= 0)
         close(file);
-    id[length > 0 ? length : 0] = '\0';
     id[strcspn(id, "\n")] = '\0';
 }
 

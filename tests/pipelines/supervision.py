@@ -136,6 +136,16 @@ def case_set_aside(folder):
     all_done(session, 40)
 
 
+def case_set_aside_replicas(folder):
+    """The same beside two other replicas, which go on meanwhile."""
+    session = chain(folder, MANY, first=", replicas: 3, abort_at: 20, abort_times: 3")
+    session.run(3)
+    session.expect("one", MANY, MANY - 1, 0, 1, 0)
+    assert session.command("retry").stdout.startswith("one: grid/mic_0020 goes through again")
+    session.run()
+    all_done(session, MANY)
+
+
 def case_stopped_inside(folder):
     """An item is not to blame when the stage is stopped while it works on it, however often."""
     session = chain(folder, 40, first=", hang_at: 20, hang_times: 3")
