@@ -1,5 +1,5 @@
-/* A file that brings a program down: ICESTREAM_FAULT_POISON is "PROGRAM:NAME", and the thread of PROGRAM that opens a file
- * of that name dies of SIGSEGV. */
+/* A file that brings a program down: ICESTREAM_FAULT_POISON is "PROGRAM:NAME", and the thread of PROGRAM that opens a
+ * file of that name dies of SIGSEGV. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
