@@ -1,5 +1,6 @@
 #include "common/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -86,6 +87,8 @@ bool file_is_folder(const char *path) {
 
 enum status file_sync_folder(const char *folder, struct err *err) {
     int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* One that may be entered but not read is as safe as its owner makes it. */
+    if (descriptor < 0 && errno == EACCES) return STATUS_OK;
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: the folder cannot be opened to sync it: %s", folder,
             strerror(errno));
     /* Some network file systems cannot sync a folder (EINVAL): the rename then is as safe as they make it. */
@@ -108,6 +111,30 @@ static enum status make_folder(const char *path, mode_t mode, struct err *err) {
             "%s: the folder cannot be made: %s", path,
             reason == EEXIST ? "a file of that name is in the way" : strerror(reason));
     return STATUS_OK;
+}
+
+/* Files are not looked at: there may be very many. */
+static enum status sync_below(const char *folder, struct err *err) {
+    TRY(file_sync_folder(folder, err));
+    DIR *entries = opendir(folder);
+    FAIL_IF(entries == NULL, err, status_of_reading(errno), "%s: the folder cannot be read: %s", folder, strerror(errno));
+    enum status status = STATUS_OK;
+    for (struct dirent *entry; status == STATUS_OK && (entry = readdir(entries)) != NULL;) {
+        char path[PATH_SIZE];
+        bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        if (dots || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN)) continue;
+        status = path_join(folder, entry->d_name, path, sizeof path, err);
+        if (status == STATUS_OK && (entry->d_type == DT_DIR || file_is_folder(path))) status = sync_below(path, err);
+    }
+    closedir(entries);
+    return status;
+}
+
+enum status file_sync_folders(const char *folder, struct err *err) {
+    char above[PATH_SIZE];
+    TRY(path_folder(folder, above, sizeof above, err));
+    TRY(file_sync_folder(above, err));
+    return sync_below(folder, err);
 }
 
 enum status file_make_folders(const char *path, mode_t mode, struct err *err) {

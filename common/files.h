@@ -57,6 +57,9 @@ bool file_is_folder(const char *path);
 enum status file_make_folders(const char *path, mode_t mode, struct err *err);
 /* The entries of a folder outlive a power cut. */
 enum status file_sync_folder(const char *folder, struct err *err);
+/* The same for all folders below it, and its own place in the one above: after a process that may have been killed before
+ * it had synced what it made. */
+enum status file_sync_folders(const char *folder, struct err *err);
 /* The folders in which the file `path` lies. */
 enum status file_make_parents(const char *path, mode_t mode, struct err *err);
 

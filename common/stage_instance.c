@@ -154,6 +154,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
     FAIL_IF(root == NULL, err, STATUS_BAD_FORMAT, "%s: line %d: %s", path, error.line, error.text);
     enum status status = instance_parse(stage, root, instance, err);
     if (status == STATUS_OK) status = file_make_folders(stage->folder, 0777, err);
+    if (status == STATUS_OK) status = file_sync_folders(stage->folder, err);
     if (status == STATUS_OK) status = stage_confine(stage, json_object_get(root, "folders"), err);
     json_decref(root);
     return status == STATUS_OK ? STATUS_OK : err_context(err, status, "%s", path);

@@ -1,5 +1,6 @@
 /* Lanes: the places of items on their way through load, process and store; and slots, which hold them on until their
  * outcome is written down. */
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -131,7 +132,8 @@ void lanes_free(struct stage *stage, struct slot *slot) {
 static enum status start_threads(struct stage *stage, int count, void *(*run)(void *), struct err *err) {
     for (int i = 0; i < count; i++) {
         int failed = pthread_create(&stage->threads_of[stage->threads_started], NULL, run, stage);
-        FAIL_IF(failed != 0, err, STATUS_NO_MEMORY, "a thread cannot be started: %s", strerror(failed));
+        FAIL_IF(failed != 0, err, failed == EAGAIN ? STATUS_UNAVAILABLE : STATUS_NO_MEMORY,
+                "a thread cannot be started: %s (too little memory, or too many processes?)", strerror(failed));
         stage->threads_started++;
     }
     return STATUS_OK;

@@ -612,6 +612,8 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     if (status == STATUS_OK) status = configure(pipeline, &err);
     if (status == STATUS_OK) status = run(pipeline, &configured, &err);
     int code = report(stage, status, configured, &err);
+    /* A source would search on, and nobody would tell it to end. */
+    if (status != STATUS_OK) stage_stop(stage, STOP_NOW);
     if (stage->threads_started > 0) lanes_stop(stage);
     for (int i = 0; i < pipeline->arrived_count; i++)
         message_clear(&pipeline->arrived[i]);

@@ -239,7 +239,8 @@ enum status stage_settle_emissions(struct stage *stage, struct item *const *item
 }
 
 void stage_drain_emissions(struct stage *stage) {
-    while (stage->emission_count > 0 && stage->fatal == STATUS_OK)
+    /* At the end of a stage that could not start all of its threads nobody else is there. */
+    while (stage->emission_count > 0 && stage->fatal == STATUS_OK && !stage->threads_end)
         stage_await_call(stage, PART_PROCESS, INFINITY);
 }
 

@@ -174,6 +174,14 @@ static enum status keep_graph(const struct session *session, const struct graph 
     return status;
 }
 
+/* Of a launcher that was killed before it had synced what it made. */
+static enum status sync_folders(const struct session *session, struct err *err) {
+    char above[PATH_SIZE];
+    TRY(path_folder(session->path, above, sizeof above, err));
+    TRY(file_sync_folder(above, err));
+    return file_sync_folder(session->path, err);
+}
+
 enum status session_begin(const char *path, const struct plan *plan, struct session *ret_session, struct err *err) {
     struct session session = {.lock = -1};
     char folder[PATH_SIZE];
@@ -184,6 +192,8 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     TRY(session_file(&session, "ledger", "", "", folder, err));
     TRY(file_make_folders(folder, 0755, err));
     enum status status = take_lock(&session, err);
+    if (status == STATUS_OK)
+        status = sync_folders(&session, err);
     if (status == STATUS_OK)
         status = next_run(&session, err);
     if (status == STATUS_OK)

@@ -171,7 +171,17 @@ static void describe_death(int wait_status, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", WEXITSTATUS(wait_status));
 }
 
-/* The message of the last ERROR line in a log, or "": what a person would open the log for. */
+/* Whether a line is one of a stage's log, and not what a library wrote as it ended the process. */
+static bool is_log_line(const char *line) {
+    static const char *const levels[] = {" DEBUG ", " INFO ", " WARN ", " ERROR "};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (strstr(line, levels[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* The message of the last ERROR line in a log, or a last word that is no line of it, or "": what a person would open the
+ * log for. */
 static void last_error(const char *log, char *text, size_t size) {
     text[0] = '\0';
     FILE *file = fopen(log, "r");
@@ -182,9 +192,11 @@ static void last_error(const char *log, char *text, size_t size) {
         rewind(file);
     while (fgets(line, sizeof line, file) != NULL) {
         const char *mark = strstr(line, " ERROR ");
-        if (mark == NULL)
+        if (strstr(line, " INFO start ") != NULL)
+            text[0] = '\0'; /* what came before is another process's */
+        if (mark == NULL && (is_log_line(line) || text[0] != '\0'))
             continue;
-        snprintf(text, size, ": %s", mark + strlen(" ERROR "));
+        snprintf(text, size, ": %s", mark != NULL ? mark + strlen(" ERROR ") : line);
         text[strcspn(text, "\n")] = '\0';
     }
     fclose(file);
@@ -255,7 +267,9 @@ static enum status bury(struct supervisor *s, size_t index, struct err *err) {
     wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
     child->start_at = clock_monotonic() + wait;
     child->restarts++;
-    say(s, "%s %s; starting it again%s", spec->name, how, child->deaths > 1 ? " after a pause" : "");
+    char why[512];
+    last_error(spec->log, why, sizeof why);
+    say(s, "%s %s%s; starting it again%s", spec->name, how, why, child->deaths > 1 ? " after a pause" : "");
     return STATUS_OK;
 }
 
