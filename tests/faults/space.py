@@ -17,7 +17,7 @@ def pauses_and_resumes(work):
     write(space, "3e9")
     for i in range(5):
         put(work("raw"), f"a{i}.mrc")
-    with start(work, graph, "--until-idle", 4, env=environment(work, "space", ICESTREAM_FAULT_SPACE=space)) as live:
+    with start(work, graph, "--until-idle", 2, env=environment(work, "space", ICESTREAM_FAULT_SPACE=space)) as live:
         wait_until(lambda: done(session, "relay") == 5, 30, "five are done", live)
         write(space, "1.5e9")
         wait_until(lambda: note(session).startswith("paused: 1.5 GB"), 10, "status says that intake is paused", live)
@@ -27,7 +27,7 @@ def pauses_and_resumes(work):
         wait_until(lambda: live.says("paused: 1.5 GB are free, min_free is 2 GB"), 10, "so does run", live)
         pid = pids(session)["watcher.0"]
         beats = json.load(open(f"{session}/log/watcher.0.heartbeat.json"))["time"]
-        wait_until(lambda: json.load(open(f"{session}/log/watcher.0.heartbeat.json"))["time"] > beats + 5, 20, "five seconds pass", live)
+        wait_until(lambda: json.load(open(f"{session}/log/watcher.0.heartbeat.json"))["time"] > beats + 3, 20, "three seconds pass", live)
         check(counts(session)["watcher"]["seen"] == 5, "nothing was taken in meanwhile")
         write(space, "2.05e9")
         wait_until(lambda: note(session).startswith("paused: 2.05 GB"), 10, "a little more than min_free is not enough", live)
