@@ -235,8 +235,8 @@ void stage_await_call(struct stage *stage, enum part part, double deadline);
 void stage_fatal(struct stage *stage, enum status status, const struct err *err);
 void stage_stop(struct stage *stage, enum stage_stop how);
 
-/* stage_crash.c: what a thread works on, for the launcher to know when a SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGFPE of this
- * thread brings the process down. id: borrowed until the next call; NULL: nothing. */
+/* stage_crash.c: what a thread works on, for the launcher to know when a SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGFPE of
+ * this thread brings the process down. id: borrowed until the next call; NULL: nothing. */
 void crash_blame(char *current, const char *id);
 void crash_watch(void);
 
