@@ -142,7 +142,8 @@ bool stage_wait_out(struct stage *stage, enum status status, const struct err *e
 
 /* Sources and cumulative stages: sends a new item on its way (blocks while the window is full, unless from idle or
  * flush of a cumulative stage, which never block). The item is copied. ret_new: false when its id was seen
- * before; may be NULL. */
+ * before; may be NULL. What a source emits is written down a little later, together with what else it emits meanwhile,
+ * and sent only then: after a power cut it must find again what stage_lookup does not know. */
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err);
 /* Sources: an item that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
