@@ -16,14 +16,19 @@ static bool is_below(const char *path, const char *folder) {
     return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/* A place that is not there (yet) stays as it is written: nothing is below it either. */
-static enum status add_place(struct stage *stage, const char *path, struct err *err) {
-    char real[PATH_MAX];
-    FAIL_IF(path == NULL || path[0] != '/', err, STATUS_BAD_ARGUMENT, "'folders' must be a list of absolute paths");
-    char *copy = strdup(realpath(path, real) != NULL ? real : path);
+static enum status add_text(struct stage *stage, const char *path, struct err *err) {
+    char *copy = strdup(path);
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the input folders");
     stage->places[stage->place_count++] = copy;
     return STATUS_OK;
+}
+
+/* As it is written, for what is not there any more, and where it leads. */
+static enum status add_place(struct stage *stage, const char *path, struct err *err) {
+    char real[PATH_MAX];
+    FAIL_IF(path == NULL || path[0] != '/', err, STATUS_BAD_ARGUMENT, "'folders' must be a list of absolute paths");
+    TRY(add_text(stage, path, err));
+    return realpath(path, real) != NULL && strcmp(path, real) != 0 ? add_text(stage, real, err) : STATUS_OK;
 }
 
 enum status stage_confine(struct stage *stage, const json_t *folders, struct err *err) {
@@ -31,7 +36,7 @@ enum status stage_confine(struct stage *stage, const json_t *folders, struct err
     size_t count = json_array_size(folders);
     FAIL_IF(realpath(stage->folder, stage->real_folder) == NULL, err, STATUS_IO, "%s: the folder cannot be reached: %s",
             stage->folder, strerror(errno));
-    stage->places = calloc(count + 2, sizeof *stage->places);
+    stage->places = calloc(2 * (count + 2), sizeof *stage->places);
     FAIL_IF(stage->places == NULL, err, STATUS_NO_MEMORY, "no memory for the input folders");
     TRY(add_place(stage, stage->root, err));
     TRY(add_place(stage, stage->folder, err));
@@ -47,20 +52,29 @@ void stage_places_clear(struct stage *stage) {
     stage->place_count = 0;
 }
 
+static bool is_in_a_place(const struct stage *stage, const char *path) {
+    for (int i = 0; i < stage->place_count; i++)
+        if (is_below(path, stage->places[i])) return true;
+    return false;
+}
+
 enum status stage_may_read(const struct stage *stage, const char *absolute, struct err *err) {
     char real[PATH_MAX];
     if (stage->place_count == 0) return STATUS_OK;
-    if (realpath(absolute, real) == NULL) {
-        if (errno == ENOENT) return file_missing(absolute, err);
-        FAIL(err, errno == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(errno), "%s: cannot be reached: %s", absolute,
-             strerror(errno));
+    bool there = realpath(absolute, real) != NULL;
+    int reason = there ? 0 : errno;
+    if (there && is_in_a_place(stage, real)) return STATUS_OK;
+    /* What may not be read is not waited for either, should its folder not be there. */
+    if (!there && is_in_a_place(stage, absolute) && strstr(absolute, "/../") == NULL) {
+        if (reason == ENOENT) return file_missing(absolute, err);
+        FAIL(err, reason == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(reason), "%s: cannot be reached: %s", absolute,
+             strerror(reason));
     }
-    for (int i = 0; i < stage->place_count; i++)
-        if (is_below(real, stage->places[i])) return STATUS_OK;
+    bool leads = there && strcmp(absolute, real) != 0;
     FAIL(err, STATUS_BAD_ARGUMENT,
          "%s%s%s is neither in the session nor in an input folder, so that it is not read; if it belongs to the data, "
          "name its folder in the graph: session: {inputs: [FOLDER]}",
-         absolute, strcmp(absolute, real) != 0 ? " leads to " : "", strcmp(absolute, real) != 0 ? real : "");
+         absolute, leads ? " leads to " : "", leads ? real : "");
 }
 
 /* The nearest folder on the way to a product that is there already must be below the stage's own. */

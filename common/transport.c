@@ -37,7 +37,7 @@ struct transport {
     void *context;
     char public_key[KEY_LENGTH + 1], secret_key[KEY_LENGTH + 1];
     bool has_keys;
-    struct guard *guard; /* with keys only */
+    struct guard *guard; /* once something is bound on the network */
     struct transport_socket *sockets[SOCKETS_MAX];
     int count;
 };
@@ -58,11 +58,6 @@ enum status transport_create(const char *public_key, const char *secret_key, str
     if (has_keys) {
         memcpy(transport->public_key, public_key, KEY_LENGTH + 1);
         memcpy(transport->secret_key, secret_key, KEY_LENGTH + 1);
-        enum status status = guard_create(transport->context, public_key, &transport->guard, err);
-        if (status != STATUS_OK) {
-            transport_destroy(&transport);
-            return status;
-        }
     }
     *ret_transport = transport;
     return STATUS_OK;
@@ -140,6 +135,8 @@ static enum status set_up(struct transport *transport, struct transport_socket *
     FAIL_IF(tcp && !transport->has_keys, err, STATUS_BAD_ARGUMENT,
             "the endpoint %s is on the network, and there are no CURVE keys for it", endpoint);
     if (!tcp) TRY(check_folder(endpoint, err));
+    if (tcp && binds && transport->guard == NULL)
+        TRY(guard_create(transport->context, transport->public_key, &transport->guard, err));
     socket->socket = zmq_socket(transport->context, sends ? ZMQ_PUSH : ZMQ_PULL);
     FAIL_IF(socket->socket == NULL, err, STATUS_IO, "no socket for %s: %s", endpoint, zmq_strerror(errno));
     zmq_msg_init(&socket->message);

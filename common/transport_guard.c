@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
@@ -89,7 +90,12 @@ static enum status begin(struct guard *guard, const char *public_key, struct err
     guard->door = zmq_socket(guard->context, ZMQ_REP);
     FAIL_IF(guard->door == NULL || zmq_bind(guard->door, "inproc://zeromq.zap.01") != 0, err, STATUS_IO,
             "the guard of the sockets cannot be set up: %s", zmq_strerror(errno));
+    /* Signals are for the threads of the program. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&guard->thread, NULL, answer_all, guard);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     FAIL_IF(failed != 0, err, STATUS_NO_MEMORY, "a thread cannot be started: %s", strerror(failed));
     guard->running = true;
     return STATUS_OK;

@@ -1,3 +1,6 @@
 # Bad wires and strangers (need pyzmq).
 icestream_add_fault_test(proxy proxy.py)
 icestream_add_fault_test(proxy_long proxy.py 0 15 LABELS long TIMEOUT 600)
+foreach(case network listen closed paths programs)
+  icestream_add_fault_test(strangers_${case} strangers.py ${case})
+endforeach()

@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""Strangers: whoever has not the session's keys, or is another user, gets nothing and changes nothing; items that name
+what is none of theirs fail; nothing listens on a network unasked; no program is started that the graph does not name.
+
+strangers.py network|listen|closed|paths|programs"""
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+
+from faults import (COUNT, MICROGRAPHS, SKIP, Run, Work, arrive, calm, check, counts, done, finish, graph, ledger, names,
+                    outcome, pids, program, run, same, seeded, simulate, status, wait_until, whole, write)
+from wire import dropped, instances, log_lines, nonsense, zmq
+
+
+def endpoints(session):
+    """{endpoint: (what is bound there, edge)}"""
+    return {edge[key]: (key, edge["edge"]) for orders in instances(session).values() for edge in orders["outputs"]
+            for key in ("data", "ack")}
+
+
+def listeners(processes):
+    """Addresses at which processes listen: {"127.0.0.1:4242"}; of IPv6, and of UDP too."""
+    inodes, found = set(), set()
+    for pid in processes:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}")))
+            except OSError:
+                pass
+    for kind, states in (("tcp", ("0A",)), ("tcp6", ("0A",)), ("udp", ("07",)), ("udp6", ("07",))):
+        for line in open(f"/proc/net/{kind}").readlines()[1:]:
+            words = line.split()
+            if words[9] in inodes and words[3] in states:
+                address, port = words[1].split(":")
+                packed = bytes.fromhex(address)[::-1] if len(address) == 8 else None
+                found.add(f"{socket.inet_ntoa(packed) if packed else kind + ' ' + address}:{int(port, 16)}")
+    return found
+
+
+def refused(session, instance):
+    """How many peers an instance says it has turned away."""
+    lines = log_lines(session, instance, "refused")
+    return int(re.search(r"\((\d+) so far\)", lines[-1])[1]) if lines else 0
+
+
+def evil(key, edge):
+    """What a stranger would like a stage to believe."""
+    back = {"v": 1, "edge": edge, "instance": 0, "token": "t", "verdict": "done"}
+    ids = [name.rsplit(".", 1)[0] for name in names()]
+    if key == "ack":
+        return [{**back, "kind": kind, "seq": seq} for kind in ("hello", "ack") for seq in range(0, 2 * COUNT)]
+    return [{"v": 1, "kind": "item", "edge": edge, "seq": n, "attempt": 1,
+             "item": {"v": 1, "id": id, "kind": "micrograph"}} for n, id in enumerate(ids)]
+
+
+class Stranger:
+    """Comes to each endpoint with some keys, or none; tells lies up and listens down."""
+
+    def __init__(self, session, public=None, secret=None, server=None):
+        self.context, self.listening = zmq.Context(), []
+        for endpoint, (key, edge) in endpoints(session).items():
+            mouth = self.context.socket(zmq.PUSH if key == "ack" else zmq.PULL)
+            if server:
+                mouth.curve_publickey, mouth.curve_secretkey, mouth.curve_serverkey = public, secret, server
+            mouth.connect(endpoint)
+            if key == "data":
+                self.listening.append(mouth)
+                continue
+            for lie in evil(key, edge):
+                try:
+                    mouth.send_json(lie, zmq.DONTWAIT)
+                except zmq.Again:
+                    break
+
+    def heard(self):
+        return sum(bool(ear.poll(0)) for ear in self.listening)
+
+    def leave(self):
+        self.context.destroy(linger=0)
+
+
+def raw(endpoint, text):
+    host, port = endpoint[len("tcp://"):].rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as peer:
+        try:
+            peer.sendall(text)
+        except OSError:
+            pass
+
+
+def network():
+    rng = seeded()
+    with Work("network") as work:
+        incoming, session = work("incoming"), work("session")
+        arrive(names()[:COUNT // 2], incoming)
+        others = work("others")
+        with Run(graph(work.path, name="other.yaml", micrographs=work(), session="transport: tcp"), others) as other, \
+                Run(graph(work.path, micrographs=incoming, session="transport: tcp"), session) as live:
+            wait_until(lambda: done(session, "extractor") == COUNT // 2, 100, "half of them is done", live)
+            wait_until(lambda: len(pids(others)) == 3, 30, "the other session runs", other)
+            told = instances(session)
+            check(all(stat.S_IMODE(os.stat(f"{session}/log/{name}.instance.json").st_mode) == 0o600 for name in told),
+                  "files with keys have mode 0600")
+            found = listeners([live.pid, *pids(session).values()])
+            check({f"tcp://{address}" for address in found} == set(endpoints(session)), f"listening: {sorted(found)}")
+            check(all(address.startswith("127.0.0.1:") for address in found), "on loopback only")
+            curve, foreign = told["watcher.0"]["curve"], instances(others)["watcher.0"]["curve"]
+            ours, theirs = curve["public"].encode(), foreign["public"].encode()
+            check(ours != theirs, "each session has keys of its own")
+            fresh_public, fresh_secret = zmq.curve_keypair()
+            before = counts(session), ledger(session, "watcher", "SELECT * FROM outbox ORDER BY seq")
+            strangers = {"no keys": Stranger(session),
+                         "another session's keys": Stranger(session, theirs, foreign["secret"].encode(), theirs),
+                         "another session's keys, and our public one":
+                             Stranger(session, theirs, foreign["secret"].encode(), ours),
+                         "new keys, and our public one": Stranger(session, fresh_public, fresh_secret, ours),
+                         "our public key with another secret": Stranger(session, ours, fresh_secret, ours)}
+            for endpoint in endpoints(session):
+                for text in (b"", rng.randbytes(3000), b"GET / HTTP/1.1\r\n\r\n", rng.randbytes(1 << 20)):
+                    raw(endpoint, text)
+            for name in ("watcher.0", "lowpass-picker.0"):
+                wait_until(lambda: refused(session, name) >= len(strangers), 30, f"{name} has turned them away", live)
+            check((counts(session), ledger(session, "watcher", "SELECT * FROM outbox ORDER BY seq")) == before,
+                  "nothing has changed")
+            # A peer with the keys is heard: what the others could have done.
+            friend = zmq.Context()
+            mouth = friend.socket(zmq.PUSH)
+            mouth.curve_publickey = mouth.curve_serverkey = ours
+            mouth.curve_secretkey = curve["secret"].encode()
+            mouth.connect(told["watcher.0"]["outputs"][0]["ack"])
+            mouth.send(b"nonsense")
+            wait_until(lambda: dropped(session, "watcher.0") == 1, 30, "who has the keys is heard", live)
+            friend.destroy(linger=0)
+            arrive(names()[COUNT // 2:], incoming)
+            wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
+            for what, stranger in strangers.items():
+                check(stranger.heard() == 0, f"{what}: nothing was to be heard")
+                stranger.leave()
+            for each in (live, other):
+                each.signal(2)
+                each.finish(0)
+        check(dropped(session, "lowpass-picker.0") == 0, "nothing of theirs came so far that it was read")
+        same(calm(), outcome(session, incoming))
+        whole(session)
+
+
+def listen():
+    """Another address of this host, when the graph says so; and none otherwise."""
+    with Work("listen") as work:
+        folder = work("few")
+        arrive(names()[:3], folder)
+        for session, words, address in ((work("ipc"), "", None), (work("tcp"), "transport: tcp", "127.0.0.1"),
+                                        (work("told"), "transport: tcp, listen: 127.0.0.2", "127.0.0.2")):
+            with Run(graph(work.path, micrographs=folder, session=words), session) as live:
+                wait_until(lambda: done(session, "extractor") == 3, 60, "work is done", live)
+                found = listeners([live.pid, *pids(session).values()])
+                check({one.split(":")[0] for one in found} == ({address} if address else set()),
+                      f"'{words}' listens on {sorted(found)}")
+                live.signal(15)
+                live.finish(1)
+        said = run("run", graph(work.path, micrographs=folder, session="transport: tcp, listen: 203.0.113.7"), "--session",
+                   work("no"), expect=1)
+        check("203.0.113.7" in said.stderr and "session.listen" in said.stderr, said.stderr.strip())
+        for words in ("transport: tcp, listen: 0.0.0.0", "transport: tcp, listen: '*'", "listen: 127.0.0.1",
+                      "transport: tcp, listen: somewhere"):
+            said = run("check", graph(work.path, micrographs=folder, session=words), expect=2)
+            check("session.listen" in said.stderr, said.stderr.strip())
+
+
+def closed():
+    """Sockets of this host lie in a folder that only their user can enter, whatever the umask and the folder before."""
+    with Work("closed") as work:
+        folder, session = work("few"), work("session")
+        arrive(names()[:3], folder)
+        os.chmod(work.path, 0o755)
+        for name, mode in (("open", 0o777), ("sticky", 0o1777)):
+            os.mkdir(work(name))
+            os.chmod(work(name), mode)
+        environment = {**os.environ, "XDG_RUNTIME_DIR": work("open"), "TMPDIR": work("sticky")}
+        with Run(graph(work.path, micrographs=folder), session, umask=0, env=environment) as live:
+            wait_until(lambda: done(session, "extractor") == 3, 60, "work is done", live)
+            place = open(f"{session}/log/sockets").read()
+            check(place.startswith(work("sticky")), f"not in a folder in which anybody may rename: {place}")
+            check(stat.S_IMODE(os.stat(place).st_mode) == 0o700, f"{place} has mode {os.stat(place).st_mode & 0o7777:o}")
+            sockets = [f"{place}/{name}" for name in os.listdir(place)]
+            check(len(sockets) == 4, f"{len(sockets)} sockets")
+            if os.geteuid() == 0:
+                attempt = ("import os, socket, sys\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+                           "for path in sys.argv[1:]:\n    try:\n        socket.socket(socket.AF_UNIX).connect(path)\n"
+                           "        print('in')\n    except PermissionError:\n        print('out')\n")
+                said = subprocess.run([sys.executable, "-c", attempt, *sockets], capture_output=True, text=True)
+                check(said.stdout.split() == ["out"] * 4, f"another user stays outside: {said.stdout.split()}")
+            else:
+                print("another user cannot be played without being root: the folder's mode has to do")
+            live.signal(2)
+            live.finish(0)
+        check(os.listdir(work("sticky")) == [], "no socket is left behind")
+        # A stage opens no socket where others could come.
+        orders = json.load(open(f"{session}/log/watcher.0.instance.json"))
+        os.chmod(work("open"), 0o755)
+        orders["run"] += 1
+        orders["until_idle"] = 0.1
+        orders["outputs"][0].update(data=f"ipc://{work('open')}/d", ack=f"ipc://{work('open')}/a")
+        told = write(work("orders.json"), json.dumps(orders))
+        said = subprocess.run([program("icestream-watcher"), "--instance", told], capture_output=True, text=True)
+        check(said.returncode == 1 and "chmod 700" in said.stderr, f"{said.returncode}: {said.stderr.strip()}")
+
+
+HOSTILE = '''#!/usr/bin/python3
+"""A source that names what is none of its business."""
+import json, os, sys, time
+import zmq
+if "--describe" in sys.argv:
+    print(json.dumps({"name": "hostile", "summary": "", "version": "1", "in": "", "out": "micrograph picks particles",
+                      "cumulative": False, "source": True, "params": []}))
+    sys.exit(0)
+me = json.load(open(sys.argv[sys.argv.index("--instance") + 1]))
+items = json.load(open(ITEMS))
+context = zmq.Context()
+edges = {}
+for edge in me["outputs"]:
+    out, back = context.socket(zmq.PUSH), context.socket(zmq.PULL)
+    out.bind(edge["data"])
+    back.bind(edge["ack"])
+    edges[edge["edge"]] = out, back
+for name, (out, back) in edges.items():
+    left = {}
+    for seq, item in enumerate(items, 1):
+        message = json.dumps({"v": 1, "kind": "item", "edge": name, "seq": seq, "attempt": 1, "item": item})
+        out.send_string(message.replace("NUL", "\\\\u0000"))
+        if item.get("columns"):
+            left[seq] = item["id"]
+    while left:
+        answer = back.recv_json()
+        if answer["kind"] == "ack":
+            left.pop(answer["seq"], None)
+    out.send_json({"v": 1, "kind": "end", "edge": name, "seq": 0, "attempt": 1})
+    while back.recv_json().get("verdict") != "end":
+        pass
+context.destroy(linger=1000)
+'''
+
+PATHS_GRAPH = """\
+session: {pixel_size: 6.0, inputs: [INPUT]}
+programs: [HOSTILE]
+stages:
+  hostile:        {program: HOSTILE}
+  lowpass-picker: {from: hostile, diameter: 130, lowpass: 40, write_png: false}
+  extractor:      {from: hostile, box: 32}
+"""
+
+
+def paths():
+    """Items come from a source of a stranger's making; each stage after it takes what it may and fails the rest."""
+    with Work("paths") as work:
+        some, session, outside, place = names()[:6], work("session"), work("outside"), work("input")
+        arrive(some, place)
+        arrive(some, outside)
+        os.symlink(f"{outside}/{some[0]}", f"{place}/link.mrc")
+        os.symlink(outside, f"{place}/folder")
+        os.symlink(f"{place}/{some[1]}", f"{place}/inside.mrc")
+        os.makedirs(f"{session}/lowpass-picker")
+        os.symlink(outside, f"{session}/lowpass-picker/out")
+        picks = write(f"{place}/picks.star", "data_\n\nloop_\n_rlnCoordinateX #1\n_rlnCoordinateY #2\n80 80\n")
+        write(f"{outside}/picks.star", open(picks).read())
+
+        def item(id, path, star=picks):
+            return {"v": 1, "id": id, "kind": "micrograph", "micrograph": {"path": path, "nx": 160, "ny": 160},
+                    "picks": {"star": star, "count": 1}, "columns": {"number": 1}}
+
+        good = [item(f"good/{n}", f"{place}/{name}") for n, name in enumerate(some)] + \
+            [item("good/inside", f"{place}/inside.mrc"), item("good/dots", f"{place}/../input/{some[0]}")]
+        bad = [item(f"bad/{n}", path) for n, path in enumerate((
+            "/etc/passwd", f"{outside}/{some[0]}", f"{place}/../outside/{some[0]}", f"../outside/{some[0]}",
+            f"{place}/link.mrc", f"{place}/folder/{some[0]}", "/proc/self/environ", f"{place}x/../outside/{some[0]}",
+            f"{session}/../outside/{some[0]}", "/dev/zero"))]
+        gone = [item(f"gone/{n}", path) for n, path in enumerate(("nowhere.mrc", "", f"{place}/a\nb.mrc", f"{place}"))]
+        led_out = [item("out/1", f"{place}/{some[2]}"), item("out/deeper/1", f"{place}/{some[2]}")]
+        stars = [item(f"star/{n}", f"{place}/{some[3]}", star) for n, star in enumerate((
+            f"{outside}/picks.star", "../outside/picks.star", "/etc/passwd"))]
+        odd = [{**item(id, f"{place}/{some[4]}"), "columns": {}} for id in (
+            "../escape", "a/../../escape", "/absolute", "a//b", "./a", "a\nb", "aNULb", "", "..", "a/", "\x7f")]
+        write(work("items.json"), json.dumps(good + bad + gone + led_out + stars + odd))
+        hostile = write(work("hostile"), HOSTILE.replace("ITEMS", repr(work("items.json"))))
+        os.chmod(hostile, 0o755)
+        path = write(work("graph.yaml"), PATHS_GRAPH.replace("HOSTILE", hostile).replace("INPUT", place))
+        with Run(path, session) as live:
+            live.finish(3)
+        found = {stage: {id: (state, reason) for id, state, reason in
+                         ledger(session, stage, "SELECT id, state, reason FROM items")}
+                 for stage in ("lowpass-picker", "extractor")}
+        for stage, verdicts in found.items():
+            wrong = [one["id"] for one in good if verdicts.get(one["id"], (0,))[0] != 1]
+            check(not wrong, f"{stage}: what is in the input folder is done {wrong}")
+            wrong = [(one["micrograph"]["path"], verdicts.get(one["id"])) for one in bad
+                     if verdicts.get(one["id"], (0,))[0] != 3 or "nor in an input folder" not in verdicts[one["id"]][1]]
+            check(not wrong, f"{stage}: what is outside fails, with the reason {wrong[:3]}")
+            check(all(verdicts[one["id"]][0] == 3 for one in gone), f"{stage}: what is not there fails")
+            check(dropped(session, f"{stage}.0") == len(odd), f"{stage}: messages with odd ids are dropped")
+            check(len(verdicts) == len(good + bad + gone + led_out + stars), f"{stage}: {len(verdicts)} items in the ledger")
+        for one in led_out:
+            state, reason = found["lowpass-picker"][one["id"]]
+            check(state == 3, f"a product that a link leads out is not written: {reason}")
+        for one in stars:
+            state, reason = found["extractor"][one["id"]]
+            check(state == 3 and "nor in an input folder" in reason, f"a STAR file outside is not read: {reason}")
+        check(sorted(os.listdir(outside)) == sorted(some + ["picks.star"]), "nothing was written outside")
+        check(not os.path.exists(work("escape")) and sorted(os.listdir(work.path)) == sorted(
+            ["graph.yaml", "hostile", "input", "items.json", "outside", "session", "session.out"]), "nor beside")
+
+
+def programs():
+    """What a run starts, all that it starts: the launcher its stages, and they nothing; no shell."""
+    if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode:
+        print("skipped: processes cannot be traced here (strace)")
+        sys.exit(SKIP)
+    with Work("programs") as work:
+        few, session = work("a; touch $(injected) `injected`"), work("session 'x'; touch injected")
+        arrive(names()[:5], few)
+        path = graph(work.path, micrographs=few, more="  classifier: {from: extractor, diameter: 130, classes: 1}\n")
+        trace = work("trace")
+        words = ["strace", "-f", "-qq", "-e", "trace=execve,execveat", "-s", "300", "-o", trace, program("icestream"),
+                 "run", path, "--session", session, "--until-idle", "0.5"]
+        subprocess.run(words, cwd=work.path, capture_output=True, timeout=200, check=True)
+        started = [re.search(r'execve(?:at)?\((?:\w+, )?"([^"]*)"', line) for line in open(trace)]
+        started = [match[1] for match in started if match]
+        folder = os.path.realpath(os.path.dirname(program("icestream")))
+        strange = [one for one in started if os.path.realpath(os.path.dirname(one)) != folder or
+                   os.path.basename(one) not in ("icestream", "icestream-watcher", "icestream-lowpass-picker",
+                                                 "icestream-extractor", "icestream-classifier")]
+        check(len(started) >= 9 and not strange, f"{len(started)} programs were started; strange: {strange}")
+        check(not [name for _, _, files in os.walk(work.path) for name in files if name == "injected"], "no word became one")
+        done_all = status(session)["stages"]
+        check(all(one["done"] == 5 for name, one in done_all.items() if name != "classifier"), "and all was done")
+
+
+cases = {"network": network, "listen": listen, "closed": closed, "paths": paths, "programs": programs}
+if len(sys.argv) != 2 or sys.argv[1] not in cases:
+    sys.exit(f"usage: strangers.py {'|'.join(cases)}")
+cases[sys.argv[1]]()
+finish()
