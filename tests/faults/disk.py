@@ -73,9 +73,9 @@ def case_refused(rounds):
     with Work("disk") as work:
         fault, session = Fault(work("fault")), work("session")
         path = graph(work.path)
-        with Run(path, session, "--until-idle", "2", env=fault.environment) as live:
+        with Run(path, session, "--until-idle", "4", env=fault.environment) as live:
             for i in range(rounds):
-                folder = ("extractor", "lowpass-picker", "ledger", "watcher", "log", "")[i % 6]
+                folder = ("log", "", "extractor", "lowpass-picker", "ledger", "watcher")[i % 6]
                 number = chosen.choice(errors)
                 name = f"{errno.errorcode[number]} in {folder or 'the session'}"
                 target = 1 + (COUNT - 20) * i // rounds + chosen.randrange(10)
