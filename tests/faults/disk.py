@@ -4,15 +4,17 @@ half-written is taken for whole, and once the cause is gone the run ends as one 
 
 disk.py CASE [ROUNDS]"""
 import errno
+import glob
 import os
+import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
-from faults import (BIN, COUNT, SKIP, STAGES, Run, Work, arrive, calm, check, counts, done, finish, graph, names, outcome,
-                    pids, program, run, same, seeded, status, wait_until, whole)
+from faults import (BIN, COUNT, SKIP, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, pids, run, same, seeded, status, wait_until, whole)
 
 PRELOAD = os.path.join(BIN, "../tests/preload_disk.so")
 
@@ -39,7 +41,8 @@ def notes(session):
 
 
 def logs(session):
-    return "".join(open(f"{session}/log/{n}", errors="replace").read() for n in os.listdir(f"{session}/log") if n.endswith(".log"))
+    texts = glob.glob(f"{glob.escape(session)}/log/*.log")
+    return "".join(open(text, errors="replace").read() for text in texts)
 
 
 def half_written(session):
@@ -56,43 +59,63 @@ def half_written(session):
     return wrong
 
 
-def session_under(work, name, live_options=(), **keys):
-    return graph(work.path, f"{name}.yaml", **keys), work(name)
+class Fed(Run):
+    """A run to which the micrographs come in parts, so that a fault finds work to disturb however fast the machine is."""
 
+    def __init__(self, work, session, parts, watcher="min_free: 0", **popen):
+        self.folder = work(f"in-{os.path.basename(session)}")
+        everything = names()
+        self.parts = [everything[COUNT * i // parts:COUNT * (i + 1) // parts] for i in range(parts)]
+        self.sent = 0
+        os.mkdir(self.folder)
+        super().__init__(graph(work.path, micrographs=self.folder, watcher=watcher), session, **popen)
 
-def ends_calmly(session, live, what):
-    live.finish(0)
-    same(calm(), outcome(session), what)
-    whole(session, what)
+    def send(self):
+        part = self.parts.pop(0)
+        arrive(part, self.folder)
+        self.sent += len(part)
+
+    def settle(self):
+        """Until all that came is done."""
+        wait_until(lambda: done(self.session, "extractor") >= self.sent, 60, f"{self.sent} are done", self)
+
+    def end_calmly(self, what):
+        while self.parts:
+            self.send()
+        wait_until(lambda: done(self.session, "watcher") >= COUNT, 60, "all are found", self)
+        self.signal(signal.SIGINT)  # drains
+        self.finish(0)
+        same(calm(), outcome(self.session, self.folder), what)
+        whole(self.session, what)
 
 
 def case_refused(rounds):
-    """Each folder of a session in turn refuses to be written to, with each of several errors, at random times."""
+    """Each folder of a session in turn refuses to be written to, with each of several errors."""
     chosen = seeded()
     errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EMFILE)
     with Work("disk") as work:
         fault, session = Fault(work("fault")), work("session")
-        path = graph(work.path)
-        with Run(path, session, "--until-idle", "4", env=fault.environment) as live:
+        with Fed(work, session, 2 * rounds, env=fault.environment) as live:
             for i in range(rounds):
-                folder = ("log", "", "extractor", "lowpass-picker", "ledger", "watcher")[i % 6]
+                live.send()
+                if chosen.random() < 0.5:  # with nothing, or with something on its way
+                    live.settle()
+                folder = ("extractor", "lowpass-picker", "ledger", "log", "watcher", "")[i % 6]
                 number = chosen.choice(errors)
                 name = f"{errno.errorcode[number]} in {folder or 'the session'}"
-                target = 1 + (COUNT - 20) * i // rounds + chosen.randrange(10)
-                wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
+                wait_until(lambda: done(session, "watcher") > 0, 60, "it has begun", live)
                 fault.on(os.path.join(session, folder), number)
-                try:
-                    if folder in ("extractor", "lowpass-picker", "ledger"):
-                        wait_until(lambda: os.strerror(number) in notes(session) or "ledger" in notes(session), 30,
-                                   f"{name} is said", live)
-                        check(True, f"{name}: {notes(session)[:160]}")
-                    else:
-                        time.sleep(1.5)  # so long it lasts: where nothing can be written, nothing can be seen to happen
-                    check(live.poll() is None, f"{name}: the launcher goes on")
-                    check(not half_written(session), f"{name}: nothing half-written {half_written(session)[:2]}")
-                finally:
-                    fault.off()
-            ends_calmly(session, live, "refused")
+                live.send()
+                if folder in ("extractor", "lowpass-picker", "ledger"):
+                    told = "the ledger cannot" if folder == "ledger" else f"{session}/{folder}"
+                    wait_until(lambda: "waits: " in notes(session) and told in notes(session), 30, f"{name} is said", live)
+                    check(True, f"{name}: {notes(session)[:160]}")
+                else:
+                    time.sleep(1.5)  # so long it lasts: where nothing can be written, nothing can be seen to happen
+                check(live.poll() is None, f"{name}: the launcher goes on")
+                check(not half_written(session), f"{name}: nothing half-written {half_written(session)[:2]}")
+                fault.off()
+            live.end_calmly("refused")
             said = logs(session)
             check(" WARN waits " in said and " INFO goes-on " in said, "the log says that it waits, and goes on")
             check(not [i for i in status(session)["items"] if i["state"] == "failed"], "no item is blamed")
@@ -102,31 +125,58 @@ def case_refused(rounds):
 def case_folder(rounds):
     """A product folder is moved away and put back; closed to writing and opened; and deleted for good."""
     with Work("folder") as work:
-        session, path = work("session"), graph(work.path)
-        with Run(path, session, "--until-idle", "2") as live:
-            for i, stage in enumerate(("extractor", "lowpass-picker")):
-                wait_until(lambda: done(session, "extractor") >= 20 + 40 * i, 60, "some are done", live)
+        session = work("session")
+        with Fed(work, session, 4) as live:
+            for stage in ("extractor", "lowpass-picker"):
+                live.send()
+                live.settle()
                 os.rename(work("session", stage), work("away"))
-                wait_until(lambda: f"{stage}: the folder" in notes(session), 30, f"{stage}: that its folder is gone is said", live)
+                live.send()
+                wait_until(lambda: f"{stage}: the folder" in notes(session), 30, f"{stage}: that it is gone is said", live)
                 check(True, notes(session)[:160])
                 os.rename(work("away"), work("session", stage))
-            if os.geteuid() != 0:
-                os.chmod(work("session", "extractor"), 0o500)
+                live.settle()
+            live.end_calmly("moved away and put back")
+        if os.geteuid() != 0:  # whom nothing is closed to
+            session = work("closed")
+            with Fed(work, session, 2) as live:
+                live.send()
+                live.settle()
+                os.chmod(work("closed", "extractor"), 0o500)
+                live.send()
                 wait_until(lambda: "denied" in notes(session), 30, "that the folder is closed is said", live)
-                os.chmod(work("session", "extractor"), 0o755)
-            ends_calmly(session, live, "moved away and put back")
+                os.chmod(work("closed", "extractor"), 0o755)
+                live.end_calmly("closed and opened")
         session = work("deleted")
-        with Run(path, session, "--until-idle", "2") as live:
-            wait_until(lambda: done(session, "extractor") >= 60, 60, "some are done", live)
+        with Fed(work, session, 3) as live:
+            live.send()
+            live.settle()
             os.rename(work("deleted", "lowpass-picker"), work("dust"))  # or files come while it is emptied
             shutil.rmtree(work("dust"))
+            live.send()
             wait_until(lambda: "gone" in notes(session), 30, "that the folder was deleted is said", live)
-            live.signal(15)
+            live.signal(signal.SIGTERM)
             live.finish(1)
-        print(run("retry", "--session", session, "--lost").stdout[-200:])
-        with Run(path, session, "--until-idle", "2") as live:
-            ends_calmly(session, live, "deleted and made again")
+            rest, folder = live.parts, live.folder
+        again = run("retry", "--session", session, "--lost").stdout
+        check(again.count("its products are gone") == len(names()) // 3, "what was lost goes through again")
+        for part in rest:
+            arrive(part, folder)
+        with Run(os.path.join(work.path, "graph.yaml"), session, "--until-idle", "1") as live:
+            live.finish(0)
+        same(calm(), outcome(session, folder), "deleted and made again")
+        whole(session, "deleted and made again")
         finish()
+
+
+def fill(path):
+    """To the last byte."""
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
 
 
 def case_full(rounds):
@@ -136,33 +186,28 @@ def case_full(rounds):
         if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True).returncode != 0:
             print("skipped: no file system can be mounted in a name space of one's own")
             sys.exit(SKIP)
-        os.execvpe("unshare", ["unshare", "-Urm", sys.executable, *sys.argv], {**os.environ, "ICESTREAM_IN_NAMESPACE": "1"})
-    calm_size = int(subprocess.run(["du", "-sk", os.path.join(os.path.dirname(calm.__globals__["MICROGRAPHS"]), "..", "calm")],
-                                   capture_output=True, text=True, check=True).stdout.split()[0])
+        os.execvpe("unshare", ["unshare", "-Urm", sys.executable, *sys.argv],
+                   {**os.environ, "ICESTREAM_IN_NAMESPACE": "1"})
     with Work("full") as work:
         os.mkdir(work("disk"))
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={2 * calm_size + 8192}k,nr_inodes=20000", "none", work("disk")], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,nr_inodes=20000", "none", work("disk")], check=True)
         session, ballast = work("disk", "session"), work("disk", "ballast")
-        path = graph(work.path, watcher="min_free: 0")
-        with Run(path, session, "--until-idle", "2") as live:
+        with Fed(work, session, 2 * rounds) as live:
             for i in range(rounds):
-                target = 10 + (COUNT - 30) * i // rounds
-                wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
-                with open(ballast, "wb", buffering=0) as file:  # to the last byte
-                    try:
-                        while True:
-                            file.write(bytes(4096))
-                    except OSError as error:
-                        assert error.errno == errno.ENOSPC, error
-                wait_until(lambda: "No space" in notes(session) or "full" in notes(session), 30, "a full disk is said", live)
+                live.send()
+                live.settle()
+                fill(ballast)
+                live.send()
+                wait_until(lambda: "No space" in notes(session) or "full" in notes(session), 30, "a full disk is said",
+                           live)
                 check(True, notes(session)[:160])
                 check(not half_written(session), "nothing half-written")
                 if i == rounds - 1:  # a stage that dies meanwhile comes back
-                    os.kill(pids(session)["extractor.0"], 9)
+                    os.kill(pids(session)["extractor.0"], signal.SIGKILL)
                     wait_until(lambda: live.says("starting it again") or live.says("tried again until that works"), 30,
                                "the launcher buries it, or says why it waits with that", live)
                 os.unlink(ballast)
-            ends_calmly(session, live, "full")
+            live.end_calmly("full")
         check(not [i for i in status(session)["items"] if i["state"] == "failed"], "no item is blamed")
         subprocess.run(["umount", "-l", work("disk")], check=True)
         finish()
@@ -181,8 +226,9 @@ def case_memory(rounds):
         session, path = work("session"), graph(work.path)
         with Run(path, session, "--until-idle", "2", "--restarts", "30",
                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (100 << 20, resource.RLIM_INFINITY))) as live:
-            wait_until(lambda: live.says("temporarily unavailable") or live.says("no memory"), 30, "that memory is short is said", live)
-            check(True, [line for line in live.output().splitlines() if "unavailable" in line or "no memory" in line][0][:160])
+            wait_until(lambda: live.says("temporarily unavailable") or live.says("no memory"), 30,
+                       "that memory is short is said", live)
+            check(True, next(line for line in live.output().splitlines() if re.search("unavailable|no memory", line)))
             lift(live)
             wait_until(lambda: lift(live) or done(session, "extractor") >= 30, 60, "it goes on", live)
             for name, pid in pids(session).items():
@@ -190,7 +236,9 @@ def case_memory(rounds):
                 limit(pid, size)
             wait_until(lambda: done(session, "extractor") >= 60, 30, "what is in its stride needs no more memory", live)
             lift(live)
-            ends_calmly(session, live, "memory")
+            live.finish(0)
+            same(calm(), outcome(session), "memory")
+            whole(session, "memory")
         finish()
 
 

@@ -11,8 +11,8 @@ import signal
 import sys
 import time
 
-from faults import (BIN, COUNT, Run, Work, calm, check, done, finish, graph, ledger, outcome, pids, same, seeded, wait_until,
-                    whole)
+from faults import (BIN, COUNT, Run, Work, calm, check, done, finish, graph, ledger, outcome, pids, same, seeded,
+                    wait_until, whole)
 
 PRELOAD = os.path.join(BIN, "../tests/preload_power.so")
 
