@@ -1,6 +1,7 @@
 #include "common/files.h"
 #include "common/text.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,37 @@ static void a_writer_that_stands_still_is_passed(void **state) {
     assert_false(file_exists(path));
 }
 
+static void lines_are_appended_whole(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("lines", path);
+    assert_ok(file_append_line(path, "one", &err));
+    assert_ok(file_append_line(path, "two", &err));
+    assert_text(path, "one\ntwo\n");
+    /* A crash in the middle of a line: what follows replaces it. */
+    assert_ok(file_write_whole(path, "one\ntw", 6, &err));
+    assert_ok(file_append_line(path, "three", &err));
+    assert_text(path, "one\nthree\n");
+    assert_ok(file_write_whole(path, "half", 4, &err));
+    assert_ok(file_append_line(path, "whole", &err));
+    assert_text(path, "whole\n");
+    scratch_path("nowhere/lines", path);
+    assert_int_equal(file_append_line(path, "lost", &err), STATUS_UNAVAILABLE);
+}
+
+static void refusals_are_told_apart(void **state) {
+    (void)state;
+    assert_int_equal(status_of_writing(ENOSPC), STATUS_UNAVAILABLE);
+    assert_int_equal(status_of_writing(EROFS), STATUS_UNAVAILABLE);
+    assert_int_equal(status_of_writing(EFBIG), STATUS_IO);
+    assert_int_equal(status_of_writing(ENAMETOOLONG), STATUS_IO);
+    assert_int_equal(status_of_writing(ENOMEM), STATUS_NO_MEMORY);
+    assert_int_equal(status_of_reading(EMFILE), STATUS_UNAVAILABLE);
+    assert_int_equal(status_of_reading(EACCES), STATUS_IO);
+    assert_int_equal(status_of_reading(EIO), STATUS_IO);
+}
+
 enum { WRITERS = 4, ROUNDS = 50 };
 
 static void *write_often(void *argument) {
@@ -260,6 +292,8 @@ int main(void) {
         cmocka_unit_test(what_a_killed_process_left_is_overwritten),
         cmocka_unit_test(failures_name_the_file),
         cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(lines_are_appended_whole),
+        cmocka_unit_test(refusals_are_told_apart),
         cmocka_unit_test(a_writer_that_stands_still_is_passed),
         cmocka_unit_test(two_writers_of_one_path_take_turns),
     };

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 
-from faults import (BIN, COUNT, SKIP, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, pids, run, same, seeded, status, wait_until, whole)
+from faults import (BIN, COUNT, SKIP, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, pids, run,
+                    same, seeded, status, wait_until, whole)
 
 PRELOAD = os.path.join(BIN, "../tests/preload_disk.so")
 
@@ -108,7 +109,8 @@ def case_refused(rounds):
                 live.send()
                 if folder in ("extractor", "lowpass-picker", "ledger"):
                     told = "the ledger cannot" if folder == "ledger" else f"{session}/{folder}"
-                    wait_until(lambda: "waits: " in notes(session) and told in notes(session), 30, f"{name} is said", live)
+                    wait_until(lambda: "waits: " in notes(session) and told in notes(session), 30, f"{name} is said",
+                               live)
                     check(True, f"{name}: {notes(session)[:160]}")
                 else:
                     time.sleep(1.5)  # so long it lasts: where nothing can be written, nothing can be seen to happen
@@ -132,7 +134,8 @@ def case_folder(rounds):
                 live.settle()
                 os.rename(work("session", stage), work("away"))
                 live.send()
-                wait_until(lambda: f"{stage}: the folder" in notes(session), 30, f"{stage}: that it is gone is said", live)
+                wait_until(lambda: f"{stage}: the folder" in notes(session), 30, f"{stage}: that it is gone is said",
+                           live)
                 check(True, notes(session)[:160])
                 os.rename(work("away"), work("session", stage))
                 live.settle()
