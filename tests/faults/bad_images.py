@@ -12,6 +12,7 @@ from faults import (MICROGRAPHS, STAGES, Run, Work, arrive, calm, check, counts,
                     outcome,
                     run, seeded, wait_until)
 
+REAL = os.environ.get("ICESTREAM_DATA", "")
 KEYS = "settle: 0.5, stall: 1, poll: 0.2"
 
 
@@ -24,6 +25,20 @@ def mix(folder, images, random):
         broken_images.make(below, name, image)
         if not image.special:
             os.utime(below / name, times=(random.choice(times),) * 2)
+
+
+def real_ones(folder):
+    """The odd files of other programs' test suites, where there are any: links, as {id: name}."""
+    found = {}
+    below = Path(folder, "real")
+    below.mkdir()
+    for source in sorted(Path(REAL).glob("*/*")):
+        taken = source.parent.name in ("tiff", "mrcfile") and source.suffix.lower() in (".tif", ".tiff", ".map", ".mrc")
+        if taken and source.stat().st_size < 1 << 22 and source.stem not in found:
+            name = source.stem + {".map": ".mrc"}.get(source.suffix, source.suffix)
+            (below / name).symlink_to(source.resolve())
+            found[source.stem] = name
+    return found
 
 
 def append(path, content):
@@ -48,12 +63,27 @@ def shift(folder, live):
     wait_until(lambda: live.poll() is not None, 100, "the run ends")
 
 
-def judge(session, images):
-    """Every broken file's end, as its table has it."""
+def ends_below(session, folder):
+    """{name: [what each stage says of it]} of the items below a folder."""
     ends = {}
     for item in json.loads(run("status", "--session", session, "--json").stdout)["items"]:
-        if item["id"].startswith("broken/"):
-            ends.setdefault(item["id"][len("broken/"):], []).append(item)
+        if item["id"].startswith(folder + "/"):
+            ends.setdefault(item["id"][len(folder) + 1:], []).append(item)
+    return ends
+
+
+def judge_real(session, real):
+    """Whatever they are, they end, and those that fail say why."""
+    ends = ends_below(session, "real")
+    check(set(ends) == set(real), f"each of {len(real)} real odd files is an item: {sorted(set(real) ^ set(ends))}")
+    lost = [name for name, items in ends.items() if not (len(items) == len(STAGES) and items[-1]["state"] == "done")
+            and not any(item["state"] == "failed" and item["reason"] for item in items)]
+    check(not lost, f"each is done by all stages, or fails with a reason: {lost}")
+
+
+def judge(session, images):
+    """Every broken file's end, as its table has it."""
+    ends = ends_below(session, "broken")
     for name, image in images.items():
         found = ends.pop(name.rsplit(".", 1)[0], [])
         states = [item["state"] for item in found]
@@ -75,9 +105,9 @@ def judge(session, images):
 
 def good_ones(result):
     """An outcome without what came of the broken ones, and without the counts, which have them."""
-    kept = {key: {name: digest for name, digest in files.items() if not name.startswith("broken/")}
+    kept = {key: {name: digest for name, digest in files.items() if not name.startswith(("broken/", "real/"))}
             for key, files in result.items() if key in ("picks", "cuts", "stacks")}
-    kept["particles"] = [row for row in result["particles"] if not any("broken/" in value for value in row)]
+    kept["particles"] = [row for row in result["particles"] if not any("broken/" in value or "real/" in value for value in row)]
     return kept
 
 
@@ -87,10 +117,12 @@ with Work("bad_images") as work:
     session, folder = work("session"), work("in")
     arrive(names(), folder)
     mix(folder, images, random)
+    real = real_ones(folder)
     with Run(graph(work.path, micrographs=folder, watcher=KEYS), session, "--until-idle", "2") as live:
         shift(folder, live)
         live.finish(3)
     judge(session, images)
+    judge_real(session, real)
     undisturbed, disturbed = good_ones(calm()), good_ones(outcome(session, folder))
     for key, before in undisturbed.items():
         equal = disturbed[key] == before
@@ -99,5 +131,5 @@ with Work("bad_images") as work:
     for stage, count in counts(session).items():
         check(count["seen"] == count["done"] + count["failed"] and count["in_flight"] == 0,
               f"{stage} reconciles: {count}")
-    print(f"{len(images)} broken images among {len(names())} good ones")
+    print(f"{len(images)} broken and {len(real)} odd images among {len(names())} good ones")
     finish()

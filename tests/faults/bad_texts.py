@@ -116,14 +116,51 @@ def run(case, work):
     return ''
 
 
+def odd(source, work):
+    """What is wrong with the answer to a real STAR file: it may be read or refused, but in time, by its name."""
+    folder = work / f'odd_{source.stem}'
+    folder.mkdir()
+    command = [BIN / 'icestream-lowpass-picker', '--i', source, '--o', folder / 'out', '--diameter', '60']
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, errors='replace', timeout=SECONDS, cwd=folder)
+    except subprocess.TimeoutExpired:
+        return f'{source}: not done in {SECONDS} s'
+    if result.returncode not in (0, 1, 3) or (result.returncode == 1 and source.name not in result.stderr):
+        return f'{source}: exit code {result.returncode}: {result.stderr[:500]}'
+    return ''
+
+
+def unreadable(work):
+    """What is wrong with the answer to an image that may not be read. Root may read all: it asks as nobody."""
+    folder = work / 'unreadable'
+    folder.mkdir()
+    star_beside(folder)
+    (folder / 'good.mrc').chmod(0)
+    work.chmod(0o755)
+    folder.chmod(0o777)
+    other = {'user': 65534, 'group': 65534, 'extra_groups': []} if os.geteuid() == 0 else {}
+    command = [BIN / 'icestream-lowpass-picker', '--i', folder / 'good.mrc', '--o', folder / 'out', '--diameter', '60']
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=folder, **other)
+    except PermissionError as error:
+        print(f'an unreadable image is left out: nobody cannot start the programs ({error})')
+        return ''
+    if result.returncode != 3 or 'good.mrc: cannot be opened: Permission denied' not in result.stderr:
+        return f'an unreadable image: exit code {result.returncode}: {result.stderr[:500]}'
+    return ''
+
+
 def main():
     cases = broken_texts.texts()
     chosen = sys.argv[1:] or list(cases)
     work = Path(tempfile.mkdtemp(prefix='icestream-bad_texts-'))
     with ThreadPoolExecutor(2) as pool:
         wrong = [answer for answer in pool.map(lambda name: run((name, cases[name]), work), chosen) if answer]
+    real = sorted(Path(os.environ.get('ICESTREAM_DATA', '/nowhere')).glob('starfile/**/*.star')) if not sys.argv[1:] else []
+    wrong += [answer for answer in (odd(source, work) for source in real) if answer]
+    wrong += [answer for answer in [unreadable(work)] if answer]
     print(*wrong, sep='\n')
-    print(f'{len(chosen)} broken texts, {len(wrong)} not answered as expected')
+    print(f'{len(chosen)} broken and {len(real)} real odd texts, {len(wrong)} not answered as expected')
     if not wrong and not os.environ.get('ICESTREAM_KEEP'):
         shutil.rmtree(work)
     return 1 if wrong else 0
