@@ -4,8 +4,8 @@
 # PARTLY: the target calls only part of what its sources hold, and the rest may lack what it calls.
 # The sources are compiled by clang, whatever compiles the rest, with the sanitizers address and undefined; an object
 # is shared between the targets that name its source. PACKAGES are names of pkg_check_modules (libtiff_4, jansson …).
-# The seeds lie in tests/fuzz/corpus/NAME, or in CORPUS; what the fuzzer finds is kept in the build folder, so a later
-# run goes on from there. A crash leaves its input as tests/fuzz/crash-* in the build folder:
+# The seeds lie in tests/fuzz/corpus/NAME (named ones, and what tests/fuzz/long.py has kept of long runs), and in CORPUS;
+# what the fuzzer finds is kept in the build folder, so a later run goes on from there. A crash leaves its input as tests/fuzz/crash-* in the build folder:
 #   build/cpu/tests/fuzz/fuzz-NAME FILE     runs it once
 set(ICESTREAM_FUZZ_SECONDS 10 CACHE STRING "Seconds that each fuzz target runs as a test")
 
@@ -35,9 +35,7 @@ function(icestream_add_fuzz name)
   if(NOT ICESTREAM_CAN_FUZZ)
     return()
   endif()
-  if(NOT f_CORPUS)
-    set(f_CORPUS ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
-  endif()
+  set(kept ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
   # Objects are shared, so all are compiled with the flags of every package.
   set(include_flags "")
   foreach(package libtiff_4 libpng libjpeg jansson yaml_0_1 sqlite3)
@@ -81,5 +79,5 @@ function(icestream_add_fuzz name)
   # libFuzzer by default exits with 77, which here would be a skip.
   icestream_add_script_test(fuzz-${name} LABELS fuzz TIMEOUT ${limit}
     COMMAND ${program} -error_exitcode=1 -max_total_time=${ICESTREAM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=3072 -max_len=65536
-      -print_final_stats=1 -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/ ${found} ${f_CORPUS})
+      -print_final_stats=1 -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/ ${found} ${kept} ${f_CORPUS})
 endfunction()

@@ -7,8 +7,8 @@
 Programs are copied to DIR first, so that the build may go on. A turn lasts two minutes of processor time; DIR/turns.tsv
 has a line for each: target, seconds, executions, edges covered, files in the corpus, exit status. A second start goes on
 from there. --at-once N is read again between turns from DIR/at-once, if there is such a file. A crash keeps its input in
-DIR/TARGET/ and ends the turns of its target. --merge writes the smallest set of inputs that covers as much to
-tests/fuzz/corpus/TARGET, the shortest first, up to 150 files and 200 KB.
+DIR/TARGET/ and ends the turns of its target. --merge writes the smallest set of inputs that covers as many
+edges to tests/fuzz/corpus/TARGET, the shortest first, up to 150 files and 200 KB.
 """
 import argparse
 import os
@@ -124,8 +124,9 @@ def merge(given):
         shutil.rmtree(least, ignore_errors=True)
         least.mkdir(parents=True)
         folders = seeds(given, target) + ([str(found)] if found.is_dir() else [])
-        subprocess.run([str(program), '-merge=1', '-timeout=25', '-rss_limit_mb=3072', '-max_len=65536', str(least),
-                        *folders], check=True, stderr=subprocess.DEVNULL)
+        # Edges alone, without how often each is passed: that is what fits into a repository.
+        subprocess.run([str(program), '-merge=1', '-use_counters=0', '-timeout=25', '-rss_limit_mb=3072',
+                        '-max_len=65536', str(least), *folders], check=True, stderr=subprocess.DEVNULL)
         files = sorted(least.iterdir(), key=lambda p: (p.stat().st_size, p.name))
         keep, size = [], 0
         for path in files[:MOST_FILES]:
