@@ -34,11 +34,17 @@ def on_files(stage, *arguments):
     return command
 
 
-def ctf(path, folder):
+def ctf(path, folder, more=''):
+    """A session of one micrograph whose CTF values are in the file."""
     graph = folder / 'graph.yaml'
     (folder / 'in').mkdir()
-    graph.write_text(f'session: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: in, ctf: {path}}}\n')
+    (folder / 'in' / 'good.mrc').write_bytes(broken_images.mrc())
+    graph.write_text(f'session: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: in, ctf: {path}}}\n{more}')
     return [BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2', '--restarts', '2']
+
+
+def ctf_picked(path, folder):
+    return ctf(path, folder, '  lowpass-picker: {from: watcher, diameter: 60}\n')
 
 
 def check(path, folder):
@@ -83,6 +89,7 @@ READERS = {
     'picks': on_files('extractor', '--box', '32'),
     'particles': on_files('classifier', '--classes', '2', '--diameter', '100'),
     'ctf': ctf,
+    'ctf_picked': ctf_picked,
     'check': check,
     'instance': instance,
     'describe': describe,

@@ -111,6 +111,11 @@ def stars():
                                          'the stream ended without a particle', False),
         'ctf_no_names.star': text(star(['rlnDefocusU'], '1e4'), 'ctf', 1, 'no table has the column rlnMicrographName'),
         'ctf_cut.star': text(star(groups, one, 'good').rstrip('\n'), 'ctf', 1, 'line 8: 1 values'),
+        'ctf_strange.star': text((optics(rlnVoltage='inf', rlnOpticsGroupName='gr\xfcn') + star(
+            groups + ['.', 'rln..a', 'a' * 130, '\xe9', 'rlnDefocusU'], f'{one} 1 2 3 4 nan')).encode('latin-1'),
+            'ctf', 0, 'watcher 1/1', False),
+        'ctf_voltage.star': text(optics(rlnVoltage=0) + star(groups, one), 'ctf_picked', 3,
+                                 'its voltage is 0 kV; 1 to 5000 is expected', False),
         'byte_order_mark.star': text(b'\xef\xbb\xbf' + star(groups, one).encode(), 'micrographs', 0, '1 done', False),
         'carriage_returns.star': text(star(groups, one).replace('\n', '\r\n'), 'micrographs', 0, '1 done', False),
         'strange_columns.star': text(star(['rlnMicrographName', 'rln.a', 'rln.a.b', '.', 'x' * 3000, '\xe9'],
