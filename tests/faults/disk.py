@@ -16,6 +16,7 @@ import time
 
 from faults import (BIN, COUNT, SKIP, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, pids, run,
                     same, seeded, status, wait_until, whole)
+from session import history
 
 PRELOAD = os.path.join(BIN, "../tests/preload_disk.so")
 
@@ -242,6 +243,26 @@ def case_memory(rounds):
             live.finish(0)
             same(calm(), outcome(session), "memory")
             whole(session, "memory")
+        finish()
+
+
+def case_snapshot(rounds):
+    """A stage that keeps its own state cannot write its snapshots for a while: none is missing, and none is half."""
+    with Work("snapshot") as work:
+        fault, session = Fault(work("fault")), work("session")
+        more = "  classifier: {from: extractor, classes: 3, diameter: 150, snapshot_interval: 0}\n"
+        with Run(graph(work.path, more=more), session, "--until-idle", "1", env=fault.environment) as live:
+            wait_until(lambda: done(session, "classifier") >= 1, 60, "the classifier has begun", live)
+            fault.on(f"{session}/classifier", errno.ENOSPC)
+            wait_until(lambda: "classifier/run_it" in notes(session), 60, "the classifier says that it waits", live)
+            check(not glob.glob(f"{session}/classifier/*_model.star"), "no snapshot looks like a whole one")
+            fault.off()
+            live.finish(0)
+        told = [(event["iteration"], event["final"]) for event in history(session, "classifier")]
+        kept = glob.glob(f"{session}/classifier/run_it*_model.star")
+        check(told == [(i + 1, i + 1 == len(told)) for i in range(len(told))] and len(told) >= len(kept) > 0,
+              f"the history has each snapshot once, the last one is final: {told}")
+        check(done(session, "classifier") == COUNT, "every item is in it")
         finish()
 
 
