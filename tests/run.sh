@@ -6,8 +6,9 @@
 #   tsan  common and stages                   (ThreadSanitizer)
 #   cuda  compiled where nvcc is; the tests of common and kernels run, those that need a GPU skip with a reason
 #
-# With CI=true a test may skip only for want of a GPU, or of the real data beside the checkout (../shared/data) where
-# that is not there at all: any other skip fails the run.
+# With CI=true a test may skip only for want of a GPU, of the right to mount something in a name space of its own
+# (faults_disk_full; faults_disk_refused needs none), or of the real data beside the checkout (../shared/data) where that is
+# not there at all: any other skip fails the run, and so does a build without fuzz targets.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 failed=()
@@ -31,8 +32,9 @@ check() { # check PRESET [CTEST ARGUMENT...]; with --quiet as an argument only t
   if [ "${CI:-}" = true ]; then
     # CTest lists what skipped as "  12 - name (Skipped)"; tests for a GPU are called gpu_*.
     local skipped
-    skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" | grep -v '^gpu_' || true)
-    if [ -n "$skipped" ] && [ ! -d ../shared/data ]; then
+    skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" |
+      grep -v -e '^gpu_' -e '^faults_disk_full$' || true)
+    if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # which need none of it
       echo "skipped, since there is no real data in ../shared/data:" $skipped
     elif [ -n "$skipped" ]; then
       echo "skipped, though this is CI and no GPU is missed: $skipped"
@@ -61,6 +63,10 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   if build cuda; then step cuda check cuda -j 2 --quiet -L 'common|kernels'; else failed+=("cuda build"); fi
 else
   echo "no nvcc here: the CUDA kernels are not compiled"
+fi
+
+if [ "${CI:-}" = true ] && ctest --preset cpu -N -L fuzz | grep -q '^Total Tests: 0$'; then
+  failed+=("no fuzz targets: clang has no libFuzzer here")
 fi
 
 say "cpu: every test"
