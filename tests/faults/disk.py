@@ -103,7 +103,7 @@ def case_refused(rounds):
                 if chosen.random() < 0.5:  # with nothing, or with something on its way
                     live.settle()
                 folder = ("extractor", "lowpass-picker", "ledger", "log", "watcher", "")[i % 6]
-                number = chosen.choice(errors)
+                number = errors[i] if i < 2 else chosen.choice(errors)  # products: a full disk and a read-only one, always
                 name = f"{errno.errorcode[number]} in {folder or 'the session'}"
                 wait_until(lambda: done(session, "watcher") > 0, 60, "it has begun", live)
                 fault.on(os.path.join(session, folder), number)
