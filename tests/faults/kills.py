@@ -3,18 +3,22 @@
 it ends as if nothing had been, and what was acknowledged is never touched again.
 
 kills.py [ROUNDS [SEED]]: so many runs of 50 kills"""
+import glob
 import os
 import signal
 import sys
 import time
 
 from faults import (COUNT, STAGES, Run, Work, arrive, calm, check, done, finish, graph, ledger, names, outcome, pids,
-                    same, seeded, wait_until, whole)
+                    same, seeded, star, wait_until, whole)
 
 KILLS = 50
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 PRODUCTS = {"lowpass-picker": "_autopick.star", "extractor": "_extract.star"}
-VICTIMS = ("watcher.0", "lowpass-picker.0", "lowpass-picker.1", "extractor.0", "extractor.1", "all stages", "launcher")
+CHAIN = (*STAGES, "classifier")
+CLASSIFIER = "  classifier: {from: extractor, classes: 2, diameter: 150, snapshot_interval: 1}\n"
+VICTIMS = ("watcher.0", "lowpass-picker.0", "lowpass-picker.1", "extractor.0", "extractor.1", "classifier.0", "all stages",
+           "launcher")
 OPTIONS = ("--until-idle", "1", "--restarts", "1000", "--backoff", "0.05")
 
 
@@ -29,7 +33,7 @@ def fingerprint(session, stage, item):
 
 def remember(session, acknowledged):
     """Adds what is acknowledged by now: how often it had been taken up, when it changed last, and its product."""
-    for sender, stage in zip(STAGES, STAGES[1:]):
+    for sender, stage in zip(CHAIN, CHAIN[1:]):
         told = {row[0] for row in ledger(session, sender, "SELECT id FROM outbox WHERE acknowledged IS NOT NULL")}
         rows = ledger(session, stage, "SELECT id, attempts, time_changed FROM items WHERE state = 1")
         for item, attempts, changed in rows:
@@ -40,7 +44,7 @@ def remember(session, acknowledged):
 def touched(session, acknowledged):
     """Those of them that were taken up, changed or written again since."""
     now = {}
-    for stage in STAGES[1:]:
+    for stage in CHAIN[1:]:
         for item, attempts, changed in ledger(session, stage, "SELECT id, attempts, time_changed FROM items"):
             now[stage, item] = (attempts, changed, fingerprint(session, stage, item))
     return [(key, before, now.get(key)) for key, before in acknowledged.items() if now.get(key) != before]
@@ -58,10 +62,19 @@ def strike(live, session, victim):
     return bool(targets)
 
 
+def classified(session):
+    """Checks that a stage which gathers what comes has each particle, once."""
+    newest = max(glob.glob(f"{session}/classifier/run_it*_data.star"))
+    extracted, there = ([row["rlnImageName"] for row in star(path)["particles"]]
+                        for path in (f"{session}/extractor/particles.star", newest))
+    check(done(session, "classifier") == COUNT, "the classifier has had each micrograph")
+    check(sorted(there) == sorted(extracted), f"{len(there)} particles in classes, of {len(extracted)}, each once")
+
+
 def one_round(work, chance, number):
     incoming, session = work(f"incoming-{number}"), work(f"session-{number}")
     os.makedirs(incoming)
-    path = graph(work.path, micrographs=incoming, picker="replicas: 2", extractor="replicas: 2")
+    path = graph(work.path, micrographs=incoming, picker="replicas: 2", extractor="replicas: 2", more=CLASSIFIER)
     waiting, acknowledged, struck = names(), {}, dict.fromkeys(VICTIMS, 0)
     live = Run(path, session, *OPTIONS)
     try:
@@ -89,7 +102,8 @@ def one_round(work, chance, number):
     whole(session)
     again = touched(session, acknowledged)
     check(not again, f"of {len(acknowledged)} items acknowledged before a kill none was touched again {again[:2]}")
-    attempts = {s: ledger(session, s, "SELECT SUM(attempts - 1), MAX(attempts) FROM items")[0] for s in STAGES[1:]}
+    classified(session)
+    attempts = {s: ledger(session, s, "SELECT SUM(attempts - 1), MAX(attempts) FROM items")[0] for s in CHAIN[1:]}
     print(f"items that were not acknowledged and were taken up again, and how often at most: {attempts}")
 
 
