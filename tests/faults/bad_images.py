@@ -9,8 +9,7 @@ from pathlib import Path
 
 import broken_images
 from faults import (MICROGRAPHS, STAGES, Run, Work, arrive, calm, check, counts, difference, finish, graph, names,
-                    outcome,
-                    run, seeded, wait_until)
+                    outcome, run, seeded, wait_until)
 
 REAL = os.environ.get("ICESTREAM_DATA", "")
 KEYS = "settle: 0.5, stall: 1, poll: 0.2"

@@ -56,14 +56,13 @@ def spoilt(value, part=None):
 def mrc_images():
     whole = 1024 + 4 * SIDE * SIDE
     most, least = 2**31 - 1, -2**31
-    is_mrc = 'not an MRC'
     return {
         'empty.mrc': Image(b'', 'TRUNCATED', 'the file is empty'),
         'one_byte.mrc': Image(b'\x40', 'TRUNCATED', 'ends at byte 1, which is too short for an MRC, TIFF'),
         'header_cut.mrc': Image(mrc(cut=512), 'TRUNCATED', 'ends at byte 512, which is too short'),
         'header_only.mrc': Image(mrc(cut=1024), 'TRUNCATED', f'ends at byte 1024; its header (96 × 96 × 1, mode 2, '
                                  f'extended header of 0 bytes) says {whole}'),
-        'data_cut.mrc': Image(mrc(cut=20000), 'TRUNCATED', f'ends at byte 20000; its header'),
+        'data_cut.mrc': Image(mrc(cut=20000), 'TRUNCATED', 'ends at byte 20000; its header'),
         'last_byte_missing.mrc': Image(mrc(cut=whole - 1), 'TRUNCATED', f'ends at byte {whole - 1}'),
         'extended_header_cut.mrc': Image(mrc(extended=bytes(4096), cut=3000), 'TRUNCATED',
                                          'extended header of 4096 bytes) says'),

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys

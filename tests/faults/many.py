@@ -10,7 +10,6 @@ How long something takes never decides."""
 import os
 import sqlite3
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../pipelines"))
