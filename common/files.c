@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/memory.h"
@@ -113,10 +113,17 @@ static enum status make_folder(const char *path, mode_t mode, struct err *err) {
     return STATUS_OK;
 }
 
+/* Links are not followed: they may lead back. */
+static bool is_folder_itself(const struct dirent *entry, const char *path) {
+    struct stat info;
+    return entry->d_type == DT_DIR || (lstat(path, &info) == 0 && S_ISDIR(info.st_mode));
+}
+
 /* Files are not looked at: there may be very many. */
 static enum status sync_below(const char *folder, struct err *err) {
     TRY(file_sync_folder(folder, err));
     DIR *entries = opendir(folder);
+    if (entries == NULL && errno == EACCES) return STATUS_OK; /* as above */
     FAIL_IF(entries == NULL, err, status_of_reading(errno), "%s: the folder cannot be read: %s", folder, strerror(errno));
     enum status status = STATUS_OK;
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(entries)) != NULL;) {
@@ -124,7 +131,7 @@ static enum status sync_below(const char *folder, struct err *err) {
         bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
         if (dots || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN)) continue;
         status = path_join(folder, entry->d_name, path, sizeof path, err);
-        if (status == STATUS_OK && (entry->d_type == DT_DIR || file_is_folder(path))) status = sync_below(path, err);
+        if (status == STATUS_OK && is_folder_itself(entry, path)) status = sync_below(path, err);
     }
     closedir(entries);
     return status;
@@ -158,6 +165,8 @@ enum status file_make_parents(const char *path, mode_t mode, struct err *err) {
 static bool lock_patiently(int descriptor) {
     static const struct timespec pause = {0, 10000000};
     for (int i = 0; flock(descriptor, LOCK_EX | LOCK_NB) != 0; i++) {
+        /* Some network file systems have no locks: writers then take turns as well as chance has it. */
+        if (errno != EWOULDBLOCK && errno != EINTR) return true;
         if (i == LOCK_TRIES) return false;
         nanosleep(&pause, NULL);
     }
