@@ -106,7 +106,8 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
     return STATUS_OK;
 }
 
-/* Only what is claimed, and written down, goes to work. */
+/* Only what is claimed, and written down, goes to work; and all of it does, even where an answer could not be given: what
+ * this instance has claimed nobody else would take. */
 static enum status take_items(struct pipeline *pipeline, struct err *err) {
     const struct stage *stage = pipeline->stage;
     int count = pipeline->arrived_count;
@@ -115,9 +116,16 @@ static enum status take_items(struct pipeline *pipeline, struct err *err) {
     for (int i = 0; i < count; i++)
         pipeline->claims[i] = (struct ledger_arrival){.item = pipeline->arrived[i].item};
     status = ledger_claim_items(stage->ledger, pipeline->claims, (size_t)count, stage->instance, stage->token, err);
+    bool claimed = status == STATUS_OK;
     for (int i = 0; i < count; i++) {
         struct message *message = &pipeline->arrived[i];
-        if (status == STATUS_OK) status = take_item(pipeline, pipeline->from[i], message, &pipeline->claims[i], err);
+        struct err own = {0};
+        enum status taken = STATUS_OK;
+        if (claimed) taken = take_item(pipeline, pipeline->from[i], message, &pipeline->claims[i], &own);
+        if (taken != STATUS_OK) {
+            status = taken;
+            *err = own;
+        }
         message_clear(message);
     }
     pipeline->arrived_count = 0;
