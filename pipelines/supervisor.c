@@ -25,7 +25,7 @@ struct child {
     int wait_status;
     bool unburied; /* WAITING: what its death means could not be written down yet */
     int lacks;     /* times in a row that the machine lacked something: it could not start, be buried, or said so */
-    int deaths;  /* in a row */
+    int deaths;    /* in a row */
     int restarts;
     int64_t finished; /* at the last death */
     double start_at;  /* WAITING: when to start */
@@ -340,6 +340,9 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
             say(s, "%s answers again", spec->name);
         child->reported = false;
     }
+    /* What it lacked is there by now; what it lacks next is worth a word again. */
+    if (child->beaten && clock_monotonic() - child->started_at > s->options->backoff_max)
+        child->lacks = 0;
     double silent = supervisor_silence(s, index);
     if (silent > s->options->hang_report && !takes_writes(spec->heartbeat)) {
         /* Nobody can be blamed for a heartbeat that cannot be written; it is looked at again in a second. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -63,6 +64,17 @@ static int fake(char **argv) {
             return 0;
         touch(file);
         pause_for_ever();
+    }
+    if (strcmp(mode, "lacks") == 0) { /* twice at once, then after some life, then no more; beats in the file of argv[4] */
+        const struct timespec life = {0, 300000000};
+        touch(file);
+        if (stat(file, &info) != 0 || info.st_size > 3)
+            return 0;
+        if (info.st_size == 3) {
+            touch(argv[4]);
+            nanosleep(&life, NULL);
+        }
+        return EXIT_UNAVAILABLE;
     }
     if (strcmp(mode, "abort") == 0)
         abort();
@@ -293,6 +305,24 @@ static void test_hanging_is_killed(void **state) {
     assert_non_null(strstr(scene->said, "has not answered"));
 }
 
+/* What the machine lacks is said once; and again when it was there in between. */
+static void test_lack_is_said_again(void **state) {
+    struct scene *scene = *state;
+    char beat[300];
+    snprintf(beat, sizeof beat, "%s/beat", scene->folder);
+    add(scene, "lacks", beat);
+    scene->children[0].heartbeat = beat;
+    scene->options.backoff_max = 0.05;
+    assert_int_equal(run(scene), SUPERVISOR_ENDED);
+    assert_int_equal(scene->deaths, 3);
+    const char *first = strstr(scene->said, "cannot go on");
+    assert_non_null(first);
+    const char *second = strstr(first + 1, "cannot go on");
+    assert_non_null(second);
+    assert_null(strstr(second + 1, "cannot go on"));
+    unlink(beat);
+}
+
 /* Whether a process is gone; a zombie that waits for init counts as gone. */
 static bool is_gone(pid_t pid) {
     char path[64], text[512] = "";
@@ -336,6 +366,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_second_interrupt_stops, begin, end),
         cmocka_unit_test_setup_teardown(test_hangup_stops, begin, end),
         cmocka_unit_test_setup_teardown(test_hanging_is_killed, begin, end),
+        cmocka_unit_test_setup_teardown(test_lack_is_said_again, begin, end),
         cmocka_unit_test_setup_teardown(test_grandchildren_go_too, begin, end),
     };
     return cmocka_run_group_tests_name("supervisor", tests, NULL, NULL);
