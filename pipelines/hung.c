@@ -1,5 +1,6 @@
 #include "pipelines/hung.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,4 +75,24 @@ enum status hung_let_go(struct hung *hung, const struct session *session, size_t
         if (hung->plan->edges[i].to == silent->stage)
             TRY(say_hello(hung, i, silent->replica, err));
     return STATUS_OK;
+}
+
+bool hung_is_stopped(pid_t pid) {
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    /* "PID (NAME) STATE …"; the name may hold anything. */
+    const char *name_end = strrchr(text, ')');
+    return name_end != NULL && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
+}
+
+void hung_tend(struct hung *hung) {
+    int count = 0;
+    /* Who is not reached now is tried again by the next hello. */
+    transport_mend(hung->transport, &count, NULL);
 }

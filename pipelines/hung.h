@@ -4,6 +4,9 @@
 #ifndef ICESTREAM_PIPELINES_HUNG_H
 #define ICESTREAM_PIPELINES_HUNG_H
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "pipelines/session.h"
 
 struct hung;
@@ -14,5 +17,10 @@ enum status hung_create(const struct plan *plan, const char *public_key, const c
 void hung_destroy(struct hung **hung);
 /* To be called a few times a second while it hangs: what is sent may still go to a socket that nobody reads. */
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err);
+/* Whether a process was stopped (SIGSTOP, a debugger), and does not merely wait. */
+bool hung_is_stopped(pid_t pid);
+/* To be called about once a second, whether or not one hangs: connections that broke are made anew, and what libzmq tells of
+ * them is read, since it stands still when nobody does. */
+void hung_tend(struct hung *hung);
 
 #endif

@@ -91,19 +91,24 @@ static enum status miscount(struct run *run, struct err *err) {
 /* Our own stages see to their logs while they run. What goes on in an old file is others' output: a program that is
  * started again, or opens its log for each line, comes to the new one. */
 static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
-    if (clock_monotonic() < run->logs_at)
-        return;
-    run->logs_at = clock_monotonic() + 1;
     int64_t size = (int64_t)(run->options->log_size * (1 << 20));
     for (size_t i = 0; i < run->plan->instance_count; i++)
         log_rotate(run->children[i].log, supervisor_pid(supervisor, i) > 0 ? 2 * size : size);
 }
 
+static void look_around(struct run *run, const struct supervisor *supervisor) {
+    if (clock_monotonic() < run->look_at)
+        return;
+    run->look_at = clock_monotonic() + 1;
+    rotate_logs(run, supervisor);
+    hung_tend(run->hung);
+}
+
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
+    look_around(run, supervisor);
     if (run->replay != NULL)
         TRY(replay_advance(run->replay, err));
     TRY(release_senders(run, supervisor, err));
-    rotate_logs(run, supervisor);
     /* Counting may cost no more than a twentieth of a core, however long the session gets. */
     double pause = run->replay != NULL && run->replay->kill_count > 0 ? 0 : 1;
     if (20 * run->tally_cost > pause)

@@ -6,7 +6,7 @@
 #include "pipelines/run_private.h"
 
 enum { CRASH_LIMIT = 3 };
-static const double STUCK = 3; /* s of silence after which one that holds a ledger's lock is taken to be stuck */
+static const double STUCK = 3; /* s of silence after which one that was stopped while it holds a ledger's lock is killed */
 
 /* The item on whose account the child died; empty: none. That of the thread that the signal came from, where the stage
  * could tell; else the one that was in process. */
@@ -67,7 +67,8 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
     return STATUS_OK;
 }
 
-/* A process that was stopped while it wrote keeps all others from its ledger: it goes, whatever else is to be done. */
+/* A process that was stopped while it wrote keeps all others from its ledger: it goes, whatever else is to be done. One that
+ * is not stopped may wait for a slow disk, and is given the time that any silent one has. */
 static bool kill_stuck_writer(struct run *run, size_t stage) {
     char path[PATH_SIZE];
     struct err err = {0};
@@ -76,7 +77,10 @@ static bool kill_stuck_writer(struct run *run, size_t stage) {
         return false;
     pid_t writer = ledger_writer(path);
     for (size_t i = 0; writer > 0 && i < run->plan->instance_count; i++) {
-        if (supervisor_pid(run->supervisor, i) != writer || supervisor_silence(run->supervisor, i) < STUCK)
+        if (supervisor_pid(run->supervisor, i) != writer)
+            continue;
+        double limit = hung_is_stopped(writer) ? STUCK : run->options->supervisor.hang_report;
+        if (supervisor_silence(run->supervisor, i) < limit)
             continue;
         char text[160];
         snprintf(text, sizeof text, "%s does not answer and keeps the others from the ledger: it is killed",

@@ -38,7 +38,7 @@ struct run {
     struct tally tally;
     double tally_at, tally_cost;
     struct log *log; /* of the launcher itself */
-    double logs_at;
+    double look_at; /* when what need not be done all the time is next done */
     int miscounts; /* in a row */
     struct progress progress;
     bool waits;         /* the machine lacks something; said */
