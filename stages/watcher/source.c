@@ -257,10 +257,13 @@ static enum status hear_notices(struct source *source, double now, struct err *e
     for (;;) {
         enum notice notice = source->notices != NULL ? notices_next(source->notices, path, sizeof path) : NOTICE_NONE;
         if (notice == NOTICE_NONE) return STATUS_OK;
-        if (notice == NOTICE_LOST)
+        struct err problem = {0};
+        enum status status = notice == NOTICE_LOST ? STATUS_IO : watcher_notice(source->watcher, path, now, &problem);
+        /* What a sweep finds of a folder that is away it tells, and tries again. */
+        if (status == STATUS_IO || status == STATUS_NOT_FOUND)
             source->next_sweep = now;
         else
-            TRY(watcher_notice(source->watcher, path, now, err));
+            FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
     }
 }
 

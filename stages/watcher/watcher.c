@@ -105,9 +105,7 @@ static enum status wake_growing(struct watcher *watcher, double now, struct err 
 
 /* Ids and paths are printable text in UTF-8, so that they can stand in JSON, in a STAR file and in a message. */
 static bool name_is_text(const char *name) {
-    json_t *text = json_string(name);
-    bool valid = text != NULL;
-    json_decref(text);
+    bool valid = item_text_fits(name);
     for (const unsigned char *c = (const unsigned char *)name; *c != '\0' && valid; c++)
         valid = *c >= 0x20 && *c != 0x7f;
     return valid;
