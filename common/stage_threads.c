@@ -227,8 +227,9 @@ static void store_item(struct stage *stage, struct slot *slot) {
     note_status(stage, slot, status);
 }
 
-/* Returns how long it took. */
-static double run_summary(struct stage *stage, bool last) {
+/* Returns how long it took; ret_again: it could not be written, and may be a little later. */
+static double run_summary(struct stage *stage, bool last, bool *ret_again) {
+    *ret_again = false;
     if (stage->descriptor->summarise == NULL) return 0;
     double begin = clock_monotonic();
     struct err err = {0};
@@ -237,8 +238,8 @@ static double run_summary(struct stage *stage, bool last) {
     do
         status = stage->descriptor->summarise(stage, stage->state, &err);
     while (last && stage_wait_out(stage, status, &err, &patience));
-    bool again = status == STATUS_UNAVAILABLE && !last; /* the store that waits, or the next time, says it */
-    if (status != STATUS_OK && status != STATUS_CANCELLED && !again) {
+    *ret_again = status == STATUS_UNAVAILABLE && !last; /* the store that waits, or the last summary, says it */
+    if (status != STATUS_OK && status != STATUS_CANCELLED && !*ret_again) {
         log_write(stage->log, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
         if (last) end_stage(stage, status, &err);
     }
@@ -256,8 +257,10 @@ static void summarise(struct stage *stage, bool last) {
     stage->stored = 0;
     stage->summarising = true;
     begin_work(stage, PART_STORE);
-    double took = run_summary(stage, last);
+    bool again;
+    double took = run_summary(stage, last, &again);
     end_work(stage, PART_STORE);
+    stage->stored += again;
     stage->summary_at = clock_monotonic() + fmax(summary_pause, summary_share * took);
     stage->summarising = false;
     stage->summarised = last;
