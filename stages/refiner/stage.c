@@ -9,6 +9,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/mrc.h"
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/refiner.h"
 
@@ -154,27 +155,44 @@ static void lane_fini(struct stage *stage, void *context, struct stage_lane *lan
     arrival_clear(&((struct lane *)lane->state)->arrival);
 }
 
-/* Where particles.c will look for the stack. */
-static enum status check_stack(struct stage *stage, const char *star_path, const char *name, struct err *err) {
+/* Where particles.c will look for the stack, and how many images it has. */
+static enum status check_stack(struct stage *stage, const char *star_path, const char *name, int *ret_images,
+                               struct err *err) {
     char folder[PATH_SIZE], path[PATH_SIZE];
+    struct mrc_reader *reader = NULL;
     TRY(path_join(stage_root(stage), name, path, sizeof path, err));
-    if (file_exists(path)) return stage_may_read(stage, path, err);
-    TRY(path_folder(star_path, folder, sizeof folder, err));
-    TRY(path_join(folder, name, path, sizeof path, err));
-    return file_exists(path) ? stage_may_read(stage, path, err) : stage_resolve(stage, name, path, err);
+    if (!file_exists(path)) {
+        TRY(path_folder(star_path, folder, sizeof folder, err));
+        TRY(path_join(folder, name, path, sizeof path, err));
+    }
+    if (file_exists(path))
+        TRY(stage_may_read(stage, path, err));
+    else
+        TRY(stage_resolve(stage, name, path, err));
+    TRY(mrc_open(path, &reader, err));
+    *ret_images = mrc_reader_header(reader)->nz;
+    mrc_close(&reader);
+    return STATUS_OK;
 }
 
-/* Rows of one stack follow each other. */
+/* What is wrong with an item is its own fault, and found before its particles are among the others. Rows of one stack
+ * follow each other. */
 static enum status check_stacks(struct stage *stage, const char *star_path, struct star_file *file, struct err *err) {
     for (size_t t = 0; t < star_table_count(file); t++) {
         const struct star_table *table = star_table_at(file, t);
-        int column = star_column_find(table, "rlnImageName");
+        int column = star_column_find(table, "rlnImageName"), images = 0;
         const char *last = "";
         for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
-            const char *at = strchr(star_get(table, row, column), '@');
-            if (at == NULL || strcmp(at, last) == 0) continue;
-            TRY(check_stack(stage, star_path, at + 1, err));
+            const char *name = star_get(table, row, column), *at = strchr(name, '@');
+            char *end = NULL;
+            long number = strtol(name, &end, 10);
+            FAIL_IF(at == NULL || end != at || number < 1, err, STATUS_BAD_FORMAT,
+                    "%s, row %zu: rlnImageName is '%s'; NNNNNN@stack.mrcs with a number from 1 was expected", star_path,
+                    row + 1, name);
+            if (strcmp(at, last) != 0) TRY(check_stack(stage, star_path, at + 1, &images, err));
             last = at;
+            FAIL_IF(number > images, err, STATUS_BAD_FORMAT, "%s, row %zu: image %ld was asked for, but %s has %d",
+                    star_path, row + 1, number, at + 1, images);
         }
     }
     return STATUS_OK;

@@ -88,6 +88,7 @@ READERS = {
     'micrographs': on_files('lowpass-picker', '--diameter', '60'),
     'picks': on_files('extractor', '--box', '32'),
     'particles': on_files('classifier', '--classes', '2', '--diameter', '100'),
+    'refined': on_files('refiner', '--diameter', '60', '--reference', 'good.mrc'),
     'ctf': ctf,
     'ctf_picked': ctf_picked,
     'check': check,
