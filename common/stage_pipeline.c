@@ -212,9 +212,14 @@ static enum status open_edges(struct pipeline *pipeline, struct err *err) {
     return STATUS_OK;
 }
 
+/* The launcher saw the files and folders when it checked the graph: what is not there now is away, and may come back. */
+static enum status or_away(enum status status) {
+    return status == STATUS_NOT_FOUND ? STATUS_UNAVAILABLE : status;
+}
+
 static enum status configure(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
-    TRY(stage_configure(stage, stage->name, err));
+    TRY(or_away(stage_configure(stage, stage->name, err)));
     if (stage->descriptor->cumulative || stage->descriptor->produce != NULL) return STATUS_OK;
     FAIL_IF(pipeline->instance.input_count == 0, err, STATUS_BAD_ARGUMENT, "%s has no inputs", stage->name);
     return STATUS_OK;
@@ -232,7 +237,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
         return STATUS_OK;
     }
     TRY(set_outputs(pipeline, err));
-    TRY(stage_begin(stage, err));
+    TRY(or_away(stage_begin(stage, err)));
     *ret_configured = true;
     TRY(open_edges(pipeline, err));
     log_write(stage->log, LOG_INFO, "start", "run %d, process %d, %d lanes, %d threads", stage->run, (int)getpid(),
