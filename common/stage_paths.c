@@ -53,8 +53,12 @@ void stage_places_clear(struct stage *stage) {
 }
 
 static bool is_in_a_place(const struct stage *stage, const char *path) {
+    char real[PATH_MAX];
     for (int i = 0; i < stage->place_count; i++)
         if (is_below(path, stage->places[i])) return true;
+    /* One that was away when the stage began may be there by now, where a link leads. */
+    for (int i = 0; i < stage->place_count; i++)
+        if (realpath(stage->places[i], real) != NULL && is_below(path, real)) return true;
     return false;
 }
 

@@ -269,7 +269,7 @@ static enum status read_programs(struct reader *r, const yaml_node_t *node, stru
 static enum status read_top(struct reader *r, struct graph *graph) {
     /* "icestream" is what `run` adds to the graph.yaml of a session: versions. */
     static const char *const known[] = {"session", "stages", "programs", "icestream"};
-    enum { SESSION, STAGES, PROGRAMS, KNOWN = 4 };
+    enum { SESSION, STAGES, PROGRAMS, VERSIONS, KNOWN };
     bool seen[KNOWN] = {false};
     const yaml_node_t *root = yaml_document_get_root_node(&r->document);
     if (root == NULL || root->type != YAML_MAPPING_NODE) {
@@ -300,6 +300,8 @@ static enum status read_top(struct reader *r, struct graph *graph) {
             TRY(read_stages(r, value, graph));
         } else if (which == PROGRAMS) {
             TRY(read_programs(r, value, graph));
+        } else if (which == VERSIONS) {
+            graph->begun = true;
         }
         seen[which] = true;
     }

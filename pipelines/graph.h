@@ -64,6 +64,7 @@ struct graph {
     struct graph_section session;
     struct graph_stage *stages;
     size_t stage_count;
+    bool begun;      /* it is the graph of a session that has begun: all was there when it was checked first */
     bool tcp;        /* session.transport */
     char listen[16]; /* session.listen, an IPv4 address; "": loopback */
 };

@@ -265,6 +265,12 @@ static enum status check_path(struct check *c, struct graph_stage *stage, struct
         found = file_exists(text);
         snprintf(path, sizeof path, "%s", text);
     }
+    if (!found && c->graph->begun && text[0] == '/') {
+        problems_add(c->problems, PROBLEM_WARNING, entry->line,
+                     "%s%s.%s: \"%s\" is not there now (a disk that is not mounted?); its stage waits for it",
+                     set_by(entry), stage->section.name, entry->key, text);
+        return STATUS_OK;
+    }
     if (!found) {
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
                      "%s%s.%s: there is no file or folder \"%s\" (tried beside the graph and in the working "

@@ -42,7 +42,8 @@ static void add_folder(json_t *list, const char *path) {
     json_array_append_new(list, json_string(path));
 }
 
-/* A source reads what its tables name beside them; of other files that the graph names, only these themselves. */
+/* A source reads what its tables name beside them; of other files that the graph names, only these themselves, and of what
+ * is away, and may be a folder, too. */
 static void add_inputs(json_t *list, const struct graph_stage *stage) {
     size_t i;
     const json_t *param;
@@ -54,7 +55,7 @@ static void add_inputs(json_t *list, const struct graph_stage *stage) {
         if (type == NULL || strcmp(type, "path") != 0 || entry == NULL || entry->value.count != 1)
             continue;
         const char *path = entry->value.texts[0];
-        bool beside = plan_is_source(stage) && !file_is_folder(path) &&
+        bool beside = plan_is_source(stage) && file_exists(path) && !file_is_folder(path) &&
                       path_folder(path, folder, sizeof folder, NULL) == STATUS_OK;
         add_folder(list, beside ? folder : path);
     }
