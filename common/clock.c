@@ -15,3 +15,8 @@ double clock_monotonic(void) {
 double clock_realtime(void) {
     return read_clock(CLOCK_REALTIME);
 }
+
+void clock_pause(double seconds) {
+    struct timespec pause = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&pause, NULL);
+}

@@ -4,5 +4,6 @@
 
 double clock_monotonic(void); /* never goes back; from an arbitrary moment */
 double clock_realtime(void);  /* since 1970 */
+void clock_pause(double seconds); /* shorter where a signal comes */
 
 #endif

@@ -226,11 +226,28 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
                           err);
 }
 
+/* A session that was begun before comes back by itself, perhaps while the disk is full: it waits for what the machine
+ * lacks. A new one has a person before it, who is told at once. */
+static enum status begin(struct run *run, struct err *err) {
+    struct session found;
+    bool known = session_find(run->options->session, &found, NULL) == STATUS_OK;
+    double wait = 1;
+    for (bool said = false;; said = true) {
+        struct err own = {0};
+        enum status status = session_begin(run->options->session, run->plan, &run->session, &own);
+        if (status == STATUS_OK) return STATUS_OK;
+        FAIL_IF(status != STATUS_UNAVAILABLE || !known, err, status, "%s", own.message);
+        if (!said) fprintf(stderr, "icestream: %s; it is tried again until that works\n", own.message);
+        clock_pause(wait);
+        wait = wait < 15 ? 2 * wait : 30;
+    }
+}
+
 int run_graph(const struct options *options, const struct graph *graph, struct plan *plan, struct replay *replay) {
     struct run run = {.options = options, .graph = graph, .plan = plan, .replay = replay, .session.lock = -1};
     struct err err = {0};
     enum supervisor_outcome outcome = SUPERVISOR_GAVE_UP;
-    enum status status = session_begin(options->session, plan, &run.session, &err);
+    enum status status = begin(&run, &err);
     bool begun = status == STATUS_OK;
     if (begun)
         status = run_session(&run, &outcome, &err);

@@ -137,6 +137,9 @@ const char *run_silent(void *context, struct supervisor *supervisor, size_t chil
         return NULL;
     if (hung_let_go(run->hung, &run->session, child, &err) == STATUS_OK)
         return "its items go to the other replicas";
-    progress_say(&run->progress, err.message);
+    /* It is asked again four times a second. */
+    if (strncmp(run->unheard, err.message, sizeof run->unheard - 1) != 0)
+        progress_say(&run->progress, err.message);
+    snprintf(run->unheard, sizeof run->unheard, "%s", err.message);
     return NULL;
 }

@@ -42,6 +42,7 @@ struct run {
     int miscounts; /* in a row */
     struct progress progress;
     bool waits;         /* the machine lacks something; said */
+    char unheard[256];  /* why the items of one that hangs could not be let go, as last said */
     struct err failure; /* of a hook */
     bool failed;
 };

@@ -25,7 +25,8 @@ struct child {
     int wait_status;
     bool unburied; /* WAITING: what its death means could not be written down yet */
     int lacks;     /* times in a row that the machine lacked something: it could not start, be buried, or said so */
-    int deaths;    /* in a row */
+    int deaths;    /* in a row, of the stage's, with nothing finished between them */
+    int frail;     /* in a row, of its own, each soon after its start: another replica may finish what it does not */
     int restarts;
     int64_t finished; /* at the last death */
     double start_at;  /* WAITING: when to start */
@@ -242,6 +243,9 @@ static enum status bury(struct supervisor *s, size_t index, struct err *err) {
     child->lacks = 0;
     child->deaths = finished > child->finished ? 1 : child->deaths + 1;
     child->finished = finished;
+    bool soon = clock_monotonic() - child->started_at < s->options->backoff_max;
+    bool outside = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    child->frail = outside ? child->frail : soon ? child->frail + 1 : 1;
     char how[128];
     describe_death(wait_status, how, sizeof how);
     if (code == 2 || code == 127) { /* usage, or not startable: the next time would be the same */
@@ -261,15 +265,16 @@ static enum status bury(struct supervisor *s, size_t index, struct err *err) {
         give_up(s);
         return STATUS_OK;
     }
+    int row = child->deaths > child->frail ? child->deaths : child->frail;
     double wait = s->options->backoff;
-    for (int i = 1; i < child->deaths && wait < s->options->backoff_max; i++)
+    for (int i = 1; i < row && wait < s->options->backoff_max; i++)
         wait *= 2;
     wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
     child->start_at = clock_monotonic() + wait;
     child->restarts++;
     char why[512];
     last_error(spec->log, why, sizeof why);
-    say(s, "%s %s%s; starting it again%s", spec->name, how, why, child->deaths > 1 ? " after a pause" : "");
+    say(s, "%s %s%s; starting it again%s", spec->name, how, why, row > 1 ? " after a pause" : "");
     return STATUS_OK;
 }
 

@@ -266,6 +266,33 @@ def case_snapshot(rounds):
         finish()
 
 
+def case_begin(rounds):
+    """A session that comes back while nothing can be written to it, as after a reboot with a full disk, waits; a new
+    one says so and ends."""
+    with Work("begin") as work:
+        fault, session = Fault(work("fault")), work("session")
+        with Fed(work, session, 2) as live:
+            live.send()
+            live.settle()
+            live.signal(signal.SIGTERM)
+            live.finish(1)
+            rest, folder = live.parts[0], live.folder
+        arrive(rest, folder)
+        path = os.path.join(work.path, "graph.yaml")
+        fault.on(work("new"), errno.ENOSPC)
+        with Run(path, work("new"), env=fault.environment) as live:
+            live.finish(1)
+            check(live.says("No space"), "a new session says so and ends")
+        fault.on(session, errno.ENOSPC)
+        with Run(path, session, "--until-idle", "1", env=fault.environment) as live:
+            wait_until(lambda: live.says("it is tried again until that works"), 30, "it says what it waits for", live)
+            fault.off()
+            live.finish(0)
+        same(calm(), outcome(session, folder), "a full disk at the beginning")
+        whole(session, "a full disk at the beginning")
+        finish()
+
+
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
 if len(sys.argv) < 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: disk.py {'|'.join(cases)} [ROUNDS]")
