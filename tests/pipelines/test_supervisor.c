@@ -226,6 +226,20 @@ static void test_progress_between_deaths(void **state) {
     assert_int_equal(scene->deaths, 7);
 }
 
+/* What others finish between its deaths keeps it from being given up, but it is not started over and over at once. */
+static void test_pauses_grow_beside_progress(void **state) {
+    struct scene *scene = *state;
+    add(scene, "fail-times", "4");
+    scene->finished_step = 1;
+    scene->options.backoff = 0.02;
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    assert_int_equal(run(scene), SUPERVISOR_ENDED);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    double passed = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    assert_true(passed > 15 * scene->options.backoff); /* 1 + 2 + 4 + 8 */
+}
+
 static void test_usage_is_not_tried_again(void **state) {
     struct scene *scene = *state;
     add(scene, "exit", "2");
@@ -359,6 +373,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_restarts_what_dies, begin, end),
         cmocka_unit_test_setup_teardown(test_gives_up, begin, end),
         cmocka_unit_test_setup_teardown(test_progress_between_deaths, begin, end),
+        cmocka_unit_test_setup_teardown(test_pauses_grow_beside_progress, begin, end),
         cmocka_unit_test_setup_teardown(test_usage_is_not_tried_again, begin, end),
         cmocka_unit_test_setup_teardown(test_missing_program, begin, end),
         cmocka_unit_test_setup_teardown(test_interrupt_drains, begin, end),
