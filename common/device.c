@@ -28,6 +28,20 @@ void device_cuda_host_free(int index, void *pointer) {
     (void)index, (void)pointer;
 }
 
+enum status device_cuda_memory_new(int index, size_t bytes, void **ret_pointer, struct err *err) {
+    (void)index, (void)bytes, (void)ret_pointer;
+    return no_cuda(err);
+}
+
+void device_cuda_memory_free(int index, void *pointer) {
+    (void)index, (void)pointer;
+}
+
+enum status device_cuda_copy(int index, void *to, const void *from, size_t bytes, struct err *err) {
+    (void)index, (void)to, (void)from, (void)bytes;
+    return no_cuda(err);
+}
+
 enum status device_cuda_upload(int index, const float *host, size_t count, struct device_copy **copy, struct err *err) {
     (void)index, (void)host, (void)count, (void)copy;
     return no_cuda(err);
@@ -113,4 +127,16 @@ enum status device_upload(const struct device *device, const float *host, size_t
 enum status device_memory_used(const struct device *device, size_t *ret_bytes, struct err *err) {
     *ret_bytes = 0;
     return device->kind == DEVICE_CPU ? STATUS_OK : device_cuda_memory_used(device->index, ret_bytes, err);
+}
+
+enum status device_put(const struct device *device, void *to, const void *host, size_t bytes, struct err *err) {
+    if (device->kind == DEVICE_CUDA) return device_cuda_copy(device->index, to, host, bytes, err);
+    memcpy(to, host, bytes);
+    return STATUS_OK;
+}
+
+enum status device_get(const struct device *device, void *host, const void *from, size_t bytes, struct err *err) {
+    if (device->kind == DEVICE_CUDA) return device_cuda_copy(device->index, host, from, bytes, err);
+    memcpy(host, from, bytes);
+    return STATUS_OK;
 }

@@ -44,6 +44,11 @@ void device_copy_forget(struct device_copy *copy);
 const void *device_copy_data(const struct device_copy *copy);
 void device_copy_destroy(struct device_copy **copy);
 
+/* Copies bytes to and from memory of the device (common/arena.h); complete when they return, and after all that was
+ * asked of the device before. */
+enum status device_put(const struct device *device, void *to, const void *host, size_t bytes, struct err *err);
+enum status device_get(const struct device *device, void *host, const void *from, size_t bytes, struct err *err);
+
 /* Bytes of the device's memory that are in use by all programs; 0 for the CPU. */
 enum status device_memory_used(const struct device *device, size_t *ret_bytes, struct err *err);
 

@@ -51,6 +51,28 @@ void device_cuda_host_free(int index, void *pointer) {
     if (cudaSetDevice(index) == cudaSuccess) (void)cudaFreeHost(pointer);
 }
 
+enum status device_cuda_memory_new(int index, size_t bytes, void **ret_pointer, struct err *err) {
+    CUDA_TRY(cudaSetDevice(index), err, "choosing it");
+    cudaError_t result = cudaMalloc(ret_pointer, bytes);
+    if (result != cudaSuccess) {
+        (void)cudaGetLastError();
+        FAIL(err, cuda_status(result), "the CUDA device has no %zu MiB of memory: %s", bytes >> 20,
+             cudaGetErrorString(result));
+    }
+    return STATUS_OK;
+}
+
+void device_cuda_memory_free(int index, void *pointer) {
+    if (cudaSetDevice(index) == cudaSuccess) (void)cudaFree(pointer);
+}
+
+enum status device_cuda_copy(int index, void *to, const void *from, size_t bytes, struct err *err) {
+    CUDA_TRY(cudaSetDevice(index), err, "choosing it");
+    CUDA_TRY(cudaDeviceSynchronize(), err, "what it was doing before a copy");
+    CUDA_TRY(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), err, "a copy");
+    return STATUS_OK;
+}
+
 static enum status build(struct device_copy *c, struct err *err) {
     CUDA_TRY(cudaSetDevice(c->index), err, "choosing it");
     CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), err, "making a stream");

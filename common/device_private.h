@@ -10,6 +10,10 @@ extern "C" {
 
 enum status device_cuda_host_new(int index, size_t bytes, const char *what, void **ret_pointer, struct err *err);
 void device_cuda_host_free(int index, void *pointer);
+/* Memory of the device, not zeroed. */
+enum status device_cuda_memory_new(int index, size_t bytes, void **ret_pointer, struct err *err);
+void device_cuda_memory_free(int index, void *pointer);
+enum status device_cuda_copy(int index, void *to, const void *from, size_t bytes, struct err *err);
 enum status device_cuda_upload(int index, const float *host, size_t count, struct device_copy **copy, struct err *err);
 enum status device_cuda_memory_used(int index, size_t *ret_bytes, struct err *err);
 

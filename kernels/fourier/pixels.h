@@ -9,6 +9,10 @@
 
 #include "common/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct fourier_pixels {
     int box, size;
     int count;
@@ -28,4 +32,8 @@ void fourier_pixels_gather(const struct fourier_pixels *pixels, const float *hal
 /* out = in shifted by (x, y) px: content moves by +x, +y. in, out: 2·count floats over the first `count` pixels. */
 void fourier_pixels_shift(const struct fourier_pixels *pixels, int count, const float *in, double x, double y,
                           float *out);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -25,4 +25,12 @@ void projector_power(const struct projector *projector, float *ret_power);
 void projector_slices(const struct projector *projector, const struct fourier_pixels *pixels, int count, int n,
                       const float *matrices, int threads, float *out);
 
+/* The prepared transform, for devices that take slices of a copy: half grid [nz][ny][nx] of re, im about the origin, x
+ * from 0, y and z from −reach (z = 0 alone in 2-D); valid until the next projector_set_map. */
+struct projector_grid {
+    const float *values;
+    int nx, ny, nz, reach, r_max, dimensions;
+};
+struct projector_grid projector_grid(const struct projector *projector);
+
 #endif

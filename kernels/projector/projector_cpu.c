@@ -155,6 +155,10 @@ void projector_power(const struct projector *p, float *ret_power) {
         ret_power[s] = count[s] > 0 ? (float)(sum[s] / count[s] / 2) : 0;
 }
 
+struct projector_grid projector_grid(const struct projector *p) {
+    return (struct projector_grid){p->grid, p->nx, p->ny, p->nz, p->reach, p->r_max, p->dimensions};
+}
+
 /* Where each pixel of a block lies in the grid. */
 struct places {
     int index[BLOCK];                           /* of the lowest corner, complex values */

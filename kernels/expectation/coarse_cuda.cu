@@ -1,0 +1,284 @@
+/* The coarse pass on a CUDA device: operands made where they are used, the product by cuBLAS, differences turned into
+ * weights in two passes over them. */
+#include <cublas_v2.h>
+#include <stdlib.h>
+
+#include "common/device_cuda.h"
+#include "kernels/expectation/expectation_cuda.h"
+
+#define CUBLAS_TRY(call, err, what)                                                                                    \
+    do {                                                                                                               \
+        cublasStatus_t cublas_status_ = (call);                                                                        \
+        FAIL_IF(cublas_status_ != CUBLAS_STATUS_SUCCESS, err,                                                          \
+                cublas_status_ == CUBLAS_STATUS_ALLOC_FAILED ? STATUS_NO_MEMORY : STATUS_DEVICE,                       \
+                "the CUDA device failed at %s: %s", what, cublasGetStatusString(cublas_status_));                      \
+    } while (0)
+
+struct coarse_cuda {
+    cublasHandle_t handle;
+};
+
+namespace {
+
+enum { THREADS = 256, PAD = 2 };
+constexpr float LEAST_EXPONENT = -87;
+
+unsigned blocks_for(size_t count, unsigned threads) {
+    return (unsigned)((count + threads - 1) / threads);
+}
+
+/* What a tensor core takes in, rounded to nearest. */
+__device__ inline float high_part(float value) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return __uint_as_float(bits);
+}
+
+/* Term `at` of a row. */
+template <bool SPLIT, bool SLICE> __device__ inline void put(float *row, int at, float value) {
+    if constexpr (!SPLIT) {
+        row[at] = value;
+        return;
+    }
+    float *block = row + (size_t)(at / COARSE_BLOCK) * 3 * COARSE_BLOCK + at % COARSE_BLOCK;
+    float high = high_part(value), low = high_part(value - high);
+    block[0] = high;
+    block[COARSE_BLOCK] = SLICE ? high : low;
+    block[2 * COARSE_BLOCK] = SLICE ? low : high;
+}
+
+__device__ inline float2 lerp(float2 a, float2 b, float f) {
+    return make_float2(a.x + f * (b.x - a.x), a.y + f * (b.y - a.y));
+}
+
+/* The interpolation of kernels/projector, m: rows 1 and 2 of A times PAD. */
+__device__ inline float2 sample(const grid_cuda &g, const float m[6], int kx, int ky) {
+    if (kx * kx + ky * ky > g.r_max * g.r_max) return make_float2(0, 0);
+    float u = (float)kx, v = (float)ky;
+    float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = m[2] * u + m[5] * v;
+    float turn = x < 0 ? -1.0f : 1.0f;
+    x *= turn, y *= turn, z *= turn;
+    int gx = (int)x, gy = (int)(y + (float)g.reach), gz = g.dimensions == 3 ? (int)(z + (float)g.reach) : 0;
+    float fx = x - (float)gx, fy = y - (float)(gy - g.reach), fz = z - (float)(gz - g.reach);
+    const float2 *at = (const float2 *)g.values + ((size_t)gz * g.ny + gy) * g.nx + gx;
+    float2 low = lerp(lerp(at[0], at[g.nx], fy), lerp(at[1], at[g.nx + 1], fy), fx);
+    if (g.dimensions == 3) {
+        at += (size_t)g.ny * g.nx;
+        low = lerp(low, lerp(lerp(at[0], at[g.nx], fy), lerp(at[1], at[g.nx + 1], fy), fx), fz);
+    }
+    return make_float2(low.x, turn * low.y);
+}
+
+template <bool SPLIT>
+__global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, const float *matrices, size_t row,
+                            float *slices, size_t norm_row, float *squares) {
+    size_t slice = blockIdx.y;
+    int at = (int)(blockIdx.x * THREADS + threadIdx.x), filled = (int)norm_row;
+    if (at >= filled) return;
+    float m[6];
+    for (int i = 0; i < 6; i++)
+        m[i] = PAD * matrices[slice * 9 + i];
+    float2 p = at < n_pixels ? sample(grid, m, pixels.kx[at], pixels.ky[at]) : make_float2(0, 0);
+    if (squares) squares[slice * norm_row + at] = p.x * p.x + p.y * p.y;
+    /* Rows of 2·n terms may end before those of n do when both are filled up. */
+    float *out = slices + slice * row;
+    int terms = (int)(row / (SPLIT ? 3 : 1));
+    if (2 * at >= terms) return;
+    put<SPLIT, true>(out, 2 * at, p.x);
+    put<SPLIT, true>(out, 2 * at + 1, p.y);
+}
+
+template <bool SPLIT>
+__global__ void make_columns(pixels_cuda pixels, int n_pixels, const float *images, const float *ctf,
+                             const float *weight, size_t stride, const float *shifts, int n_shifts, size_t row,
+                             float *columns, size_t norm_row, float *halves) {
+    size_t particle = blockIdx.y;
+    int at = (int)(blockIdx.x * THREADS + threadIdx.x), terms = (int)(row / (SPLIT ? 3 : 1));
+    if (at >= (int)norm_row) return;
+    float2 x = make_float2(0, 0);
+    float half = 0, kx = 0, ky = 0;
+    if (at < n_pixels) {
+        float c = ctf[particle * stride + at], w = weight[particle * stride + at];
+        const float *image = images + particle * 2 * stride + 2 * at;
+        x = make_float2(c * w * image[0], c * w * image[1]);
+        half = 0.5f * c * c * w;
+        kx = (float)pixels.kx[at], ky = (float)pixels.ky[at];
+    }
+    halves[particle * norm_row + at] = half;
+    if (2 * at >= terms) return;
+    for (int t = 0; t < n_shifts; t++) {
+        float s, c, turns = -2 * (kx * shifts[2 * t] + ky * shifts[2 * t + 1]) / (float)pixels.box;
+        sincospif(turns, &s, &c);
+        float *out = columns + (particle * n_shifts + t) * row;
+        put<SPLIT, false>(out, 2 * at, x.x * c - x.y * s);
+        put<SPLIT, false>(out, 2 * at + 1, x.x * s + x.y * c);
+    }
+}
+
+/* Floats in the order of their values as unsigned numbers. */
+__device__ inline unsigned ordered(float value) {
+    unsigned bits = __float_as_uint(value);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+__device__ inline float from_ordered(unsigned bits) {
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
+__global__ void start_least(unsigned *least, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) least[i] = 0xffffffffu;
+}
+
+__global__ void end_least(float *least, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) least[i] = from_ordered(((unsigned *)least)[i]);
+}
+
+struct posterior {
+    float *dots;
+    const float *norms, *slice_log_prior, *shift_log_prior;
+    int n_shifts, n_slices;
+    float *least;
+};
+
+enum { SLICES_EACH = 4 }; /* of a thread */
+
+/* Block (x, y): slices x·THREADS·SLICES_EACH on, particle y; all its shifts, so that norms and priors of slices are read
+ * once. */
+template <bool LEAST> __global__ void __launch_bounds__(THREADS) weigh(posterior p) {
+    size_t particle = blockIdx.y;
+    int first = (int)(blockIdx.x * THREADS * SLICES_EACH + threadIdx.x);
+    float base[SLICES_EACH], least = LEAST ? __int_as_float(0x7f800000) : p.least[particle];
+#pragma unroll
+    for (int i = 0; i < SLICES_EACH; i++) {
+        int slice = first + i * THREADS;
+        base[i] = 0;
+        if (slice < p.n_slices) {
+            base[i] = p.norms[particle * p.n_slices + slice];
+            if (p.slice_log_prior) base[i] -= p.slice_log_prior[slice];
+        }
+    }
+    for (int t = 0; t < p.n_shifts; t++) {
+        float *row = p.dots + (particle * p.n_shifts + t) * p.n_slices;
+        float prior = p.shift_log_prior ? p.shift_log_prior[particle * p.n_shifts + t] : 0;
+        float value[SLICES_EACH];
+#pragma unroll
+        for (int i = 0; i < SLICES_EACH; i++)
+            if (first + i * THREADS < p.n_slices) value[i] = row[first + i * THREADS] + (base[i] - prior);
+#pragma unroll
+        for (int i = 0; i < SLICES_EACH; i++) {
+            if (first + i * THREADS >= p.n_slices) continue;
+            if constexpr (LEAST) {
+                least = fminf(least, value[i]);
+            } else {
+                float x = least - value[i];
+                row[first + i * THREADS] = x > LEAST_EXPONENT ? __expf(x) : 0;
+            }
+        }
+    }
+    if constexpr (LEAST) {
+        for (int step = 16; step > 0; step /= 2)
+            least = fminf(least, __shfl_down_sync(0xffffffffu, least, step));
+        if ((threadIdx.x & 31) == 0) atomicMin((unsigned *)p.least + particle, ordered(least));
+    }
+}
+
+} // namespace
+
+extern "C" enum status coarse_cuda_create(int device, struct coarse_cuda **ret_coarse, struct err *err) {
+    CUDA_TRY(cudaSetDevice(device), err, "choosing it");
+    struct coarse_cuda *c = (struct coarse_cuda *)calloc(1, sizeof *c);
+    FAIL_IF(c == NULL, err, STATUS_NO_MEMORY, "no memory for the comparison of particles and slices");
+    cublasStatus_t made = cublasCreate(&c->handle);
+    if (made != CUBLAS_STATUS_SUCCESS) {
+        free(c);
+        FAIL(err, STATUS_DEVICE, "the CUDA device failed at opening cuBLAS: %s", cublasGetStatusString(made));
+    }
+    *ret_coarse = c;
+    return STATUS_OK;
+}
+
+extern "C" void coarse_cuda_destroy(struct coarse_cuda **coarse) {
+    if (*coarse == NULL) return;
+    (void)cublasDestroy((*coarse)->handle);
+    free(*coarse);
+    *coarse = NULL;
+}
+
+extern "C" enum status coarse_cuda_slices(const struct grid_cuda *grid, const struct pixels_cuda *pixels, int n_pixels,
+                                          const float *matrices, int n, enum coarse_precision precision,
+                                          float *ret_slices, float *ret_squares, void *stream, struct err *err) {
+    size_t row = coarse_row(n_pixels, precision), norm_row = coarse_norm_row(n_pixels);
+    /* The second dimension of a launch ends at 65,535. */
+    const int most = 65535;
+    for (int first = 0; first < n; first += most) {
+        dim3 blocks(blocks_for(norm_row, THREADS), (unsigned)(n - first < most ? n - first : most));
+        float *squares = ret_squares ? ret_squares + (size_t)first * norm_row : NULL;
+        if (precision == COARSE_TF32X3)
+            make_slices<true><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
+                *grid, *pixels, n_pixels, matrices + (size_t)first * 9, row, ret_slices + (size_t)first * row, norm_row,
+                squares);
+        else
+            make_slices<false><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
+                *grid, *pixels, n_pixels, matrices + (size_t)first * 9, row, ret_slices + (size_t)first * row, norm_row,
+                squares);
+    }
+    CUDA_TRY(cudaGetLastError(), err, "making slices");
+    return STATUS_OK;
+}
+
+extern "C" enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int n_pixels, const float *images,
+                                           const float *ctf, const float *weight, size_t stride, int n,
+                                           const float *shifts, int n_shifts, enum coarse_precision precision,
+                                           float *ret_columns, float *ret_halves, void *stream, struct err *err) {
+    size_t row = coarse_row(n_pixels, precision), norm_row = coarse_norm_row(n_pixels);
+    dim3 blocks(blocks_for(norm_row, THREADS), (unsigned)n);
+    if (precision == COARSE_TF32X3)
+        make_columns<true><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
+            *pixels, n_pixels, images, ctf, weight, stride, shifts, n_shifts, row, ret_columns, norm_row, ret_halves);
+    else
+        make_columns<false><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
+            *pixels, n_pixels, images, ctf, weight, stride, shifts, n_shifts, row, ret_columns, norm_row, ret_halves);
+    CUDA_TRY(cudaGetLastError(), err, "shifting images");
+    return STATUS_OK;
+}
+
+/* ret[n][m] (m fastest) = factor · b[n][row] · a[m][row]ᵀ, `block` terms at a time. */
+static enum status multiply(cublasHandle_t handle, cublasComputeType_t compute, size_t row, int block, float factor,
+                            const float *a, int m, const float *b, int n, float *ret, struct err *err) {
+    const float zero = 0, one = 1;
+    for (size_t k = 0; k < row; k += (size_t)block)
+        CUBLAS_TRY(cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, m, n, block, &factor, a + k, CUDA_R_32F, (int)row,
+                                b + k, CUDA_R_32F, (int)row, k == 0 ? &zero : &one, ret, CUDA_R_32F, m, compute,
+                                CUBLAS_GEMM_DEFAULT),
+                   err, "comparing particles with slices");
+    return STATUS_OK;
+}
+
+extern "C" enum status coarse_cuda_product(struct coarse_cuda *c, int n_pixels, enum coarse_precision precision,
+                                           const float *slices, const float *squares, int n_slices,
+                                           const float *columns, const float *halves, int n_particles, int n_shifts,
+                                           float *ret_dots, float *ret_norms, void *stream, struct err *err) {
+    bool split = precision == COARSE_TF32X3;
+    CUBLAS_TRY(cublasSetStream(c->handle, (cudaStream_t)stream), err, "choosing a stream");
+    TRY(multiply(c->handle, split ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, coarse_row(n_pixels, precision),
+                 split ? 3 * COARSE_BLOCK : COARSE_BLOCK, -1, slices, n_slices, columns, n_particles * n_shifts,
+                 ret_dots, err));
+    return multiply(c->handle, CUBLAS_COMPUTE_32F, coarse_norm_row(n_pixels), COARSE_BLOCK, 1, squares, n_slices,
+                    halves, n_particles, ret_norms, err);
+}
+
+extern "C" enum status posterior_cuda(float *dots, const float *norms, int n_particles, int n_shifts, int n_slices,
+                                      const float *slice_log_prior, const float *shift_log_prior, float *ret_least,
+                                      void *stream, struct err *err) {
+    posterior p = {dots, norms, slice_log_prior, shift_log_prior, n_shifts, n_slices, ret_least};
+    cudaStream_t s = (cudaStream_t)stream;
+    dim3 blocks(blocks_for((size_t)n_slices, THREADS * SLICES_EACH), (unsigned)n_particles);
+    start_least<<<blocks_for((size_t)n_particles, THREADS), THREADS, 0, s>>>((unsigned *)ret_least, n_particles);
+    weigh<true><<<blocks, THREADS, 0, s>>>(p);
+    end_least<<<blocks_for((size_t)n_particles, THREADS), THREADS, 0, s>>>(ret_least, n_particles);
+    weigh<false><<<blocks, THREADS, 0, s>>>(p);
+    CUDA_TRY(cudaGetLastError(), err, "weighing poses");
+    return STATUS_OK;
+}

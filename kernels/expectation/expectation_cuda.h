@@ -1,0 +1,84 @@
+/* The parts of the E-step that run on a CUDA device. Pointers are the device's unless said otherwise, sizes and meanings
+ * those of kernels/expectation/expectation.h and posterior.h; work is queued on `stream` (a cudaStream_t) and not waited
+ * for. Results repeat bit for bit. */
+#ifndef ICESTREAM_KERNELS_EXPECTATION_CUDA_H
+#define ICESTREAM_KERNELS_EXPECTATION_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the largest weights of a particle come to. */
+struct top_sum {
+    double total;    /* of all its weights */
+    float threshold; /* the largest v such that the weights >= v sum to more than the fraction; 0 where all are 0 */
+    uint32_t count;  /* of weights >= threshold */
+};
+
+/* Top-sum selection for n particles in one kernel, without sorting. Weights of particle i are weights[begin[i]] to
+ * weights[begin[i+1]-1], none below 0, none NaN; longest: the most that a particle has, known to the host. */
+enum status top_sum_cuda(const float *weights, const size_t *begin, int n, size_t longest, double fraction,
+                         struct top_sum *ret_sums, void *stream, struct err *err);
+
+/* The coarse pass as a matrix product. Rows of 2·n floats (re, im of each Fourier pixel) lie in blocks of COARSE_BLOCK
+ * terms, filled up with zeros; each block is one sum, so that rounding grows with the number of blocks. With
+ * COARSE_TF32X3 a block holds each term three times, as what tensor cores take in and what that leaves (high, high, low
+ * of slices beside high, low, high of images), so that one product of 3 · COARSE_BLOCK terms loses 2^-21 of a term. */
+enum { COARSE_BLOCK = 256 };
+enum coarse_precision { COARSE_FP32, COARSE_TF32X3 };
+static inline size_t coarse_row(int n_pixels, enum coarse_precision precision) {
+    size_t blocks = ((size_t)n_pixels * 2 + COARSE_BLOCK - 1) / COARSE_BLOCK;
+    return blocks * COARSE_BLOCK * (precision == COARSE_TF32X3 ? 3 : 1);
+}
+/* Of |P|² and c²/(2σ²): one value a pixel. */
+static inline size_t coarse_norm_row(int n_pixels) {
+    return ((size_t)n_pixels + COARSE_BLOCK - 1) / COARSE_BLOCK * COARSE_BLOCK;
+}
+
+/* The pixel list (kernels/fourier/pixels.h) on the device. */
+struct pixels_cuda {
+    const short *kx, *ky;
+    int box, count;
+};
+
+/* A prepared reference (kernels/projector): half grid [nz][ny][nx] complex about the origin, frequencies to r_max. */
+struct grid_cuda {
+    const float *values;
+    int nx, ny, reach, r_max, dimensions;
+};
+
+struct coarse_cuda; /* a library handle */
+enum status coarse_cuda_create(int device, struct coarse_cuda **ret_coarse, struct err *err);
+void coarse_cuda_destroy(struct coarse_cuda **coarse);
+
+/* ret_slices[n][coarse_row]; ret_squares[n][coarse_norm_row]: |P|², or NULL. matrices[n][9]. */
+enum status coarse_cuda_slices(const struct grid_cuda *grid, const struct pixels_cuda *pixels, int n_pixels,
+                               const float *matrices, int n, enum coarse_precision precision, float *ret_slices,
+                               float *ret_squares, void *stream, struct err *err);
+/* images[n][2·stride], ctf[n][stride], weight[n][stride]; shifts[n_shifts][2], px. ret_columns[n][n_shifts][coarse_row]:
+ * c X_t / σ²; ret_halves[n][coarse_norm_row]: c² / (2 σ²). */
+enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int n_pixels, const float *images, const float *ctf,
+                                const float *weight, size_t stride, int n, const float *shifts, int n_shifts,
+                                enum coarse_precision precision, float *ret_columns, float *ret_halves, void *stream,
+                                struct err *err);
+/* ret_dots[n_particles][n_shifts][n_slices] = -Re<P, c X_t / σ²>; ret_norms[n_particles][n_slices] = ½ Σ (c²/σ²) |P|². */
+enum status coarse_cuda_product(struct coarse_cuda *coarse, int n_pixels, enum coarse_precision precision,
+                                const float *slices, const float *squares, int n_slices, const float *columns,
+                                const float *halves, int n_particles, int n_shifts, float *ret_dots, float *ret_norms,
+                                void *stream, struct err *err);
+
+/* dots become weights exp(-(dot + norm - log priors - least)); slice_log_prior[n_slices] and
+ * shift_log_prior[n_particles][n_shifts] may be NULL. ret_least[n_particles]. Below exp(-87): 0. */
+enum status posterior_cuda(float *dots, const float *norms, int n_particles, int n_shifts, int n_slices,
+                           const float *slice_log_prior, const float *shift_log_prior, float *ret_least, void *stream,
+                           struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

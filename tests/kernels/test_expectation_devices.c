@@ -1,0 +1,430 @@
+/* The E-step's parts on each CUDA device: the coarse product against the sum of differences in double, weights against
+ * the CPU's, top-sum selection against sorting; fresh random input from a printed seed, or from the one given:
+ * test_expectation_devices [SEED]. Outputs are poisoned before. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/arena.h"
+#include "common/memory.h"
+#include "kernels/ctf/ctf.h"
+#include "kernels/expectation/expectation.h"
+#include "kernels/expectation/expectation_cuda.h"
+#include "kernels/expectation/posterior.h"
+#include "kernels/projector/projector.h"
+
+static const struct device DEVICE = {DEVICE_CUDA, 0};
+static uint64_t seed;
+static struct arena *arena;
+
+static double uniform(void) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
+}
+
+static double normal(void) {
+    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
+}
+
+static void must(enum status status, const struct err *err) {
+    if (status != STATUS_OK) fail_msg("%s", err->message);
+}
+
+static void *host_new(size_t count, size_t size) {
+    void *memory = mem_aligned(count, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* Memory of the device that holds what the host's does, or NaNs. */
+static void *on_device(const void *host, size_t count, size_t size) {
+    struct err err = {0};
+    void *memory = NULL;
+    must(arena_take(arena, count, size, "a test", &memory, &err), &err);
+    if (host) {
+        must(device_put(&DEVICE, memory, host, count * size, &err), &err);
+        return memory;
+    }
+    void *poison = malloc(count * size);
+    assert_non_null(poison);
+    memset(poison, 0xff, count * size);
+    must(device_put(&DEVICE, memory, poison, count * size, &err), &err);
+    free(poison);
+    return memory;
+}
+
+static void from_device(void *host, const void *memory, size_t bytes) {
+    struct err err = {0};
+    must(device_get(&DEVICE, host, memory, bytes, &err), &err);
+}
+
+static int open_arena(void **state) {
+    (void)state;
+    struct err err = {0};
+    return arena_create(&DEVICE, (size_t)3 << 30, &arena, &err) == STATUS_OK ? 0 : -1;
+}
+
+static int close_arena(void **state) {
+    (void)state;
+    arena_destroy(&arena);
+    return 0;
+}
+
+enum kind { LOG_NORMAL, CONSTANT, ONE_HOT, TWO_VALUES, PEAKED, ZEROS, DENORMAL, KINDS };
+
+static void fill(enum kind kind, float *w, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        switch (kind) {
+        case LOG_NORMAL:
+            w[i] = (float)exp(3 * normal());
+            break;
+        case CONSTANT:
+            w[i] = 0.3f;
+            break;
+        case ONE_HOT:
+            w[i] = 0;
+            break;
+        case TWO_VALUES:
+            w[i] = uniform() < 0.1 ? 0.7f : 1e-4f;
+            break;
+        case PEAKED:
+            w[i] = (float)exp(-30 * uniform());
+            break;
+        case DENORMAL:
+            w[i] = (float)(uniform() * 1e-40);
+            break;
+        default:
+            w[i] = 0;
+        }
+    if (kind == ONE_HOT || kind == PEAKED) w[(size_t)(uniform() * (double)n)] = 1;
+}
+
+static int descending(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* Of sorted weights; sums in long double, so that what is asked for differs by rounding alone. */
+static void check_sum(const float *sorted, size_t n, double fraction, const struct top_sum *found, int kind) {
+    long double total = 0, sum = 0, above = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        total += sorted[i];
+    while (count < n && sorted[count] >= found->threshold && (found->threshold > 0 || total == 0)) {
+        if (sorted[count] > found->threshold) above += sorted[count];
+        sum += sorted[count++];
+    }
+    if (fabs((double)total - found->total) > 1e-12 * (double)total)
+        fail_msg("total %.17g, expected %.17g (kind %d, n %zu)", found->total, (double)total, kind, n);
+    if (found->count != count) fail_msg("count %u, expected %zu (kind %d, n %zu)", found->count, count, kind, n);
+    if (total == 0) return;
+    if (!(sum > fraction * total * (1 - 1e-12L)) || !(above <= fraction * total * (1 + 1e-12L)))
+        fail_msg("threshold %g: %.17g at or above it, %.17g above, %.17g wanted (kind %d, n %zu)", found->threshold,
+                 (double)sum, (double)above, (double)(fraction * total), kind, n);
+}
+
+static void top_sum_trial(const size_t *counts, const int *kinds, int n, double fraction) {
+    struct err err = {0};
+    must(arena_open(arena, ARENA_ITERATION, &err), &err);
+    size_t *begin = host_new((size_t)n + 1, sizeof *begin), longest = 0;
+    for (int i = 0; i < n; i++) {
+        begin[i + 1] = begin[i] + counts[i];
+        longest = counts[i] > longest ? counts[i] : longest;
+    }
+    float *weights = host_new(begin[n] + 1, sizeof *weights);
+    struct top_sum *sums = host_new((size_t)n, sizeof *sums), *cpu = host_new((size_t)n, sizeof *cpu);
+    for (int i = 0; i < n; i++)
+        fill((enum kind)kinds[i], weights + begin[i], counts[i]);
+    void *w = on_device(weights, begin[n] + 1, sizeof *weights), *b = on_device(begin, (size_t)n + 1, sizeof *begin);
+    struct top_sum *s = on_device(NULL, (size_t)n, sizeof *s);
+    must(top_sum_cuda(w, b, n, longest, fraction, s, NULL, &err), &err);
+    from_device(sums, s, (size_t)n * sizeof *sums);
+    for (int i = 0; i < n; i++) {
+        size_t count;
+        expectation_top_sum(weights + begin[i], counts[i], fraction, &cpu[i].threshold, &count);
+        qsort(weights + begin[i], counts[i], sizeof *weights, descending);
+        check_sum(weights + begin[i], counts[i], fraction, &sums[i], kinds[i]);
+        if (kinds[i] != CONSTANT && kinds[i] != TWO_VALUES) assert_int_equal(sums[i].count, count);
+    }
+    free(begin);
+    free(weights);
+    free(sums);
+    free(cpu);
+    arena_close(arena, ARENA_ITERATION);
+}
+
+/* Every distribution at every size that takes another way. */
+static void top_sum_finds_the_largest(void **state) {
+    (void)state;
+    const size_t sizes[] = {1, 2, 37, 255, 256, 5000, 44640, 100001};
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        size_t counts[KINDS];
+        int kinds[KINDS];
+        for (int i = 0; i < KINDS; i++) {
+            kinds[i] = i;
+            counts[i] = sizes[k];
+        }
+        top_sum_trial(counts, kinds, KINDS, 0.999);
+        top_sum_trial(counts, kinds, KINDS, 0.5);
+    }
+}
+
+static void top_sum_of_many(void **state) {
+    (void)state;
+    enum { MANY = 300 };
+    size_t counts[MANY];
+    int kinds[MANY];
+    for (int i = 0; i < MANY; i++) {
+        counts[i] = 1 + (size_t)(uniform() * 20000);
+        kinds[i] = i % KINDS;
+    }
+    top_sum_trial(counts, kinds, MANY, 0.999);
+    size_t large[] = {3000017, 1048577, 2000000};
+    int large_kinds[] = {LOG_NORMAL, CONSTANT, PEAKED};
+    top_sum_trial(large, large_kinds, 3, 0.999);
+}
+
+/* What one coarse comparison is made of. */
+struct comparison {
+    struct fourier_pixels pixels;
+    int box, n, particles, shifts, slices;
+    float *map, *matrices, *images, *ctf, *weight, *shift, *host_slices, *slice_prior, *shift_prior;
+    double (*shifts_double)[2];
+    struct projector *projector;
+};
+
+static void random_rotation(float m[9]) {
+    double q[4], norm = 0;
+    for (int i = 0; i < 4; i++) {
+        q[i] = normal();
+        norm += q[i] * q[i];
+    }
+    for (int i = 0; i < 4; i++)
+        q[i] /= sqrt(norm);
+    double w = q[0], x = q[1], y = q[2], z = q[3];
+    const double r[9] = {1 - 2 * (y * y + z * z), 2 * (x * y - w * z),     2 * (x * z + w * y),
+                         2 * (x * y + w * z),     1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+                         2 * (x * z - w * y),     2 * (y * z + w * x),     1 - 2 * (x * x + y * y)};
+    for (int i = 0; i < 9; i++)
+        m[i] = (float)r[i];
+}
+
+/* Blobs for a map, particles that are slices of it with their CTF, shifted, in noise. */
+static void make_comparison(struct comparison *c, int size) {
+    struct err err = {0};
+    int box = c->box;
+    must(fourier_pixels_create(box, size, &c->pixels, &err), &err);
+    c->n = c->pixels.count;
+    size_t n = (size_t)c->n;
+    c->map = host_new((size_t)box * box * box, sizeof(float));
+    for (int blob = 0; blob < 30; blob++) {
+        double at[3];
+        for (int i = 0; i < 3; i++)
+            at[i] = box / 2 + 0.12 * box * normal();
+        for (int z = 0; z < box; z++)
+            for (int y = 0; y < box; y++)
+                for (int x = 0; x < box; x++) {
+                    double r2 = (x - at[0]) * (x - at[0]) + (y - at[1]) * (y - at[1]) + (z - at[2]) * (z - at[2]);
+                    if (r2 < 60) c->map[((size_t)z * box + y) * box + x] += (float)exp(-r2 / 4);
+                }
+    }
+    must(projector_create(3, box, 2, &c->projector, &err), &err);
+    must(projector_set_map(c->projector, c->map, size, &err), &err);
+    c->matrices = host_new((size_t)c->slices * 9, sizeof(float));
+    for (int i = 0; i < c->slices; i++)
+        random_rotation(c->matrices + 9 * (size_t)i);
+    c->host_slices = host_new((size_t)c->slices * 2 * n, sizeof(float));
+    projector_slices(c->projector, &c->pixels, c->n, c->slices, c->matrices, 2, c->host_slices);
+    c->images = host_new((size_t)c->particles * 2 * n, sizeof(float));
+    c->ctf = host_new((size_t)c->particles * n, sizeof(float));
+    c->weight = host_new((size_t)c->particles * n, sizeof(float));
+    c->shift = host_new((size_t)c->shifts * 2, sizeof(float));
+    c->shifts_double = host_new((size_t)c->shifts, sizeof *c->shifts_double);
+    for (int t = 0; t < c->shifts; t++)
+        for (int i = 0; i < 2; i++) {
+            c->shift[2 * t + i] = t ? (float)(8 * uniform() - 4) : 0;
+            c->shifts_double[t][i] = c->shift[2 * t + i];
+        }
+    double power = 0;
+    for (size_t i = 0; i < 2 * n; i++)
+        power += (double)c->host_slices[i] * c->host_slices[i];
+    double sigma = 3 * sqrt(power / (2.0 * (double)n));
+    for (int p = 0; p < c->particles; p++) {
+        struct ctf ctf = {.defocus_u = 12000 + 3000 * uniform(), .defocus_v = 9000 + 2000 * uniform(),
+                          .defocus_angle = 180 * uniform(), .voltage = 300, .spherical_aberration = 2.7,
+                          .amplitude_contrast = 0.1, .scale = 1};
+        float *image = c->images + (size_t)p * 2 * n, *shifted = host_new(2 * n, sizeof *shifted);
+        ctf_at(&ctf, box, 2.2, c->n, c->pixels.kx, c->pixels.ky, c->ctf + (size_t)p * n);
+        const float *slice = c->host_slices + (size_t)(p % c->slices) * 2 * n;
+        for (size_t i = 0; i < n; i++) {
+            shifted[2 * i] = c->ctf[(size_t)p * n + i] * slice[2 * i];
+            shifted[2 * i + 1] = c->ctf[(size_t)p * n + i] * slice[2 * i + 1];
+            c->weight[(size_t)p * n + i] = (float)(1 / (sigma * sigma * (1 + 10.0 / c->pixels.shell[i])));
+        }
+        fourier_pixels_shift(&c->pixels, c->n, shifted, 3 * uniform(), -2 * uniform(), image);
+        for (size_t i = 0; i < 2 * n; i++)
+            image[i] += (float)(sigma * sqrt(1 + 10.0 / c->pixels.shell[i / 2]) * normal());
+        free(shifted);
+    }
+    c->slice_prior = host_new((size_t)c->slices, sizeof(float));
+    c->shift_prior = host_new((size_t)c->particles * c->shifts, sizeof(float));
+    for (int i = 0; i < c->slices; i++)
+        c->slice_prior[i] = (float)(2 * uniform());
+    for (int i = 0; i < c->particles * c->shifts; i++)
+        c->shift_prior[i] = (float)(-3 * uniform());
+}
+
+static void free_comparison(struct comparison *c) {
+    projector_destroy(&c->projector);
+    fourier_pixels_destroy(&c->pixels);
+    free(c->map);
+    free(c->matrices);
+    free(c->images);
+    free(c->ctf);
+    free(c->weight);
+    free(c->shift);
+    free(c->shifts_double);
+    free(c->host_slices);
+    free(c->slice_prior);
+    free(c->shift_prior);
+}
+
+struct coarse_result {
+    float *dots, *norms, *weights, *least;
+};
+
+static void run_coarse(const struct comparison *c, enum coarse_precision precision, struct coarse_result *r) {
+    struct err err = {0};
+    struct coarse_cuda *coarse = NULL;
+    size_t n = (size_t)c->n, samples = (size_t)c->particles * c->shifts * c->slices;
+    must(arena_open(arena, ARENA_ITERATION, &err), &err);
+    must(coarse_cuda_create(0, &coarse, &err), &err);
+    struct projector_grid g = projector_grid(c->projector);
+    struct grid_cuda grid = {.values = on_device(g.values, 2 * (size_t)g.nx * g.ny * g.nz, sizeof(float)),
+                             .nx = g.nx, .ny = g.ny, .reach = g.reach, .r_max = g.r_max, .dimensions = g.dimensions};
+    struct pixels_cuda pixels = {.kx = on_device(c->pixels.kx, n, sizeof(short)),
+                                 .ky = on_device(c->pixels.ky, n, sizeof(short)), .box = c->box, .count = c->n};
+    float *matrices = on_device(c->matrices, (size_t)c->slices * 9, sizeof(float));
+    float *images = on_device(c->images, (size_t)c->particles * 2 * n, sizeof(float));
+    float *ctf = on_device(c->ctf, (size_t)c->particles * n, sizeof(float));
+    float *weight = on_device(c->weight, (size_t)c->particles * n, sizeof(float));
+    float *shift = on_device(c->shift, (size_t)c->shifts * 2, sizeof(float));
+    float *slice_prior = on_device(c->slice_prior, (size_t)c->slices, sizeof(float));
+    float *shift_prior = on_device(c->shift_prior, (size_t)c->particles * c->shifts, sizeof(float));
+    size_t row = coarse_row(c->n, precision), norm_row = coarse_norm_row(c->n);
+    float *slices = on_device(NULL, (size_t)c->slices * row, sizeof(float));
+    float *squares = on_device(NULL, (size_t)c->slices * norm_row, sizeof(float));
+    float *columns = on_device(NULL, (size_t)c->particles * c->shifts * row, sizeof(float));
+    float *halves = on_device(NULL, (size_t)c->particles * norm_row, sizeof(float));
+    float *dots = on_device(NULL, samples, sizeof(float));
+    float *norms = on_device(NULL, (size_t)c->particles * c->slices, sizeof(float));
+    float *least = on_device(NULL, (size_t)c->particles, sizeof(float));
+    must(coarse_cuda_slices(&grid, &pixels, c->n, matrices, c->slices, precision, slices, squares, NULL, &err), &err);
+    must(coarse_cuda_columns(&pixels, c->n, images, ctf, weight, n, c->particles, shift, c->shifts, precision, columns,
+                             halves, NULL, &err),
+         &err);
+    must(coarse_cuda_product(coarse, c->n, precision, slices, squares, c->slices, columns, halves, c->particles,
+                             c->shifts, dots, norms, NULL, &err),
+         &err);
+    from_device(r->dots, dots, samples * sizeof(float));
+    from_device(r->norms, norms, (size_t)c->particles * c->slices * sizeof(float));
+    must(posterior_cuda(dots, norms, c->particles, c->shifts, c->slices, slice_prior, shift_prior, least, NULL, &err),
+         &err);
+    from_device(r->weights, dots, samples * sizeof(float));
+    from_device(r->least, least, (size_t)c->particles * sizeof(float));
+    coarse_cuda_destroy(&coarse);
+    arena_close(arena, ARENA_ITERATION);
+}
+
+/* Log-weights relative to the particle's best, against double; poses that are next to impossible do not count. */
+static double worst_error(const struct comparison *c, const struct coarse_result *r) {
+    double worst = 0, *truth = host_new((size_t)c->slices * c->shifts, sizeof *truth);
+    for (int p = 0; p < c->particles; p++) {
+        struct expectation_particle particle = {c->images + (size_t)p * 2 * c->n, c->ctf + (size_t)p * c->n,
+                                                c->weight + (size_t)p * c->n};
+        expectation_reference(&c->pixels, c->n, c->host_slices, c->slices, &particle,
+                              (const double(*)[2])c->shifts_double, c->shifts, truth);
+        size_t best = 0, count = (size_t)c->slices * c->shifts;
+        for (size_t i = 1; i < count; i++)
+            if (truth[i] < truth[best]) best = i;
+        const float *dots = r->dots + (size_t)p * count, *norms = r->norms + (size_t)p * c->slices;
+#define FOUND(i) ((double)dots[(i) % c->shifts * c->slices + (i) / c->shifts] + norms[(i) / c->shifts])
+        for (size_t i = 0; i < count; i++) {
+            double error = fabs(FOUND(i) - FOUND(best) - (truth[i] - truth[best]));
+            if (truth[i] - truth[best] < 20 && !(error <= worst)) worst = error;
+            if (!(error < 1 + 1e-3 * fabs(truth[i]))) fail_msg("particle %d, sample %zu: off by %g", p, i, error);
+        }
+#undef FOUND
+    }
+    free(truth);
+    return worst;
+}
+
+static void check_weights(const struct comparison *c, const struct coarse_result *r) {
+    size_t count = (size_t)c->slices * c->shifts;
+    float *value = host_new(count, sizeof *value);
+    for (int p = 0; p < c->particles; p++) {
+        double least, sum;
+        for (size_t i = 0; i < count; i++)
+            value[i] = r->dots[p * count + i] + (r->norms[(size_t)p * c->slices + i % c->slices] -
+                                                 c->slice_prior[i % c->slices] -
+                                                 c->shift_prior[(size_t)p * c->shifts + i / c->slices]);
+        posterior_weights(value, 1, (int)count, NULL, NULL, &least, &sum);
+        assert_true(fabs(least - r->least[p]) <= 1e-6 * fabs(least) + 1e-5);
+        for (size_t i = 0; i < count; i++)
+            if (!(fabsf(value[i] - r->weights[p * count + i]) <= 1e-5f + 1e-3f * value[i]))
+                fail_msg("particle %d, sample %zu: weight %g, expected %g", p, i, r->weights[p * count + i], value[i]);
+    }
+    free(value);
+}
+
+static void coarse_trial(int box, int size, int particles, int shifts, int slices, double bound) {
+    struct comparison c = {.box = box, .particles = particles, .shifts = shifts, .slices = slices};
+    make_comparison(&c, size);
+    size_t samples = (size_t)particles * shifts * slices;
+    struct coarse_result r = {host_new(samples, sizeof(float)), host_new((size_t)particles * slices, sizeof(float)),
+                              host_new(samples, sizeof(float)), host_new((size_t)particles, sizeof(float))};
+    for (int precision = COARSE_FP32; precision <= COARSE_TF32X3; precision++) {
+        run_coarse(&c, (enum coarse_precision)precision, &r);
+        double worst = worst_error(&c, &r);
+        printf("box %d, size %d, %s: log-weights are off by %.2g at most (%.2g allowed)\n", box, size,
+               precision == COARSE_FP32 ? "FP32" : "3xTF32", worst, bound);
+        assert_true(worst <= bound);
+        check_weights(&c, &r);
+    }
+    free(r.dots);
+    free(r.norms);
+    free(r.weights);
+    free(r.least);
+    free_comparison(&c);
+}
+
+static void coarse_is_the_sum_of_differences(void **state) {
+    (void)state;
+    coarse_trial(32, 20, 5, 13, 203, 0.01);
+    coarse_trial(64, 64, 3, 21, 500, 0.01);
+    coarse_trial(128, 128, 2, 5, 300, 0.01);
+}
+
+int main(int argc, char **argv) {
+    int count = 0;
+    struct err err = {0};
+    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
+    if (count == 0) return puts("skipped: no CUDA device"), 77;
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(top_sum_finds_the_largest),
+        cmocka_unit_test(top_sum_of_many),
+        cmocka_unit_test(coarse_is_the_sum_of_differences),
+    };
+    return cmocka_run_group_tests(tests, open_arena, close_arena);
+}
