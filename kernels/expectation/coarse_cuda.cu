@@ -21,7 +21,6 @@ struct coarse_cuda {
 namespace {
 
 enum { THREADS = 256, PAD = 2 };
-constexpr float LEAST_EXPONENT = -87;
 
 unsigned blocks_for(size_t count, unsigned threads) {
     return (unsigned)((count + threads - 1) / threads);
@@ -35,16 +34,17 @@ __device__ inline float high_part(float value) {
 }
 
 /* Term `at` of a row. */
-template <bool SPLIT, bool SLICE> __device__ inline void put(float *row, int at, float value) {
+template <bool SPLIT, bool SLICE> __device__ inline void put(float *row, int terms, int at, float value) {
     if constexpr (!SPLIT) {
         row[at] = value;
         return;
     }
-    float *block = row + (size_t)(at / COARSE_BLOCK) * 3 * COARSE_BLOCK + at % COARSE_BLOCK;
+    int first = at / COARSE_BLOCK * COARSE_BLOCK, length = terms - first < COARSE_BLOCK ? terms - first : COARSE_BLOCK;
+    float *block = row + 3 * first + (at - first);
     float high = high_part(value), low = high_part(value - high);
     block[0] = high;
-    block[COARSE_BLOCK] = SLICE ? high : low;
-    block[2 * COARSE_BLOCK] = SLICE ? low : high;
+    block[length] = SLICE ? high : low;
+    block[2 * length] = SLICE ? low : high;
 }
 
 __device__ inline float2 lerp(float2 a, float2 b, float f) {
@@ -80,12 +80,12 @@ __global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, co
         m[i] = PAD * matrices[slice * 9 + i];
     float2 p = at < n_pixels ? sample(grid, m, pixels.kx[at], pixels.ky[at]) : make_float2(0, 0);
     if (squares) squares[slice * norm_row + at] = p.x * p.x + p.y * p.y;
-    /* Rows of 2·n terms may end before those of n do when both are filled up. */
+    /* Filled up, rows of n terms may go on where those of 2·n have ended. */
     float *out = slices + slice * row;
     int terms = (int)(row / (SPLIT ? 3 : 1));
     if (2 * at >= terms) return;
-    put<SPLIT, true>(out, 2 * at, p.x);
-    put<SPLIT, true>(out, 2 * at + 1, p.y);
+    put<SPLIT, true>(out, terms, 2 * at, p.x);
+    put<SPLIT, true>(out, terms, 2 * at + 1, p.y);
 }
 
 template <bool SPLIT>
@@ -110,77 +110,8 @@ __global__ void make_columns(pixels_cuda pixels, int n_pixels, const float *imag
         float s, c, turns = -2 * (kx * shifts[2 * t] + ky * shifts[2 * t + 1]) / (float)pixels.box;
         sincospif(turns, &s, &c);
         float *out = columns + (particle * n_shifts + t) * row;
-        put<SPLIT, false>(out, 2 * at, x.x * c - x.y * s);
-        put<SPLIT, false>(out, 2 * at + 1, x.x * s + x.y * c);
-    }
-}
-
-/* Floats in the order of their values as unsigned numbers. */
-__device__ inline unsigned ordered(float value) {
-    unsigned bits = __float_as_uint(value);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-__device__ inline float from_ordered(unsigned bits) {
-    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
-}
-
-__global__ void start_least(unsigned *least, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) least[i] = 0xffffffffu;
-}
-
-__global__ void end_least(float *least, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) least[i] = from_ordered(((unsigned *)least)[i]);
-}
-
-struct posterior {
-    float *dots;
-    const float *norms, *slice_log_prior, *shift_log_prior;
-    int n_shifts, n_slices;
-    float *least;
-};
-
-enum { SLICES_EACH = 4 }; /* of a thread */
-
-/* Block (x, y): slices x·THREADS·SLICES_EACH on, particle y; all its shifts, so that norms and priors of slices are read
- * once. */
-template <bool LEAST> __global__ void __launch_bounds__(THREADS) weigh(posterior p) {
-    size_t particle = blockIdx.y;
-    int first = (int)(blockIdx.x * THREADS * SLICES_EACH + threadIdx.x);
-    float base[SLICES_EACH], least = LEAST ? __int_as_float(0x7f800000) : p.least[particle];
-#pragma unroll
-    for (int i = 0; i < SLICES_EACH; i++) {
-        int slice = first + i * THREADS;
-        base[i] = 0;
-        if (slice < p.n_slices) {
-            base[i] = p.norms[particle * p.n_slices + slice];
-            if (p.slice_log_prior) base[i] -= p.slice_log_prior[slice];
-        }
-    }
-    for (int t = 0; t < p.n_shifts; t++) {
-        float *row = p.dots + (particle * p.n_shifts + t) * p.n_slices;
-        float prior = p.shift_log_prior ? p.shift_log_prior[particle * p.n_shifts + t] : 0;
-        float value[SLICES_EACH];
-#pragma unroll
-        for (int i = 0; i < SLICES_EACH; i++)
-            if (first + i * THREADS < p.n_slices) value[i] = row[first + i * THREADS] + (base[i] - prior);
-#pragma unroll
-        for (int i = 0; i < SLICES_EACH; i++) {
-            if (first + i * THREADS >= p.n_slices) continue;
-            if constexpr (LEAST) {
-                least = fminf(least, value[i]);
-            } else {
-                float x = least - value[i];
-                row[first + i * THREADS] = x > LEAST_EXPONENT ? __expf(x) : 0;
-            }
-        }
-    }
-    if constexpr (LEAST) {
-        for (int step = 16; step > 0; step /= 2)
-            least = fminf(least, __shfl_down_sync(0xffffffffu, least, step));
-        if ((threadIdx.x & 31) == 0) atomicMin((unsigned *)p.least + particle, ordered(least));
+        put<SPLIT, false>(out, terms, 2 * at, x.x * c - x.y * s);
+        put<SPLIT, false>(out, terms, 2 * at + 1, x.x * s + x.y * c);
     }
 }
 
@@ -245,13 +176,13 @@ extern "C" enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int
 }
 
 /* ret[n][m] (m fastest) = factor · b[n][row] · a[m][row]ᵀ, `block` terms at a time. */
-static enum status multiply(cublasHandle_t handle, cublasComputeType_t compute, size_t row, int block, float factor,
+static enum status multiply(cublasHandle_t handle, cublasComputeType_t compute, size_t row, size_t block, float factor,
                             const float *a, int m, const float *b, int n, float *ret, struct err *err) {
     const float zero = 0, one = 1;
-    for (size_t k = 0; k < row; k += (size_t)block)
-        CUBLAS_TRY(cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, m, n, block, &factor, a + k, CUDA_R_32F, (int)row,
-                                b + k, CUDA_R_32F, (int)row, k == 0 ? &zero : &one, ret, CUDA_R_32F, m, compute,
-                                CUBLAS_GEMM_DEFAULT),
+    for (size_t k = 0; k < row; k += block)
+        CUBLAS_TRY(cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, m, n, (int)(row - k < block ? row - k : block),
+                                &factor, a + k, CUDA_R_32F, (int)row, b + k, CUDA_R_32F, (int)row,
+                                k == 0 ? &zero : &one, ret, CUDA_R_32F, m, compute, CUBLAS_GEMM_DEFAULT),
                    err, "comparing particles with slices");
     return STATUS_OK;
 }
@@ -267,18 +198,4 @@ extern "C" enum status coarse_cuda_product(struct coarse_cuda *c, int n_pixels, 
                  ret_dots, err));
     return multiply(c->handle, CUBLAS_COMPUTE_32F, coarse_norm_row(n_pixels), COARSE_BLOCK, 1, squares, n_slices,
                     halves, n_particles, ret_norms, err);
-}
-
-extern "C" enum status posterior_cuda(float *dots, const float *norms, int n_particles, int n_shifts, int n_slices,
-                                      const float *slice_log_prior, const float *shift_log_prior, float *ret_least,
-                                      void *stream, struct err *err) {
-    posterior p = {dots, norms, slice_log_prior, shift_log_prior, n_shifts, n_slices, ret_least};
-    cudaStream_t s = (cudaStream_t)stream;
-    dim3 blocks(blocks_for((size_t)n_slices, THREADS * SLICES_EACH), (unsigned)n_particles);
-    start_least<<<blocks_for((size_t)n_particles, THREADS), THREADS, 0, s>>>((unsigned *)ret_least, n_particles);
-    weigh<true><<<blocks, THREADS, 0, s>>>(p);
-    end_least<<<blocks_for((size_t)n_particles, THREADS), THREADS, 0, s>>>(ret_least, n_particles);
-    weigh<false><<<blocks, THREADS, 0, s>>>(p);
-    CUDA_TRY(cudaGetLastError(), err, "weighing poses");
-    return STATUS_OK;
 }

@@ -16,28 +16,33 @@ extern "C" {
 /* What the largest weights of a particle come to. */
 struct top_sum {
     double total;    /* of all its weights */
+    float least;     /* posterior_cuda: the least difference, whose weight is 1 */
     float threshold; /* the largest v such that the weights >= v sum to more than the fraction; 0 where all are 0 */
     uint32_t count;  /* of weights >= threshold */
 };
 
+/* Scratch for up to n particles at a time, bytes of the device. */
+size_t top_sum_scratch(int n);
+
 /* Top-sum selection for n particles in one kernel, without sorting. Weights of particle i are weights[begin[i]] to
  * weights[begin[i+1]-1], none below 0, none NaN; longest: the most that a particle has, known to the host. */
 enum status top_sum_cuda(const float *weights, const size_t *begin, int n, size_t longest, double fraction,
-                         struct top_sum *ret_sums, void *stream, struct err *err);
+                         void *scratch, struct top_sum *ret_sums, void *stream, struct err *err);
 
-/* The coarse pass as a matrix product. Rows of 2·n floats (re, im of each Fourier pixel) lie in blocks of COARSE_BLOCK
- * terms, filled up with zeros; each block is one sum, so that rounding grows with the number of blocks. With
- * COARSE_TF32X3 a block holds each term three times, as what tensor cores take in and what that leaves (high, high, low
- * of slices beside high, low, high of images), so that one product of 3 · COARSE_BLOCK terms loses 2^-21 of a term. */
-enum { COARSE_BLOCK = 256 };
+/* The coarse pass as a matrix product. Rows of 2·n floats (re, im of each Fourier pixel), filled up with zeros to a
+ * multiple of COARSE_STEP, are multiplied in blocks of at most COARSE_BLOCK terms; each block is one sum, so that rounding
+ * grows with the number of blocks. With COARSE_TF32X3 a block holds each term three times, as what tensor cores take in
+ * and what that leaves (high, high, low of slices beside high, low, high of images), so that one product of three times
+ * as many terms loses 2^-21 of a term. */
+enum { COARSE_BLOCK = 256, COARSE_STEP = 32 };
 enum coarse_precision { COARSE_FP32, COARSE_TF32X3 };
 static inline size_t coarse_row(int n_pixels, enum coarse_precision precision) {
-    size_t blocks = ((size_t)n_pixels * 2 + COARSE_BLOCK - 1) / COARSE_BLOCK;
-    return blocks * COARSE_BLOCK * (precision == COARSE_TF32X3 ? 3 : 1);
+    size_t terms = ((size_t)n_pixels * 2 + COARSE_STEP - 1) / COARSE_STEP * COARSE_STEP;
+    return terms * (precision == COARSE_TF32X3 ? 3 : 1);
 }
 /* Of |P|² and c²/(2σ²): one value a pixel. */
 static inline size_t coarse_norm_row(int n_pixels) {
-    return ((size_t)n_pixels + COARSE_BLOCK - 1) / COARSE_BLOCK * COARSE_BLOCK;
+    return ((size_t)n_pixels + COARSE_STEP - 1) / COARSE_STEP * COARSE_STEP;
 }
 
 /* The pixel list (kernels/fourier/pixels.h) on the device. */
@@ -72,11 +77,20 @@ enum status coarse_cuda_product(struct coarse_cuda *coarse, int n_pixels, enum c
                                 const float *halves, int n_particles, int n_shifts, float *ret_dots, float *ret_norms,
                                 void *stream, struct err *err);
 
-/* dots become weights exp(-(dot + norm - log priors - least)); slice_log_prior[n_slices] and
- * shift_log_prior[n_particles][n_shifts] may be NULL. ret_least[n_particles]. Below exp(-87): 0. */
-enum status posterior_cuda(float *dots, const float *norms, int n_particles, int n_shifts, int n_slices,
-                           const float *slice_log_prior, const float *shift_log_prior, float *ret_least, void *stream,
-                           struct err *err);
+/* From differences to the samples that matter, in one kernel: weights are exp(least - difference), where the difference
+ * is dot + norm - log priors; those that hold the fraction of the total are kept. slice_log_prior[n_slices] and
+ * shift_log_prior[n_particles][n_shifts] may be NULL. ret_kept[n_particles][n_shifts][kept_words(n_slices)]: a bit for
+ * each sample. Weights are not stored: kept samples are few, and theirs are found again from dots and norms. */
+struct posterior_input {
+    const float *dots, *norms, *slice_log_prior, *shift_log_prior;
+    int n_particles, n_shifts, n_slices;
+    double fraction;
+};
+static inline size_t kept_words(int n_slices) {
+    return ((size_t)n_slices + 31) / 32;
+}
+enum status posterior_cuda(const struct posterior_input *posterior, void *scratch, struct top_sum *ret_sums,
+                           uint32_t *ret_kept, void *stream, struct err *err);
 
 #ifdef __cplusplus
 }

@@ -4,28 +4,36 @@
  * differ by powers of ten.
  *
  * All weights of a bucket have one exponent, so their mantissas are summed as whole numbers: exact, and the same in
- * whatever order the threads come. */
-#include <cooperative_groups.h>
+ * whatever order the threads come. A particle is worked on by one block, or by several that meet after each step; all
+ * blocks of a launch are on the device at once. */
+#include <math_constants.h>
 
 #include "common/device_cuda.h"
 #include "kernels/expectation/expectation_cuda.h"
 
-namespace cg = cooperative_groups;
-
 namespace {
 
-enum { THREADS = 512, ROUNDS = 3, BUCKETS = 2048, EACH = BUCKETS / THREADS, UNROLL = 8 };
+enum { THREADS = 512, ROUNDS = 3, BUCKETS = 2048, EACH = BUCKETS / THREADS, UNROLL = 8, MEETINGS = ROUNDS + 1 };
+/* Of a warp: groups that add up first, and how large the first must be. */
+enum { GROUPS = 6, CROWD = 4 };
 /* A mantissa has 24 bits, so that many sum to less than 2^43, and their number fits above. */
-constexpr size_t CHUNK = (size_t)1 << 19;
-constexpr int COUNT_SHIFT = 43;
-/* Particles beside each other that fill a device; fewer share out each among the blocks of a cluster. */
-constexpr int ENOUGH = 264, CLUSTER_MOST = 8;
-constexpr size_t WORTH_SHARING = 1 << 15;
+constexpr int CHUNK = 1 << 19, COUNT_SHIFT = 43;
+constexpr float LEAST_EXPONENT = -87;
+/* Particles of one launch; each share is worth a block of its own from here on. */
+constexpr int PARTICLES_MOST = 512, WORTH_SHARING = 1 << 14;
 
+/* Of a block. */
 struct tables {
     unsigned long long packed[BUCKETS]; /* of a chunk: count, sum of mantissas */
     unsigned long long sum[BUCKETS];
     unsigned count[BUCKETS];
+};
+
+/* Where the blocks of a particle meet; starts as zeros. */
+struct meeting {
+    unsigned long long sum[ROUNDS][BUCKETS];
+    unsigned count[ROUNDS][BUCKETS];
+    unsigned arrived[MEETINGS], greatest; /* of -difference, see ordered() */
 };
 
 /* What the rounds hand on. */
@@ -36,10 +44,83 @@ struct progress {
     bool empty;
     int position, last;
     double part[THREADS / 32];
+    float greatest[THREADS / 32], least;
 };
 
-__device__ __constant__ const int SHIFTS[ROUNDS] = {21, 11, 0};
-__device__ __constant__ const int BITS[ROUNDS] = {10, 10, 11};
+/* Which columns are a block's: whole words of the bits that are kept. */
+struct part {
+    int particle, share, shares;
+    size_t first, end;
+};
+
+/* Weights as they are: one row. */
+struct stored {
+    const float *weights;
+    const size_t *begin;
+
+    static constexpr bool MADE = false;
+    __device__ size_t length(int particle) const { return begin[particle + 1] - begin[particle]; }
+
+    /* Calls visit(row, column, value) for all columns of the part and some beyond it, where the value is `outside`; all
+     * threads of a warp together. */
+    template <typename Visit> __device__ void each(const part &part, float outside, Visit visit) const {
+        const float *from = weights + begin[part.particle];
+        for (size_t at = part.first; at < part.end; at += THREADS * UNROLL) {
+            float value[UNROLL];
+#pragma unroll
+            for (int i = 0; i < UNROLL; i++) {
+                size_t column = at + (size_t)i * THREADS + threadIdx.x;
+                value[i] = column < part.end ? from[column] : outside;
+            }
+#pragma unroll
+            for (int i = 0; i < UNROLL; i++)
+                visit(0, at + (size_t)i * THREADS + threadIdx.x, value[i]);
+        }
+    }
+};
+
+/* Weights that are made of differences: a row for each shift, whose value is minus the difference. */
+struct made {
+    posterior_input p;
+
+    static constexpr bool MADE = true;
+    __device__ size_t length(int) const { return (size_t)p.n_slices; }
+
+    template <typename Visit> __device__ void each(const part &part, float outside, Visit visit) const {
+        size_t slices = (size_t)p.n_slices, particle = (size_t)part.particle;
+        const float *prior = p.shift_log_prior ? p.shift_log_prior + particle * p.n_shifts : nullptr;
+        for (size_t at = part.first; at < part.end; at += THREADS) {
+            size_t column = at + threadIdx.x;
+            bool inside = column < part.end;
+            const float *dots = p.dots + particle * p.n_shifts * slices + column;
+            float base = inside ? -p.norms[particle * slices + column] : 0;
+            if (inside && p.slice_log_prior) base += p.slice_log_prior[column];
+            for (int row = 0; row < p.n_shifts; row += UNROLL) {
+                float value[UNROLL];
+#pragma unroll
+                for (int i = 0; i < UNROLL; i++)
+                    value[i] = inside && row + i < p.n_shifts ? dots[(size_t)(row + i) * slices] : 0;
+#pragma unroll
+                for (int i = 0; i < UNROLL; i++)
+                    if (row + i < p.n_shifts)
+                        visit(row + i, column, inside ? base + (prior ? prior[row + i] : 0) - value[i] : outside);
+            }
+        }
+    }
+};
+
+__device__ inline float weight_of(float value, float least) {
+    float x = value + least;
+    return x > LEAST_EXPONENT ? __expf(x) : 0;
+}
+
+__device__ inline int shift_of(int round) {
+    return round == 0 ? 20 : round == 1 ? 10 : 0;
+}
+
+__device__ inline unsigned bucket_mask(int round) {
+    return round == 0 ? 0x7ffu : 0x3ffu;
+}
 
 __device__ inline unsigned mantissa(unsigned bits) {
     return bits >> 23 ? (bits & 0x7fffffu) | 0x800000u : bits;
@@ -50,59 +131,123 @@ __device__ inline double scale(unsigned bits) {
     return ldexp(1.0, (exponent > 0 ? exponent : 1) - 150);
 }
 
-__device__ void clear(tables &t) {
-    for (int i = threadIdx.x; i < BUCKETS; i += THREADS)
-        t.packed[i] = t.sum[i] = t.count[i] = 0;
+/* Floats in the order of their values as unsigned numbers; 0 is less than all. */
+__device__ inline unsigned ordered(float value) {
+    unsigned bits = __float_as_uint(value);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* Neighbours often fall into one bucket, and then add up before they write. */
-__device__ inline void add(tables &t, bool mine, unsigned bits, int shift, unsigned bucket_mask) {
-    unsigned lanes = __ballot_sync(0xffffffffu, mine);
-    if (!mine) return;
-    unsigned bucket = bits >> shift & bucket_mask;
-    int same = 0;
+__device__ inline float from_ordered(unsigned bits) {
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
+/* All lanes of a warp. Where weights are nearly alike, many lanes have one bucket and would wait for each other: the
+ * lanes of the largest groups add up first, and one of each writes. */
+__device__ inline void add(tables &t, bool mine, unsigned bits, int round) {
+    unsigned bucket = bits >> shift_of(round) & bucket_mask(round), value = mantissa(bits);
+    unsigned todo = __ballot_sync(0xffffffffu, mine);
 #if __CUDA_ARCH__ >= 800
-    __match_all_sync(lanes, bucket, &same);
-    if (same) {
-        unsigned sum = __reduce_add_sync(lanes, mantissa(bits));
-        if ((threadIdx.x & 31) == __ffs((int)lanes) - 1)
-            atomicAdd(&t.packed[bucket], (unsigned long long)__popc(lanes) << COUNT_SHIFT | sum);
-        return;
+    for (int turn = 0; turn < GROUPS && todo; turn++) {
+        int leader = __ffs((int)todo) - 1;
+        unsigned theirs = __shfl_sync(0xffffffffu, bucket, leader);
+        bool in = mine && bucket == theirs;
+        unsigned group = __ballot_sync(0xffffffffu, in);
+        if (turn == 0 && __popc(group) < CROWD) break;
+        unsigned sum = __reduce_add_sync(0xffffffffu, in ? value : 0);
+        if ((int)(threadIdx.x & 31) == leader)
+            atomicAdd(&t.packed[bucket], (unsigned long long)__popc(group) << COUNT_SHIFT | sum);
+        mine = mine && !in;
+        todo &= ~group;
     }
 #endif
-    (void)same;
-    atomicAdd(&t.packed[bucket], 1ull << COUNT_SHIFT | mantissa(bits));
+    if (mine) atomicAdd(&t.packed[bucket], 1ull << COUNT_SHIFT | value);
 }
 
 __device__ void unpack(tables &t) {
+    __syncthreads();
     for (int i = threadIdx.x; i < BUCKETS; i += THREADS) {
         unsigned long long packed = t.packed[i];
+        if (packed == 0) continue;
         t.sum[i] += packed & ((1ull << COUNT_SHIFT) - 1);
         t.count[i] += (unsigned)(packed >> COUNT_SHIFT);
         t.packed[i] = 0;
     }
+    __syncthreads();
 }
 
-__device__ void histogram(tables &t, const float *weights, size_t first, size_t end, const progress &p, int round) {
-    int shift = SHIFTS[round];
-    unsigned bucket_mask = (1u << BITS[round]) - 1;
-    for (size_t chunk = first; chunk < end; chunk += CHUNK) {
-        size_t stop = chunk + CHUNK < end ? chunk + CHUNK : end;
-        for (size_t at = chunk; at < stop; at += THREADS * UNROLL) {
-            unsigned bits[UNROLL];
-#pragma unroll
-            for (int i = 0; i < UNROLL; i++) {
-                size_t place = at + (size_t)i * THREADS + threadIdx.x;
-                bits[i] = place < stop ? __float_as_uint(weights[place]) : 0;
-            }
-#pragma unroll
-            for (int i = 0; i < UNROLL; i++)
-                add(t, bits[i] != 0 && (bits[i] & p.mask) == p.prefix, bits[i], shift, bucket_mask);
-        }
-        __syncthreads();
-        unpack(t);
-        __syncthreads();
+template <typename Source> __device__ part part_of(const Source &source, int shares) {
+    part p = {(int)blockIdx.x / shares, (int)blockIdx.x % shares, shares, 0, 0};
+    size_t length = source.length(p.particle), width = ((length + shares - 1) / shares + 31) / 32 * 32;
+    p.first = width * p.share < length ? width * p.share : length;
+    p.end = p.first + width < length ? p.first + width : length;
+    return p;
+}
+
+/* All blocks of a particle come here before any goes on. */
+__device__ void meet(const part &part, unsigned *arrived) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicAdd(arrived, 1u);
+        while (*(volatile unsigned *)arrived < (unsigned)part.shares)
+            __nanosleep(100);
+        __threadfence();
     }
+    __syncthreads();
+}
+
+template <typename Source> __device__ void find_least(const Source &source, const part &part, progress &p, meeting *m) {
+    const float none = -CUDART_INF_F;
+    float greatest = none;
+    source.each(part, none, [&](int, size_t, float value) { greatest = fmaxf(greatest, value); });
+    for (int step = 16; step > 0; step /= 2)
+        greatest = fmaxf(greatest, __shfl_down_sync(0xffffffffu, greatest, step));
+    if ((threadIdx.x & 31) == 0) p.greatest[threadIdx.x >> 5] = greatest;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int w = 1; w < THREADS / 32; w++)
+            greatest = fmaxf(greatest, p.greatest[w]);
+        if (part.shares > 1) atomicMax(&m->greatest, ordered(greatest));
+        p.least = -greatest;
+    }
+    if (part.shares > 1) {
+        meet(part, &m->arrived[ROUNDS]);
+        if (threadIdx.x == 0) p.least = -from_ordered(*(volatile unsigned *)&m->greatest);
+    }
+    __syncthreads();
+}
+
+template <typename Source>
+__device__ void histogram(const Source &source, const part &part, tables &t, const progress &p, meeting *m, int round) {
+    for (int i = threadIdx.x; i < BUCKETS; i += THREADS)
+        t.packed[i] = t.sum[i] = t.count[i] = 0;
+    __syncthreads();
+    unsigned prefix = p.prefix, mask = p.mask;
+    float least = p.least;
+    int since = 0;
+    source.each(part, Source::MADE ? -CUDART_INF_F : 0.0f,
+         [&](int, size_t, float value) {
+             unsigned bits = __float_as_uint(Source::MADE ? weight_of(value, least) : value);
+             if (since == CHUNK / THREADS) {
+                 unpack(t);
+                 since = 0;
+             }
+             since++;
+             add(t, bits != 0 && (bits & mask) == prefix, bits, round);
+         });
+    unpack(t);
+    if (part.shares == 1) return;
+    for (int i = threadIdx.x; i < BUCKETS; i += THREADS)
+        if (t.count[i]) {
+            atomicAdd(&m->sum[round][i], t.sum[i]);
+            atomicAdd(&m->count[round][i], t.count[i]);
+        }
+    meet(part, &m->arrived[round]);
+    for (int i = threadIdx.x; i < BUCKETS; i += THREADS) {
+        t.sum[i] = __ldcg(&m->sum[round][i]);
+        t.count[i] = __ldcg(&m->count[round][i]);
+    }
+    __syncthreads();
 }
 
 /* The sum over the threads before this one. */
@@ -127,7 +272,7 @@ __device__ double sum_before(double value, progress &p, double *ret_all) {
 
 /* From the high end to the bucket in which the sum crosses; rounding may leave it at the last one that holds anything. */
 __device__ void choose(const tables &t, progress &p, double fraction, int round) {
-    int shift = SHIFTS[round];
+    int shift = shift_of(round);
     double value[EACH], mine = 0, all;
     for (int i = 0; i < EACH; i++) {
         int bucket = BUCKETS - 1 - ((int)threadIdx.x * EACH + i);
@@ -147,137 +292,119 @@ __device__ void choose(const tables &t, progress &p, double fraction, int round)
         if (sum > p.wanted) atomicMin(&p.position, place);
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        p.empty = p.last < 0;
-        if (p.position == BUCKETS) p.position = p.last;
+    int position = p.position == BUCKETS ? p.last : p.position;
+    if (position < 0) {
+        if (threadIdx.x == 0) p.empty = true;
+        __syncthreads();
+        return;
     }
-    __syncthreads();
-    if (p.empty) return;
-    /* Taken once more in the order of the buckets, so that it is what the rounds go on from. */
-    unsigned counted = 0;
-    double above = 0;
+    /* Once more without what lies below, which is what the rounds go on from. */
+    double above = 0, counted = 0, whole;
     for (int i = 0; i < EACH; i++) {
         int place = (int)threadIdx.x * EACH + i;
-        if (place < p.position) {
-            above += value[i];
-            counted += t.count[BUCKETS - 1 - place];
-        }
+        if (place >= position) break;
+        above += value[i];
+        counted += t.count[BUCKETS - 1 - place];
     }
-    int position = p.position;
     (void)sum_before(above, p, &all);
-    if (threadIdx.x == 0) p.above += all;
-    double whole;
-    (void)sum_before((double)counted, p, &whole);
+    (void)sum_before(counted, p, &whole);
     if (threadIdx.x == 0) {
         unsigned bucket = (unsigned)(BUCKETS - 1 - position);
-        p.counted += (unsigned)whole;
-        if (round == ROUNDS - 1) p.counted += t.count[bucket];
+        p.above += all;
+        p.counted += (unsigned)whole + (round == ROUNDS - 1 ? t.count[bucket] : 0);
         p.prefix |= bucket << shift;
-        p.mask |= ((1u << BITS[round]) - 1) << shift;
+        p.mask |= bucket_mask(round) << shift;
     }
     __syncthreads();
 }
 
-template <int CLUSTER> __device__ void gather(tables &t, progress &p, int rank) {
-#if __CUDA_ARCH__ >= 900
-    if (CLUSTER == 1) return;
-    cg::cluster_group cluster = cg::this_cluster();
-    cluster.sync();
-    if (rank == 0)
-        for (int other = 1; other < CLUSTER; other++) {
-            const tables *theirs = cluster.map_shared_rank(&t, other);
-            for (int i = threadIdx.x; i < BUCKETS; i += THREADS) {
-                t.sum[i] += theirs->sum[i];
-                t.count[i] += theirs->count[i];
-            }
-        }
-    __syncthreads();
-#endif
-    (void)t, (void)p, (void)rank;
+/* A bit for each weight that is kept. */
+template <typename Source>
+__device__ void keep(const Source &source, const part &part, const progress &p, unsigned *kept) {
+    float threshold = __uint_as_float(p.prefix), least = p.least;
+    size_t words = (source.length(part.particle) + 31) / 32, rows = (size_t)part.particle * source.p.n_shifts;
+    source.each(part, -CUDART_INF_F, [&](int t, size_t column, float value) {
+        unsigned bits = __ballot_sync(0xffffffffu, weight_of(value, least) >= threshold && column < part.end);
+        if ((threadIdx.x & 31) == 0 && column < part.end) kept[(rows + t) * words + column / 32] = bits;
+    });
 }
 
-template <int CLUSTER> __device__ void spread(progress &p, int rank) {
-#if __CUDA_ARCH__ >= 900
-    if (CLUSTER == 1) return;
-    cg::cluster_group cluster = cg::this_cluster();
-    cluster.sync();
-    if (rank != 0 && threadIdx.x == 0) {
-        const progress *first = cluster.map_shared_rank(&p, 0);
-        p.prefix = first->prefix;
-        p.mask = first->mask;
-        p.empty = first->empty;
-    }
-    __syncthreads();
-    cluster.sync();
-#endif
-    (void)p, (void)rank;
-}
-
-template <int CLUSTER>
-__global__ void __launch_bounds__(THREADS) select(const float *weights, const size_t *begin, double fraction,
-                                                  top_sum *ret_sums) {
+template <typename Source>
+__global__ void __launch_bounds__(THREADS, 2) select(Source source, int shares, double fraction, meeting *meetings,
+                                                     top_sum *ret_sums, unsigned *ret_kept) {
     __shared__ tables t;
     __shared__ progress p;
-    int particle = blockIdx.x / CLUSTER, rank = blockIdx.x % CLUSTER;
-    size_t first = begin[particle], count = begin[particle + 1] - first, share = (count + CLUSTER - 1) / CLUSTER;
-    size_t mine = first + share * rank, end = mine + share < first + count ? mine + share : first + count;
+    part part = part_of(source, shares);
+    meeting *m = meetings + part.particle;
     if (threadIdx.x == 0) {
         p.prefix = p.mask = p.counted = 0;
         p.above = p.total = p.wanted = 0;
+        p.least = 0;
         p.empty = false;
     }
-    for (int round = 0; round < ROUNDS; round++) {
-        clear(t);
-        __syncthreads();
-        histogram(t, weights, mine, end, p, round);
-        gather<CLUSTER>(t, p, rank);
-        if (rank == 0) choose(t, p, fraction, round);
-        spread<CLUSTER>(p, rank);
-        if (p.empty) break;
+    __syncthreads();
+    if constexpr (Source::MADE) find_least(source, part, p, m);
+    for (int round = 0; round < ROUNDS && !p.empty; round++) {
+        histogram(source, part, t, p, m, round);
+        choose(t, p, fraction, round);
     }
-    if (rank == 0 && threadIdx.x == 0)
-        ret_sums[particle] = top_sum{p.total, __uint_as_float(p.prefix), p.empty ? (unsigned)count : p.counted};
+    if (part.share == 0 && threadIdx.x == 0)
+        ret_sums[part.particle] = top_sum{p.total, p.least, __uint_as_float(p.prefix),
+                                          p.empty ? (unsigned)source.length(part.particle) : p.counted};
+    if constexpr (Source::MADE) keep(source, part, p, ret_kept);
 }
 
-template <int CLUSTER>
-enum status launch(const float *weights, const size_t *begin, int n, double fraction, top_sum *ret_sums,
-                   cudaStream_t stream, err *err) {
-    cudaLaunchAttribute attribute = {};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)n * CLUSTER);
-    config.blockDim = dim3(THREADS);
-    config.stream = stream;
-    if (CLUSTER > 1) {
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim.x = CLUSTER;
-        attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-        config.attrs = &attribute;
-        config.numAttrs = 1;
+/* How many blocks work on each of n particles, so that all are on the device at once. */
+template <typename Source> enum status shares_of(int n, size_t longest, int *ret_shares, err *err) {
+    int device = 0, processors = 0, each = 0;
+    CUDA_TRY(cudaGetDevice(&device), err, "asking which it is");
+    CUDA_TRY(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), err, "asking for its size");
+    CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, select<Source>, THREADS, 0), err,
+             "asking for its size");
+    size_t shares = (size_t)processors * (size_t)each / (size_t)n, worth = longest / WORTH_SHARING;
+    if (shares > worth) shares = worth;
+    *ret_shares = shares > 1 ? (int)shares : 1;
+    return STATUS_OK;
+}
+
+template <typename Source>
+enum status launch(Source source, int n, size_t longest, double fraction, void *scratch, top_sum *ret_sums,
+                   uint32_t *ret_kept, cudaStream_t stream, err *err) {
+    int shares = 1;
+    TRY(shares_of<Source>(n, longest, &shares, err));
+    meeting *meetings = (meeting *)scratch;
+    if (shares == 1) {
+        select<<<n, THREADS, 0, stream>>>(source, shares, fraction, meetings, ret_sums, ret_kept);
+        CUDA_TRY(cudaGetLastError(), err, "choosing the largest weights");
+        return STATUS_OK;
     }
-    CUDA_TRY(cudaLaunchKernelEx(&config, select<CLUSTER>, weights, begin, fraction, ret_sums), err,
-             "choosing the largest weights");
+    CUDA_TRY(cudaMemsetAsync(scratch, 0, (size_t)n * sizeof(meeting), stream), err, "clearing memory");
+    void *arguments[] = {&source, &shares, &fraction, &meetings, &ret_sums, &ret_kept};
+    CUDA_TRY(cudaLaunchCooperativeKernel((const void *)select<Source>, dim3((unsigned)(n * shares)), dim3(THREADS),
+                                         arguments, 0, stream),
+             err, "choosing the largest weights");
     return STATUS_OK;
 }
 
 } // namespace
 
+extern "C" size_t top_sum_scratch(int n) {
+    /* Only so many particles leave room for several blocks each. */
+    return (size_t)(n < PARTICLES_MOST ? n : PARTICLES_MOST) * sizeof(meeting);
+}
+
 extern "C" enum status top_sum_cuda(const float *weights, const size_t *begin, int n, size_t longest, double fraction,
-                                    struct top_sum *ret_sums, void *stream, struct err *err) {
+                                    void *scratch, struct top_sum *ret_sums, void *stream, struct err *err) {
     if (n < 1) return STATUS_OK;
-    int device = 0, major = 0;
-    CUDA_TRY(cudaGetDevice(&device), err, "asking which it is");
-    CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), err, "asking what it can do");
-    int cluster = 1;
-    while (major >= 9 && cluster < CLUSTER_MOST && n * cluster < ENOUGH && longest / cluster > WORTH_SHARING)
-        cluster *= 2;
-    switch (cluster) {
-    case 1:
-        return launch<1>(weights, begin, n, fraction, ret_sums, (cudaStream_t)stream, err);
-    case 2:
-        return launch<2>(weights, begin, n, fraction, ret_sums, (cudaStream_t)stream, err);
-    case 4:
-        return launch<4>(weights, begin, n, fraction, ret_sums, (cudaStream_t)stream, err);
-    default:
-        return launch<8>(weights, begin, n, fraction, ret_sums, (cudaStream_t)stream, err);
-    }
+    return launch(stored{weights, begin}, n, n <= PARTICLES_MOST ? longest : 0, fraction, scratch, ret_sums, nullptr,
+                  (cudaStream_t)stream, err);
+}
+
+extern "C" enum status posterior_cuda(const struct posterior_input *posterior, void *scratch, struct top_sum *ret_sums,
+                                      uint32_t *ret_kept, void *stream, struct err *err) {
+    int n = posterior->n_particles;
+    if (n < 1) return STATUS_OK;
+    size_t longest = (size_t)posterior->n_shifts * (size_t)posterior->n_slices;
+    return launch(made{*posterior}, n, n <= PARTICLES_MOST ? longest : 0, posterior->fraction, scratch, ret_sums,
+                  ret_kept, (cudaStream_t)stream, err);
 }

@@ -89,18 +89,19 @@ static void top_sum_table(void) {
         float *w = upload(weights), *sorted = device_new<float>(n), *sums = device_new<float>(n);
         size_t *b = upload(begin), bytes = 0, scan_bytes = 0;
         top_sum *found = device_new<top_sum>(many);
+        char *meetings = device_new<char>(top_sum_scratch((int)many));
         CHECK(cub::DeviceRadixSort::SortKeysDescending(nullptr, bytes, w, sorted, n));
         CHECK(cub::DeviceScan::InclusiveSum(nullptr, scan_bytes, sorted, sums, n));
         char *scratch = device_new<char>(std::max(bytes, scan_bytes));
-        double one = milliseconds([&] { must(top_sum_cuda(w, b, 1, n, 0.999, found, nullptr, &err), err); });
-        double all = milliseconds([&] { must(top_sum_cuda(w, b, (int)many, n, 0.999, found, nullptr, &err), err); });
+        double one = milliseconds([&] { must(top_sum_cuda(w, b, 1, n, 0.999, meetings, found, nullptr, &err), err); });
+        double all = milliseconds([&] { must(top_sum_cuda(w, b, (int)many, n, 0.999, meetings, found, nullptr, &err), err); });
         double cub = milliseconds([&] {
             CHECK(cub::DeviceRadixSort::SortKeysDescending(scratch, bytes, w, sorted, n));
             CHECK(cub::DeviceScan::InclusiveSum(scratch, scan_bytes, sorted, sums, n));
         });
         std::printf("%12zu %10.4f %10.4f %10.2f %12.4f %12.4f%s\n", n, one, cub, cub / one, all / (double)many,
                     (double)n * 4 / 4e12 * 1e3, many == 256 ? "" : "  (8)");
-        for (void *p : {(void *)w, (void *)sorted, (void *)sums, (void *)b, (void *)found, (void *)scratch})
+        for (void *p : {(void *)w, (void *)sorted, (void *)sums, (void *)b, (void *)found, (void *)scratch, (void *)meetings})
             CHECK(cudaFree(p));
     }
 }
@@ -123,7 +124,8 @@ static double matrix_rate(cublasComputeType_t compute) {
     return 2.0 * n * n * n / ms / 1e9;
 }
 
-static void coarse_table(int box, int size, int slices, int particles, int shifts) {
+/* spread: of the logarithms of weights. */
+static void coarse_table(int box, int size, int slices, int particles, int shifts, float spread) {
     struct err err = {};
     struct fourier_pixels pixels = {};
     must(fourier_pixels_create(box, size, &pixels, &err), err);
@@ -140,24 +142,23 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
     for (int t = 0; t < shifts; t++)
         shift[2 * t] = (float)(t % 5 - 2), shift[2 * t + 1] = (float)(t / 5 - 2);
     std::vector<float> grid_values = normals(2 * (size_t)nx * ny * ny), images = normals((size_t)particles * 2 * n);
-    std::vector<float> ctf = normals((size_t)particles * n), weight((size_t)particles * n, 1e-3f);
+    std::vector<float> ctf = normals((size_t)particles * n);
+    std::vector<float> weight((size_t)particles * n, spread / std::sqrt(2 * (float)n));
     struct grid_cuda grid = {upload(grid_values), nx, ny, reach, size / 2, 3};
     struct pixels_cuda p = {upload(std::vector<short>(pixels.kx, pixels.kx + n)),
                             upload(std::vector<short>(pixels.ky, pixels.ky + n)), box, n};
     float *m = upload(matrices), *x = upload(images), *c = upload(ctf), *w = upload(weight), *t = upload(shift);
-    std::vector<size_t> begin((size_t)particles + 1);
     size_t samples = (size_t)slices * shifts;
-    for (int i = 0; i <= particles; i++)
-        begin[i] = i * samples;
-    size_t *b = upload(begin);
     top_sum *found = device_new<top_sum>(particles);
-    float *least = device_new<float>(particles), *dots = device_new<float>(samples * particles);
+    float *dots = device_new<float>(samples * particles);
+    char *scratch = device_new<char>(top_sum_scratch(particles));
+    uint32_t *kept = device_new<uint32_t>(kept_words(slices) * shifts * particles);
     float *norms = device_new<float>((size_t)slices * particles);
     struct coarse_cuda *coarse = nullptr;
     must(coarse_cuda_create(0, &coarse, &err), err);
     double operations = 2.0 * slices * particles * shifts * 2 * n;
-    std::printf("coarse pass: box %d, size %d (%d pixels), %d slices x %d particles x %d shifts, %.3g operations\n", box,
-                size, n, slices, particles, shifts, operations);
+    std::printf("coarse pass: box %d, size %d (%d pixels), %d slices x %d particles x %d shifts, %.3g operations, "
+                "spread %g\n", box, size, n, slices, particles, shifts, operations, spread);
     for (int precision = COARSE_FP32; precision <= COARSE_TF32X3; precision++) {
         enum coarse_precision way = (enum coarse_precision)precision;
         size_t row = coarse_row(n, way), norm_row = coarse_norm_row(n);
@@ -177,24 +178,21 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
                                      nullptr, &err),
                  err);
         });
-        auto weigh = [&] {
-            must(posterior_cuda(dots, norms, particles, shifts, slices, nullptr, nullptr, least, nullptr, &err), err);
-        };
-        double weighing = milliseconds(weigh);
+        const struct posterior_input posterior = {dots, norms, nullptr, nullptr, particles, shifts, slices, 0.999};
         double choosing = milliseconds([&] {
-            must(top_sum_cuda(dots, b, particles, samples, 0.999, found, nullptr, &err), err);
+            must(posterior_cuda(&posterior, scratch, found, kept, nullptr, &err), err);
         });
-        double all = shifting + product + weighing + choosing;
-        std::printf("  %s: slices %.3f, columns %.3f, product %.3f (%.1f TFLOP/s), weights %.3f, choice %.3f ms; "
+        double all = shifting + product + choosing;
+        std::printf("  %s: slices %.3f, columns %.3f, product %.3f (%.1f TFLOP/s), weights and choice %.3f ms; "
                     "without slices %.1f TFLOP/s, %.0f %% of the bare %.1f\n",
                     way == COARSE_FP32 ? "FP32  " : "3xTF32", slicing, shifting, product, operations / product / 1e9,
-                    weighing, choosing, operations / all / 1e9, 100 * operations / all / 1e9 / rate, rate);
+                    choosing, operations / all / 1e9, 100 * operations / all / 1e9 / rate, rate);
         for (float *f : {s, squares, columns, halves})
             CHECK(cudaFree(f));
     }
     coarse_cuda_destroy(&coarse);
     for (void *f : {(void *)grid.values, (void *)p.kx, (void *)p.ky, (void *)m, (void *)x, (void *)c, (void *)w, (void *)t,
-                    (void *)b, (void *)found, (void *)least, (void *)dots, (void *)norms})
+                    (void *)found, (void *)dots, (void *)norms, (void *)scratch, (void *)kept})
         CHECK(cudaFree(f));
     fourier_pixels_destroy(&pixels);
 }
@@ -203,7 +201,8 @@ int main(int argc, char **argv) {
     int size = argc > 1 ? std::atoi(argv[1]) : 40, slices = argc > 2 ? std::atoi(argv[2]) : 36864;
     int particles = argc > 3 ? std::atoi(argv[3]) : 256, shifts = argc > 4 ? std::atoi(argv[4]) : 21;
     top_sum_table();
-    coarse_table(128, size, slices, particles, shifts);
-    coarse_table(128, 2 * size, slices / 8, particles, shifts);
+    coarse_table(128, size, slices, particles, shifts, 0.05f);
+    coarse_table(128, size, slices, particles, shifts, 10);
+    coarse_table(128, 2 * size, slices / 8, particles, shifts, 10);
     return 0;
 }

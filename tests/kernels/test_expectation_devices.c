@@ -3,6 +3,7 @@
  * test_expectation_devices [SEED]. Outputs are poisoned before. */
 #include <math.h>
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -145,7 +146,8 @@ static void top_sum_trial(const size_t *counts, const int *kinds, int n, double 
         fill((enum kind)kinds[i], weights + begin[i], counts[i]);
     void *w = on_device(weights, begin[n] + 1, sizeof *weights), *b = on_device(begin, (size_t)n + 1, sizeof *begin);
     struct top_sum *s = on_device(NULL, (size_t)n, sizeof *s);
-    must(top_sum_cuda(w, b, n, longest, fraction, s, NULL, &err), &err);
+    void *scratch = on_device(NULL, 1, top_sum_scratch(n));
+    must(top_sum_cuda(w, b, n, longest, fraction, scratch, s, NULL, &err), &err);
     from_device(sums, s, (size_t)n * sizeof *sums);
     for (int i = 0; i < n; i++) {
         size_t count;
@@ -218,7 +220,7 @@ static void random_rotation(float m[9]) {
 }
 
 /* Blobs for a map, particles that are slices of it with their CTF, shifted, in noise. */
-static void make_comparison(struct comparison *c, int size) {
+static void make_comparison(struct comparison *c, int size, double noise) {
     struct err err = {0};
     int box = c->box;
     must(fourier_pixels_create(box, size, &c->pixels, &err), &err);
@@ -256,7 +258,7 @@ static void make_comparison(struct comparison *c, int size) {
     double power = 0;
     for (size_t i = 0; i < 2 * n; i++)
         power += (double)c->host_slices[i] * c->host_slices[i];
-    double sigma = 3 * sqrt(power / (2.0 * (double)n));
+    double sigma = noise * sqrt(power / (2.0 * (double)n));
     for (int p = 0; p < c->particles; p++) {
         struct ctf ctf = {.defocus_u = 12000 + 3000 * uniform(), .defocus_v = 9000 + 2000 * uniform(),
                           .defocus_angle = 180 * uniform(), .voltage = 300, .spherical_aberration = 2.7,
@@ -298,7 +300,9 @@ static void free_comparison(struct comparison *c) {
 }
 
 struct coarse_result {
-    float *dots, *norms, *weights, *least;
+    float *dots, *norms;
+    struct top_sum *sums;
+    uint32_t *kept;
 };
 
 static void run_coarse(const struct comparison *c, enum coarse_precision precision, struct coarse_result *r) {
@@ -326,7 +330,9 @@ static void run_coarse(const struct comparison *c, enum coarse_precision precisi
     float *halves = on_device(NULL, (size_t)c->particles * norm_row, sizeof(float));
     float *dots = on_device(NULL, samples, sizeof(float));
     float *norms = on_device(NULL, (size_t)c->particles * c->slices, sizeof(float));
-    float *least = on_device(NULL, (size_t)c->particles, sizeof(float));
+    struct top_sum *sums = on_device(NULL, (size_t)c->particles, sizeof *sums);
+    size_t words = kept_words(c->slices) * (size_t)c->shifts * (size_t)c->particles;
+    uint32_t *kept = on_device(NULL, words, sizeof *kept);
     must(coarse_cuda_slices(&grid, &pixels, c->n, matrices, c->slices, precision, slices, squares, NULL, &err), &err);
     must(coarse_cuda_columns(&pixels, c->n, images, ctf, weight, n, c->particles, shift, c->shifts, precision, columns,
                              halves, NULL, &err),
@@ -336,10 +342,11 @@ static void run_coarse(const struct comparison *c, enum coarse_precision precisi
          &err);
     from_device(r->dots, dots, samples * sizeof(float));
     from_device(r->norms, norms, (size_t)c->particles * c->slices * sizeof(float));
-    must(posterior_cuda(dots, norms, c->particles, c->shifts, c->slices, slice_prior, shift_prior, least, NULL, &err),
-         &err);
-    from_device(r->weights, dots, samples * sizeof(float));
-    from_device(r->least, least, (size_t)c->particles * sizeof(float));
+    const struct posterior_input posterior = {dots, norms, slice_prior, shift_prior, c->particles, c->shifts, c->slices,
+                                              0.999};
+    must(posterior_cuda(&posterior, on_device(NULL, 1, top_sum_scratch(c->particles)), sums, kept, NULL, &err), &err);
+    from_device(r->sums, sums, (size_t)c->particles * sizeof *sums);
+    from_device(r->kept, kept, words * sizeof *kept);
     coarse_cuda_destroy(&coarse);
     arena_close(arena, ARENA_ITERATION);
 }
@@ -368,30 +375,45 @@ static double worst_error(const struct comparison *c, const struct coarse_result
     return worst;
 }
 
+/* Against the CPU's weights of the same differences. */
 static void check_weights(const struct comparison *c, const struct coarse_result *r) {
-    size_t count = (size_t)c->slices * c->shifts;
+    size_t count = (size_t)c->slices * c->shifts, words = kept_words(c->slices);
     float *value = host_new(count, sizeof *value);
     for (int p = 0; p < c->particles; p++) {
-        double least, sum;
+        const struct top_sum *found = &r->sums[p];
+        double least, sum, above = 0, kept = 0;
+        size_t bits = 0;
         for (size_t i = 0; i < count; i++)
             value[i] = r->dots[p * count + i] + (r->norms[(size_t)p * c->slices + i % c->slices] -
                                                  c->slice_prior[i % c->slices] -
                                                  c->shift_prior[(size_t)p * c->shifts + i / c->slices]);
         posterior_weights(value, 1, (int)count, NULL, NULL, &least, &sum);
-        assert_true(fabs(least - r->least[p]) <= 1e-6 * fabs(least) + 1e-5);
-        for (size_t i = 0; i < count; i++)
-            if (!(fabsf(value[i] - r->weights[p * count + i]) <= 1e-5f + 1e-3f * value[i]))
-                fail_msg("particle %d, sample %zu: weight %g, expected %g", p, i, r->weights[p * count + i], value[i]);
+        assert_true(fabs(least - found->least) <= 1e-6 * fabs(least) + 1e-5);
+        assert_true(fabs(sum - found->total) <= 1e-3 * sum);
+        for (size_t i = 0; i < count; i++) {
+            const uint32_t *row = r->kept + ((size_t)p * c->shifts + i / c->slices) * words;
+            bool in = row[i % c->slices / 32] >> (i % c->slices % 32) & 1;
+            bits += in;
+            kept += in ? value[i] : 0;
+            above += value[i] > found->threshold * 1.001 ? value[i] : 0;
+            if (in != (value[i] >= found->threshold) && fabsf(value[i] - found->threshold) > 1e-3f * value[i])
+                fail_msg("particle %d, sample %zu of weight %g: kept %d, threshold %g", p, i, value[i], in,
+                         found->threshold);
+        }
+        assert_int_equal(bits, found->count);
+        assert_true(kept > (0.999 - 1e-4) * sum && above < (0.999 + 1e-4) * sum);
     }
     free(value);
 }
 
-static void coarse_trial(int box, int size, int particles, int shifts, int slices, double bound) {
+static void coarse_trial(int box, int size, int particles, int shifts, int slices, double noise,
+                         double bound) {
     struct comparison c = {.box = box, .particles = particles, .shifts = shifts, .slices = slices};
-    make_comparison(&c, size);
+    make_comparison(&c, size, noise);
     size_t samples = (size_t)particles * shifts * slices;
     struct coarse_result r = {host_new(samples, sizeof(float)), host_new((size_t)particles * slices, sizeof(float)),
-                              host_new(samples, sizeof(float)), host_new((size_t)particles, sizeof(float))};
+                              host_new((size_t)particles, sizeof *r.sums),
+                              host_new(kept_words(slices) * (size_t)shifts * (size_t)particles, sizeof *r.kept)};
     for (int precision = COARSE_FP32; precision <= COARSE_TF32X3; precision++) {
         run_coarse(&c, (enum coarse_precision)precision, &r);
         double worst = worst_error(&c, &r);
@@ -402,16 +424,17 @@ static void coarse_trial(int box, int size, int particles, int shifts, int slice
     }
     free(r.dots);
     free(r.norms);
-    free(r.weights);
-    free(r.least);
+    free(r.sums);
+    free(r.kept);
     free_comparison(&c);
 }
 
 static void coarse_is_the_sum_of_differences(void **state) {
     (void)state;
-    coarse_trial(32, 20, 5, 13, 203, 0.01);
-    coarse_trial(64, 64, 3, 21, 500, 0.01);
-    coarse_trial(128, 128, 2, 5, 300, 0.01);
+    coarse_trial(32, 20, 5, 13, 203, 10, 0.01);
+    coarse_trial(64, 64, 3, 21, 500, 20, 0.01);
+    coarse_trial(64, 40, 2, 21, 9001, 15, 0.01);
+    coarse_trial(128, 128, 2, 5, 300, 40, 0.01);
 }
 
 int main(int argc, char **argv) {
