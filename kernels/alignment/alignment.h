@@ -1,0 +1,100 @@
+/* The E-step as a whole: particles compared with references at the poses of a grid, their probabilities, and the sums
+ * that the M-step needs. 2-D classes and 3-D references alike, on the CPU or on a CUDA device. Source: Scheres 2012;
+ * what is computed: kernels/expectation/expectation.h.
+ *
+ * Two passes. Coarse: every orientation of the grid × every shift × every reference (or, `local`, those near the
+ * particle's last pose), over the first coarse_pixels of the list; the samples that hold 99.9 % of the probability are
+ * kept. Fine: the children of these, over all pixels; those that hold 99.9 % contribute.
+ *
+ * Both devices give the same poses and weights but for rounding. Results do not depend on the number of threads and, on
+ * one device, repeat bit for bit. */
+#ifndef ICESTREAM_KERNELS_ALIGNMENT_H
+#define ICESTREAM_KERNELS_ALIGNMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/device.h"
+#include "common/status.h"
+#include "kernels/ctf/ctf.h"
+#include "kernels/fourier/pixels.h"
+#include "kernels/projector/projector.h"
+#include "kernels/reconstruct/reconstruct.h"
+#include "kernels/sampling/sampling.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct alignment_options {
+    struct device device;
+    int threads;       /* CPU */
+    double memory;     /* bytes that may be used, on the device where it is one */
+    int box;           /* px; shells are 0 .. box/2 */
+    double pixel_size; /* Å */
+    double mask_radius;     /* px; edge 5 px */
+    int max_significant;    /* coarse samples of a particle whose children are compared, at most */
+    bool residuals;         /* results have residual_sums */
+};
+
+struct alignment; /* memory and plans, kept from iteration to iteration */
+enum status alignment_create(const struct alignment_options *options, struct alignment **ret_alignment, struct err *err);
+void alignment_destroy(struct alignment **alignment);
+
+/* What is the same for all particles of an iteration (of one half). It stays valid until alignment_finish. */
+struct alignment_iteration {
+    const struct fourier_pixels *pixels; /* of the fine pass */
+    int coarse_pixels;
+    const struct sampling *sampling; /* perturbed */
+    bool local;                      /* only near each particle's pose: sampling_near with sigma = its angle step */
+    bool oversampled;                /* else the fine pass compares the coarse samples themselves */
+    int reference_count;
+    struct projector *const *references; /* their maps set for pixels->size */
+    struct accumulator *const *sums;     /* of each reference; cleared for pixels->size */
+    const float *reference_log_prior;    /* [reference_count], or NULL: all alike */
+    double sigma_offset;                 /* px: of the prior of shifts about 0 */
+    const float *sigma2;                 /* [optics groups][box/2 + 1] */
+    int optics_count;
+};
+
+/* Plans memory: STATUS_NO_MEMORY where the least that the iteration needs is more than options.memory; the message says
+ * how much that is. */
+enum status alignment_begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err);
+/* How many particles alignment_add takes at a time. */
+int alignment_batch(const struct alignment *alignment);
+
+struct alignment_particle {
+    const float *image; /* box² */
+    const struct ctf *ctf; /* NULL: 1 */
+    int optics;
+    int shift[2];     /* px: applied first; shifts of the grid are relative to it */
+    double scale;     /* multiplies the image (average norm / norm) */
+    double factor;    /* of what the image gives to the map (reliability), 1 */
+    double pose[9];   /* local: where to look */
+    int known_shell;  /* of residual_sums[0] */
+};
+
+struct alignment_result {
+    double pose[9], shift[2]; /* of the most probable sample; shift in px with the particle's own */
+    int reference;
+    int significant;          /* coarse samples that hold 99.9 % */
+    double pmax;              /* its probability */
+    double log_likelihood;
+    double weight_sum;        /* Σ w of what contributes: about 0.999 */
+    double offset2;           /* Σ w |shift|², px² */
+    double norm_sum;          /* Σ w |c P − X|² over the half plane, and |X|² beyond the current size */
+    double residual_sums[2];  /* |c P − X|² at the best pose: up to known_shell, up to the current size */
+    float *power;             /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond */
+    float *reference_weights; /* [reference_count], the caller's, or NULL: Σ w of each, of all that contributes */
+};
+
+/* Adds `count` particles to the sums; results in the order of particles, which is also the order of the sums. */
+enum status alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                          struct alignment_result *results, struct err *err);
+/* The accumulators hold everything when it returns. */
+enum status alignment_finish(struct alignment *alignment, struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

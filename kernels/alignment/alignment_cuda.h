@@ -1,0 +1,183 @@
+/* The parts of the E-step's fine pass and sums that run on a CUDA device (kernels/alignment/alignment.h; the coarse
+ * product and its selection are in kernels/expectation/expectation_cuda.h). Pointers are the device's unless said
+ * otherwise; work is queued on `stream` (a cudaStream_t) and not waited for. Results repeat bit for bit.
+ *
+ * Numbers of a batch:
+ *   row    = (reference · directions + direction) · psi_count + psi
+ *   sample = row · shift_count + shift                                    (coarse)
+ *   slice  = row · rotations + direction child · psi_children + psi child (fine), rotations = 8, 2 in 2-D, or 1
+ *   fine shift = shift · shift_children + child */
+#ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_H
+#define ICESTREAM_KERNELS_ALIGNMENT_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/arena.h"
+#include "common/status.h"
+#include "kernels/expectation/expectation_cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { ALIGNMENT_REFERENCES_MOST = 64 };
+
+/* A grid of poses. Matrix of a row: rows 0, 1 of its frame turned by psi (c f0 + s f1, −s f0 + c f1), row 2 as it is.
+ * Frames and shifts are perturbed already. Child arrays are those of the fine pass; where it has no children they are
+ * the coarse ones. */
+struct sampling_cuda {
+    int references, directions, psi_count, shift_count;
+    int direction_children, psi_children, shift_children;
+    const float *frames;       /* [directions][9] */
+    const float *psi;          /* [psi_count][2]: cos, sin */
+    const float *shifts;       /* [shift_count][2], px */
+    const float *child_frames; /* [directions · direction_children][9] */
+    const float *child_psi;    /* [psi_count · psi_children][2] */
+    const float *child_shifts; /* [shift_count · shift_children][2], px */
+};
+
+/* What images are compared with and over which pixels. shell[count], shell_begin[shells] (kernels/fourier/pixels.h). */
+struct references_cuda {
+    struct grid_cuda grids[ALIGNMENT_REFERENCES_MOST];
+    struct pixels_cuda pixels;
+    const short *shell;
+    int coarse_pixels;
+};
+
+/* A batch of particles. stride ≥ pixels.count. */
+struct particles_cuda {
+    int count;
+    size_t stride;
+    float *masked, *unmasked; /* [count][2·stride] */
+    float *ctf, *weight;      /* [count][stride]: c, 1/σ² */
+    float *shift_log_prior;   /* [count][shift_count] */
+    float *power;             /* [count][shells]: mean |X|²/2 of the masked image */
+    double *constant;         /* [count]: Σ ½|X|²/σ² + Σ pixels of the shell · ln 2πσ², over the pixels */
+};
+
+/* Rows of the grid that a particle is compared with, and the samples of each: ascending by particle, row, shift. Row i
+ * has samples first .. (row i+1).first − 1; one more entry ends the list. */
+struct row_cuda {
+    int particle, row;
+    uint32_t first;
+    float log_prior;
+};
+struct samples_cuda {
+    uint32_t count, row_count; /* known to the host */
+    const struct row_cuda *rows;          /* [row_count + 1] */
+    const uint32_t *samples;              /* [count] */
+    const uint32_t *begin;                /* [particles + 1]: first sample of each particle (the paper's RowPointer) */
+    const uint32_t *row_begin;            /* [particles + 1] */
+};
+
+/* compare: differences without their constants, of each sample's children (fine) or of the sample itself over
+ * coarse_pixels (not fine). ret_values[samples.count][rotations][shift_children]: the paper's block-compressed array. */
+enum status compare_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                         const struct particles_cuda *particles, const struct samples_cuda *samples, int fine,
+                         float *ret_values, void *stream, struct err *err);
+
+/* From bits (posterior_cuda) to the list of samples. counts: what it will hold, to be waited for by the host. */
+struct sample_counts {
+    uint32_t samples, rows;
+};
+/* ret_counts[count], begin and row_begin [count + 1]. */
+enum status compress_count_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows, struct sample_counts *ret_counts,
+                                uint32_t *ret_begin, uint32_t *ret_row_begin, void *stream, struct err *err);
+/* row_log_prior[n_rows], or NULL. */
+enum status compress_fill_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows, const float *row_log_prior,
+                               const uint32_t *begin, const uint32_t *row_begin, struct row_cuda *ret_rows,
+                               uint32_t *ret_samples, void *stream, struct err *err);
+
+/* Differences become weights in place: exp(least − (value − priors)), the largest of each particle 1. each = values of a
+ * sample (children). ret_least[particles]. */
+enum status weigh_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
+                       const struct sampling_cuda *sampling, int each, float *values, float *ret_least, void *stream,
+                       struct err *err);
+
+/* Samples whose weight (each = 1) reaches the particle's threshold, as a list of their own. First call: NULL lists, to
+ * fill ret_counts, begin, row_begin; second: the lists. */
+enum status keep_count_cuda(const struct samples_cuda *samples, int particles, const float *weights,
+                            const struct top_sum *sums, struct sample_counts *ret_counts, uint32_t *ret_begin,
+                            uint32_t *ret_row_begin, void *stream, struct err *err);
+enum status keep_fill_cuda(const struct samples_cuda *samples, int particles, const float *weights,
+                           const struct top_sum *sums, const uint32_t *begin, const uint32_t *row_begin,
+                           struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream, struct err *err);
+
+/* Fine poses that contribute: ascending by particle, slice, fine shift. Weights sum to 1 over all poses, kept or not. */
+struct contribution_cuda {
+    int particle;
+    uint32_t slice;
+    int shift;
+    float weight;
+};
+/* What a particle's fine pass came to. */
+struct best_cuda {
+    double sum, offset2, weight_sum; /* Σ of weights with the largest 1; Σ w |own + shift|²; Σ w of contributions */
+    float least, largest;
+    uint32_t slice;
+    int shift;
+    uint32_t contributions;
+};
+/* own[particles][2]: integer shifts. sums: of the weights (top_sum_cuda). ret_begin[particles + 1]: contributions. */
+enum status contributions_count_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
+                                     const struct sampling_cuda *sampling, const float *weights,
+                                     const struct top_sum *sums, const float *least, const int *own,
+                                     struct best_cuda *ret_best, uint32_t *ret_begin, void *stream, struct err *err);
+/* ret_reference_weights[particles][references], or NULL. */
+enum status contributions_fill_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
+                                    const struct sampling_cuda *sampling, const float *weights,
+                                    const struct top_sum *sums, const struct best_cuda *best, const uint32_t *begin,
+                                    struct contribution_cuda *ret_contributions, float *ret_reference_weights,
+                                    void *stream, struct err *err);
+
+/* Residuals of each particle. ret_power[particles][shells]: per shell up to the current size the mean of
+ * Σ w |c P − X|²/2 / Σ w; shells beyond are left as they are (particles.power). ret_residuals[particles][2]: |c P − X|² at
+ * the best pose up to known_shell[particle] and up to all; NULL: not wanted. */
+enum status residuals_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                           const struct particles_cuda *particles, const struct contribution_cuda *contributions,
+                           const uint32_t *begin, const struct best_cuda *best, int shells, const int *known_shell,
+                           float *ret_power, double *ret_residuals, void *stream, struct err *err);
+
+/* Back-projection in 64-bit fixed point. Voxels as kernels/reconstruct/accumulator.h has them (re, im, weight, 0), about
+ * the origin, [nz][ny][nx]; a unit is 1/scale. `overflow` (one word, of the device) becomes 1 where a value would not
+ * fit. */
+struct sums_cuda {
+    int64_t *voxels[ALIGNMENT_REFERENCES_MOST];
+    int nx, ny, nz, reach, r_max, dimensions;
+    double scale;
+    uint32_t *overflow;
+};
+/* Scratch that back_project_cuda wants for so many contributions. */
+size_t back_project_scratch(uint32_t contributions);
+/* factor[particles]: multiplies what an image gives (reliability). Contributions are sorted by slice; what all particles
+ * give to a slice is summed, in their order, and scattered once. */
+enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                              const struct particles_cuda *particles, const float *factor,
+                              const struct contribution_cuda *contributions, uint32_t count, void *scratch,
+                              const struct sums_cuda *sums, void *stream, struct err *err);
+/* In place: fixed point becomes doubles. */
+enum status sums_to_double_cuda(const struct sums_cuda *sums, int reference, void *stream, struct err *err);
+
+/* Preparation of images (kernels/prepare) and CTFs. */
+struct prepare_cuda;
+enum status prepare_cuda_create(int box, int most, struct prepare_cuda **ret_prepare, struct err *err);
+void prepare_cuda_destroy(struct prepare_cuda **prepare);
+struct prepare_particle_cuda { /* of the device */
+    int shift_x, shift_y, optics, has_ctf;
+    float scale;
+    double ctf[7]; /* struct ctf_terms */
+};
+/* Bytes of scratch for a batch, and the work: fills masked, unmasked, ctf, weight, power, constant, shift_log_prior of
+ * `particles` from images[count][box²]. sigma2[optics][box/2 + 1]; sigma_offset px. */
+size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count);
+enum status prepare_cuda_run(struct prepare_cuda *prepare, const struct references_cuda *references,
+                             const struct sampling_cuda *sampling, const float *images,
+                             const struct prepare_particle_cuda *which, double pixel_size, double mask_radius,
+                             const float *sigma2, double sigma_offset, void *scratch, struct particles_cuda *particles,
+                             void *stream, struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
