@@ -21,63 +21,7 @@
 #include "kernels/expectation/expectation_cuda.h"
 #include "kernels/expectation/posterior.h"
 #include "kernels/projector/projector.h"
-
-static const struct device DEVICE = {DEVICE_CUDA, 0};
-static uint64_t seed;
-static struct arena *arena;
-
-static double uniform(void) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
-}
-
-static double normal(void) {
-    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
-}
-
-static void must(enum status status, const struct err *err) {
-    if (status != STATUS_OK) fail_msg("%s", err->message);
-}
-
-static void *host_new(size_t count, size_t size) {
-    void *memory = mem_aligned(count, size);
-    assert_non_null(memory);
-    return memory;
-}
-
-/* Memory of the device that holds what the host's does, or NaNs. */
-static void *on_device(const void *host, size_t count, size_t size) {
-    struct err err = {0};
-    void *memory = NULL;
-    must(arena_take(arena, count, size, "a test", &memory, &err), &err);
-    if (host) {
-        must(device_put(&DEVICE, memory, host, count * size, &err), &err);
-        return memory;
-    }
-    void *poison = malloc(count * size);
-    assert_non_null(poison);
-    memset(poison, 0xff, count * size);
-    must(device_put(&DEVICE, memory, poison, count * size, &err), &err);
-    free(poison);
-    return memory;
-}
-
-static void from_device(void *host, const void *memory, size_t bytes) {
-    struct err err = {0};
-    must(device_get(&DEVICE, host, memory, bytes, &err), &err);
-}
-
-static int open_arena(void **state) {
-    (void)state;
-    struct err err = {0};
-    return arena_create(&DEVICE, (size_t)3 << 30, &arena, &err) == STATUS_OK ? 0 : -1;
-}
-
-static int close_arena(void **state) {
-    (void)state;
-    arena_destroy(&arena);
-    return 0;
-}
+#include "tests/kernels/devices.h"
 
 enum kind { LOG_NORMAL, CONSTANT, ONE_HOT, TWO_VALUES, PEAKED, ZEROS, DENORMAL, KINDS };
 
