@@ -43,6 +43,8 @@ static inline int sampling_orientation_count(const struct sampling *sampling) {
 /* Perturbed matrix of an orientation or (child 0 to 7) of its child; perturbed shift likewise (child 0 to 3). */
 void sampling_matrix(const struct sampling *sampling, int orientation, double ret_matrix[9]);
 void sampling_child_matrix(const struct sampling *sampling, int orientation, int child, double ret_matrix[9]);
+/* Perturbed matrix at psi 0 of a direction's child, 0 to 3. */
+void sampling_child_frame(const struct sampling *sampling, int direction, int child, double ret_frame[9]);
 void sampling_shift(const struct sampling *sampling, int shift, double ret_shift[2]);
 void sampling_child_shift(const struct sampling *sampling, int shift, int child, double ret_shift[2]);
 

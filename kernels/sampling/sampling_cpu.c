@@ -116,10 +116,15 @@ void sampling_matrix(const struct sampling *s, int orientation, double ret_matri
     turn(s->frames[orientation / s->psi_count], orientation % s->psi_count * s->psi_step, ret_matrix);
 }
 
+void sampling_child_frame(const struct sampling *s, int direction, int child, double ret_frame[9]) {
+    double m[9];
+    pixel_matrix(s->order + 1, 4 * s->pixels[direction] + child, m);
+    multiply(m, s->tilted, ret_frame);
+}
+
 void sampling_child_matrix(const struct sampling *s, int orientation, int child, double ret_matrix[9]) {
-    double m[9], frame[9];
-    pixel_matrix(s->order + 1, 4 * s->pixels[orientation / s->psi_count] + child / 2, m);
-    multiply(m, s->tilted, frame);
+    double frame[9];
+    sampling_child_frame(s, orientation / s->psi_count, child / 2, frame);
     double psi = (orientation % s->psi_count + (child % 2 == 0 ? -0.25 : 0.25)) * s->psi_step;
     turn(frame, psi, ret_matrix);
 }

@@ -1,0 +1,89 @@
+/* The alignment on a CUDA device: what lives as long as the run, and the frame of an iteration. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/alignment/alignment_cuda_private.h"
+
+static enum status count_pixels(struct alignment_cuda *a, struct err *err) {
+    struct fourier_pixels all = {0};
+    TRY(mem_new((size_t)a->shells, sizeof *a->shell_pixels, "shells", &a->shell_pixels, err));
+    TRY(fourier_pixels_create(a->options.box, a->options.box, &all, err));
+    for (int s = 1; s < a->shells; s++)
+        a->shell_pixels[s] = all.shell_begin[s + 1] - all.shell_begin[s];
+    fourier_pixels_destroy(&all);
+    return STATUS_OK;
+}
+
+static enum status open_all(struct alignment_cuda *a, struct err *err) {
+    const struct alignment_options *o = &a->options;
+    TRY(count_pixels(a, err));
+    TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->near, "poses near particles", &a->near, err));
+    TRY(stream_cuda_create(o->device.index, &a->stream, err));
+    TRY(coarse_cuda_create(o->device.index, &a->coarse, err));
+    TRY(prepare_cuda_create(o->box, ALIGNMENT_PARTICLES_MOST, &a->prepare, err));
+    return arena_create(&o->device, (size_t)o->memory, &a->arena, err);
+}
+
+enum status alignment_cuda_create(const struct alignment_options *options, struct alignment_cuda **ret_alignment,
+                                  struct err *err) {
+    struct alignment_cuda *a = NULL;
+    TRY(mem_new(1, sizeof *a, "alignment", &a, err));
+    a->options = *options;
+    if (a->options.threads < 1) a->options.threads = 1;
+    a->shells = options->box / 2 + 1;
+    enum status status = open_all(a, err);
+    if (status != STATUS_OK) {
+        alignment_cuda_destroy(&a);
+        return status;
+    }
+    *ret_alignment = a;
+    return STATUS_OK;
+}
+
+void alignment_cuda_destroy(struct alignment_cuda **alignment) {
+    struct alignment_cuda *a = *alignment;
+    if (a == NULL) return;
+    arena_destroy(&a->arena);
+    prepare_cuda_destroy(&a->prepare);
+    coarse_cuda_destroy(&a->coarse);
+    stream_cuda_destroy(&a->stream);
+    device_host_free(&a->options.device, &a->host_block);
+    for (int i = 0; a->near != NULL && i < ALIGNMENT_PARTICLES_MOST; i++)
+        sampling_subset_destroy(&a->near[i]);
+    mem_free(&a->near);
+    mem_free(&a->shell_pixels);
+    mem_free(alignment);
+}
+
+enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignment_iteration *iteration,
+                                 struct err *err) {
+    FAIL_IF(iteration->reference_count > ALIGNMENT_REFERENCES_MOST, err, STATUS_UNSUPPORTED,
+            "%d references: a CUDA device compares particles with at most %d", iteration->reference_count,
+            ALIGNMENT_REFERENCES_MOST);
+    arena_close(a->arena, ARENA_ITERATION);
+    a->iteration = *iteration;
+    TRY(arena_open(a->arena, ARENA_ITERATION, err));
+    return alignment_cuda_plan(a, err);
+}
+
+int alignment_cuda_batch(const struct alignment_cuda *a) {
+    return ALIGNMENT_PARTS * a->particles;
+}
+
+enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
+    uint32_t overflow = 0;
+    TRY(stream_cuda_wait(a->stream, err));
+    TRY(device_get(&a->options.device, &overflow, a->sums.overflow, sizeof overflow, err));
+    FAIL_IF(overflow, err, STATUS_BAD_STATE,
+            "sums over particles went beyond what they hold: images are not normalised (their background's standard "
+            "deviation should be about 1)");
+    for (int k = 0; k < a->iteration.reference_count; k++) {
+        TRY(sums_to_double_cuda(&a->sums, k, stream_cuda_kernels(a->stream), err));
+        TRY(stream_cuda_wait(a->stream, err));
+        struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
+        TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
+    }
+    arena_close(a->arena, ARENA_ITERATION);
+    return STATUS_OK;
+}

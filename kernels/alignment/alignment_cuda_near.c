@@ -1,0 +1,185 @@
+/* The coarse pass of local searches on a CUDA device: the orientations near a particle's last pose are listed by the
+ * host, all shifts of each compared, and what holds the probability is kept. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/alignment/alignment_cuda_private.h"
+
+static const double ADAPTIVE_FRACTION = 0.999;
+
+struct near_row {
+    int orientation;
+    float log_prior;
+};
+
+static int by_orientation(const void *a, const void *b) {
+    const struct near_row *x = a, *y = b;
+    return (x->orientation > y->orientation) - (x->orientation < y->orientation);
+}
+
+/* Ascending, as lists of rows must be. */
+static enum status sort_near(struct sampling_subset *near, struct err *err) {
+    _cleanup_(mem_free) struct near_row *rows = NULL;
+    TRY(mem_new((size_t)near->count, sizeof *rows, "poses near a particle", &rows, err));
+    for (int i = 0; i < near->count; i++)
+        rows[i] = (struct near_row){near->orientations[i], near->log_priors[i]};
+    qsort(rows, (size_t)near->count, sizeof *rows, by_orientation);
+    for (int i = 0; i < near->count; i++)
+        near->orientations[i] = rows[i].orientation, near->log_priors[i] = rows[i].log_prior;
+    return STATUS_OK;
+}
+
+enum status alignment_cuda_find_near(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
+                                     struct err *err) {
+    enum status failed = STATUS_OK;
+    const struct sampling *sampling = a->iteration.sampling;
+#pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
+    for (int i = 0; i < count; i++) {
+        struct err mine = {0};
+        enum status status = sampling_near(sampling, particles[i].pose, sampling->angle_step, &a->near[i], &mine);
+        if (status == STATUS_OK) status = sort_near(&a->near[i], &mine);
+        if (status != STATUS_OK) {
+#pragma omp critical(alignment_near)
+            {
+                failed = status;
+                if (err != NULL) *err = mine;
+            }
+        }
+    }
+    return failed;
+}
+
+/* What the host lists of some particles: one block. */
+struct near_lists {
+    size_t row_count, count, longest;
+    struct row_cuda *rows;
+    uint32_t *samples, *begin, *row_begin;
+    size_t *begin_wide;
+    void *block;
+};
+
+static void count_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l) {
+    size_t shifts = (size_t)a->sampling.shift_count, references = (size_t)a->iteration.reference_count;
+    *l = (struct near_lists){0};
+    for (int i = first; i < first + count; i++) {
+        size_t rows = (size_t)a->near[i].count * references;
+        l->row_count += rows;
+        if (rows * shifts > l->longest) l->longest = rows * shifts;
+    }
+    l->count = l->row_count * shifts;
+}
+
+static void fill_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l) {
+    const struct alignment_iteration *it = &a->iteration;
+    uint32_t row = 0, sample = 0, shifts = (uint32_t)a->sampling.shift_count;
+    for (int i = 0; i < count; i++) {
+        const struct sampling_subset *near = &a->near[first + i];
+        l->begin[i] = sample, l->row_begin[i] = row, l->begin_wide[i] = sample;
+        for (int k = 0; k < it->reference_count; k++) {
+            float prior = it->reference_log_prior != NULL ? it->reference_log_prior[k] : 0;
+            for (int o = 0; o < near->count; o++) {
+                int index = k * a->orientations + near->orientations[o];
+                l->rows[row++] = (struct row_cuda){
+                    .particle = i, .row = index, .first = sample, .log_prior = near->log_priors[o] + prior};
+                for (uint32_t t = 0; t < shifts; t++)
+                    l->samples[sample++] = (uint32_t)index * shifts + t;
+            }
+        }
+    }
+    l->rows[row] = (struct row_cuda){.particle = count, .first = sample};
+    l->begin[count] = sample, l->row_begin[count] = row, l->begin_wide[count] = sample;
+}
+
+static enum status make_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l,
+                              struct err *err) {
+    count_lists(a, first, count, l);
+    FAIL_IF((size_t)a->rows * (size_t)a->sampling.shift_count > UINT32_MAX || l->count > UINT32_MAX / 2, err,
+            STATUS_UNSUPPORTED, "%d poses × %d shifts are more than a list numbers", a->rows, a->sampling.shift_count);
+    TRY(mem_new(l->row_count + 1, sizeof *l->rows, "poses near particles", &l->rows, err));
+    TRY(mem_new(l->count + 1, sizeof *l->samples, "poses near particles", &l->samples, err));
+    TRY(mem_new((size_t)count + 1, sizeof *l->begin, "poses near particles", &l->begin, err));
+    TRY(mem_new((size_t)count + 1, sizeof *l->row_begin, "poses near particles", &l->row_begin, err));
+    TRY(mem_new((size_t)count + 1, sizeof *l->begin_wide, "poses near particles", &l->begin_wide, err));
+    fill_lists(a, first, count, l);
+    return STATUS_OK;
+}
+
+static void free_lists(struct near_lists *l) {
+    mem_free(&l->rows);
+    mem_free(&l->samples);
+    mem_free(&l->begin);
+    mem_free(&l->row_begin);
+    mem_free(&l->begin_wide);
+}
+
+static enum status put(struct alignment_cuda *a, const void *host, size_t count, size_t size, const void *ret_pointer,
+                       struct err *err) {
+    void *to = NULL;
+    TRY(arena_take(a->arena, count, size, "poses near particles", &to, err));
+    TRY(stream_cuda_put(a->stream, to, host, count * size, err));
+    *(void **)ret_pointer = to;
+    return STATUS_OK;
+}
+
+static enum status put_lists(struct alignment_cuda *a, const struct near_lists *l, int count,
+                             struct samples_cuda *list, const size_t **ret_begin, struct err *err) {
+    size_t n = (size_t)count + 1;
+    *list = (struct samples_cuda){.count = (uint32_t)l->count, .row_count = (uint32_t)l->row_count};
+    TRY(put(a, l->rows, l->row_count + 1, sizeof *l->rows, &list->rows, err));
+    TRY(put(a, l->samples, l->count + 1, sizeof *l->samples, &list->samples, err));
+    TRY(put(a, l->begin, n, sizeof *l->begin, &list->begin, err));
+    TRY(put(a, l->row_begin, n, sizeof *l->row_begin, &list->row_begin, err));
+    return put(a, l->begin_wide, n, sizeof *l->begin_wide, ret_begin, err);
+}
+
+/* Weights of all that is listed, and what of it is kept. */
+static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p, const struct samples_cuda *list,
+                        const size_t *begin, size_t longest, int first, struct samples_cuda *ret_kept,
+                        struct err *err) {
+    void *stream = stream_cuda_kernels(a->stream), *scratch = NULL;
+    float *weights = NULL, *least = NULL;
+    struct top_sum *sums = NULL;
+    struct sample_counts *counts = NULL;
+    uint32_t *kept_begin = NULL, *kept_row_begin = NULL, *samples = NULL;
+    struct row_cuda *rows = NULL;
+    size_t n = (size_t)p->count;
+    TRY(arena_take(a->arena, list->count, sizeof *weights, "weights of the coarse pass", &weights, err));
+    TRY(arena_take(a->arena, n, sizeof *least, "weights of the coarse pass", &least, err));
+    TRY(arena_take(a->arena, n, sizeof *sums, "sums of weights", &sums, err));
+    TRY(arena_take(a->arena, n, sizeof *counts, "lists of samples", &counts, err));
+    TRY(arena_take(a->arena, n + 1, sizeof *kept_begin, "lists of samples", &kept_begin, err));
+    TRY(arena_take(a->arena, n + 1, sizeof *kept_row_begin, "lists of samples", &kept_row_begin, err));
+    TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
+    TRY(compare_cuda(&a->references, &a->sampling, p, list, 0, weights, stream, err));
+    TRY(weigh_cuda(p, list, &a->sampling, 1, weights, least, stream, err));
+    TRY(top_sum_cuda(weights, begin, p->count, longest, ADAPTIVE_FRACTION, (uint32_t)a->options.max_significant,
+                     scratch, sums, stream, err));
+    TRY(keep_count_cuda(list, p->count, weights, sums, counts, kept_begin, kept_row_begin, stream, err));
+    TRY(stream_cuda_get(a->stream, a->found.counts + first, counts, n * sizeof *counts, err));
+    TRY(stream_cuda_get(a->stream, a->found.coarse + first, sums, n * sizeof *sums, err));
+    TRY(stream_cuda_wait(a->stream, err));
+    *ret_kept = (struct samples_cuda){.begin = kept_begin, .row_begin = kept_row_begin};
+    for (int i = first; i < first + p->count; i++) {
+        ret_kept->count += a->found.counts[i].samples;
+        ret_kept->row_count += a->found.counts[i].rows;
+    }
+    TRY(arena_take(a->arena, ret_kept->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
+    TRY(arena_take(a->arena, ret_kept->count + 1, sizeof *samples, "lists of samples", &samples, err));
+    TRY(keep_fill_cuda(list, p->count, weights, sums, kept_begin, kept_row_begin, rows, samples, stream, err));
+    ret_kept->rows = rows;
+    ret_kept->samples = samples;
+    return STATUS_OK;
+}
+
+enum status alignment_cuda_near(struct alignment_cuda *a, const struct particles_cuda *p, int first,
+                                struct samples_cuda *ret_kept, struct err *err) {
+    struct near_lists lists = {0};
+    struct samples_cuda list;
+    const size_t *begin = NULL;
+    enum status status = make_lists(a, first, p->count, &lists, err);
+    if (status == STATUS_OK) status = put_lists(a, &lists, p->count, &list, &begin, err);
+    if (status == STATUS_OK) status = keep(a, p, &list, begin, lists.longest, first, ret_kept, err);
+    free_lists(&lists);
+    return status;
+}

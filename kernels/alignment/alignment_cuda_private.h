@@ -1,0 +1,84 @@
+/* What the files of the alignment's CUDA side share: kernels/alignment/alignment_cuda*.c. */
+#ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_PRIVATE_H
+#define ICESTREAM_KERNELS_ALIGNMENT_CUDA_PRIVATE_H
+
+#include "kernels/alignment/alignment.h"
+#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/alignment_private.h"
+#include "kernels/alignment/stream_cuda.h"
+
+/* Images and what is known of them before, of the particles that are on the device at a time; one block each on the
+ * host (page-locked) and on the device. */
+struct alignment_slot {
+    float *images;                       /* [particles][box²] */
+    struct prepare_particle_cuda *which; /* [particles] */
+    int *own, *known_shell;              /* [particles][2], [particles] */
+    float *factor;                       /* [particles] */
+};
+
+/* What the host gets of a batch: page-locked. */
+struct alignment_found {
+    struct top_sum *coarse;           /* [particles] */
+    struct sample_counts *counts;     /* [particles] */
+    struct best_cuda *best;           /* [particles] */
+    float *power, *reference_weights; /* [particles][shells], [particles][references] */
+    double *residuals, *constant;     /* [particles][2], [particles] */
+    uint32_t *contributions;          /* of a part */
+};
+
+struct alignment_cuda {
+    struct alignment_options options;
+    int shells;
+    double *shell_pixels; /* [shells]: of the half plane */
+    struct arena *arena;
+    struct stream_cuda *stream;
+    struct coarse_cuda *coarse;
+    struct prepare_cuda *prepare;
+    int prepare_most;
+
+    /* of the iteration */
+    struct alignment_iteration iteration;
+    struct references_cuda references;
+    struct sampling_cuda sampling;
+    struct sums_cuda sums;
+    float *sigma2, *row_log_prior;
+    float *matrices; /* [orientations][9] of the coarse grid */
+    int orientations, rows, rotations, each;
+    size_t stride;
+    int particles;       /* on the device at a time */
+    int rows_at_once;    /* slices that there is room for; rows: all, made once */
+    float *slices, *squares;
+    bool slices_made;
+    struct alignment_slot host[STREAM_SLOTS], device[STREAM_SLOTS];
+    struct alignment_found found;
+    void *host_block;
+    size_t host_bytes;
+    struct sampling_subset *near; /* [particles] of the host */
+};
+
+enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 4 };
+
+/* alignment_cuda_plan.c */
+enum status alignment_cuda_plan(struct alignment_cuda *alignment, struct err *err);
+
+/* alignment_cuda_near.c: local searches. The orientations near each particle, on the host; then the coarse samples that
+ * matter of particles first .. first + p->count - 1 of the batch, whose counts and sums the host gets. */
+enum status alignment_cuda_find_near(struct alignment_cuda *alignment, const struct alignment_particle *particles,
+                                     int count, struct err *err);
+enum status alignment_cuda_near(struct alignment_cuda *alignment, const struct particles_cuda *particles, int first,
+                                struct samples_cuda *ret_kept, struct err *err);
+
+/* alignment_cuda_fine.c: from coarse samples to sums and results. STATUS_NO_MEMORY, with nothing added: these particles
+ * are too many at once. */
+struct alignment_jobs { /* of the device, [particles] */
+    const int *own, *known_shell;
+    const float *factor;
+};
+enum status alignment_cuda_fine(struct alignment_cuda *alignment, const struct particles_cuda *particles,
+                                const struct samples_cuda *samples, const struct alignment_jobs *jobs, int first,
+                                struct err *err);
+/* What the host got of particle i of the batch. */
+void alignment_cuda_result(const struct alignment_cuda *alignment, const struct alignment_particle *particle, int i,
+                           struct alignment_result *ret_result);
+
+#endif
