@@ -175,14 +175,14 @@ extern "C" enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int
     return STATUS_OK;
 }
 
-/* ret[n][m] (m fastest) = factor · b[n][row] · a[m][row]ᵀ, `block` terms at a time. */
+/* ret[n][m of `all`] (m fastest) = factor · b[n][row] · a[m][row]ᵀ, `block` terms at a time. */
 static enum status multiply(cublasHandle_t handle, cublasComputeType_t compute, size_t row, size_t block, float factor,
-                            const float *a, int m, const float *b, int n, float *ret, struct err *err) {
+                            const float *a, int m, size_t all, const float *b, int n, float *ret, struct err *err) {
     const float zero = 0, one = 1;
     for (size_t k = 0; k < row; k += block)
         CUBLAS_TRY(cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, m, n, (int)(row - k < block ? row - k : block),
                                 &factor, a + k, CUDA_R_32F, (int)row, b + k, CUDA_R_32F, (int)row,
-                                k == 0 ? &zero : &one, ret, CUDA_R_32F, m, compute, CUBLAS_GEMM_DEFAULT),
+                                k == 0 ? &zero : &one, ret, CUDA_R_32F, (int)all, compute, CUBLAS_GEMM_DEFAULT),
                    err, "comparing particles with slices");
     return STATUS_OK;
 }
@@ -190,12 +190,13 @@ static enum status multiply(cublasHandle_t handle, cublasComputeType_t compute, 
 extern "C" enum status coarse_cuda_product(struct coarse_cuda *c, int n_pixels, enum coarse_precision precision,
                                            const float *slices, const float *squares, int n_slices,
                                            const float *columns, const float *halves, int n_particles, int n_shifts,
-                                           float *ret_dots, float *ret_norms, void *stream, struct err *err) {
+                                           size_t all_slices, float *ret_dots, float *ret_norms, void *stream,
+                                           struct err *err) {
     bool split = precision == COARSE_TF32X3;
     CUBLAS_TRY(cublasSetStream(c->handle, (cudaStream_t)stream), err, "choosing a stream");
     TRY(multiply(c->handle, split ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, coarse_row(n_pixels, precision),
-                 split ? 3 * COARSE_BLOCK : COARSE_BLOCK, -1, slices, n_slices, columns, n_particles * n_shifts,
-                 ret_dots, err));
+                 split ? 3 * COARSE_BLOCK : COARSE_BLOCK, -1, slices, n_slices, all_slices, columns,
+                 n_particles * n_shifts, ret_dots, err));
     return multiply(c->handle, CUBLAS_COMPUTE_32F, coarse_norm_row(n_pixels), COARSE_BLOCK, 1, squares, n_slices,
-                    halves, n_particles, ret_norms, err);
+                    all_slices, halves, n_particles, ret_norms, err);
 }

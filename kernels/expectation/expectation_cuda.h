@@ -71,11 +71,12 @@ enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int n_pixels, 
                                 const float *weight, size_t stride, int n, const float *shifts, int n_shifts,
                                 enum coarse_precision precision, float *ret_columns, float *ret_halves, void *stream,
                                 struct err *err);
-/* ret_dots[n_particles][n_shifts][n_slices] = -Re<P, c X_t / σ²>; ret_norms[n_particles][n_slices] = ½ Σ (c²/σ²) |P|². */
+/* ret_dots[n_particles][n_shifts][all_slices] = -Re<P, c X_t / σ²>; ret_norms[n_particles][all_slices] = ½ Σ (c²/σ²) |P|²:
+ * the first n_slices of each row are written, all_slices ≥ n_slices. */
 enum status coarse_cuda_product(struct coarse_cuda *coarse, int n_pixels, enum coarse_precision precision,
                                 const float *slices, const float *squares, int n_slices, const float *columns,
-                                const float *halves, int n_particles, int n_shifts, float *ret_dots, float *ret_norms,
-                                void *stream, struct err *err);
+                                const float *halves, int n_particles, int n_shifts, size_t all_slices, float *ret_dots,
+                                float *ret_norms, void *stream, struct err *err);
 
 /* From differences to the samples that matter, in one kernel: weights are exp(least - difference), where the difference
  * is dot + norm - log priors; those that hold the fraction of the total are kept. slice_log_prior[n_slices] and

@@ -174,7 +174,7 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
             must(coarse_cuda_columns(&p, n, x, c, w, n, particles, t, shifts, way, columns, halves, nullptr, &err), err);
         });
         double product = milliseconds([&] {
-            must(coarse_cuda_product(coarse, n, way, s, squares, slices, columns, halves, particles, shifts, dots, norms,
+            must(coarse_cuda_product(coarse, n, way, s, squares, slices, columns, halves, particles, shifts, slices, dots, norms,
                                      nullptr, &err),
                  err);
         });

@@ -282,7 +282,7 @@ static void run_coarse(const struct comparison *c, enum coarse_precision precisi
                              halves, NULL, &err),
          &err);
     must(coarse_cuda_product(coarse, c->n, precision, slices, squares, c->slices, columns, halves, c->particles,
-                             c->shifts, dots, norms, NULL, &err),
+                             c->shifts, (size_t)c->slices, dots, norms, NULL, &err),
          &err);
     from_device(r->dots, dots, samples * sizeof(float));
     from_device(r->norms, norms, (size_t)c->particles * c->slices * sizeof(float));
