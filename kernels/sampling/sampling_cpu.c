@@ -2,6 +2,7 @@
 
 #include <chealpix.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,19 +186,44 @@ static enum status add_direction(const struct sampling *s, int direction, double
     return STATUS_OK;
 }
 
-enum status sampling_near(const struct sampling *s, const double pose[9], double sigma, struct sampling_subset *subset,
-                          struct err *err) {
-    double limit = cos(fmin(3 * sigma, 180) * DEGREES), best = -2;
-    int nearest = 0;
-    subset->count = 0;
-    for (int d = 0; d < s->direction_count; d++) {
+/* Directions `first` to `end` − 1 that lie within 3 sigma; the nearest of them. */
+static enum status add_near(const struct sampling *s, int first, int end, const double pose[9], double sigma,
+                            struct sampling_subset *subset, int *nearest, double *best, struct err *err) {
+    double limit = cos(fmin(3 * sigma, 180) * DEGREES);
+    for (int d = first; d < end; d++) {
         const double *row = s->frames[d] + 6;
         double cosine = row[0] * pose[6] + row[1] * pose[7] + row[2] * pose[8];
-        if (cosine > best) best = cosine, nearest = d;
+        if (cosine > *best) *best = cosine, *nearest = d;
         if (cosine > limit)
             TRY(add_direction(s, d, acos(fmin(cosine, 1)) / DEGREES, best_psi(s->frames[d], pose), sigma, false, subset,
                               err));
     }
+    return STATUS_OK;
+}
+
+/* On the whole sphere, 64 directions in a row are one pixel of three orders less: no two of them are farther apart than
+ * 2 / nside of that order, in radians, and where one lies beyond that and 3 sigma, none need be looked at. */
+static enum status add_near_blocks(const struct sampling *s, const double pose[9], double sigma,
+                                   struct sampling_subset *subset, int *nearest, double *best, struct err *err) {
+    enum { BLOCK = 64, LEVELS = 3 };
+    double far = 3 * sigma * DEGREES + 2.0 / (1 << (s->order - LEVELS));
+    double limit = far < M_PI ? cos(far) : -2;
+    for (int d = 0; d < s->direction_count; d += BLOCK) {
+        const double *row = s->frames[d] + 6;
+        if (row[0] * pose[6] + row[1] * pose[7] + row[2] * pose[8] < limit) continue;
+        TRY(add_near(s, d, d + BLOCK, pose, sigma, subset, nearest, best, err));
+    }
+    return STATUS_OK;
+}
+
+enum status sampling_near(const struct sampling *s, const double pose[9], double sigma, struct sampling_subset *subset,
+                          struct err *err) {
+    double best = -2;
+    int nearest = 0;
+    subset->count = 0;
+    bool whole = s->order >= 3 && s->direction_count == 12 << 2 * s->order;
+    if (whole) TRY(add_near_blocks(s, pose, sigma, subset, &nearest, &best, err));
+    if (subset->count == 0) TRY(add_near(s, 0, s->direction_count, pose, sigma, subset, &nearest, &best, err));
     if (subset->count == 0)
         TRY(add_direction(s, nearest, 0, best_psi(s->frames[nearest], pose), sigma, true, subset, err));
     double sum = 0;

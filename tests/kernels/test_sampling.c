@@ -110,15 +110,14 @@ static void every_pose_has_a_neighbour(void **state) {
     sampling_destroy(&s);
 }
 
-static void near_a_pose_is_all_within_three_sigma(void **state) {
-    (void)state;
+static void near_is_all_within_three_sigma(int order, double sigma) {
     struct sampling s;
     struct sampling_subset subset = {0};
-    make(3, NULL, 0, 1, &s);
+    make(order, NULL, 0, 1, &s);
     sampling_perturb(&s, 0.3);
     const double poses[][3] = {{10, 50, 30}, {200, 2, 111}, {0, 0, 0}, {33, 179, 300}, {359, 90, 359}};
     for (size_t i = 0; i < sizeof poses / sizeof *poses; i++) {
-        double pose[9], m[9], sum = 0, sigma = 7.5, worst = 0;
+        double pose[9], m[9], sum = 0, worst = 0;
         euler_to_matrix(poses[i][0], poses[i][1], poses[i][2], pose);
         assert_int_equal(sampling_near(&s, pose, sigma, &subset, NULL), STATUS_OK);
         char *chosen = calloc((size_t)sampling_orientation_count(&s), 1);
@@ -144,6 +143,13 @@ static void near_a_pose_is_all_within_three_sigma(void **state) {
     assert_int_equal(subset.count, 1);
     sampling_subset_destroy(&subset);
     sampling_destroy(&s);
+}
+
+static void near_a_pose_is_all_within_three_sigma(void **state) {
+    (void)state;
+    near_is_all_within_three_sigma(2, 15);
+    near_is_all_within_three_sigma(3, 7.5);
+    near_is_all_within_three_sigma(4, 2);
 }
 
 static void perturbations_stay_within_half_a_step(void **state) {
