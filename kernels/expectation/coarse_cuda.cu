@@ -5,6 +5,7 @@
 
 #include "common/device_cuda.h"
 #include "kernels/expectation/expectation_cuda.h"
+#include "kernels/expectation/grid_device.cuh"
 
 #define CUBLAS_TRY(call, err, what)                                                                                    \
     do {                                                                                                               \
@@ -20,7 +21,7 @@ struct coarse_cuda {
 
 namespace {
 
-enum { THREADS = 256, PAD = 2 };
+enum { THREADS = 256 };
 
 unsigned blocks_for(size_t count, unsigned threads) {
     return (unsigned)((count + threads - 1) / threads);
@@ -47,28 +48,6 @@ template <bool SPLIT, bool SLICE> __device__ inline void put(float *row, int ter
     block[2 * length] = SLICE ? low : high;
 }
 
-__device__ inline float2 lerp(float2 a, float2 b, float f) {
-    return make_float2(a.x + f * (b.x - a.x), a.y + f * (b.y - a.y));
-}
-
-/* The interpolation of kernels/projector, m: rows 1 and 2 of A times PAD. */
-__device__ inline float2 sample(const grid_cuda &g, const float m[6], int kx, int ky) {
-    if (kx * kx + ky * ky > g.r_max * g.r_max) return make_float2(0, 0);
-    float u = (float)kx, v = (float)ky;
-    float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = m[2] * u + m[5] * v;
-    float turn = x < 0 ? -1.0f : 1.0f;
-    x *= turn, y *= turn, z *= turn;
-    int gx = (int)x, gy = (int)(y + (float)g.reach), gz = g.dimensions == 3 ? (int)(z + (float)g.reach) : 0;
-    float fx = x - (float)gx, fy = y - (float)(gy - g.reach), fz = z - (float)(gz - g.reach);
-    const float2 *at = (const float2 *)g.values + ((size_t)gz * g.ny + gy) * g.nx + gx;
-    float2 low = lerp(lerp(at[0], at[g.nx], fy), lerp(at[1], at[g.nx + 1], fy), fx);
-    if (g.dimensions == 3) {
-        at += (size_t)g.ny * g.nx;
-        low = lerp(low, lerp(lerp(at[0], at[g.nx], fy), lerp(at[1], at[g.nx + 1], fy), fx), fz);
-    }
-    return make_float2(low.x, turn * low.y);
-}
-
 template <bool SPLIT>
 __global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, const float *matrices, size_t row,
                             float *slices, size_t norm_row, float *squares) {
@@ -77,8 +56,8 @@ __global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, co
     if (at >= filled) return;
     float m[6];
     for (int i = 0; i < 6; i++)
-        m[i] = PAD * matrices[slice * 9 + i];
-    float2 p = at < n_pixels ? sample(grid, m, pixels.kx[at], pixels.ky[at]) : make_float2(0, 0);
+        m[i] = GRID_PAD * matrices[slice * 9 + i];
+    float2 p = at < n_pixels ? grid_sample(grid, m, pixels.kx[at], pixels.ky[at]) : make_float2(0, 0);
     if (squares) squares[slice * norm_row + at] = p.x * p.x + p.y * p.y;
     /* Filled up, rows of n terms may go on where those of 2·n have ended. */
     float *out = slices + slice * row;
