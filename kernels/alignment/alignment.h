@@ -11,6 +11,7 @@
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_H
 #define ICESTREAM_KERNELS_ALIGNMENT_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -34,8 +35,14 @@ struct alignment_options {
     double pixel_size; /* Å */
     double mask_radius;     /* px; edge 5 px */
     int max_significant;    /* coarse samples of a particle whose children are compared, at most */
-    bool residuals;         /* results have residual_sums */
+    bool reliability;       /* what an image gives to the map is weighed by how its residual has changed */
 };
+
+/* Weight of an image in the map (paper 001): 1 where nothing is known of it, more where its fit grows better. before,
+ * now: residuals at the best pose, over the same shells; before < 0: not known. */
+static inline double alignment_reliability(double before, double now) {
+    return before >= 0 && now > 0 ? 0.75 + 0.5 / (1 + exp(-(before - now) / now)) : 1;
+}
 
 struct alignment; /* memory and plans, kept from iteration to iteration */
 enum status alignment_create(const struct alignment_options *options, struct alignment **ret_alignment, struct err *err);
@@ -57,8 +64,9 @@ struct alignment_iteration {
     int optics_count;
 };
 
-/* Plans memory: STATUS_NO_MEMORY where the least that the iteration needs is more than options.memory; the message says
- * how much that is. */
+/* Plans memory; an iteration that was not finished is given up. STATUS_NO_MEMORY where the least that the iteration
+ * needs is more than options.memory; the message says how much that is. On the CPU references and sums, which are the
+ * caller's, come on top. */
 enum status alignment_begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err);
 /* How many particles alignment_add takes at a time. */
 int alignment_batch(const struct alignment *alignment);
@@ -69,9 +77,9 @@ struct alignment_particle {
     int optics;
     int shift[2];     /* px: applied first; shifts of the grid are relative to it */
     double scale;     /* multiplies the image (average norm / norm) */
-    double factor;    /* of what the image gives to the map (reliability), 1 */
     double pose[9];   /* local: where to look */
-    int known_shell;  /* of residual_sums[0] */
+    double residual;  /* of the last iteration (results' residual), up to known_shell; < 0: not known */
+    int known_shell;
 };
 
 struct alignment_result {
@@ -83,10 +91,18 @@ struct alignment_result {
     double weight_sum;        /* Σ w of what contributes: about 0.999 */
     double offset2;           /* Σ w |shift|², px² */
     double norm_sum;          /* Σ w |c P − X|² over the half plane, and |X|² beyond the current size */
-    double residual_sums[2];  /* |c P − X|² at the best pose: up to known_shell, up to the current size */
+    double reliability;       /* what the image gave to the map was multiplied by it */
+    double residual;          /* with options.reliability: √Σ |c P − X|² at the best pose, up to the current size */
     float *power;             /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond */
     float *reference_weights; /* [reference_count], the caller's, or NULL: Σ w of each, of all that contributes */
 };
+
+/* How well particles fit the first reference at any grey scale, over all orientations and shifts of the coarse grid:
+ * D = Σ Re(P conj cX)/σ² and N = Σ c²|P|²/σ² of each, at the pose where D²/N is largest, are added to *dots and *norms;
+ * the scale that fits best is ΣD/ΣN. ret_mean: N/2 of the first particle, mean over orientations; without dots and
+ * norms (NULL) only that is computed. An E-step that is not `local`; on the CPU, whatever the device. */
+enum status alignment_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                            double *ret_mean, double *dots, double *norms, struct err *err);
 
 /* Adds `count` particles to the sums; results in the order of particles, which is also the order of the sums. */
 enum status alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,

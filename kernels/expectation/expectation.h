@@ -37,6 +37,13 @@ enum status expectation_coarse(struct expectation *expectation, int n_pixels, co
                                const struct expectation_particle *particles, int n_particles, const double (*shifts)[2],
                                int n_shifts, float *ret_diff2, struct err *err);
 
+/* As above, where these orientations are a part of more: each particle's differences begin `stride` floats after those
+ * of the one before. */
+enum status expectation_coarse_part(struct expectation *expectation, int n_pixels, const float *slices,
+                                    int n_orientations, const struct expectation_particle *particles, int n_particles,
+                                    const double (*shifts)[2], int n_shifts, float *ret_diff2, size_t stride,
+                                    struct err *err);
+
 /* n_poses poses of one particle: slice index and shift index each. ret_diff2[n_poses]. Single-threaded: call it from a
  * parallel loop over particles, each thread with its own workspace. */
 enum status expectation_fine(struct expectation *expectation, int n_pixels, const float *slices,

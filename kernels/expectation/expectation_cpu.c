@@ -119,6 +119,7 @@ struct coarse_job {
     int tile_particles; /* in one tile */
     const float *slices, *columns, *halves;
     float *out;
+    size_t stride; /* of particles in out */
 };
 
 static size_t thread_scratch(const struct coarse_job *job) {
@@ -149,13 +150,21 @@ static void coarse_rows(const struct coarse_job *job, int first, float *scratch)
                  particles * t);
         for (int q = 0; q < particles; q++)
             write_tile(tile + (size_t)q * (size_t)t, particles * t, rows, t, norms + q, particles,
-                       job->out + ((size_t)(p + q) * (size_t)job->n_orientations + (size_t)first) * (size_t)t);
+                       job->out + (size_t)(p + q) * job->stride + (size_t)first * (size_t)t);
     }
 }
 
 enum status expectation_coarse(struct expectation *e, int n_pixels, const float *slices, int n_orientations,
                                const struct expectation_particle *particles, int n_particles, const double (*shifts)[2],
                                int n_shifts, float *ret_diff2, struct err *err) {
+    return expectation_coarse_part(e, n_pixels, slices, n_orientations, particles, n_particles, shifts, n_shifts,
+                                   ret_diff2, (size_t)n_orientations * (size_t)n_shifts, err);
+}
+
+enum status expectation_coarse_part(struct expectation *e, int n_pixels, const float *slices, int n_orientations,
+                                    const struct expectation_particle *particles, int n_particles,
+                                    const double (*shifts)[2], int n_shifts, float *ret_diff2, size_t stride,
+                                    struct err *err) {
     FAIL_IF(n_pixels < 1 || n_pixels > e->pixels->count, err, STATUS_BAD_ARGUMENT,
             "%d Fourier pixels were to be compared, the list has %d", n_pixels, e->pixels->count);
     if (n_orientations < 1 || n_particles < 1 || n_shifts < 1) return STATUS_OK;
@@ -165,7 +174,8 @@ enum status expectation_coarse(struct expectation *e, int n_pixels, const float 
                              .n_particles = n_particles,
                              .n_shifts = n_shifts,
                              .slices = slices,
-                             .out = ret_diff2};
+                             .out = ret_diff2,
+                             .stride = stride};
     job.tile_particles = smaller(n_particles, n_shifts < TILE_COLUMNS ? TILE_COLUMNS / n_shifts : 1);
     size_t per_thread = thread_scratch(&job);
     TRY(reserve(&e->columns, (size_t)n_particles * (size_t)n_shifts * 2 * n, err));

@@ -10,25 +10,6 @@
 #include "common/memory.h"
 #include "stages/refiner/refiner_private.h"
 
-enum status grown_reserve(struct grown *buffer, size_t count, const char *what, struct err *err) {
-    if (count <= buffer->capacity) return STATUS_OK;
-    mem_free(&buffer->data);
-    buffer->capacity = 0;
-    TRY(mem_new(count, sizeof *buffer->data, what, &buffer->data, err));
-    buffer->capacity = count;
-    return STATUS_OK;
-}
-
-enum status int_list_reserve(struct int_list *list, int capacity, struct err *err) {
-    if (capacity <= list->capacity) return STATUS_OK;
-    int larger = capacity + capacity / 4;
-    mem_free(&list->data);
-    list->count = list->capacity = 0;
-    TRY(mem_new((size_t)larger, sizeof *list->data, "a list of poses", &list->data, err));
-    list->capacity = larger;
-    return STATUS_OK;
-}
-
 double refiner_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -78,49 +59,20 @@ static void destroy_half(struct half *h) {
         free(owned[i]);
 }
 
-static void destroy_thread(struct thread_space *t) {
-    prepare_destroy(&t->prepare);
-    expectation_destroy(&t->expectation);
-    void *owned[] = {t->pose_slice.data, t->pose_shift.data, t->pose_values, t->local_slices, t->sum,
-                     t->cross,           t->power,           t->shifted};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        free(owned[i]);
-}
-
-void thread_space_destroy(struct thread_space *spaces, int count) {
-    for (int i = 0; spaces != NULL && i < count; i++)
-        destroy_thread(&spaces[i]);
-}
-
-static void destroy_batch(struct batch_particle *b) {
-    sampling_subset_destroy(&b->near);
-    free(b->significant.data);
-    free(b->orientations.data);
-    free(b->contributions);
-    free(b->shift_slot);
-}
-
 void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
     for (int h = 0; h < 2; h++)
         destroy_half(&r->half[h]);
-    thread_space_destroy(r->threads, r->options.threads);
-    for (int i = 0; i < BATCH_PARTICLES; i++)
-        destroy_batch(&r->batch[i]);
-    expectation_destroy(&r->expectation);
+    alignment_destroy(&r->alignment);
+    prepare_destroy(&r->prepare);
     symmetry_destroy(&r->symmetry);
     particle_set_destroy(&r->set);
     sampling_destroy(&r->sampling);
     fourier_pixels_destroy(&r->pixels);
     star_destroy(&r->restored);
-    void *owned[] = {r->reference_path,   r->mask_path,          r->mask,
-                     r->solvent,          r->combined,           r->fsc,
-                     r->fsc_joined,       r->shell_pixels,       r->coarse_shift,
-                     r->fine_shift,       r->coarse_slices.data, r->images.data,
-                     r->spectra.data,     r->coarse.data,        r->priors.data,
-                     r->fine_slices.data, r->shifted.data,       r->scatter.data,
-                     r->slots.data,       r->fine_slots.data,    r->threads};
+    void *owned[] = {r->reference_path, r->mask_path,    r->mask,   r->solvent, r->combined, r->fsc,
+                     r->fsc_joined,     r->shell_pixels, r->images, r->batch,   r->results,  r->powers};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -139,9 +91,8 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
 enum status refiner_set_threads(struct refiner *r, int threads, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "the number of threads cannot change in the middle of an iteration");
     if (threads < 1 || threads == r->options.threads) return STATUS_OK;
-    if (r->box > 0) return setup_threads(r, threads, err);
     r->options.threads = threads;
-    return STATUS_OK;
+    return r->box > 0 ? setup_alignment(r, err) : STATUS_OK;
 }
 
 size_t refiner_particles(const struct refiner *r) {
@@ -187,59 +138,6 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
     }
     FAIL_IF(r->half[0].member_count < 2 || r->half[1].member_count < 2, err, STATUS_BAD_STATE,
             "%zu particles are too few for two halves", r->set.present);
-    return STATUS_OK;
-}
-
-/* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
-static int coarse_size(const struct refiner *r) {
-    double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * r->sampling.angle_step / 360;
-    int size = 2 * (int)ceil(r->pixel_size * r->box * 1.2 / rotated);
-    return size < r->schedule.telling_size ? size : r->schedule.telling_size;
-}
-
-static int clamp_batch(double particles) {
-    return particles < 2 ? 2 : particles > BATCH_PARTICLES ? BATCH_PARTICLES : (int)particles;
-}
-
-/* Grids, pixel lists and the size of a batch. */
-enum status estep_open(struct refiner *r, struct err *err) {
-    struct schedule *s = &r->schedule;
-    sampling_destroy(&r->sampling);
-    fourier_pixels_destroy(&r->pixels);
-    TRY(sampling_create(s->order, r->local ? NULL : &r->symmetry, s->offset_range, s->offset_step, &r->sampling, err));
-    sampling_perturb(&r->sampling, s->perturbation);
-    TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
-    r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r));
-    int shifts = r->sampling.shift_count;
-    r->rotations = r->oversampled ? SAMPLING_ROTATIONS : 1;
-    r->translations = r->oversampled ? SAMPLING_SHIFTS : 1;
-    r->fine_shifts = shifts * r->translations;
-    mem_free(&r->coarse_shift);
-    mem_free(&r->fine_shift);
-    TRY(mem_new((size_t)shifts, sizeof *r->coarse_shift, "shifts", &r->coarse_shift, err));
-    TRY(mem_new((size_t)r->fine_shifts, sizeof *r->fine_shift, "shifts", &r->fine_shift, err));
-    for (int t = 0; t < r->fine_shifts; t++) {
-        int coarse = t / r->translations;
-        sampling_shift(&r->sampling, coarse, r->coarse_shift[coarse]);
-        if (r->oversampled)
-            sampling_child_shift(&r->sampling, coarse, t % r->translations, r->fine_shift[t]);
-        else
-            memcpy(r->fine_shift[t], r->coarse_shift[coarse], sizeof r->fine_shift[t]);
-    }
-    for (int i = 0; i < BATCH_PARTICLES; i++) {
-        mem_free(&r->batch[i].shift_slot);
-        TRY(mem_new((size_t)r->fine_shifts, sizeof *r->batch[i].shift_slot, "shifts", &r->batch[i].shift_slot, err));
-    }
-    double orientations = sampling_orientation_count(&r->sampling), quarter = r->options.memory / 4 / sizeof(float);
-    /* Images, spectra and shifted images of a particle. */
-    double floats = (double)r->box * r->box + (6.0 + 2.0 * r->fine_shifts) * r->pixels.count;
-    r->batch_size = clamp_batch(quarter / floats);
-    if (r->local) return STATUS_OK;
-    while (r->coarse_pixels > 100 && orientations * 2 * r->coarse_pixels > quarter)
-        r->coarse_pixels -= r->coarse_pixels / 16;
-    /* At most about 1e11 operations in one go: a second or two. */
-    double most = fmin(quarter / (orientations * shifts), 1e11 / (orientations * shifts * 4 * r->coarse_pixels));
-    r->batch_size = clamp_batch(fmin(most, r->batch_size));
     return STATUS_OK;
 }
 
@@ -310,18 +208,6 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     return STATUS_OK;
 }
 
-static enum status begin_half(struct refiner *r, struct half *h, struct err *err) {
-    TRY(projector_set_map(h->projector, h->map, r->pixels.size, err));
-    TRY(accumulator_clear(h->accumulator, r->pixels.size, err));
-    memset(h->sigma2_sum, 0, (size_t)r->sigma2_optics * (size_t)r->shells * sizeof *h->sigma2_sum);
-    memset(h->optics_weight, 0, (size_t)r->sigma2_optics * sizeof *h->optics_weight);
-    h->norm_sum = h->offset2_sum = h->weight_sum = h->pmax_sum = h->likelihood_sum = h->significant_sum = 0;
-    h->angle_change = h->offset_change = h->reliability_sum = 0;
-    h->changed = 0;
-    r->all_slices = false;
-    return r->local ? STATUS_OK : estep_coarse_slices(r, h, err);
-}
-
 enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err) {
     FAIL_IF(!r->busy, err, STATUS_BAD_STATE, "no iteration is running");
     *ret_complete = false;
@@ -335,13 +221,12 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
         return STATUS_OK;
     }
     struct half *h = &r->half[r->current_half];
-    if (r->cursor == 0) TRY(begin_half(r, h, err));
-    int count = h->member_count - r->cursor < r->batch_size ? h->member_count - r->cursor : r->batch_size;
-    TRY(estep_load(r, h, r->cursor, count, err));
-    TRY(estep_coarse(r, h, count, err));
-    TRY(estep_fine(r, h, count, err));
+    int count;
+    if (r->cursor == 0) TRY(estep_begin(r, h, err));
+    TRY(estep_batch(r, h, r->cursor, &count, err));
     r->cursor += count;
     if (r->cursor >= h->member_count) {
+        TRY(alignment_finish(r->alignment, err));
         r->current_half++;
         r->cursor = 0;
     }

@@ -38,22 +38,16 @@ static enum status count_pixels(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-enum status setup_threads(struct refiner *r, int threads, struct err *err) {
-    size_t n = (size_t)r->all_pixels;
-    thread_space_destroy(r->threads, r->options.threads);
-    mem_free(&r->threads);
-    expectation_destroy(&r->expectation);
-    r->options.threads = threads;
-    TRY(mem_new((size_t)threads, sizeof *r->threads, "threads", &r->threads, err));
-    for (int i = 0; i < threads; i++) {
-        struct thread_space *t = &r->threads[i];
-        TRY(prepare_create(r->box, &t->prepare, err));
-        TRY(expectation_create(&r->pixels, 1, &t->expectation, err));
-        TRY(mem_new(2 * n, sizeof *t->sum, "sums over shifts", &t->sum, err));
-        TRY(mem_new(n, sizeof *t->cross, "sums over poses", &t->cross, err));
-        TRY(mem_new(n, sizeof *t->power, "sums over poses", &t->power, err));
-    }
-    return expectation_create(&r->pixels, threads, &r->expectation, err);
+enum status setup_alignment(struct refiner *r, struct err *err) {
+    const struct alignment_options options = {.threads = r->options.threads,
+                                              .memory = r->options.memory,
+                                              .box = r->box,
+                                              .pixel_size = r->pixel_size,
+                                              .mask_radius = r->mask_radius,
+                                              .max_significant = r->options.max_significant,
+                                              .reliability = r->options.reliability};
+    alignment_destroy(&r->alignment);
+    return alignment_create(&options, &r->alignment, err);
 }
 
 static enum status read_mask(struct refiner *r, struct err *err) {
@@ -89,7 +83,8 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     for (int h = 0; h < 2; h++)
         TRY(allocate_half(r, &r->half[h], err));
     TRY(count_pixels(r, err));
-    TRY(setup_threads(r, r->options.threads, err));
+    TRY(prepare_create(r->box, &r->prepare, err));
+    TRY(setup_alignment(r, err));
     return r->mask_path != NULL ? read_mask(r, err) : STATUS_OK;
 }
 
@@ -147,23 +142,24 @@ enum status setup_reference(struct refiner *r, struct err *err) {
 static enum status noise_of_half(struct refiner *r, struct half *h, struct err *err) {
     int count = h->member_count < NOISE_PARTICLES ? h->member_count : NOISE_PARTICLES;
     size_t pixels = (size_t)r->box * (size_t)r->box;
+    _cleanup_(mem_free) float *image = NULL;
     _cleanup_(mem_free) float *average = NULL;
     _cleanup_(mem_free) float *power = NULL;
     _cleanup_(mem_free) double *sum = NULL;
     TRY(mem_new(pixels, sizeof *average, "the average particle", &average, err));
     TRY(mem_new((size_t)r->shells, sizeof *power, "spectra", &power, err));
     TRY(mem_new((size_t)r->shells, sizeof *sum, "spectra", &sum, err));
-    TRY(grown_reserve(&r->images, pixels, "particle images", err));
+    TRY(mem_new(pixels, sizeof *image, "a particle", &image, err));
     const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
     for (int i = 0; i < count; i++) {
-        TRY(particle_set_images(&r->set, &h->members[i], 1, r->images.data, err));
-        prepare_image(r->threads[0].prepare, r->images.data, &options, NULL, NULL, NULL, power);
+        TRY(particle_set_images(&r->set, &h->members[i], 1, image, err));
+        prepare_image(r->prepare, image, &options, NULL, NULL, NULL, power);
         for (int s = 0; s < r->shells; s++)
             sum[s] += power[s] / (double)count;
         for (size_t j = 0; j < pixels; j++)
-            average[j] += r->images.data[j] / (float)count;
+            average[j] += image[j] / (float)count;
     }
-    prepare_image(r->threads[0].prepare, average, &options, NULL, NULL, NULL, power);
+    prepare_image(r->prepare, average, &options, NULL, NULL, NULL, power);
     for (int s = 0; s < r->shells; s++)
         sum[s] -= power[s];
     for (int s = 1; s < r->shells; s++)
@@ -186,20 +182,6 @@ enum status setup_noise(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-/* Σ c²/σ²|P|²/2 of each orientation: the comparison with an empty image. */
-static enum status slice_norms(struct refiner *r, int count, float *out, struct err *err) {
-    int orientations = sampling_orientation_count(&r->sampling);
-    _cleanup_(mem_free) float *nothing = NULL;
-    struct expectation_particle particles[BATCH_PARTICLES];
-    const double no_shift[1][2] = {{0, 0}};
-    TRY(mem_new(2 * (size_t)r->coarse_pixels, sizeof *nothing, "an empty image", &nothing, err));
-    for (int i = 0; i < count; i++)
-        particles[i] =
-            (struct expectation_particle){.image = nothing, .ctf = r->batch[i].ctf, .weight = r->batch[i].weight};
-    return expectation_coarse(r->expectation, r->coarse_pixels, r->coarse_slices.data, orientations, particles, count,
-                              no_shift, 1, out, err);
-}
-
 static void scale_maps(struct refiner *r, double factor) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     for (int h = 0; h < 2; h++)
@@ -207,71 +189,30 @@ static void scale_maps(struct refiner *r, double factor) {
             r->half[h].map[i] *= (float)factor;
 }
 
-/* Best pose of each particle of the batch by D²/N, where D = Σ Re(P conj cX)/σ² and N = Σ c²|P|²/σ²: what is left of
- * the likelihood when the scale D/N is fitted. Adds D and N there. */
-static enum status fit_batch(struct refiner *r, int count, const float *norms, double *dots, double *sum,
-                             struct err *err) {
-    int orientations = sampling_orientation_count(&r->sampling), shifts = r->sampling.shift_count;
-    struct expectation_particle particles[BATCH_PARTICLES];
-    for (int i = 0; i < count; i++)
-        particles[i] = (struct expectation_particle){
-            .image = r->batch[i].masked, .ctf = r->batch[i].ctf, .weight = r->batch[i].weight};
-    TRY(grown_reserve(&r->coarse, (size_t)count * (size_t)orientations * (size_t)shifts, "weights", err));
-    TRY(expectation_coarse(r->expectation, r->coarse_pixels, r->coarse_slices.data, orientations, particles, count,
-                           (const double(*)[2])r->coarse_shift, shifts, r->coarse.data, err));
-    for (int i = 0; i < count; i++) {
-        double best = 0, best_dot = 0, best_norm = 0;
-        for (int o = 0; o < orientations; o++) {
-            double half_norm = norms[(size_t)i * (size_t)orientations + (size_t)o];
-            const float *row = r->coarse.data + ((size_t)i * (size_t)orientations + (size_t)o) * (size_t)shifts;
-            for (int t = 0; t < shifts; t++) {
-                double dot = half_norm - row[t];
-                if (dot > 0 && dot * dot > best * half_norm)
-                    best = dot * dot / half_norm, best_dot = dot, best_norm = 2 * half_norm;
-            }
-        }
-        *dots += best_dot;
-        *sum += best_norm;
-    }
-    return STATUS_OK;
-}
-
 /* References come on any grey scale. The factor that fits a sample of the particles best, each at its best pose; only
  * the E-step of the first iteration depends on it, the maps that come out are on the particles' scale. */
 enum status setup_scale(struct refiner *r, struct err *err) {
-    int orientations = sampling_orientation_count(&r->sampling);
-    _cleanup_(mem_free) float *norms = NULL;
-    TRY(mem_new((size_t)orientations * (size_t)r->batch_size, sizeof *norms, "slice norms", &norms, err));
-    double dots = 0, sum = 0, factor = 1;
+    double dots = 0, norms = 0, mean, factor = 1;
+    int count;
+    /* First to a scale on which floats hold D and N apart. */
+    TRY(estep_begin(r, &r->half[0], err));
+    TRY(estep_load(r, &r->half[0], 0, &count, err));
+    TRY(alignment_scale(r->alignment, r->batch, count, &mean, NULL, NULL, err));
+    FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask", r->reference_path);
+    factor = sqrt(500 / mean);
+    scale_maps(r, factor);
     for (int h = 0; h < 2; h++) {
-        struct half *half = &r->half[h];
-        for (int first = 0; first < half->member_count && first < SCALE_PARTICLES; first += r->batch_size) {
-            int count = half->member_count - first < r->batch_size ? half->member_count - first : r->batch_size;
-            TRY(estep_load(r, half, first, count, err));
-            TRY(estep_prepare(r, half, count, err));
-            if (h == 0 && first == 0) { /* first to a scale on which floats hold D and N apart */
-                TRY(projector_set_map(half->projector, half->map, r->pixels.size, err));
-                TRY(estep_coarse_slices(r, half, err));
-                TRY(slice_norms(r, count, norms, err));
-                double mean = 0;
-                for (int o = 0; o < orientations; o++)
-                    mean += norms[o] / (double)orientations;
-                FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask",
-                        r->reference_path);
-                factor = sqrt(500 / mean);
-                scale_maps(r, factor);
-                TRY(projector_set_map(half->projector, half->map, r->pixels.size, err));
-                TRY(estep_coarse_slices(r, half, err));
-            }
-            TRY(slice_norms(r, count, norms, err));
-            TRY(fit_batch(r, count, norms, &dots, &sum, err));
+        TRY(estep_begin(r, &r->half[h], err));
+        for (int first = 0; first < r->half[h].member_count && first < SCALE_PARTICLES; first += count) {
+            TRY(estep_load(r, &r->half[h], first, &count, err));
+            TRY(alignment_scale(r->alignment, r->batch, count, &mean, &dots, &norms, err));
         }
     }
     FAIL_IF(!(dots > 0), err, STATUS_BAD_FORMAT,
             "no particle resembles the reference %s: is its contrast inverted (protein must be white in both)?",
             r->reference_path);
-    scale_maps(r, dots / sum);
+    scale_maps(r, dots / norms);
     snprintf(r->remark, sizeof r->remark, "reference %s scaled by %.3g to the grey values of %zu particles",
-             r->reference_path, factor * dots / sum, r->set.present);
+             r->reference_path, factor * dots / norms, r->set.present);
     return STATUS_OK;
 }

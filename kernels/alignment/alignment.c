@@ -1,0 +1,130 @@
+#include "kernels/alignment/alignment.h"
+
+#include "common/memory.h"
+#include "kernels/alignment/alignment_private.h"
+
+struct alignment {
+    struct alignment_options options;
+    struct alignment_iteration iteration;
+    bool begun;
+    struct alignment_cpu *cpu; /* beside a device only while a grey scale is looked for */
+    struct alignment_cuda *cuda;
+};
+
+static enum status check_options(const struct alignment_options *o, struct err *err) {
+    FAIL_IF(o->box < 16 || o->box % 2 != 0 || !(o->pixel_size > 0) || !(o->mask_radius > 0) || !(o->memory > 0) ||
+                o->max_significant < 1,
+            err, STATUS_BAD_ARGUMENT,
+            "particles of %d px of %g Å in a circle of %g px cannot be compared with a reference: the box must be even "
+            "and at least 16 px, the others positive",
+            o->box, o->pixel_size, o->mask_radius);
+    return STATUS_OK;
+}
+
+static enum status build(struct alignment *a, struct err *err) {
+    TRY(check_options(&a->options, err));
+    if (a->options.device.kind == DEVICE_CPU) return alignment_cpu_create(&a->options, &a->cpu, err);
+#ifdef ALIGNMENT_HAVE_CUDA
+    return alignment_cuda_create(&a->options, &a->cuda, err);
+#else
+    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: an E-step can run on the CPU only");
+#endif
+}
+
+enum status alignment_create(const struct alignment_options *options, struct alignment **ret_alignment,
+                             struct err *err) {
+    struct alignment *a = NULL;
+    TRY(mem_new(1, sizeof *a, "an E-step", &a, err));
+    a->options = *options;
+    if (a->options.threads < 1) a->options.threads = 1;
+    enum status status = build(a, err);
+    if (status != STATUS_OK) {
+        alignment_destroy(&a);
+        return status;
+    }
+    *ret_alignment = a;
+    return STATUS_OK;
+}
+
+void alignment_destroy(struct alignment **alignment) {
+    if (*alignment == NULL) return;
+    alignment_cpu_destroy(&(*alignment)->cpu);
+#ifdef ALIGNMENT_HAVE_CUDA
+    alignment_cuda_destroy(&(*alignment)->cuda);
+#endif
+    mem_free(alignment);
+}
+
+enum status alignment_begin(struct alignment *a, const struct alignment_iteration *iteration, struct err *err) {
+    FAIL_IF(iteration->reference_count < 1 || iteration->coarse_pixels < 1 ||
+                iteration->coarse_pixels > iteration->pixels->count || iteration->pixels->box != a->options.box,
+            err, STATUS_BAD_ARGUMENT, "%d references and %d of %d Fourier pixels of a box of %d px cannot be compared",
+            iteration->reference_count, iteration->coarse_pixels, iteration->pixels->count, iteration->pixels->box);
+    a->begun = false;
+    a->iteration = *iteration;
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) {
+        alignment_cpu_destroy(&a->cpu);
+        TRY(alignment_cuda_begin(a->cuda, iteration, err));
+    }
+#endif
+    if (a->cuda == NULL) TRY(alignment_cpu_begin(a->cpu, iteration, err));
+    a->begun = true;
+    return STATUS_OK;
+}
+
+int alignment_batch(const struct alignment *a) {
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) return alignment_cuda_batch(a->cuda);
+#endif
+    return alignment_cpu_batch(a->cpu);
+}
+
+static enum status check_count(const struct alignment *a, int count, struct err *err) {
+    FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "particles cannot be compared outside of an iteration");
+    FAIL_IF(count < 0 || count > alignment_batch(a), err, STATUS_BAD_ARGUMENT,
+            "%d particles were to be compared at a time, %d at most", count, alignment_batch(a));
+    return STATUS_OK;
+}
+
+/* Once in a refinement, and soon done beside the first iteration: a CPU serves every device. */
+static enum status need_cpu(struct alignment *a, struct err *err) {
+    if (a->cpu != NULL) return STATUS_OK;
+    struct alignment_options options = a->options;
+    options.device = (struct device){.kind = DEVICE_CPU};
+    TRY(alignment_cpu_create(&options, &a->cpu, err));
+    return alignment_cpu_begin(a->cpu, &a->iteration, err);
+}
+
+enum status alignment_scale(struct alignment *a, const struct alignment_particle *particles, int count,
+                            double *ret_mean, double *dots, double *norms, struct err *err) {
+    TRY(check_count(a, count, err));
+    FAIL_IF(a->iteration.local, err, STATUS_BAD_ARGUMENT, "a grey scale is looked for in all orientations");
+    TRY(need_cpu(a, err));
+    for (int done = 0, part, most = alignment_cpu_batch(a->cpu); done < count; done += part) {
+        double mean;
+        part = count - done < most ? count - done : most;
+        TRY(alignment_cpu_scale(a->cpu, particles + done, part, &mean, dots, norms, err));
+        if (done == 0) *ret_mean = mean;
+    }
+    return STATUS_OK;
+}
+
+enum status alignment_add(struct alignment *a, const struct alignment_particle *particles, int count,
+                          struct alignment_result *results, struct err *err) {
+    TRY(check_count(a, count, err));
+    if (count == 0) return STATUS_OK;
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) return alignment_cuda_add(a->cuda, particles, count, results, err);
+#endif
+    return alignment_cpu_add(a->cpu, particles, count, results, err);
+}
+
+enum status alignment_finish(struct alignment *a, struct err *err) {
+    FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "no iteration was begun");
+    a->begun = false;
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) return alignment_cuda_finish(a->cuda, err);
+#endif
+    return STATUS_OK; /* sums went straight into the accumulators */
+}

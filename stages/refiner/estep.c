@@ -1,0 +1,132 @@
+/* The E-step of a half: what the refiner knows of an iteration and of particles goes to kernels/alignment, a batch at a
+ * time, and what comes back into the particles and the half's sums. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "stages/refiner/refiner_private.h"
+
+/* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
+static int coarse_size(const struct refiner *r) {
+    double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * r->sampling.angle_step / 360;
+    int size = 2 * (int)ceil(r->pixel_size * r->box * 1.2 / rotated);
+    return size < r->schedule.telling_size ? size : r->schedule.telling_size;
+}
+
+enum status estep_open(struct refiner *r, struct err *err) {
+    struct schedule *s = &r->schedule;
+    sampling_destroy(&r->sampling);
+    fourier_pixels_destroy(&r->pixels);
+    TRY(sampling_create(s->order, r->local ? NULL : &r->symmetry, s->offset_range, s->offset_step, &r->sampling, err));
+    sampling_perturb(&r->sampling, s->perturbation);
+    TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
+    r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r));
+    return STATUS_OK;
+}
+
+static void clear_sums(const struct refiner *r, struct half *h) {
+    memset(h->sigma2_sum, 0, (size_t)r->sigma2_optics * (size_t)r->shells * sizeof *h->sigma2_sum);
+    memset(h->optics_weight, 0, (size_t)r->sigma2_optics * sizeof *h->optics_weight);
+    h->norm_sum = h->offset2_sum = h->weight_sum = h->pmax_sum = h->likelihood_sum = h->significant_sum = 0;
+    h->angle_change = h->offset_change = h->reliability_sum = 0;
+    h->changed = 0;
+}
+
+static enum status reserve_batch(struct refiner *r, int count, struct err *err) {
+    if (count <= r->batch_room) return STATUS_OK;
+    size_t n = (size_t)count;
+    r->batch_room = 0;
+    mem_free(&r->images);
+    mem_free(&r->batch);
+    mem_free(&r->results);
+    mem_free(&r->powers);
+    TRY(mem_new(n * (size_t)r->box * (size_t)r->box, sizeof *r->images, "particle images", &r->images, err));
+    TRY(mem_new(n, sizeof *r->batch, "particles", &r->batch, err));
+    TRY(mem_new(n, sizeof *r->results, "particles", &r->results, err));
+    TRY(mem_new(n * (size_t)r->shells, sizeof *r->powers, "spectra", &r->powers, err));
+    for (int i = 0; i < count; i++)
+        r->results[i].power = r->powers + (size_t)i * (size_t)r->shells;
+    r->batch_room = count;
+    return STATUS_OK;
+}
+
+enum status estep_begin(struct refiner *r, struct half *h, struct err *err) {
+    const struct alignment_iteration iteration = {.pixels = &r->pixels,
+                                                  .coarse_pixels = r->coarse_pixels,
+                                                  .sampling = &r->sampling,
+                                                  .local = r->local,
+                                                  .oversampled = r->oversampled,
+                                                  .reference_count = 1,
+                                                  .references = &h->projector,
+                                                  .sums = &h->accumulator,
+                                                  .sigma_offset = h->sigma_offset,
+                                                  .sigma2 = h->sigma2,
+                                                  .optics_count = r->sigma2_optics};
+    TRY(projector_set_map(h->projector, h->map, r->pixels.size, err));
+    TRY(accumulator_clear(h->accumulator, r->pixels.size, err));
+    clear_sums(r, h);
+    TRY(alignment_begin(r->alignment, &iteration, err));
+    return reserve_batch(r, alignment_batch(r->alignment), err);
+}
+
+static struct particle *member(const struct refiner *r, const struct half *h, int index) {
+    return &r->set.particles[h->members[index]];
+}
+
+enum status estep_load(struct refiner *r, const struct half *h, int first, int *ret_count, struct err *err) {
+    int most = alignment_batch(r->alignment), count = h->member_count - first < most ? h->member_count - first : most;
+    TRY(particle_set_images(&r->set, h->members + first, count, r->images, err));
+    for (int i = 0; i < count; i++) {
+        const struct particle *p = member(r, h, first + i);
+        struct alignment_particle *b = &r->batch[i];
+        *b = (struct alignment_particle){.image = r->images + (size_t)i * (size_t)r->box * (size_t)r->box,
+                                         .ctf = p->has_ctf ? &p->ctf : NULL,
+                                         .optics = p->optics,
+                                         .shift = {(int)lround(p->origin[0]), (int)lround(p->origin[1])},
+                                         .scale = h->average_norm / p->norm,
+                                         .residual = p->residual,
+                                         .known_shell = p->residual_shell};
+        memcpy(b->pose, p->pose, sizeof b->pose);
+    }
+    *ret_count = count;
+    return STATUS_OK;
+}
+
+/* The sums over particles, in their order, so that they do not depend on the number of threads. */
+static void take_over(struct refiner *r, struct half *h, struct particle *p, const struct alignment_result *result) {
+    for (int shell = 1; shell < r->shells; shell++)
+        h->sigma2_sum[(size_t)p->optics * (size_t)r->shells + (size_t)shell] += result->power[shell];
+    h->optics_weight[p->optics] += 1;
+    h->offset2_sum += result->offset2;
+    h->weight_sum += result->weight_sum;
+    h->pmax_sum += result->pmax;
+    h->likelihood_sum += result->log_likelihood;
+    h->significant_sum += result->significant;
+    h->reliability_sum += result->reliability;
+    if (p->aligned) {
+        double dx = result->shift[0] - p->origin[0], dy = result->shift[1] - p->origin[1];
+        h->angle_change += symmetry_distance(&r->symmetry, p->pose, result->pose);
+        h->offset_change += dx * dx + dy * dy;
+        h->changed++;
+    }
+    p->norm = p->norm / h->average_norm * sqrt(2 * result->norm_sum);
+    h->norm_sum += p->norm;
+    memcpy(p->pose, result->pose, sizeof p->pose);
+    memcpy(p->origin, result->shift, sizeof p->origin);
+    p->aligned = true;
+    p->max_probability = result->pmax;
+    p->log_likelihood = result->log_likelihood;
+    p->significant = result->significant;
+    p->reliability = result->reliability;
+    p->residual = result->residual;
+    p->residual_shell = r->pixels.size / 2;
+}
+
+enum status estep_batch(struct refiner *r, struct half *h, int first, int *ret_count, struct err *err) {
+    TRY(estep_load(r, h, first, ret_count, err));
+    TRY(alignment_add(r->alignment, r->batch, *ret_count, r->results, err));
+    for (int i = 0; i < *ret_count; i++)
+        take_over(r, h, member(r, h, first + i), &r->results[i]);
+    return STATUS_OK;
+}
