@@ -132,24 +132,45 @@ enum status contributions_fill_cuda(const struct particles_cuda *particles, cons
                                     void *stream, struct err *err);
 
 /* Residuals of each particle. ret_power[particles][shells]: per shell up to the current size the mean of
- * Σ w |c P − X|²/2 / Σ w; shells beyond are left as they are (particles.power). ret_residuals[particles][2]: |c P − X|² at
- * the best pose up to known_shell[particle] and up to all; NULL: not wanted. */
+ * Σ w |c P − X|²/2 / Σ w; beyond, and for a particle to which nothing contributes, particles.power.
+ * ret_residuals[particles][2]: |c P − X|² at the best pose up to known_shell[particle] and up to all; NULL: not
+ * wanted. */
+static inline size_t residuals_scratch(const struct particles_cuda *particles) {
+    return (size_t)particles->count * particles->stride * sizeof(float);
+}
 enum status residuals_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
                            const struct particles_cuda *particles, const struct contribution_cuda *contributions,
                            const uint32_t *begin, const struct best_cuda *best, int shells, const int *known_shell,
-                           float *ret_power, double *ret_residuals, void *stream, struct err *err);
+                           void *scratch, float *ret_power, double *ret_residuals, void *stream, struct err *err);
 
-/* Back-projection in 64-bit fixed point. Voxels as kernels/reconstruct/accumulator.h has them (re, im, weight, 0), about
- * the origin, [nz][ny][nx]; a unit is 1/scale. `overflow` (one word, of the device) becomes 1 where a value would not
- * fit. */
+/* Back-projection in 64-bit fixed point: integers have the same sum in any order. Voxels as
+ * kernels/reconstruct/accumulator.h has them (re, im, weight, 0), about the origin, [nz][ny][nx]. A unit is 1/data_scale
+ * of re and im, 1/weight_scale of the weight; both are powers of two.
+ *
+ * What bounds a voxel: a slice gives it at most its largest pixel, times 1.03 (pixels lie two voxels apart, and the
+ * weights with which those about a voxel reach it sum to no more), and the weights of a particle's poses sum to 1. So
+ * each particle adds at most its largest |factor c X/σ²| to re and im and its largest c²/σ² to the weight. These maxima
+ * are added up in `fill`, in units; beyond 2^62 it sets `overflow`. Sums up to 2^63 fit: none is ever wrong unnoticed. */
+struct sums_fill {
+    uint32_t overflow, unused;
+    uint64_t data, weight;
+};
 struct sums_cuda {
     int64_t *voxels[ALIGNMENT_REFERENCES_MOST];
     int nx, ny, nz, reach, r_max, dimensions;
-    double scale;
-    uint32_t *overflow;
+    double data_scale, weight_scale;
+    float weight_most; /* 1/σ² beyond it counts as this */
+    struct sums_fill *overflow; /* one, of the device, cleared with the voxels */
 };
+/* Chooses the scales, on the host. There is room for `particles` (the most that are added between two clearings; 10^6
+ * where it is not known) whose CTFs are at most 2 in the shell of least noise, and whose largest pixels average at most
+ * 64 σ there. Of 62 bits, 10^6 particles take 20: what a σ of noise gives is then 2^36 units where noise is least, and
+ * 2^36 r where it is 1/r of that; c²/σ² is 2^40 and 2^40 r². r² is at least 2^-24: 1/σ² of shells with less noise than
+ * 2^-24 of the most, which images have that were filtered, is cut off at weight_most. sigma2[optics][shells] of the
+ * host; shells 1 .. r_max count, those without noise do not. */
+void sums_scale_cuda(const float *sigma2, int optics, int shells, double particles, struct sums_cuda *sums);
 /* Scratch that back_project_cuda wants for so many contributions. */
-size_t back_project_scratch(uint32_t contributions);
+enum status back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err);
 /* factor[particles]: multiplies what an image gives (reliability). Contributions are sorted by slice; what all particles
  * give to a slice is summed, in their order, and scattered once. */
 enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,

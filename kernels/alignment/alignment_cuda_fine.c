@@ -73,15 +73,18 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     struct contribution_cuda *contributions = NULL;
     void *stream = stream_cuda_kernels(a->stream), *scratch = NULL;
     uint32_t count = 0;
-    size_t n = (size_t)p->count;
+    size_t n = (size_t)p->count, bytes = 0;
     TRY(take_pass(a, n, samples->count, &f, err));
     TRY(weigh(a, p, samples, jobs, first, &f, &count, err));
     TRY(arena_take(a->arena, count, sizeof *contributions, "poses that contribute", &contributions, err));
-    TRY(arena_take(a->arena, back_project_scratch(count), 1, "poses that contribute", &scratch, err));
+    TRY(back_project_scratch(count, &bytes, err));
+    /* Residuals are done with it when sums begin. */
+    if (bytes < residuals_scratch(p)) bytes = residuals_scratch(p);
+    TRY(arena_take(a->arena, bytes, 1, "poses that contribute", &scratch, err));
     TRY(contributions_fill_cuda(p, samples, &a->sampling, f.values, f.sums, f.best, f.contributions_begin,
                                 contributions, f.reference_weights, stream, err));
     TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
-                       a->options.residuals ? jobs->known_shell : NULL, f.power,
+                       a->options.residuals ? jobs->known_shell : NULL, scratch, f.power,
                        a->options.residuals ? f.residuals : NULL, stream, err));
     TRY(back_project_cuda(&a->references, &a->sampling, p, jobs->factor, contributions, count, scratch, &a->sums,
                           stream, err));

@@ -6,6 +6,8 @@
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const enum coarse_precision PRECISION = COARSE_TF32X3;
+/* How many there are in all is not known here; sums have room for these. */
+static const double PARTICLES_OF_SUMS = 1e6;
 
 static enum status upload(struct alignment_cuda *a, const void *host, size_t count, size_t size, const char *what,
                           const void *ret_pointer, struct err *err) {
@@ -124,6 +126,7 @@ static enum status take_sums(struct alignment_cuda *a, struct err *err) {
                             .reach = reach,
                             .r_max = r_max,
                             .dimensions = dimensions};
+    sums_scale_cuda(it->sigma2, it->optics_count, a->shells, PARTICLES_OF_SUMS, s);
     size_t voxels = (size_t)s->nx * (size_t)s->ny * (size_t)s->nz;
     for (int k = 0; k < it->reference_count; k++) {
         TRY(arena_take(a->arena, voxels, 4 * sizeof(int64_t), "the sums of a reference", &s->voxels[k], err));

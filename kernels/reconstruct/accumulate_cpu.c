@@ -57,6 +57,18 @@ enum status accumulator_clear(struct accumulator *a, int size, struct err *err) 
     return STATUS_OK;
 }
 
+struct accumulator_grid accumulator_grid(struct accumulator *a) {
+    size_t voxels = (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
+    return (struct accumulator_grid){.values = (double *)a->voxels,
+                                     .bytes = voxels * sizeof *a->voxels,
+                                     .nx = a->nx,
+                                     .ny = a->ny,
+                                     .nz = a->nz,
+                                     .reach = a->reach,
+                                     .r_max = a->r_max,
+                                     .dimensions = a->dimensions};
+}
+
 /* Where the pixels of a block go; those that fall beyond r_max or outside the slab are left out. */
 struct places {
     int pixel[BLOCK]; /* within the block */

@@ -4,6 +4,8 @@
 #ifndef ICESTREAM_KERNELS_RECONSTRUCT_H
 #define ICESTREAM_KERNELS_RECONSTRUCT_H
 
+#include <stddef.h>
+
 #include "common/status.h"
 #include "kernels/fourier/pixels.h"
 #include "kernels/symmetry/symmetry.h"
@@ -21,6 +23,14 @@ enum status accumulator_clear(struct accumulator *accumulator, int size, struct 
 enum status accumulator_add(struct accumulator *accumulator, const struct fourier_pixels *pixels, int count, int n,
                             const float *matrices, const float *data, const float *weight, int threads,
                             struct err *err);
+/* The sums themselves, for devices that add slices of their own: voxels re, im, weight, 0 about the origin,
+ * [nz][ny][nx][4], x = 0 .. reach, y and z = −reach .. reach (nz = 1 in 2-D); accumulator_clear moves them. */
+struct accumulator_grid {
+    double *values;
+    size_t bytes;
+    int nx, ny, nz, reach, r_max, dimensions;
+};
+struct accumulator_grid accumulator_grid(struct accumulator *accumulator);
 /* a += b · factor (stepwise EM decays with factor on a: accumulator_scale). */
 void accumulator_merge(struct accumulator *a, const struct accumulator *b);
 void accumulator_scale(struct accumulator *a, double factor);

@@ -1,0 +1,40 @@
+/* Contributions in the order in which they are summed, for back_project*.cu alone. */
+#ifndef ICESTREAM_KERNELS_ALIGNMENT_BACK_PROJECT_DEVICE_CUH
+#define ICESTREAM_KERNELS_ALIGNMENT_BACK_PROJECT_DEVICE_CUH
+
+#include "kernels/alignment/alignment_cuda.h"
+
+namespace back_project {
+
+/* A slice to which thousands of particles give is several pieces, summed and scattered each by itself: work for many
+ * warps, and sums of no more terms than single precision bears. */
+enum { PIECE_MOST = 256 };
+
+/* A contribution; its shift in turns (kernels/alignment/shift_device.cuh). */
+struct entry {
+    int particle;
+    float weight;
+    uint32_t x, y;
+};
+
+/* Entries first .. first + length − 1, which have one slice. plane: rows 0 and 1 of its matrix, times the padding. */
+struct piece {
+    float plane[6];
+    uint32_t first;
+    uint16_t length, reference;
+};
+
+/* Of the device. */
+struct list {
+    entry *entries;
+    piece *pieces;
+    uint32_t *piece_count;
+};
+
+/* Queues the work that lists `count` contributions, at least one, in `scratch`. */
+enum status make_list(const struct sampling_cuda *sampling, int box, const struct contribution_cuda *contributions,
+                      uint32_t count, void *scratch, struct list *ret_list, void *stream, struct err *err);
+
+} // namespace back_project
+
+#endif
