@@ -104,6 +104,10 @@ enum status keep_fill_cuda(const struct samples_cuda *samples, int particles, co
                            const struct top_sum *sums, const uint32_t *begin, const uint32_t *row_begin,
                            struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream, struct err *err);
 
+/* ret_begin[particles + 1] = begin · each: where the values of each particle's samples begin, as top_sum_cuda asks. */
+enum status values_begin_cuda(const uint32_t *begin, int particles, int each, size_t *ret_begin, void *stream,
+                              struct err *err);
+
 /* Fine poses that contribute: ascending by particle, slice, fine shift. Weights sum to 1 over all poses, kept or not. */
 struct contribution_cuda {
     int particle;
@@ -142,6 +146,11 @@ enum status residuals_cuda(const struct references_cuda *references, const struc
                            const struct particles_cuda *particles, const struct contribution_cuda *contributions,
                            const uint32_t *begin, const struct best_cuda *best, int shells, const int *known_shell,
                            void *scratch, float *ret_power, double *ret_residuals, void *stream, struct err *err);
+
+/* alignment_reliability of each particle: before[particles], the residual of the last iteration, and residuals_cuda's
+ * squares; residuals NULL: 1 for all. */
+enum status reliability_cuda(const double *before, const double *residuals, int particles, float *ret_factors,
+                             void *stream, struct err *err);
 
 /* Back-projection in 64-bit fixed point: integers have the same sum in any order. Voxels as
  * kernels/reconstruct/accumulator.h has them (re, im, weight, 0), about the origin, [nz][ny][nx]. A unit is 1/data_scale

@@ -13,7 +13,7 @@ struct fine_pass {
     struct top_sum *sums;
     struct best_cuda *best;
     uint32_t *contributions_begin;
-    float *power, *reference_weights;
+    float *power, *reference_weights, *factors;
     double *residuals;
 };
 
@@ -28,6 +28,7 @@ static enum status take_pass(struct alignment_cuda *a, size_t n, size_t samples,
     TRY(arena_take(a->arena, n * (size_t)a->shells, sizeof *f->power, what, &f->power, err));
     TRY(arena_take(a->arena, n * (size_t)a->iteration.reference_count, sizeof *f->reference_weights, what,
                    &f->reference_weights, err));
+    TRY(arena_take(a->arena, n, sizeof *f->factors, what, &f->factors, err));
     return arena_take(a->arena, n * 2, sizeof *f->residuals, what, &f->residuals, err);
 }
 
@@ -60,6 +61,7 @@ static enum status get_results(struct alignment_cuda *a, size_t n, size_t first,
     size_t shells = (size_t)a->shells, references = (size_t)a->iteration.reference_count;
     TRY(stream_cuda_get(a->stream, found->best + first, f->best, n * sizeof *f->best, err));
     TRY(stream_cuda_get(a->stream, found->power + first * shells, f->power, n * shells * sizeof *f->power, err));
+    TRY(stream_cuda_get(a->stream, found->factors + first, f->factors, n * sizeof *f->factors, err));
     TRY(stream_cuda_get(a->stream, found->residuals + 2 * first, f->residuals, 2 * n * sizeof *f->residuals, err));
     TRY(stream_cuda_get(a->stream, found->constant + first, p->constant, n * sizeof *p->constant, err));
     return stream_cuda_get(a->stream, found->reference_weights + first * references, f->reference_weights,
@@ -84,9 +86,9 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     TRY(contributions_fill_cuda(p, samples, &a->sampling, f.values, f.sums, f.best, f.contributions_begin,
                                 contributions, f.reference_weights, stream, err));
     TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
-                       a->options.residuals ? jobs->known_shell : NULL, scratch, f.power,
-                       a->options.residuals ? f.residuals : NULL, stream, err));
-    TRY(back_project_cuda(&a->references, &a->sampling, p, jobs->factor, contributions, count, scratch, &a->sums,
+                       jobs->known_shell, scratch, f.power, a->options.reliability ? f.residuals : NULL, stream, err));
+    TRY(reliability_cuda(jobs->residual, a->options.reliability ? f.residuals : NULL, p->count, f.factors, stream, err));
+    TRY(back_project_cuda(&a->references, &a->sampling, p, f.factors, contributions, count, scratch, &a->sums,
                           stream, err));
     return get_results(a, n, (size_t)first, p, &f, err);
 }
@@ -117,7 +119,8 @@ void alignment_cuda_result(const struct alignment_cuda *a, const struct alignmen
     memcpy(r->power, found->power + (size_t)i * (size_t)shells, (size_t)shells * sizeof *r->power);
     for (int s = 1; s < shells; s++)
         r->norm_sum += r->power[s] * 2.0 * a->shell_pixels[s];
-    memcpy(r->residual_sums, found->residuals + 2 * (size_t)i, sizeof r->residual_sums);
+    r->reliability = found->factors[i];
+    r->residual = a->options.reliability ? sqrt(found->residuals[2 * i + 1]) : 0;
     if (r->reference_weights != NULL)
         memcpy(r->reference_weights, found->reference_weights + (size_t)i * (size_t)references,
                (size_t)references * sizeof *r->reference_weights);

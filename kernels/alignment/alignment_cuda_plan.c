@@ -175,10 +175,6 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     return bytes;
 }
 
-size_t alignment_cuda_sample_bytes(const struct alignment_cuda *a) {
-    return sizeof(uint32_t) + sizeof(struct row_cuda) + (size_t)a->each * sizeof(float);
-}
-
 /* A third of what is left is the fine pass's, whose lists are as long as they come. Slices: all, where they take no more
  * than another third, else as many as a tenth holds. */
 static enum status divide(struct alignment_cuda *a, struct err *err) {
@@ -192,7 +188,8 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
         slices = at_once * slice_bytes(a);
     }
     size_t particles = (left - slices) / 3 * 2 / particle_bytes(a);
-    FAIL_IF(particles < 1 || left / 3 < 1000 * alignment_cuda_sample_bytes(a), err, STATUS_NO_MEMORY,
+    size_t sample = sizeof(uint32_t) + sizeof(struct row_cuda) + (size_t)a->each * sizeof(float);
+    FAIL_IF(particles < 1 || left / 3 < 1000 * sample, err, STATUS_NO_MEMORY,
             "not enough memory to compare a particle with %d poses: %zu MiB are needed, %zu of %zu MiB are left; allow "
             "more memory",
             a->rows, (slices + particle_bytes(a)) * 3 / 2 >> 20, left >> 20, arena_capacity(a->arena) >> 20);
@@ -229,7 +226,7 @@ static void carve_slot(struct block *block, size_t particles, size_t pixels, str
     slot->which = carve(block, particles * sizeof *slot->which);
     slot->own = carve(block, particles * 2 * sizeof *slot->own);
     slot->known_shell = carve(block, particles * sizeof *slot->known_shell);
-    slot->factor = carve(block, particles * sizeof *slot->factor);
+    slot->residual = carve(block, particles * sizeof *slot->residual);
 }
 
 static void carve_host(struct alignment_cuda *a, struct block *block) {
@@ -242,6 +239,7 @@ static void carve_host(struct alignment_cuda *a, struct block *block) {
     f->best = carve(block, n * sizeof *f->best);
     f->power = carve(block, n * (size_t)a->shells * sizeof *f->power);
     f->reference_weights = carve(block, n * (size_t)a->iteration.reference_count * sizeof *f->reference_weights);
+    f->factors = carve(block, n * sizeof *f->factors);
     f->residuals = carve(block, n * 2 * sizeof *f->residuals);
     f->constant = carve(block, n * sizeof *f->constant);
     f->contributions = carve(block, sizeof *f->contributions);

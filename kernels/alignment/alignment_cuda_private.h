@@ -13,7 +13,7 @@ struct alignment_slot {
     float *images;                       /* [particles][box²] */
     struct prepare_particle_cuda *which; /* [particles] */
     int *own, *known_shell;              /* [particles][2], [particles] */
-    float *factor;                       /* [particles] */
+    double *residual;                    /* [particles]: of the last iteration */
 };
 
 /* What the host gets of a batch: page-locked. */
@@ -22,6 +22,7 @@ struct alignment_found {
     struct sample_counts *counts;     /* [particles] */
     struct best_cuda *best;           /* [particles] */
     float *power, *reference_weights; /* [particles][shells], [particles][references] */
+    float *factors;                   /* [particles]: reliability */
     double *residuals, *constant;     /* [particles][2], [particles] */
     uint32_t *contributions;          /* of a part */
 };
@@ -72,7 +73,7 @@ enum status alignment_cuda_near(struct alignment_cuda *alignment, const struct p
  * are too many at once. */
 struct alignment_jobs { /* of the device, [particles] */
     const int *own, *known_shell;
-    const float *factor;
+    const double *residual;
 };
 enum status alignment_cuda_fine(struct alignment_cuda *alignment, const struct particles_cuda *particles,
                                 const struct samples_cuda *samples, const struct alignment_jobs *jobs, int first,

@@ -101,7 +101,7 @@ static void make_particles(struct data *d) {
                         360 * phantom_uniform(&seed), pose);
         *p = (struct alignment_particle){.image = d->images + (size_t)i * pixels, .shift = {i % 3 - 1, 0}, .scale = 1};
         p->optics = i % 2;
-        p->factor = 0.9 + 0.2 * phantom_uniform(&seed);
+        p->residual = i % 3 == 0 ? -1 : 0.5 + phantom_uniform(&seed);
         p->known_shell = t->size / 3;
         memcpy(p->pose, pose, sizeof pose);
         d->ctfs[i] = (struct ctf){.defocus_u = 1e4 + 1e4 * phantom_uniform(&seed), .defocus_v = 1.2e4, .defocus_angle = 30,
@@ -193,7 +193,7 @@ static enum status run(const struct data *d, enum device_kind kind, double memor
                                         .pixel_size = 1.5,
                                         .mask_radius = 0.42 * d->trial.box,
                                         .max_significant = d->trial.max_significant,
-                                        .residuals = true};
+                                        .reliability = true};
     struct alignment *alignment = NULL;
     make_outcome(d, o);
     TRY(alignment_create(&options, &alignment, err));
@@ -249,10 +249,10 @@ static void check_alike(const struct data *d, const struct outcome *a, const str
         for (int s = 1; s < shells; s++)
             if (fabsf(x->power[s] - y->power[s]) > 2e-3f * x->power[s])
                 fail_msg("particle %d, shell %d: power %g and %g", i, s, (double)x->power[s], (double)y->power[s]);
-        if (same)
-            for (int e = 0; e < 2; e++)
-                if (fabs(x->residual_sums[e] - y->residual_sums[e]) > 1e-3 * x->residual_sums[e])
-                    fail_msg("particle %d: residual %g and %g", i, x->residual_sums[e], y->residual_sums[e]);
+        if (same && (fabs(x->residual - y->residual) > 1e-3 * x->residual ||
+                     fabs(x->reliability - y->reliability) > 1e-3))
+            fail_msg("particle %d: residual %g and %g, reliability %g and %g", i, x->residual, y->residual,
+                     x->reliability, y->reliability);
         for (int k = 0; k < d->trial.references; k++)
             if (fabsf(x->reference_weights[k] - y->reference_weights[k]) > 0.02f)
                 fail_msg("particle %d: reference %d weighs %g and %g", i, k, (double)x->reference_weights[k],

@@ -1,0 +1,42 @@
+/* What is little work for each particle. */
+#include "common/device_cuda.h"
+#include "kernels/alignment/alignment.h"
+#include "kernels/alignment/alignment_cuda.h"
+
+namespace {
+
+enum { THREADS = 128 };
+
+unsigned blocks_for(int n) {
+    return (unsigned)((n + THREADS - 1) / THREADS);
+}
+
+__global__ void spread(const uint32_t *begin, int n, size_t each, size_t *ret_begin) {
+    int i = (int)(blockIdx.x * THREADS + threadIdx.x);
+    if (i < n) ret_begin[i] = begin[i] * each;
+}
+
+__global__ void rely(const double *before, const double *residuals, int n, float *ret_factors) {
+    int i = (int)(blockIdx.x * THREADS + threadIdx.x);
+    if (i >= n) return;
+    double now = residuals ? sqrt(residuals[2 * i]) : 0;
+    ret_factors[i] =
+        before[i] >= 0 && now > 0 ? (float)(0.75 + 0.5 / (1 + exp(-(before[i] - now) / now))) : 1.0f;
+}
+
+} // namespace
+
+extern "C" enum status values_begin_cuda(const uint32_t *begin, int particles, int each, size_t *ret_begin,
+                                         void *stream, struct err *err) {
+    spread<<<blocks_for(particles + 1), THREADS, 0, (cudaStream_t)stream>>>(begin, particles + 1, (size_t)each,
+                                                                            ret_begin);
+    CUDA_TRY(cudaGetLastError(), err, "listing particles");
+    return STATUS_OK;
+}
+
+extern "C" enum status reliability_cuda(const double *before, const double *residuals, int particles,
+                                        float *ret_factors, void *stream, struct err *err) {
+    rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(before, residuals, particles, ret_factors);
+    CUDA_TRY(cudaGetLastError(), err, "weighing particles");
+    return STATUS_OK;
+}
