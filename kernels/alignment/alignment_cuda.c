@@ -72,10 +72,10 @@ int alignment_cuda_batch(const struct alignment_cuda *a) {
 }
 
 enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
-    uint32_t overflow = 0;
+    struct sums_fill fill = {0};
     TRY(stream_cuda_wait(a->stream, err));
-    TRY(device_get(&a->options.device, &overflow, a->sums.overflow, sizeof overflow, err));
-    FAIL_IF(overflow, err, STATUS_BAD_STATE,
+    TRY(device_get(&a->options.device, &fill, a->sums.overflow, sizeof fill, err));
+    FAIL_IF(fill.overflow, err, STATUS_BAD_STATE,
             "sums over particles went beyond what they hold: images are not normalised (their background's standard "
             "deviation should be about 1)");
     for (int k = 0; k < a->iteration.reference_count; k++) {
