@@ -77,6 +77,11 @@ enum status compare_cuda(const struct references_cuda *references, const struct 
                          const struct particles_cuda *particles, const struct samples_cuda *samples, int fine,
                          float *ret_values, void *stream, struct err *err);
 
+/* Bytes of n samples as the block-compressed array has them: `each` values and an index. */
+static inline size_t blocks_bytes(size_t n, int each, size_t value) {
+    return n * ((size_t)each * value + sizeof(uint32_t));
+}
+
 /* From bits (posterior_cuda) to the list of samples. counts: what it will hold, to be waited for by the host. */
 struct sample_counts {
     uint32_t samples, rows;
