@@ -25,7 +25,7 @@ enum { ALIGNMENT_REFERENCES_MOST = 64 };
 
 /* A grid of poses. Matrix of a row: rows 0, 1 of its frame turned by psi (c f0 + s f1, −s f0 + c f1), row 2 as it is.
  * Frames and shifts are perturbed already. Child arrays are those of the fine pass; where it has no children they are
- * the coarse ones. */
+ * the coarse ones. Children of a shift, child = x · 2 + y, lie about its place by the same ∓ d in x and y for all shifts. */
 struct sampling_cuda {
     int references, directions, psi_count, shift_count;
     int direction_children, psi_children, shift_children;
@@ -37,12 +37,14 @@ struct sampling_cuda {
     const float *child_shifts; /* [shift_count · shift_children][2], px */
 };
 
-/* What images are compared with and over which pixels. shell[count], shell_begin[shells] (kernels/fourier/pixels.h). */
+/* What images are compared with and over which pixels; grids have one size. shell[count], shell_begin[shells]
+ * (kernels/fourier/pixels.h). */
 struct references_cuda {
     struct grid_cuda grids[ALIGNMENT_REFERENCES_MOST];
     struct pixels_cuda pixels;
     const short *shell;
     int coarse_pixels;
+    const float *slices; /* of all rows for the fine pass, by fine_slices_cuda; NULL: taken from grids where needed */
 };
 
 /* A batch of particles. stride ≥ pixels.count. */
@@ -70,6 +72,14 @@ struct samples_cuda {
     const uint32_t *begin;                /* [particles + 1]: first sample of each particle (the paper's RowPointer) */
     const uint32_t *row_begin;            /* [particles + 1] */
 };
+
+/* Slices of the fine pass for rows first .. first + count - 1 of the grid: ret_slices[count · rotations][2·fine_slice_row]
+ * (re, im). Where all of them fit into memory, comparisons take several times less time from these than from grids. */
+static inline size_t fine_slice_row(const struct references_cuda *references) {
+    return ((size_t)references->pixels.count + 31) / 32 * 32;
+}
+enum status fine_slices_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling, int first,
+                             int count, float *ret_slices, void *stream, struct err *err);
 
 /* compare: differences without their constants, of each sample's children (fine) or of the sample itself over
  * coarse_pixels (not fine). ret_values[samples.count][rotations][shift_children]: the paper's block-compressed array. */
