@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/device.h"
 #include "common/star.h"
 #include "common/status.h"
 
@@ -28,7 +29,8 @@ struct refiner_options {
     bool reliability;
     unsigned seed;
     int threads;
-    double memory;              /* bytes, about */
+    struct device device;       /* of the E-step */
+    double memory;              /* bytes, about: of the host, and of the device */
     double fallback_pixel_size; /* Å, NaN: none */
     const char *root;           /* session folder: what relative stacks are tried against first */
 };

@@ -39,7 +39,8 @@ static enum status count_pixels(struct refiner *r, struct err *err) {
 }
 
 enum status setup_alignment(struct refiner *r, struct err *err) {
-    const struct alignment_options options = {.threads = r->options.threads,
+    const struct alignment_options options = {.device = r->options.device,
+                                              .threads = r->options.threads,
                                               .memory = r->options.memory,
                                               .box = r->box,
                                               .pixel_size = r->pixel_size,

@@ -128,6 +128,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .reliability = p->reliability,
                                             .seed = (unsigned)p->seed,
                                             .threads = stage_threads(stage),
+                                            .device = *stage_device(stage),
                                             .memory = p->memory * 0x1p30,
                                             .fallback_pixel_size = session->pixel_size,
                                             .root = stage_root(stage)};
