@@ -169,7 +169,7 @@ enum status alignment_cpu_begin(struct alignment_cpu *a, const struct alignment_
     a->pixels = *iteration->pixels;
     a->orientations = sampling_orientation_count(iteration->sampling);
     a->shifts = iteration->sampling->shift_count;
-    a->rotations = iteration->oversampled ? SAMPLING_ROTATIONS : 1;
+    a->rotations = iteration->oversampled ? sampling_rotations(iteration->sampling) : 1;
     a->translations = iteration->oversampled ? SAMPLING_SHIFTS : 1;
     a->fine_shifts = a->shifts * a->translations;
     double rows = (double)a->orientations * iteration->reference_count;

@@ -84,7 +84,7 @@ static enum status upload_sampling(struct alignment_cuda *a, struct err *err) {
                                          .directions = s->direction_count,
                                          .psi_count = s->psi_count,
                                          .shift_count = s->shift_count,
-                                         .direction_children = children ? 4 : 1,
+                                         .direction_children = children ? sampling_direction_children(s) : 1,
                                          .psi_children = children ? 2 : 1,
                                          .shift_children = children ? 4 : 1};
     a->rotations = a->sampling.direction_children * a->sampling.psi_children;

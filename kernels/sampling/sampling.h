@@ -6,6 +6,9 @@
  * Shifts lie on a square grid inside a circle. Children halve every step: an orientation has 8 (4 NEST children × 2
  * psi; child = direction · 2 + psi), a shift has 4 (child = x · 2 + y). Index of a child: parent · 8 + child.
  *
+ * In the plane (2-D references) there is one direction, whose matrix at psi 0 is the identity, and an orientation has 2
+ * children.
+ *
  * A grid is perturbed each iteration by a fraction d of its step: shifts move by d · step and orientations by
  * A ← A · A(e, e, e), e = d · angle step, so that no pose stays between grid points for ever. */
 #ifndef ICESTREAM_KERNELS_SAMPLING_H
@@ -17,6 +20,7 @@
 enum { SAMPLING_ROTATIONS = 8, SAMPLING_SHIFTS = 4, SAMPLING_MAX_ORDER = 9 };
 
 struct sampling {
+    int dimensions; /* 3, or 2: in the plane */
     int order, direction_count, psi_count, shift_count;
     double angle_step, psi_step;      /* ° */
     double offset_range, offset_step; /* of shifts, as given: Å or px */
@@ -29,6 +33,9 @@ struct sampling {
 /* symmetry NULL: the whole sphere, else the directions of its asymmetric unit. */
 enum status sampling_create(int order, const struct symmetry *symmetry_or_null, double offset_range, double offset_step,
                             struct sampling *ret_sampling, struct err *err);
+/* In-plane angles alone, psi_step ° made to divide 360. */
+enum status sampling_create_plane(double psi_step, double offset_range, double offset_step,
+                                  struct sampling *ret_sampling, struct err *err);
 void sampling_destroy(struct sampling *sampling);
 
 /* Angle step of an order, °. */
@@ -39,6 +46,13 @@ void sampling_perturb(struct sampling *sampling, double d);
 
 static inline int sampling_orientation_count(const struct sampling *sampling) {
     return sampling->direction_count * sampling->psi_count;
+}
+/* Children of a direction, and of an orientation. */
+static inline int sampling_direction_children(const struct sampling *sampling) {
+    return sampling->dimensions == 2 ? 1 : SAMPLING_ROTATIONS / 2;
+}
+static inline int sampling_rotations(const struct sampling *sampling) {
+    return 2 * sampling_direction_children(sampling);
 }
 /* Perturbed matrix of an orientation or (child 0 to 7) of its child; perturbed shift likewise (child 0 to 3). */
 void sampling_matrix(const struct sampling *sampling, int orientation, double ret_matrix[9]);

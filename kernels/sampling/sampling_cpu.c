@@ -64,29 +64,51 @@ static enum status make_shifts(struct sampling *s, struct err *err) {
     return STATUS_OK;
 }
 
+static enum status check_shifts(double range, double step, struct err *err) {
+    FAIL_IF(
+        !(step > 0) || !(range >= 0) || range / step > 200, err, STATUS_BAD_ARGUMENT,
+        "shifts up to %g in steps of %g cannot be searched: the step must be positive and at least 1/200 of the range",
+        range, step);
+    return STATUS_OK;
+}
+
+/* Takes over what is filled in; not perturbed. */
+static enum status finish(struct sampling *s, enum status status, struct sampling *ret_sampling, struct err *err) {
+    if (status == STATUS_OK) status = make_shifts(s, err);
+    if (status != STATUS_OK) {
+        sampling_destroy(s);
+        return status;
+    }
+    sampling_perturb(s, 0);
+    *ret_sampling = *s;
+    return STATUS_OK;
+}
+
 enum status sampling_create(int order, const struct symmetry *symmetry, double offset_range, double offset_step,
                             struct sampling *ret_sampling, struct err *err) {
     FAIL_IF(order < 0 || order > SAMPLING_MAX_ORDER, err, STATUS_BAD_ARGUMENT,
             "a HEALPix order of %d was asked for: it must be 0 to %d", order, SAMPLING_MAX_ORDER);
-    FAIL_IF(
-        !(offset_step > 0) || !(offset_range >= 0) || offset_range / offset_step > 200, err, STATUS_BAD_ARGUMENT,
-        "shifts up to %g in steps of %g cannot be searched: the step must be positive and at least 1/200 of the range",
-        offset_range, offset_step);
-    struct sampling s = {.order = order,
+    TRY(check_shifts(offset_range, offset_step, err));
+    struct sampling s = {.dimensions = 3,
+                         .order = order,
                          .angle_step = sampling_angle_step(order),
                          .offset_range = offset_range,
                          .offset_step = offset_step};
     s.psi_count = (int)ceil(360 / s.angle_step - 1e-9);
     s.psi_step = 360.0 / s.psi_count;
-    enum status status = make_directions(&s, symmetry, err);
-    if (status == STATUS_OK) status = make_shifts(&s, err);
-    if (status != STATUS_OK) {
-        sampling_destroy(&s);
-        return status;
-    }
-    sampling_perturb(&s, 0);
-    *ret_sampling = s;
-    return STATUS_OK;
+    return finish(&s, make_directions(&s, symmetry, err), ret_sampling, err);
+}
+
+enum status sampling_create_plane(double psi_step, double offset_range, double offset_step,
+                                  struct sampling *ret_sampling, struct err *err) {
+    FAIL_IF(!(psi_step > 0) || psi_step > 360, err, STATUS_BAD_ARGUMENT,
+            "in-plane angles in steps of %g° cannot be searched: the step must be positive and at most 360°", psi_step);
+    TRY(check_shifts(offset_range, offset_step, err));
+    struct sampling s = {
+        .dimensions = 2, .direction_count = 1, .offset_range = offset_range, .offset_step = offset_step};
+    s.psi_count = (int)ceil(360 / psi_step - 1e-6);
+    s.psi_step = s.angle_step = 360.0 / s.psi_count;
+    return finish(&s, mem_new(1, sizeof *s.frames, "directions", &s.frames, err), ret_sampling, err);
 }
 
 void sampling_destroy(struct sampling *s) {
@@ -105,6 +127,11 @@ double sampling_next_perturbation(double d, double uniform) {
 void sampling_perturb(struct sampling *s, double d) {
     double e = d * s->angle_step;
     s->perturbation = d;
+    if (s->dimensions == 2) {
+        euler_to_matrix(0, 0, e, s->tilted);
+        memcpy(s->frames[0], s->tilted, sizeof s->tilted);
+        return;
+    }
     euler_to_matrix(e, e, e, s->tilted);
     for (int i = 0; i < s->direction_count; i++) {
         double m[9];
@@ -119,6 +146,10 @@ void sampling_matrix(const struct sampling *s, int orientation, double ret_matri
 
 void sampling_child_frame(const struct sampling *s, int direction, int child, double ret_frame[9]) {
     double m[9];
+    if (s->dimensions == 2) {
+        memcpy(ret_frame, s->frames[0], sizeof s->frames[0]);
+        return;
+    }
     pixel_matrix(s->order + 1, 4 * s->pixels[direction] + child, m);
     multiply(m, s->tilted, ret_frame);
 }
@@ -221,7 +252,7 @@ enum status sampling_near(const struct sampling *s, const double pose[9], double
     double best = -2;
     int nearest = 0;
     subset->count = 0;
-    bool whole = s->order >= 3 && s->direction_count == 12 << 2 * s->order;
+    bool whole = s->dimensions == 3 && s->order >= 3 && s->direction_count == 12 << 2 * s->order;
     if (whole) TRY(add_near_blocks(s, pose, sigma, subset, &nearest, &best, err));
     if (subset->count == 0) TRY(add_near(s, 0, s->direction_count, pose, sigma, subset, &nearest, &best, err));
     if (subset->count == 0)

@@ -1,0 +1,493 @@
+/* kernels/alignment: the E-step of a device against the same in double, pose by pose (alignment_reference): poses,
+ * probabilities, noise, and what is back-projected. Blobs in random places as references, noisy projections of them as
+ * particles. On the CPU, and on a CUDA device where there is one. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "kernels/alignment/alignment.h"
+#include "kernels/alignment/alignment_reference.h"
+#include "kernels/reconstruct/accumulator.h"
+
+enum { BOX = 24, SHELLS = BOX / 2 + 1, BLOBS = 7, REFERENCES = 3, PARTICLES = 14, OPTICS = 2 };
+static const double PIXEL = 4, CLEAR = 3e-4;
+static unsigned seed;
+static struct device device;
+static struct err failure;
+
+#define OK(call)                                                  \
+    do                                                            \
+        if ((call) != STATUS_OK) fail_msg("%s", failure.message); \
+    while (0)
+
+static double uniform(void) {
+    return rand() / (RAND_MAX + 1.0);
+}
+
+static double normal(void) {
+    return sqrt(-2 * log(1 - uniform())) * cos(2 * M_PI * uniform());
+}
+
+/* What a comparison is made of. */
+struct setting {
+    const char *symmetry; /* NULL: the whole sphere */
+    int dimensions, references;
+    bool local, oversampled, reliability, priors, no_ctf;
+    double offset_range;
+    double noise;
+    double memory; /* bytes */
+    int threads;
+};
+
+struct data {
+    struct setting setting;
+    struct alignment_options options;
+    struct alignment_iteration iteration;
+    struct fourier_pixels pixels;
+    struct sampling sampling;
+    struct projector *references[REFERENCES];
+    struct accumulator *sums[REFERENCES], *expected_sums[REFERENCES];
+    double blobs[REFERENCES][BLOBS][4];
+    float log_prior[REFERENCES], sigma2[OPTICS * SHELLS];
+    float images[PARTICLES][BOX * BOX];
+    struct ctf ctf[PARTICLES];
+    struct alignment_particle particles[PARTICLES];
+    struct alignment_result results[PARTICLES], expected[PARTICLES];
+    float power[PARTICLES][SHELLS], expected_power[PARTICLES][SHELLS];
+    float weights[PARTICLES][REFERENCES], expected_weights[PARTICLES][REFERENCES];
+    double margin[PARTICLES];
+};
+
+static void make_reference(struct data *d, int k) {
+    int depth = d->setting.dimensions == 3 ? BOX : 1;
+    float *map = calloc((size_t)depth * BOX * BOX, sizeof *map);
+    assert_non_null(map);
+    for (int b = 0; b < BLOBS; b++) {
+        for (int i = 0; i < 3; i++)
+            d->blobs[k][b][i] = i < d->setting.dimensions ? 12 * uniform() - 6 : 0;
+        d->blobs[k][b][3] = 0.5 + uniform();
+    }
+    for (int z = 0; z < depth; z++)
+        for (int y = 0; y < BOX; y++)
+            for (int x = 0; x < BOX; x++)
+                for (int b = 0; b < BLOBS; b++) {
+                    const double *at = d->blobs[k][b];
+                    double dx = x - BOX / 2 - at[0], dy = y - BOX / 2 - at[1], dz = depth > 1 ? z - BOX / 2 - at[2] : 0;
+                    map[(z * BOX + y) * BOX + x] += (float)(at[3] * exp(-(dx * dx + dy * dy + dz * dz) / 3));
+                }
+    OK(projector_create(d->setting.dimensions, BOX, 1, &d->references[k], &failure));
+    OK(projector_set_map(d->references[k], map, d->pixels.size, &failure));
+    OK(accumulator_create(d->setting.dimensions, BOX, d->pixels.size, &d->sums[k], &failure));
+    OK(accumulator_create(d->setting.dimensions, BOX, d->pixels.size, &d->expected_sums[k], &failure));
+    free(map);
+}
+
+/* A projection of one of the references, with noise. The CTF is the comparison's business: images go without. */
+static void make_particle(struct data *d, int i) {
+    struct alignment_particle *p = &d->particles[i];
+    int k = i % d->setting.references;
+    double pose[9];
+    if (d->setting.dimensions == 3)
+        euler_to_matrix(360 * uniform(), 180 / M_PI * acos(2 * uniform() - 1), 360 * uniform(), pose);
+    else
+        euler_to_matrix(0, 0, 360 * uniform(), pose);
+    double ox = 3 * uniform() - 1.5, oy = 3 * uniform() - 1.5;
+    for (int j = 0; j < BOX * BOX; j++)
+        d->images[i][j] = (float)(d->setting.noise * normal());
+    for (int b = 0; b < BLOBS; b++) {
+        double bx = 0, by = 0;
+        for (int j = 0; j < 3; j++)
+            bx += pose[j] * d->blobs[k][b][j], by += pose[3 + j] * d->blobs[k][b][j];
+        for (int y = 0; y < BOX; y++)
+            for (int x = 0; x < BOX; x++) {
+                double dx = x - BOX / 2 - bx + ox, dy = y - BOX / 2 - by + oy;
+                d->images[i][y * BOX + x] += (float)(d->blobs[k][b][3] * exp(-(dx * dx + dy * dy) / 3));
+            }
+    }
+    d->ctf[i] = (struct ctf){.defocus_u = 4000 + 500 * i, .defocus_v = 3000 + 500 * i, .defocus_angle = 25 * i,
+                             .voltage = 300, .spherical_aberration = 2.7, .amplitude_contrast = 0.6, .scale = 1};
+    *p = (struct alignment_particle){.image = d->images[i],
+                                     .ctf = d->setting.no_ctf || i % 5 == 4 ? NULL : &d->ctf[i],
+                                     .optics = i % OPTICS,
+                                     .shift = {i % 3 - 1, i % 2},
+                                     .scale = 0.9 + 0.02 * i,
+                                     .residual = i % 4 == 0 ? -1 : 0.1 * i,
+                                     .known_shell = 3 + i % 5};
+    memcpy(p->pose, pose, sizeof pose);
+    for (int j = 0; j < 9; j++) /* where to look is not quite where it is */
+        p->pose[j] = pose[j] + (d->setting.dimensions == 3 ? 0.02 * normal() : 0);
+}
+
+/* Everything that is returned, so that what is forgotten shows. */
+static void poison(struct data *d) {
+    memset(d->results, 0xff, sizeof d->results);
+    memset(d->expected, 0xff, sizeof d->expected);
+    memset(d->power, 0xff, sizeof d->power);
+    memset(d->weights, 0xff, sizeof d->weights);
+    for (int i = 0; i < PARTICLES; i++) {
+        d->results[i].power = d->power[i], d->expected[i].power = d->expected_power[i];
+        d->results[i].reference_weights = i == 3 ? NULL : d->weights[i];
+        d->expected[i].reference_weights = i == 3 ? NULL : d->expected_weights[i];
+    }
+}
+
+static struct data *make_data(struct setting setting) {
+    struct data *d = calloc(1, sizeof *d);
+    struct symmetry symmetry = {0};
+    assert_non_null(d);
+    srand(seed);
+    d->setting = setting;
+    if (setting.symmetry != NULL) OK(symmetry_create(setting.symmetry, &symmetry, &failure));
+    OK(fourier_pixels_create(BOX, 18, &d->pixels, &failure));
+    OK(setting.dimensions == 3 ? sampling_create(1, setting.symmetry != NULL ? &symmetry : NULL, setting.offset_range,
+                                                 2, &d->sampling, &failure)
+                               : sampling_create_plane(20, setting.offset_range, 2, &d->sampling, &failure));
+    symmetry_destroy(&symmetry);
+    sampling_perturb(&d->sampling, 0.3);
+    for (int k = 0; k < setting.references; k++) {
+        make_reference(d, k);
+        d->log_prior[k] = -0.5f * (float)k;
+    }
+    for (int i = 0; i < PARTICLES; i++)
+        make_particle(d, i);
+    for (int i = 0; i < OPTICS * SHELLS; i++) /* noise of deviation 1 has 1/(2 box²) in each shell */
+        d->sigma2[i] = (float)(setting.noise * setting.noise * (0.8 + 0.4 * uniform()) / (2.0 * BOX * BOX));
+    d->options = (struct alignment_options){.device = device,
+                                            .threads = setting.threads,
+                                            .memory = setting.memory,
+                                            .box = BOX,
+                                            .pixel_size = PIXEL,
+                                            .mask_radius = 7,
+                                            .max_significant = 1000000,
+                                            .reliability = setting.reliability};
+    d->iteration = (struct alignment_iteration){.pixels = &d->pixels,
+                                                .coarse_pixels = fourier_pixels_within(&d->pixels, 12),
+                                                .sampling = &d->sampling,
+                                                .local = setting.local,
+                                                .oversampled = setting.oversampled,
+                                                .reference_count = setting.references,
+                                                .references = d->references,
+                                                .sums = d->sums,
+                                                .reference_log_prior = setting.priors ? d->log_prior : NULL,
+                                                .sigma_offset = 2.5,
+                                                .sigma2 = d->sigma2,
+                                                .optics_count = OPTICS};
+    return d;
+}
+
+static void destroy_data(struct data *d) {
+    for (int k = 0; k < REFERENCES; k++) {
+        projector_destroy(&d->references[k]);
+        accumulator_destroy(&d->sums[k]);
+        accumulator_destroy(&d->expected_sums[k]);
+    }
+    sampling_destroy(&d->sampling);
+    fourier_pixels_destroy(&d->pixels);
+    free(d);
+}
+
+static void clear_sums(struct data *d) {
+    for (int k = 0; k < d->setting.references; k++)
+        OK(accumulator_clear(d->sums[k], d->pixels.size, &failure));
+}
+
+/* All particles, `first` of them in a call of their own. */
+static void align(struct data *d, int first) {
+    struct alignment *a = NULL;
+    clear_sums(d);
+    OK(alignment_create(&d->options, &a, &failure));
+    OK(alignment_begin(a, &d->iteration, &failure));
+    int most = alignment_batch(a);
+    assert_true(most >= 1);
+    for (int done = 0, count; done < PARTICLES; done += count) {
+        count = done == 0 && first > 0 ? first : PARTICLES - done;
+        if (count > most) count = most;
+        OK(alignment_add(a, d->particles + done, count, d->results + done, &failure));
+    }
+    OK(alignment_finish(a, &failure));
+    alignment_destroy(&a);
+    assert_null(a);
+}
+
+static void align_plainly(struct data *d) {
+    struct alignment_iteration iteration = d->iteration;
+    iteration.sums = d->expected_sums;
+    for (int i = 0; i < PARTICLES; i++)
+        OK(alignment_reference(&d->options, &iteration, &d->particles[i], &d->expected[i], &d->margin[i], &failure));
+}
+
+static void near(const char *what, int particle, double value, double expected, double tolerance) {
+    if (!(fabs(value - expected) <= tolerance))
+        fail_msg("%s of particle %d is %.9g, %.9g was expected (seed %u)", what, particle, value, expected, seed);
+}
+
+/* Differences are FP32 sums of about a hundred terms: 1e-4 in a logarithm, 1e-4 of a weight. `clear`: no weight is near
+ * a threshold; else what lies near it may be kept or not: a thousandth of the sum. */
+static void compare_result(const struct data *d, int i, bool clear) {
+    const struct alignment_result *r = &d->results[i], *e = &d->expected[i];
+    double loose = clear ? 1 : 10;
+    near("significant samples", i, r->significant, e->significant, clear ? 0 : 3 + 0.02 * e->significant);
+    near("pmax", i, r->pmax, e->pmax, 5e-4 * loose * e->pmax);
+    near("the log-likelihood", i, r->log_likelihood, e->log_likelihood, 2e-3 * loose);
+    near("the sum of weights", i, r->weight_sum, e->weight_sum, 2e-4 * loose);
+    near("offset²", i, r->offset2, e->offset2, 5e-4 * loose * (e->offset2 + 0.1));
+    near("the norm", i, r->norm_sum, e->norm_sum, 1e-4 * loose * e->norm_sum);
+    near("reliability", i, r->reliability, e->reliability, clear ? 1e-5 : 0.1);
+    for (int s = 1; s < SHELLS; s++)
+        near("noise", i, r->power[s], e->power[s], 3e-4 * loose * e->power[s]);
+    for (int k = 0; r->reference_weights != NULL && k < d->setting.references; k++)
+        near("weight of a reference", i, r->reference_weights[k], e->reference_weights[k], 2e-4 * loose);
+    if (!clear) return;
+    assert_int_equal(r->reference, e->reference);
+    near("the residual", i, r->residual, e->residual, 1e-5 * fabs(e->residual));
+    for (int j = 0; j < 9; j++)
+        near("the pose", i, r->pose[j], e->pose[j], 1e-6);
+    for (int j = 0; j < 2; j++)
+        near("the shift", i, r->shift[j], e->shift[j], 1e-6);
+}
+
+/* Root mean square over data and over weights, relative. */
+static void compare_sums(const struct data *d) {
+    bool any = false;
+    for (int k = 0; k < d->setting.references; k++) {
+        const struct accumulator *a = d->sums[k], *e = d->expected_sums[k];
+        double error[2] = {0}, power[2] = {0};
+        size_t voxels = (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
+        assert_true(a->nx == e->nx && a->ny == e->ny && a->nz == e->nz);
+        for (size_t v = 0; v < voxels; v++)
+            for (int c = 0; c < 3; c++) {
+                double difference = a->voxels[v][c] - e->voxels[v][c];
+                error[c / 2] += difference * difference;
+                power[c / 2] += e->voxels[v][c] * e->voxels[v][c];
+            }
+        any |= power[0] > 0;
+        for (int c = 0; c < 2; c++)
+            if (!(error[c] <= 1e-6 * power[c])) /* a reference that no particle is like gets nothing */
+                fail_msg("%s of reference %d differ by %.3g of them (seed %u)", c == 0 ? "data" : "weights", k + 1,
+                         sqrt(error[c] / power[c]), seed);
+    }
+    assert_true(any);
+}
+
+static struct setting plain_setting(void) {
+    return (struct setting){.dimensions = 3, .references = 1, .oversampled = true, .offset_range = 2, .noise = 1.5,
+                            .memory = 0x1p30, .threads = 2};
+}
+
+/* Enough of them must be clear for the exact part of the comparison to mean anything. */
+static void check(struct setting setting) {
+    struct data *d = make_data(setting);
+    int clear = 0;
+    poison(d);
+    align(d, 5);
+    align_plainly(d);
+    for (int i = 0; i < PARTICLES; i++) {
+        compare_result(d, i, d->margin[i] > CLEAR);
+        clear += d->margin[i] > CLEAR;
+    }
+    if (clear < PARTICLES / 3) fail_msg("only %d particles can be compared (seed %u)", clear, seed);
+    compare_sums(d);
+    destroy_data(d);
+}
+
+static void one_reference_on_the_whole_grid(void **state) {
+    (void)state;
+    check(plain_setting());
+}
+
+static void several_references_with_priors(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.references = REFERENCES;
+    s.priors = true;
+    check(s);
+}
+
+static void coarse_samples_themselves(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.oversampled = false;
+    s.references = 2;
+    s.noise = 1.8;
+    check(s);
+}
+
+static void near_the_last_pose(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.local = true;
+    check(s);
+    s.references = 2;
+    s.priors = true;
+    check(s);
+}
+
+static void weighed_by_reliability(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.reliability = true;
+    s.local = true;
+    check(s);
+}
+
+static void with_symmetry(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.symmetry = "D2";
+    s.references = 2;
+    check(s);
+}
+
+static void in_the_plane(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.dimensions = 2;
+    s.references = REFERENCES;
+    s.priors = true;
+    check(s);
+    s.oversampled = false;
+    s.references = 1;
+    s.priors = false;
+    check(s);
+}
+
+static void one_shift_and_no_ctf(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.offset_range = 0;
+    s.no_ctf = true;
+    check(s);
+}
+
+static void same_result(const struct data *a, const struct data *b, double tolerance) {
+    for (int i = 0; i < PARTICLES; i++) {
+        assert_int_equal(a->results[i].significant, b->results[i].significant);
+        near("the log-likelihood", i, a->results[i].log_likelihood, b->results[i].log_likelihood, tolerance);
+        near("pmax", i, a->results[i].pmax, b->results[i].pmax, tolerance);
+        near("the norm", i, a->results[i].norm_sum, b->results[i].norm_sum, tolerance);
+        assert_memory_equal(a->results[i].pose, b->results[i].pose, sizeof a->results[i].pose);
+    }
+    for (int k = 0; k < a->setting.references; k++) {
+        size_t voxels = (size_t)a->sums[k]->nx * (size_t)a->sums[k]->ny * (size_t)a->sums[k]->nz;
+        double error = 0, power = 0;
+        for (size_t v = 0; v < voxels; v++)
+            for (int c = 0; c < 3; c++) {
+                double difference = a->sums[k]->voxels[v][c] - b->sums[k]->voxels[v][c];
+                error += difference * difference;
+                power += b->sums[k]->voxels[v][c] * b->sums[k]->voxels[v][c];
+            }
+        assert_true(error <= tolerance * tolerance * power);
+    }
+}
+
+/* To the bit; poses and sums in the order of particles, whatever the threads. */
+static void it_repeats(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.references = 2;
+    struct data *a = make_data(s);
+    s.threads = 1;
+    struct data *b = make_data(s);
+    poison(a);
+    poison(b);
+    align(a, 0);
+    align(b, 0);
+    same_result(a, b, 0);
+    align(b, 0);
+    same_result(a, b, 0);
+    destroy_data(a);
+    destroy_data(b);
+}
+
+/* Less of it makes smaller batches, and slices in parts; too little is an error that says how much it takes. */
+static void memory_changes_nothing_but_the_time(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.references = REFERENCES;
+    struct data *a = make_data(s), *b = make_data(s);
+    poison(a);
+    poison(b);
+    align(a, 0);
+    b->options.memory = device.kind == DEVICE_CPU ? 1.5e6 : 16e6;
+    align(b, 0);
+    same_result(a, b, 1e-5); /* sums of other lengths are rounded otherwise */
+    struct alignment *alignment = NULL;
+    b->options.memory = 1e4;
+    enum status status = alignment_create(&b->options, &alignment, &failure);
+    if (status == STATUS_OK) status = alignment_begin(alignment, &b->iteration, &failure);
+    assert_int_equal(status, STATUS_NO_MEMORY);
+    assert_non_null(strstr(failure.message, "GiB"));
+    alignment_destroy(&alignment);
+    destroy_data(a);
+    destroy_data(b);
+}
+
+/* Particles of half the reference's contrast: the scale that makes it fit. */
+static void the_grey_scale_is_found(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.noise = 0.2;
+    s.no_ctf = true;
+    struct data *d = make_data(s);
+    struct alignment *a = NULL;
+    double mean = -1, again = -1, dots = 0, norms = 0;
+    for (int i = 0; i < PARTICLES; i++)
+        d->particles[i].scale = 0.5 * sqrt(3 * M_PI); /* of a projection: images lack the blobs' depth */
+    OK(alignment_create(&d->options, &a, &failure));
+    OK(alignment_begin(a, &d->iteration, &failure));
+    OK(alignment_scale(a, d->particles, PARTICLES, &mean, NULL, NULL, &failure));
+    OK(alignment_scale(a, d->particles, PARTICLES, &again, &dots, &norms, &failure));
+    assert_true(mean > 0 && mean == again);
+    near("the scale", 0, dots / norms, 0.42, 0.1); /* less: the coarse grid misses the best poses by up to 15° */
+    alignment_destroy(&a);
+    destroy_data(d);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    (void)state;
+    struct data *d = make_data(plain_setting());
+    struct alignment *a = NULL;
+    poison(d);
+    d->options.box = 15;
+    assert_int_equal(alignment_create(&d->options, &a, &failure), STATUS_BAD_ARGUMENT);
+    assert_null(a);
+    d->options.box = BOX;
+    OK(alignment_create(&d->options, &a, &failure));
+    assert_int_equal(alignment_add(a, d->particles, 1, d->results, &failure), STATUS_BAD_STATE);
+    assert_int_equal(alignment_finish(a, &failure), STATUS_BAD_STATE);
+    OK(alignment_begin(a, &d->iteration, &failure));
+    d->particles[0].optics = OPTICS;
+    assert_int_equal(alignment_add(a, d->particles, 1, d->results, &failure), STATUS_BAD_ARGUMENT);
+    OK(alignment_add(a, d->particles, 0, d->results, &failure));
+    OK(alignment_finish(a, &failure));
+    alignment_destroy(&a);
+    destroy_data(d);
+}
+
+int main(int argc, char **argv) {
+    seed = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)time(NULL);
+    printf("seed %u\n", seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_reference_on_the_whole_grid), cmocka_unit_test(several_references_with_priors),
+        cmocka_unit_test(coarse_samples_themselves),       cmocka_unit_test(near_the_last_pose),
+        cmocka_unit_test(weighed_by_reliability),          cmocka_unit_test(with_symmetry),
+        cmocka_unit_test(in_the_plane),                    cmocka_unit_test(one_shift_and_no_ctf),
+        cmocka_unit_test(it_repeats),                      cmocka_unit_test(memory_changes_nothing_but_the_time),
+        cmocka_unit_test(the_grey_scale_is_found),         cmocka_unit_test(what_cannot_be_is_refused),
+    };
+    int failed = cmocka_run_group_tests_name("alignment on the CPU", tests, NULL, NULL), devices = 0;
+    if (device_count(&devices, NULL) != STATUS_OK || devices == 0) {
+        printf("no CUDA device: its half was skipped\n");
+        return failed;
+    }
+    device.kind = DEVICE_CUDA;
+    return failed + cmocka_run_group_tests_name("alignment on a CUDA device", tests, NULL, NULL);
+}
