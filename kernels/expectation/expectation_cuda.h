@@ -17,17 +17,20 @@ extern "C" {
 struct top_sum {
     double total;    /* of all its weights */
     float least;     /* posterior_cuda: the least difference, whose weight is 1 */
-    float threshold; /* the largest v such that the weights >= v sum to more than the fraction; 0 where all are 0 */
-    uint32_t count;  /* of weights >= threshold */
+    float threshold; /* the largest v such that the weights >= v sum to more than the fraction, or, if that is larger,
+                        the last of the `most` largest; 0 where all are 0 */
+    uint32_t count;  /* of weights that reach what the fraction alone would have as threshold */
+    uint32_t kept;   /* of weights >= threshold: more than `most` only where several are alike */
 };
 
 /* Scratch for up to n particles at a time, bytes of the device. */
 size_t top_sum_scratch(int n);
 
 /* Top-sum selection for n particles in one kernel, without sorting. Weights of particle i are weights[begin[i]] to
- * weights[begin[i+1]-1], none below 0, none NaN; longest: the most that a particle has, known to the host. */
+ * weights[begin[i+1]-1], none below 0, none NaN; longest: the most that a particle has, known to the host. most: how many
+ * are kept at most; 0: no limit. */
 enum status top_sum_cuda(const float *weights, const size_t *begin, int n, size_t longest, double fraction,
-                         void *scratch, struct top_sum *ret_sums, void *stream, struct err *err);
+                         uint32_t most, void *scratch, struct top_sum *ret_sums, void *stream, struct err *err);
 
 /* The coarse pass as a matrix product. Rows of 2·n floats (re, im of each Fourier pixel), filled up with zeros to a
  * multiple of COARSE_STEP, are multiplied in blocks of at most COARSE_BLOCK terms; each block is one sum, so that rounding
@@ -85,6 +88,7 @@ enum status coarse_cuda_product(struct coarse_cuda *coarse, int n_pixels, enum c
 struct posterior_input {
     const float *dots, *norms, *slice_log_prior, *shift_log_prior;
     int n_particles, n_shifts, n_slices;
+    uint32_t most; /* as top_sum_cuda */
     double fraction;
 };
 static inline size_t kept_words(int n_slices) {

@@ -13,7 +13,8 @@
 
 namespace {
 
-enum { THREADS = 512, ROUNDS = 3, BUCKETS = 2048, EACH = BUCKETS / THREADS, UNROLL = 8, MEETINGS = ROUNDS + 1 };
+/* Later rounds have half the buckets: the other half is for a second prefix. */
+enum { THREADS = 512, ROUNDS = 3, BUCKETS = 2048, HALF = BUCKETS / 2, UNROLL = 8, MEETINGS = ROUNDS + 1 };
 /* Of a warp: groups that add up first, and how large the first must be. */
 enum { GROUPS = 6, CROWD = 4 };
 /* A mantissa has 24 bits, so that many sum to less than 2^43, and their number fits above. */
@@ -36,12 +37,16 @@ struct meeting {
     unsigned arrived[MEETINGS], greatest; /* of -difference, see ordered() */
 };
 
+/* The two values that are looked for: where the sum crosses the fraction, and the last of so many weights. Of these the
+ * larger is the threshold. Their buckets may be different ones after the first round. */
+enum { FRACTION, MOST, TARGETS };
+
 /* What the rounds hand on. */
 struct progress {
-    unsigned prefix, mask; /* bits that are known */
+    unsigned mask, prefix[TARGETS]; /* bits that are known */
+    unsigned counted[TARGETS];      /* weights above the bucket */
     double above, wanted, total;
-    unsigned counted; /* weights above the bucket */
-    bool empty;
+    bool empty, limited, apart; /* MOST is not below FRACTION, as far as is known; it is above it */
     int position, last;
     double part[THREADS / 32];
     float greatest[THREADS / 32], least;
@@ -143,8 +148,8 @@ __device__ inline float from_ordered(unsigned bits) {
 
 /* All lanes of a warp. Where weights are nearly alike, many lanes have one bucket and would wait for each other: the
  * lanes of the largest groups add up first, and one of each writes. */
-__device__ inline void add(tables &t, bool mine, unsigned bits, int round) {
-    unsigned bucket = bits >> shift_of(round) & bucket_mask(round), value = mantissa(bits);
+__device__ inline void add(tables &t, bool mine, unsigned bucket, unsigned bits) {
+    unsigned value = mantissa(bits);
     unsigned todo = __ballot_sync(0xffffffffu, mine);
 #if __CUDA_ARCH__ >= 800
     for (int turn = 0; turn < GROUPS && todo; turn++) {
@@ -222,7 +227,7 @@ __device__ void histogram(const Source &source, const part &part, tables &t, con
     for (int i = threadIdx.x; i < BUCKETS; i += THREADS)
         t.packed[i] = t.sum[i] = t.count[i] = 0;
     __syncthreads();
-    unsigned prefix = p.prefix, mask = p.mask;
+    unsigned prefix = p.prefix[FRACTION], other = p.apart ? p.prefix[MOST] : prefix, mask = p.mask;
     float least = p.least;
     int since = 0;
     source.each(part, Source::MADE ? -CUDART_INF_F : 0.0f,
@@ -233,7 +238,8 @@ __device__ void histogram(const Source &source, const part &part, tables &t, con
                  since = 0;
              }
              since++;
-             add(t, bits != 0 && (bits & mask) == prefix, bits, round);
+             unsigned bucket = bits >> shift_of(round) & bucket_mask(round), known = bits & mask;
+             add(t, bits != 0 && (known == prefix || known == other), known == prefix ? bucket : bucket + HALF, bits);
          });
     unpack(t);
     if (part.shares == 1) return;
@@ -270,58 +276,98 @@ __device__ double sum_before(double value, progress &p, double *ret_all) {
     return before + (sum - value);
 }
 
-/* From the high end to the bucket in which the sum crosses; rounding may leave it at the last one that holds anything. */
-__device__ void choose(const tables &t, progress &p, double fraction, int round) {
-    int shift = shift_of(round);
-    double value[EACH], mine = 0, all;
-    for (int i = 0; i < EACH; i++) {
-        int bucket = BUCKETS - 1 - ((int)threadIdx.x * EACH + i);
-        value[i] = t.count[bucket] ? (double)t.sum[bucket] * scale(p.prefix | (unsigned)bucket << shift) : 0;
-        mine += value[i];
-    }
-    if (threadIdx.x == 0) p.position = BUCKETS, p.last = -1;
-    double before = sum_before(mine, p, &all);
-    if (round == 0 && threadIdx.x == 0) p.total = all, p.wanted = fraction * all;
-    __syncthreads();
-    double sum = p.above + before;
-    for (int i = 0; i < EACH; i++) {
-        int place = (int)threadIdx.x * EACH + i;
-        if (t.count[BUCKETS - 1 - place] == 0) continue;
-        sum += value[i];
+/* A bucket, and what lies above it. */
+struct crossing {
+    int bucket; /* -1: all are empty */
+    bool crossed;
+    double above;
+    unsigned counted;
+};
+
+/* From the high end of some buckets to the one in which the sum of `value` crosses; rounding may leave it at the last one
+ * that holds anything. All threads get it. */
+template <typename Value>
+__device__ crossing cross(const unsigned *count, int buckets, double start, double wanted, progress &p, Value value) {
+    int each = buckets / THREADS, first = (int)threadIdx.x * each;
+    double mine = 0, all, whole;
+    for (int i = 0; i < each; i++)
+        mine += value(buckets - 1 - first - i);
+    if (threadIdx.x == 0) p.position = buckets, p.last = -1;
+    double sum = start + sum_before(mine, p, &all);
+    for (int place = first; place < first + each; place++) {
+        if (count[buckets - 1 - place] == 0) continue;
+        sum += value(buckets - 1 - place);
         atomicMax(&p.last, place);
-        if (sum > p.wanted) atomicMin(&p.position, place);
+        if (sum > wanted) atomicMin(&p.position, place);
     }
     __syncthreads();
-    int position = p.position == BUCKETS ? p.last : p.position;
-    if (position < 0) {
-        if (threadIdx.x == 0) p.empty = true;
-        __syncthreads();
-        return;
-    }
+    bool crossed = p.position < buckets;
+    int position = crossed ? p.position : p.last;
     /* Once more without what lies below, which is what the rounds go on from. */
-    double above = 0, counted = 0, whole;
-    for (int i = 0; i < EACH; i++) {
-        int place = (int)threadIdx.x * EACH + i;
-        if (place >= position) break;
-        above += value[i];
-        counted += t.count[BUCKETS - 1 - place];
+    double above = 0, counted = 0;
+    for (int place = first; place < first + each && place < position; place++) {
+        above += value(buckets - 1 - place);
+        counted += count[buckets - 1 - place];
     }
     (void)sum_before(above, p, &all);
     (void)sum_before(counted, p, &whole);
+    return {position < 0 ? -1 : buckets - 1 - position, crossed, start + all, (unsigned)whole};
+}
+
+/* One thread: the bits that a round has found. MOST is forgotten where fewer weights than that are above FRACTION. */
+__device__ void take_round(const tables &t, progress &p, const crossing &f, const crossing &m, int round) {
+    int shift = shift_of(round);
+    bool last = round == ROUNDS - 1;
+    unsigned prefix = p.prefix[FRACTION] | (unsigned)f.bucket << shift;
+    if (p.limited) {
+        unsigned limit = p.prefix[MOST] | (unsigned)m.bucket << shift;
+        p.limited = m.crossed && limit >= prefix;
+        p.counted[MOST] += m.counted + (last ? t.count[m.bucket + (p.apart ? HALF : 0)] : 0);
+        p.prefix[MOST] = limit;
+        p.apart = p.limited && limit > prefix;
+    }
+    p.above = f.above;
+    p.counted[FRACTION] += f.counted + (last ? t.count[f.bucket] : 0);
+    p.prefix[FRACTION] = prefix;
+    p.mask |= bucket_mask(round) << shift;
+}
+
+__device__ void choose(const tables &t, progress &p, double fraction, unsigned most, int round) {
+    int buckets = round == 0 ? BUCKETS : HALF, shift = shift_of(round);
+    unsigned prefix = p.prefix[FRACTION];
+    auto weight = [&](int bucket) {
+        return t.count[bucket] ? (double)t.sum[bucket] * scale(prefix | (unsigned)bucket << shift) : 0.0;
+    };
+    if (round == 0) {
+        double mine = 0, all;
+        for (int i = 0; i < BUCKETS / THREADS; i++)
+            mine += weight(BUCKETS - 1 - (int)threadIdx.x * (BUCKETS / THREADS) - i);
+        (void)sum_before(mine, p, &all);
+        if (threadIdx.x == 0) p.total = all, p.wanted = fraction * all;
+        __syncthreads();
+    }
+    crossing f = cross(t.count, buckets, p.above, p.wanted, p, weight), m = {-1, false, 0, 0};
+    const unsigned *count = t.count + (p.apart ? HALF : 0);
+    if (p.limited && f.bucket >= 0)
+        m = cross(count, buckets, p.counted[MOST], most - 0.5, p, [&](int bucket) { return (double)count[bucket]; });
+    __syncthreads();
     if (threadIdx.x == 0) {
-        unsigned bucket = (unsigned)(BUCKETS - 1 - position);
-        p.above += all;
-        p.counted += (unsigned)whole + (round == ROUNDS - 1 ? t.count[bucket] : 0);
-        p.prefix |= bucket << shift;
-        p.mask |= bucket_mask(round) << shift;
+        if (f.bucket < 0)
+            p.empty = true;
+        else
+            take_round(t, p, f, m, round);
     }
     __syncthreads();
+}
+
+__device__ inline float threshold_of(const progress &p) {
+    return __uint_as_float(p.limited ? p.prefix[MOST] : p.prefix[FRACTION]);
 }
 
 /* A bit for each weight that is kept. */
 template <typename Source>
 __device__ void keep(const Source &source, const part &part, const progress &p, unsigned *kept) {
-    float threshold = __uint_as_float(p.prefix), least = p.least;
+    float threshold = threshold_of(p), least = p.least;
     size_t words = (source.length(part.particle) + 31) / 32, rows = (size_t)part.particle * source.p.n_shifts;
     source.each(part, -CUDART_INF_F, [&](int t, size_t column, float value) {
         unsigned bits = __ballot_sync(0xffffffffu, weight_of(value, least) >= threshold && column < part.end);
@@ -330,27 +376,33 @@ __device__ void keep(const Source &source, const part &part, const progress &p, 
 }
 
 template <typename Source>
-__global__ void __launch_bounds__(THREADS, 2) select(Source source, int shares, double fraction, meeting *meetings,
-                                                     top_sum *ret_sums, unsigned *ret_kept) {
+__global__ void __launch_bounds__(THREADS, 2)
+    select(Source source, int shares, double fraction, unsigned most, meeting *meetings, top_sum *ret_sums,
+           unsigned *ret_kept) {
     __shared__ tables t;
     __shared__ progress p;
     part part = part_of(source, shares);
     meeting *m = meetings + part.particle;
     if (threadIdx.x == 0) {
-        p.prefix = p.mask = p.counted = 0;
+        p.mask = 0;
+        for (int i = 0; i < TARGETS; i++)
+            p.prefix[i] = p.counted[i] = 0;
         p.above = p.total = p.wanted = 0;
         p.least = 0;
-        p.empty = false;
+        p.empty = p.apart = false;
+        p.limited = most > 0;
     }
     __syncthreads();
     if constexpr (Source::MADE) find_least(source, part, p, m);
     for (int round = 0; round < ROUNDS && !p.empty; round++) {
         histogram(source, part, t, p, m, round);
-        choose(t, p, fraction, round);
+        choose(t, p, fraction, most, round);
     }
-    if (part.share == 0 && threadIdx.x == 0)
-        ret_sums[part.particle] = top_sum{p.total, p.least, __uint_as_float(p.prefix),
-                                          p.empty ? (unsigned)source.length(part.particle) : p.counted};
+    if (part.share == 0 && threadIdx.x == 0) {
+        unsigned all = (unsigned)source.length(part.particle), count = p.empty ? all : p.counted[FRACTION];
+        ret_sums[part.particle] =
+            top_sum{p.total, p.least, threshold_of(p), count, p.limited && !p.empty ? p.counted[MOST] : count};
+    }
     if constexpr (Source::MADE) keep(source, part, p, ret_kept);
 }
 
@@ -368,18 +420,18 @@ template <typename Source> enum status shares_of(int n, size_t longest, int *ret
 }
 
 template <typename Source>
-enum status launch(Source source, int n, size_t longest, double fraction, void *scratch, top_sum *ret_sums,
-                   uint32_t *ret_kept, cudaStream_t stream, err *err) {
+enum status launch(Source source, int n, size_t longest, double fraction, uint32_t most, void *scratch,
+                   top_sum *ret_sums, uint32_t *ret_kept, cudaStream_t stream, err *err) {
     int shares = 1;
     TRY(shares_of<Source>(n, longest, &shares, err));
     meeting *meetings = (meeting *)scratch;
     if (shares == 1) {
-        select<<<n, THREADS, 0, stream>>>(source, shares, fraction, meetings, ret_sums, ret_kept);
+        select<<<n, THREADS, 0, stream>>>(source, shares, fraction, most, meetings, ret_sums, ret_kept);
         CUDA_TRY(cudaGetLastError(), err, "choosing the largest weights");
         return STATUS_OK;
     }
     CUDA_TRY(cudaMemsetAsync(scratch, 0, (size_t)n * sizeof(meeting), stream), err, "clearing memory");
-    void *arguments[] = {&source, &shares, &fraction, &meetings, &ret_sums, &ret_kept};
+    void *arguments[] = {&source, &shares, &fraction, &most, &meetings, &ret_sums, &ret_kept};
     CUDA_TRY(cudaLaunchCooperativeKernel((const void *)select<Source>, dim3((unsigned)(n * shares)), dim3(THREADS),
                                          arguments, 0, stream),
              err, "choosing the largest weights");
@@ -394,10 +446,11 @@ extern "C" size_t top_sum_scratch(int n) {
 }
 
 extern "C" enum status top_sum_cuda(const float *weights, const size_t *begin, int n, size_t longest, double fraction,
-                                    void *scratch, struct top_sum *ret_sums, void *stream, struct err *err) {
+                                    uint32_t most, void *scratch, struct top_sum *ret_sums, void *stream,
+                                    struct err *err) {
     if (n < 1) return STATUS_OK;
-    return launch(stored{weights, begin}, n, n <= PARTICLES_MOST ? longest : 0, fraction, scratch, ret_sums, nullptr,
-                  (cudaStream_t)stream, err);
+    return launch(stored{weights, begin}, n, n <= PARTICLES_MOST ? longest : 0, fraction, most, scratch, ret_sums,
+                  nullptr, (cudaStream_t)stream, err);
 }
 
 extern "C" enum status posterior_cuda(const struct posterior_input *posterior, void *scratch, struct top_sum *ret_sums,
@@ -405,6 +458,6 @@ extern "C" enum status posterior_cuda(const struct posterior_input *posterior, v
     int n = posterior->n_particles;
     if (n < 1) return STATUS_OK;
     size_t longest = (size_t)posterior->n_shifts * (size_t)posterior->n_slices;
-    return launch(made{*posterior}, n, n <= PARTICLES_MOST ? longest : 0, posterior->fraction, scratch, ret_sums,
-                  ret_kept, (cudaStream_t)stream, err);
+    return launch(made{*posterior}, n, n <= PARTICLES_MOST ? longest : 0, posterior->fraction, posterior->most,
+                  scratch, ret_sums, ret_kept, (cudaStream_t)stream, err);
 }

@@ -93,8 +93,8 @@ static void top_sum_table(void) {
         CHECK(cub::DeviceRadixSort::SortKeysDescending(nullptr, bytes, w, sorted, n));
         CHECK(cub::DeviceScan::InclusiveSum(nullptr, scan_bytes, sorted, sums, n));
         char *scratch = device_new<char>(std::max(bytes, scan_bytes));
-        double one = milliseconds([&] { must(top_sum_cuda(w, b, 1, n, 0.999, meetings, found, nullptr, &err), err); });
-        double all = milliseconds([&] { must(top_sum_cuda(w, b, (int)many, n, 0.999, meetings, found, nullptr, &err), err); });
+        double one = milliseconds([&] { must(top_sum_cuda(w, b, 1, n, 0.999, 0, meetings, found, nullptr, &err), err); });
+        double all = milliseconds([&] { must(top_sum_cuda(w, b, (int)many, n, 0.999, 0, meetings, found, nullptr, &err), err); });
         double cub = milliseconds([&] {
             CHECK(cub::DeviceRadixSort::SortKeysDescending(scratch, bytes, w, sorted, n));
             CHECK(cub::DeviceScan::InclusiveSum(scratch, scan_bytes, sorted, sums, n));
@@ -178,7 +178,7 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
                                      nullptr, &err),
                  err);
         });
-        const struct posterior_input posterior = {dots, norms, nullptr, nullptr, particles, shifts, slices, 0.999};
+        const struct posterior_input posterior = {dots, norms, nullptr, nullptr, particles, shifts, slices, 0, 0.999};
         double choosing = milliseconds([&] {
             must(posterior_cuda(&posterior, scratch, found, kept, nullptr, &err), err);
         });

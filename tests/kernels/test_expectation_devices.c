@@ -76,6 +76,20 @@ static void check_sum(const float *sorted, size_t n, double fraction, const stru
                  (double)sum, (double)above, (double)(fraction * total), kind, n);
 }
 
+/* The same with a limit; `free_of_it`: what came without. */
+static void check_limit(const float *sorted, size_t n, uint32_t most, const struct top_sum *free_of_it,
+                        const struct top_sum *found) {
+    float threshold = free_of_it->threshold;
+    if (most > 0 && most <= n && sorted[most - 1] > threshold) threshold = sorted[most - 1];
+    size_t kept = 0;
+    while (kept < n && sorted[kept] >= threshold)
+        kept++;
+    if (found->threshold != threshold || found->kept != kept || found->count != free_of_it->count ||
+        found->total != free_of_it->total)
+        fail_msg("most %u of %zu: threshold %g, kept %u, count %u; expected %g, %zu, %u", most, n, found->threshold,
+                 found->kept, found->count, threshold, kept, free_of_it->count);
+}
+
 static void top_sum_trial(const size_t *counts, const int *kinds, int n, double fraction) {
     struct err err = {0};
     must(arena_open(arena, ARENA_ITERATION, &err), &err);
@@ -91,15 +105,24 @@ static void top_sum_trial(const size_t *counts, const int *kinds, int n, double 
     void *w = on_device(weights, begin[n] + 1, sizeof *weights), *b = on_device(begin, (size_t)n + 1, sizeof *begin);
     struct top_sum *s = on_device(NULL, (size_t)n, sizeof *s);
     void *scratch = on_device(NULL, 1, top_sum_scratch(n));
-    must(top_sum_cuda(w, b, n, longest, fraction, scratch, s, NULL, &err), &err);
-    from_device(sums, s, (size_t)n * sizeof *sums);
+    const uint32_t most[] = {0, 1, 2, 300, 1 + (uint32_t)(uniform() * (double)longest)};
+    enum { LIMITS = sizeof most / sizeof *most };
+    struct top_sum *limited = host_new((size_t)n * LIMITS, sizeof *limited);
+    for (int limit = 0; limit < LIMITS; limit++) {
+        must(top_sum_cuda(w, b, n, longest, fraction, most[limit], scratch, s, NULL, &err), &err);
+        from_device(limited + (size_t)limit * (size_t)n, s, (size_t)n * sizeof *sums);
+    }
+    memcpy(sums, limited, (size_t)n * sizeof *sums);
     for (int i = 0; i < n; i++) {
         size_t count;
         expectation_top_sum(weights + begin[i], counts[i], fraction, &cpu[i].threshold, &count);
         qsort(weights + begin[i], counts[i], sizeof *weights, descending);
         check_sum(weights + begin[i], counts[i], fraction, &sums[i], kinds[i]);
         if (kinds[i] != CONSTANT && kinds[i] != TWO_VALUES) assert_int_equal(sums[i].count, count);
+        for (int limit = 0; limit < LIMITS; limit++)
+            check_limit(weights + begin[i], counts[i], most[limit], &sums[i], &limited[limit * n + i]);
     }
+    free(limited);
     free(begin);
     free(weights);
     free(sums);
@@ -243,10 +266,14 @@ static void free_comparison(struct comparison *c) {
     free(c->shift_prior);
 }
 
+/* How many samples are kept at most. */
+enum { LIMITS = 4 };
+static const uint32_t MOST[LIMITS] = {0, 1, 10, 1000};
+
 struct coarse_result {
     float *dots, *norms;
-    struct top_sum *sums;
-    uint32_t *kept;
+    struct top_sum *sums; /* [LIMITS][particles] */
+    uint32_t *kept;       /* [LIMITS][particles][shifts][words] */
 };
 
 static void run_coarse(const struct comparison *c, enum coarse_precision precision, struct coarse_result *r) {
@@ -286,11 +313,15 @@ static void run_coarse(const struct comparison *c, enum coarse_precision precisi
          &err);
     from_device(r->dots, dots, samples * sizeof(float));
     from_device(r->norms, norms, (size_t)c->particles * c->slices * sizeof(float));
-    const struct posterior_input posterior = {dots, norms, slice_prior, shift_prior, c->particles, c->shifts, c->slices,
-                                              0.999};
-    must(posterior_cuda(&posterior, on_device(NULL, 1, top_sum_scratch(c->particles)), sums, kept, NULL, &err), &err);
-    from_device(r->sums, sums, (size_t)c->particles * sizeof *sums);
-    from_device(r->kept, kept, words * sizeof *kept);
+    struct posterior_input posterior = {dots, norms, slice_prior, shift_prior, c->particles, c->shifts, c->slices, 0,
+                                        0.999};
+    void *scratch = on_device(NULL, 1, top_sum_scratch(c->particles));
+    for (int limit = 0; limit < LIMITS; limit++) {
+        posterior.most = MOST[limit];
+        must(posterior_cuda(&posterior, scratch, sums, kept, NULL, &err), &err);
+        from_device(r->sums + (size_t)limit * (size_t)c->particles, sums, (size_t)c->particles * sizeof *sums);
+        from_device(r->kept + (size_t)limit * words, kept, words * sizeof *kept);
+    }
     coarse_cuda_destroy(&coarse);
     arena_close(arena, ARENA_ITERATION);
 }
@@ -319,6 +350,29 @@ static double worst_error(const struct comparison *c, const struct coarse_result
     return worst;
 }
 
+/* With a limit, what is kept is part of what is kept without, and nothing better is left out. */
+static void check_limited(const struct comparison *c, const struct coarse_result *r, int p, int limit,
+                          const float *value) {
+    size_t count = (size_t)c->slices * c->shifts, words = kept_words(c->slices), bits = 0, reach = 0;
+    size_t each = words * (size_t)c->shifts, all = each * (size_t)c->particles;
+    const struct top_sum *whole = &r->sums[p], *found = &r->sums[limit * c->particles + p];
+    const uint32_t *without = r->kept + each * (size_t)p, *with = without + all * (size_t)limit;
+    assert_int_equal(found->count, whole->count);
+    assert_true(found->threshold >= whole->threshold && found->total == whole->total);
+    for (size_t i = 0; i < count; i++) {
+        size_t word = i / c->slices * words + i % c->slices / 32;
+        bool in = with[word] >> (i % c->slices % 32) & 1;
+        bits += in;
+        reach += value[i] >= found->threshold * 1.001;
+        assert_true(!in || (without[word] >> (i % c->slices % 32) & 1));
+        if (in != (value[i] >= found->threshold) && fabsf(value[i] - found->threshold) > 1e-3f * value[i])
+            fail_msg("limit %u: sample %zu of weight %g: kept %d, threshold %g", MOST[limit], i, value[i], in,
+                     found->threshold);
+    }
+    assert_int_equal(bits, found->kept);
+    assert_true(reach <= MOST[limit] && (whole->count <= MOST[limit] ? bits == whole->count : bits >= MOST[limit]));
+}
+
 /* Against the CPU's weights of the same differences. */
 static void check_weights(const struct comparison *c, const struct coarse_result *r) {
     size_t count = (size_t)c->slices * c->shifts, words = kept_words(c->slices);
@@ -345,7 +399,10 @@ static void check_weights(const struct comparison *c, const struct coarse_result
                          found->threshold);
         }
         assert_int_equal(bits, found->count);
+        assert_int_equal(bits, found->kept);
         assert_true(kept > (0.999 - 1e-4) * sum && above < (0.999 + 1e-4) * sum);
+        for (int limit = 1; limit < LIMITS; limit++)
+            check_limited(c, r, p, limit, value);
     }
     free(value);
 }
@@ -356,8 +413,9 @@ static void coarse_trial(int box, int size, int particles, int shifts, int slice
     make_comparison(&c, size, noise);
     size_t samples = (size_t)particles * shifts * slices;
     struct coarse_result r = {host_new(samples, sizeof(float)), host_new((size_t)particles * slices, sizeof(float)),
-                              host_new((size_t)particles, sizeof *r.sums),
-                              host_new(kept_words(slices) * (size_t)shifts * (size_t)particles, sizeof *r.kept)};
+                              host_new((size_t)particles * LIMITS, sizeof *r.sums),
+                              host_new(kept_words(slices) * (size_t)shifts * (size_t)particles * LIMITS,
+                                       sizeof *r.kept)};
     for (int precision = COARSE_FP32; precision <= COARSE_TF32X3; precision++) {
         run_coarse(&c, (enum coarse_precision)precision, &r);
         double worst = worst_error(&c, &r);
