@@ -69,8 +69,30 @@ __device__ inline int add_particle(const job &j, const entry *entries, int at, i
     return at;
 }
 
-/* All entries of a piece, staged: [32] of the warp. */
-__device__ inline void gather(const job &j, const piece &p, int first, float weight_most, entry *staged, gathered &g) {
+/* Sums over the entries before those that are staged, of a warp. */
+struct sums_before {
+    float re[EACH][32], im[EACH][32], weight[EACH][32];
+};
+
+/* Sums of more terms than single precision bears are sums of sums. */
+__device__ inline void add_before(gathered &g, sums_before &before, bool first, bool last) {
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        if (!first) {
+            g.re[i] += before.re[i][lane];
+            g.im[i] += before.im[i][lane];
+            g.weight[i] += before.weight[i][lane];
+        }
+        if (last) continue;
+        before.re[i][lane] = g.re[i], before.im[i][lane] = g.im[i], before.weight[i][lane] = g.weight[i];
+        g.re[i] = g.im[i] = g.weight[i] = 0;
+    }
+}
+
+/* All entries of a piece; staged: [32] of the warp. */
+__device__ inline void gather(const job &j, const piece &p, int first, float weight_most, entry *staged,
+                              sums_before &before, gathered &g) {
     int lane = threadIdx.x & 31;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
@@ -87,6 +109,7 @@ __device__ inline void gather(const job &j, const piece &p, int first, float wei
         __syncwarp();
         for (int at = 0; at < count;)
             at = add_particle(j, staged, at, count, first, weight_most, g);
+        if (p.length > 32) add_before(g, before, begin == 0, begin + 32 >= p.length);
     }
 }
 
@@ -127,19 +150,21 @@ __device__ inline void scatter(const sums_cuda &s, int64_t *voxels, const placed
 }
 
 template <bool IS_3D>
-__global__ void __launch_bounds__(THREADS) back_project_pieces(const __grid_constant__ sums_cuda sums,
+__global__ void __launch_bounds__(THREADS, 3) back_project_pieces(const __grid_constant__ sums_cuda sums,
                                                                const __grid_constant__ job job) {
     __shared__ entry staged[WARPS][32];
     __shared__ placed warps[WARPS];
+    __shared__ sums_before before[WARPS];
     int warp = (int)threadIdx.x >> 5, lane = threadIdx.x & 31, count = job.pixels.count;
-    unsigned chunks = (unsigned)(count + CHUNK - 1) / CHUNK;
-    unsigned long long items = (unsigned long long)*job.of.piece_count * chunks;
+    unsigned chunks = (unsigned)(count + CHUNK - 1) / CHUNK, pieces = *job.of.piece_count;
+    unsigned long long items = (unsigned long long)pieces * chunks;
     for (unsigned long long item = (unsigned long long)blockIdx.x * WARPS + warp; item < items;
          item += (unsigned long long)gridDim.x * WARPS) {
-        piece p = job.of.pieces[item / chunks];
-        int first = (int)(item % chunks) * CHUNK;
+        /* Chunks are shells: what all pieces add to at a time is a part of the grid that stays in the cache. */
+        piece p = job.of.pieces[item % pieces];
+        int first = (int)(item / pieces) * CHUNK;
         gathered g;
-        gather(job, p, first, sums.weight_most, staged[warp], g);
+        gather(job, p, first, sums.weight_most, staged[warp], before[warp], g);
         int64_t *voxels = sums.voxels[p.reference];
         placed &w = warps[warp];
 #pragma unroll

@@ -7,7 +7,7 @@
 namespace back_project {
 
 /* A slice to which thousands of particles give is several pieces, summed and scattered each by itself: work for many
- * warps, and sums of no more terms than single precision bears. */
+ * warps. */
 enum { PIECE_MOST = 256 };
 
 /* A contribution; its shift in turns (kernels/alignment/shift_device.cuh). */

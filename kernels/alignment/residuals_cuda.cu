@@ -70,7 +70,7 @@ __device__ inline int add_slice(const job &j, const pose *poses, int at, int end
 }
 
 /* A warp for each chunk of each particle. */
-__global__ void __launch_bounds__(THREADS) residuals_of_pixels(const __grid_constant__ job job) {
+__global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_constant__ job job) {
     __shared__ pose staged[WARPS][32];
     int lane = threadIdx.x & 31, n = job.references.pixels.count, chunks = (n + CHUNK - 1) / CHUNK;
     long long item = (long long)blockIdx.x * WARPS + (threadIdx.x >> 5);

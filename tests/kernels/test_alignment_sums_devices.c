@@ -1,0 +1,661 @@
+/* Residuals and back-projection on each CUDA device against plain sums in double and the CPU's accumulator; fresh random
+ * input from a printed seed, or from the one given: test_alignment_sums_devices [SEED | time]. Outputs are poisoned
+ * before.
+ *
+ * Frames, and cosines and sines, are multiples of 1/256, so that products of them and of pixels are exact in single
+ * precision and both sides place pixels alike; one trial takes true rotations. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/fourier/pixels.h"
+#include "kernels/reconstruct/reconstruct.h"
+#include "kernels/sampling/sampling.h"
+#include "tests/kernels/devices.h"
+
+enum { PAD = 2 };
+
+/* A batch, on the host and on the device. */
+struct world {
+    int dimensions, box, size, particles, references, directions, psis, shifts, most, sharing;
+    bool children, rounded, oriented;
+    struct fourier_pixels pixels;
+    int shells, rotations, frame_count, psi_count, shift_count, voxels;
+    float *frames, *psi, *shift, *sigma2;
+    float *grids[2], *masked, *unmasked, *ctf, *weight, *power, *factor;
+    size_t stride;
+    uint32_t *begin, count;
+    struct contribution_cuda *list;
+    struct best_cuda *best;
+    int *known;
+    /* of the device */
+    struct references_cuda d_references;
+    struct sampling_cuda d_sampling;
+    struct particles_cuda d_particles;
+    struct sums_cuda d_sums;
+    void *d_list, *d_begin, *d_best, *d_known, *d_factor;
+};
+
+static double rounded(double value) {
+    return round(value * 256) / 256;
+}
+
+/* Slightly smaller than a rotation, so that rounding leaves no pixel outside the grid. */
+static void random_frame(const struct world *w, float m[9]) {
+    double q[4], norm = 0;
+    for (int i = 0; i < 4; i++) {
+        q[i] = w->dimensions == 3 || i == 0 ? normal() : 0;
+        norm += q[i] * q[i];
+    }
+    for (int i = 0; i < 4; i++)
+        q[i] /= sqrt(norm);
+    double a = q[0], x = q[1], y = q[2], z = q[3];
+    const double r[9] = {1 - 2 * (y * y + z * z), 2 * (x * y - a * z),     2 * (x * z + a * y),
+                         2 * (x * y + a * z),     1 - 2 * (x * x + z * z), 2 * (y * z - a * x),
+                         2 * (x * z - a * y),     2 * (y * z + a * x),     1 - 2 * (x * x + y * y)};
+    for (int i = 0; i < 9; i++)
+        m[i] = (float)(w->rounded ? rounded(0.97 * r[i]) : r[i]);
+}
+
+static void make_sampling(struct world *w) {
+    w->frame_count = w->directions * (w->children && w->dimensions == 3 ? 4 : 1);
+    w->psi_count = w->psis * (w->children ? 2 : 1);
+    w->shift_count = w->shifts * (w->children ? 4 : 1);
+    w->rotations = w->frame_count / w->directions * (w->psi_count / w->psis);
+    w->frames = host_new((size_t)w->frame_count * 9, sizeof(float));
+    w->psi = host_new((size_t)w->psi_count * 2, sizeof(float));
+    w->shift = host_new((size_t)w->shift_count * 2, sizeof(float));
+    for (int i = 0; i < w->frame_count; i++)
+        random_frame(w, w->frames + 9 * (size_t)i);
+    for (int i = 0; i < w->psi_count; i++) {
+        double angle = 2 * M_PI * uniform();
+        w->psi[2 * i] = (float)(w->rounded ? rounded(cos(angle)) : cos(angle));
+        w->psi[2 * i + 1] = (float)(w->rounded ? rounded(sin(angle)) : sin(angle));
+    }
+    for (int i = 0; i < 2 * w->shift_count; i++)
+        w->shift[i] = (float)(12 * uniform() - 6);
+}
+
+static void make_grids(struct world *w) {
+    int reach = PAD * (w->size / 2) + 1, nx = reach + 1, ny = 2 * reach + 1, nz = w->dimensions == 3 ? ny : 1;
+    w->voxels = nx * ny * nz;
+    for (int k = 0; k < w->references; k++) {
+        w->grids[k] = host_new((size_t)w->voxels * 2, sizeof(float));
+        for (int i = 0; i < 2 * w->voxels; i++)
+            w->grids[k][i] = (float)(uniform() - 0.5);
+        w->d_references.grids[k] = (struct grid_cuda){.values = on_device(w->grids[k], (size_t)w->voxels * 2, 4),
+                                                      .nx = nx, .ny = ny, .reach = reach, .r_max = w->size / 2,
+                                                      .dimensions = w->dimensions};
+        w->d_sums.voxels[k] = on_device(NULL, (size_t)w->voxels * 4, sizeof(int64_t));
+    }
+    w->d_sums.nx = nx, w->d_sums.ny = ny, w->d_sums.nz = nz, w->d_sums.reach = reach;
+    w->d_sums.r_max = w->size / 2, w->d_sums.dimensions = w->dimensions;
+    w->d_sums.overflow = on_device(NULL, 1, sizeof *w->d_sums.overflow);
+}
+
+/* Noise falls to a hundredth towards high frequencies; images hold as much signal as noise. */
+static void make_particles(struct world *w) {
+    size_t n = (size_t)w->pixels.count, stride = n + 5, all = (size_t)w->particles * stride;
+    w->stride = stride;
+    w->sigma2 = host_new((size_t)w->shells, sizeof(float));
+    for (int s = 0; s < w->shells; s++)
+        w->sigma2[s] = 1e-4f * (0.01f + 1 / (1 + (float)s));
+    w->masked = host_new(2 * all, sizeof(float)), w->unmasked = host_new(2 * all, sizeof(float));
+    w->ctf = host_new(all, sizeof(float)), w->weight = host_new(all, sizeof(float));
+    w->power = host_new((size_t)w->particles * (size_t)w->shells, sizeof(float));
+    w->factor = host_new((size_t)w->particles, sizeof(float));
+    w->known = host_new((size_t)w->particles, sizeof(int));
+    for (size_t i = 0; i < 2 * all; i++)
+        w->masked[i] = w->unmasked[i] = NAN; /* beyond the pixels it stays */
+    for (int p = 0; p < w->particles; p++) {
+        for (size_t i = 0; i < n; i++) {
+            size_t at = (size_t)p * stride + i;
+            double sigma = sqrt(w->sigma2[w->pixels.shell[i]]);
+            for (size_t j = 0; j < 2; j++) {
+                w->masked[2 * at + j] = (float)(1.4 * sigma * normal());
+                w->unmasked[2 * at + j] = (float)(1.4 * sigma * normal());
+            }
+            w->ctf[at] = (float)(2 * uniform() - 1);
+            w->weight[at] = 1 / w->sigma2[w->pixels.shell[i]];
+        }
+        w->factor[p] = (float)uniform();
+        w->known[p] = (int)(uniform() * (w->size / 2 + 1));
+    }
+    for (int i = 0; i < w->particles * w->shells; i++)
+        w->power[i] = (float)uniform();
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct contribution_cuda *x = a, *y = b;
+    if (x->slice != y->slice) return x->slice < y->slice ? -1 : 1;
+    return (x->shift > y->shift) - (x->shift < y->shift);
+}
+
+/* Up to `most` poses of each particle; the second particle, where there is one, has none. sharing > 0: of so many
+ * slices alone. */
+static void make_list(struct world *w) {
+    uint32_t slices = (uint32_t)(w->references * w->directions * w->psis * w->rotations);
+    w->begin = host_new((size_t)w->particles + 1, sizeof *w->begin);
+    w->list = host_new((size_t)w->particles * (size_t)w->most + 1, sizeof *w->list);
+    w->best = host_new((size_t)w->particles, sizeof *w->best);
+    w->count = 0;
+    for (int p = 0; p < w->particles; p++) {
+        struct contribution_cuda *list = w->list + w->count;
+        int n = p == 1 ? 0 : 1 + (int)(uniform() * w->most), kept = 0;
+        double sum = 0;
+        w->begin[p] = w->count;
+        for (int i = 0; i < n; i++) {
+            uint32_t limit = w->sharing > 0 ? (uint32_t)w->sharing : slices;
+            list[i] = (struct contribution_cuda){.particle = p, .slice = (uint32_t)(uniform() * limit),
+                                                 .shift = (int)(uniform() * w->shift_count)};
+        }
+        qsort(list, (size_t)n, sizeof *list, by_place);
+        for (int i = 0; i < n; i++)
+            if (i == 0 || by_place(&list[i], &list[i - 1]) != 0) list[kept++] = list[i];
+        for (int i = 0; i < kept; i++) {
+            list[i].weight = (float)exp(-5 * uniform());
+            sum += list[i].weight / 0.999;
+        }
+        memset(&w->best[p], 0, sizeof w->best[p]);
+        for (int i = 0; i < kept; i++) {
+            list[i].weight = (float)(list[i].weight / sum);
+            w->best[p].weight_sum += list[i].weight;
+        }
+        if (kept > 0) w->best[p].slice = list[kept / 2].slice, w->best[p].shift = list[kept / 2].shift;
+        w->count += (uint32_t)kept;
+    }
+    w->begin[w->particles] = w->count;
+}
+
+static void bring(struct world *w) {
+    size_t n = (size_t)w->pixels.count, all = (size_t)w->particles * w->stride;
+    w->d_references.pixels = (struct pixels_cuda){.kx = on_device(w->pixels.kx, n, sizeof(short)),
+                                                  .ky = on_device(w->pixels.ky, n, sizeof(short)),
+                                                  .box = w->box, .count = w->pixels.count};
+    w->d_references.shell = on_device(w->pixels.shell, n, sizeof(short));
+    w->d_references.coarse_pixels = w->pixels.count;
+    /* Those of the coarse grid are not what is asked for. */
+    w->d_sampling = (struct sampling_cuda){
+        .references = w->references, .directions = w->directions, .psi_count = w->psis, .shift_count = w->shifts,
+        .direction_children = w->frame_count / w->directions, .psi_children = w->psi_count / w->psis,
+        .shift_children = w->shift_count / w->shifts,
+        .frames = on_device(NULL, (size_t)w->directions * 9, 4), .psi = on_device(NULL, (size_t)w->psis * 2, 4),
+        .shifts = on_device(NULL, (size_t)w->shifts * 2, 4),
+        .child_frames = on_device(w->frames, (size_t)w->frame_count * 9, 4),
+        .child_psi = on_device(w->psi, (size_t)w->psi_count * 2, 4),
+        .child_shifts = on_device(w->shift, (size_t)w->shift_count * 2, 4)};
+    w->d_particles = (struct particles_cuda){.count = w->particles, .stride = w->stride,
+                                             .masked = on_device(w->masked, 2 * all, 4),
+                                             .unmasked = on_device(w->unmasked, 2 * all, 4),
+                                             .ctf = on_device(w->ctf, all, 4),
+                                             .weight = on_device(w->weight, all, 4),
+                                             .power = on_device(w->power, (size_t)w->particles * w->shells, 4)};
+    w->d_factor = on_device(w->factor, (size_t)w->particles, sizeof(float));
+    w->d_known = on_device(w->known, (size_t)w->particles, sizeof(int));
+    w->d_begin = on_device(w->begin, (size_t)w->particles + 1, sizeof *w->begin);
+    w->d_best = on_device(w->best, (size_t)w->particles, sizeof *w->best);
+    w->d_list = on_device(w->list, (size_t)w->count + 1, sizeof *w->list);
+}
+
+static void make_world(struct world *w) {
+    struct err err = {0};
+    must(arena_open(arena, ARENA_ITERATION, &err), &err);
+    must(fourier_pixels_create(w->box, w->size, &w->pixels, &err), &err);
+    w->shells = w->box / 2 + 1;
+    make_sampling(w);
+    make_grids(w);
+    make_particles(w);
+    make_list(w);
+    bring(w);
+    sums_scale_cuda(w->sigma2, 1, w->shells, 1e6, &w->d_sums);
+}
+
+static void free_world(struct world *w) {
+    fourier_pixels_destroy(&w->pixels);
+    void *all[] = {w->frames, w->psi, w->shift, w->sigma2, w->grids[0], w->grids[1], w->masked, w->unmasked, w->ctf,
+                   w->weight, w->power, w->factor, w->begin, w->list, w->best, w->known};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    arena_close(arena, ARENA_ITERATION);
+}
+
+/* Rows 0 and 1 of a slice's matrix; its reference. */
+static int slice_rows(const struct world *w, uint32_t slice, double m[6]) {
+    uint32_t row = slice / (uint32_t)w->rotations, rotation = slice % (uint32_t)w->rotations;
+    uint32_t direction = row / (uint32_t)w->psis, reference = direction / (uint32_t)w->directions;
+    uint32_t psi_children = (uint32_t)(w->psi_count / w->psis), children = (uint32_t)(w->frame_count / w->directions);
+    uint32_t frame = direction % (uint32_t)w->directions * children + rotation / psi_children;
+    uint32_t psi = row % (uint32_t)w->psis * psi_children + rotation % psi_children;
+    const float *f = w->frames + 9 * (size_t)frame;
+    double c = w->psi[2 * psi], s = w->psi[2 * psi + 1];
+    for (int i = 0; i < 3; i++) {
+        m[i] = c * f[i] + s * f[3 + i];
+        m[3 + i] = c * f[3 + i] - s * f[i];
+    }
+    return (int)reference;
+}
+
+/* Trilinear, in double, corner by corner. */
+static void sample(const struct world *w, int reference, const double m[6], int kx, int ky, double ret[2]) {
+    const struct grid_cuda *g = &w->d_references.grids[reference];
+    double at[3], turn = 1;
+    ret[0] = ret[1] = 0;
+    if (kx * kx + ky * ky > g->r_max * g->r_max) return;
+    for (int i = 0; i < 3; i++)
+        at[i] = i < w->dimensions ? PAD * (m[i] * kx + m[3 + i] * ky) : 0;
+    if (at[0] < 0) turn = -1;
+    for (int corner = 0; corner < (w->dimensions == 3 ? 8 : 4); corner++) {
+        double share = 1;
+        size_t index = 0;
+        const int n[3] = {1, g->nx, g->nx * g->ny};
+        for (int i = 0; i < w->dimensions; i++) {
+            double low = floor(turn * at[i]), fraction = turn * at[i] - low;
+            share *= corner >> i & 1 ? fraction : 1 - fraction;
+            index += (size_t)((int)low + (corner >> i & 1) + (i > 0 ? g->reach : 0)) * (size_t)n[i];
+        }
+        ret[0] += share * w->grids[reference][2 * index];
+        ret[1] += turn * share * w->grids[reference][2 * index + 1];
+    }
+}
+
+static void shifted(const struct world *w, const float *image, size_t i, const float shift[2], double ret[2]) {
+    double turns = -(w->pixels.kx[i] * (double)shift[0] + w->pixels.ky[i] * (double)shift[1]) / w->box;
+    double c = cos(2 * M_PI * turns), s = sin(2 * M_PI * turns), re = image[2 * i], im = image[2 * i + 1];
+    ret[0] = re * c - im * s;
+    ret[1] = re * s + im * c;
+}
+
+struct residuals {
+    float *power;
+    double *sums;
+};
+
+static void run_residuals(const struct world *w, struct residuals *r) {
+    struct err err = {0};
+    size_t powers = (size_t)w->particles * (size_t)w->shells, sums = 2 * (size_t)w->particles;
+    must(arena_open(arena, ARENA_PARTICLES, &err), &err);
+    float *power = on_device(NULL, powers, sizeof *power);
+    double *residuals = on_device(NULL, sums, sizeof *residuals);
+    void *scratch = on_device(NULL, 1, residuals_scratch(&w->d_particles));
+    must(residuals_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_list, w->d_begin, w->d_best, w->shells,
+                        w->d_known, scratch, power, residuals, NULL, &err), &err);
+    from_device(r->power, power, powers * sizeof *power);
+    from_device(r->sums, residuals, sums * sizeof *residuals);
+    arena_close(arena, ARENA_PARTICLES);
+}
+
+/* The sum as it stands: Σ w |c P − X_t|² per shell, and how large its terms were. */
+static void plain_residuals(const struct world *w, int p, double *shells, double *sizes) {
+    const float *image = w->masked + 2 * (size_t)p * w->stride, *ctf = w->ctf + (size_t)p * w->stride;
+    for (uint32_t k = w->begin[p]; k < w->begin[p + 1]; k++) {
+        const struct contribution_cuda *c = &w->list[k];
+        double m[6];
+        int reference = slice_rows(w, c->slice, m);
+        for (int i = 0; i < w->pixels.count; i++) {
+            double s[2], x[2];
+            sample(w, reference, m, w->pixels.kx[i], w->pixels.ky[i], s);
+            shifted(w, image, (size_t)i, w->shift + 2 * c->shift, x);
+            double re = ctf[i] * s[0] - x[0], im = ctf[i] * s[1] - x[1];
+            shells[w->pixels.shell[i]] += c->weight * (re * re + im * im);
+            sizes[w->pixels.shell[i]] += c->weight * (x[0] * x[0] + x[1] * x[1] +
+                                                      ctf[i] * ctf[i] * (s[0] * s[0] + s[1] * s[1]));
+        }
+    }
+}
+
+static void plain_best(const struct world *w, int p, double ret[2]) {
+    const float *image = w->masked + 2 * (size_t)p * w->stride, *ctf = w->ctf + (size_t)p * w->stride;
+    double m[6];
+    int reference = slice_rows(w, w->best[p].slice, m);
+    ret[0] = ret[1] = 0;
+    for (int i = 0; i < w->pixels.count; i++) {
+        double s[2], x[2];
+        sample(w, reference, m, w->pixels.kx[i], w->pixels.ky[i], s);
+        shifted(w, image, (size_t)i, w->shift + 2 * w->best[p].shift, x);
+        double re = ctf[i] * s[0] - x[0], im = ctf[i] * s[1] - x[1];
+        ret[1] += re * re + im * im;
+        if (w->pixels.shell[i] <= w->known[p]) ret[0] += re * re + im * im;
+    }
+}
+
+/* bound: of what single precision adds to each term. */
+static double check_residuals(const struct world *w, const struct residuals *r, double bound) {
+    double worst = 0;
+    double *shells = host_new((size_t)w->shells, sizeof *shells), *sizes = host_new((size_t)w->shells, sizeof *sizes);
+    for (int p = 0; p < w->particles; p++) {
+        memset(shells, 0, (size_t)w->shells * sizeof *shells);
+        memset(sizes, 0, (size_t)w->shells * sizeof *sizes);
+        plain_residuals(w, p, shells, sizes);
+        for (int s = 0; s < w->shells; s++) {
+            double found = r->power[p * w->shells + s];
+            if (s < 1 || s > w->size / 2 || w->begin[p] == w->begin[p + 1]) {
+                if (found != w->power[p * w->shells + s]) fail_msg("particle %d, shell %d was changed", p, s);
+                continue;
+            }
+            double each = w->best[p].weight_sum * 2 * (w->pixels.shell_begin[s + 1] - w->pixels.shell_begin[s]);
+            double error = fabs(found - shells[s] / each) / (sizes[s] / each);
+            if (!(error <= bound)) fail_msg("particle %d, shell %d: %g is off by %g", p, s, found, error);
+            if (error > worst) worst = error;
+        }
+        double best[2];
+        plain_best(w, p, best);
+        for (int i = 0; i < 2; i++) {
+            double error = fabs(r->sums[2 * p + i] - best[i]) / (best[1] + 1e-30);
+            if (!(error <= bound)) fail_msg("particle %d: %g, expected %g", p, r->sums[2 * p + i], best[i]);
+            if (error > worst) worst = error;
+        }
+    }
+    free(shells);
+    free(sizes);
+    return worst;
+}
+
+static double residuals_trial(const struct world *w, double bound) {
+    size_t powers = (size_t)w->particles * (size_t)w->shells, sums = 2 * (size_t)w->particles;
+    struct residuals first = {host_new(powers, sizeof(float)), host_new(sums, sizeof(double))};
+    struct residuals again = {host_new(powers, sizeof(float)), host_new(sums, sizeof(double))};
+    run_residuals(w, &first);
+    run_residuals(w, &again);
+    assert_memory_equal(first.power, again.power, powers * sizeof(float));
+    assert_memory_equal(first.sums, again.sums, sums * sizeof(double));
+    double worst = check_residuals(w, &first, bound);
+    free(first.power);
+    free(first.sums);
+    free(again.power);
+    free(again.sums);
+    return worst;
+}
+
+static void clear_sums(const struct world *w) {
+    struct err err = {0};
+    size_t bytes = (size_t)w->voxels * 4 * sizeof(int64_t);
+    void *zeros = calloc(1, bytes);
+    assert_non_null(zeros);
+    for (int k = 0; k < w->references; k++)
+        must(device_put(&DEVICE, w->d_sums.voxels[k], zeros, bytes, &err), &err);
+    must(device_put(&DEVICE, w->d_sums.overflow, zeros, sizeof *w->d_sums.overflow, &err), &err);
+    free(zeros);
+}
+
+static void add_sums(const struct world *w, uint32_t count) {
+    struct err err = {0};
+    size_t bytes = 0;
+    must(arena_open(arena, ARENA_PARTICLES, &err), &err);
+    must(back_project_scratch(count, &bytes, &err), &err);
+    void *scratch = on_device(NULL, 1, bytes);
+    must(back_project_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_factor, w->d_list, count, scratch,
+                           &w->d_sums, NULL, &err), &err);
+    arena_close(arena, ARENA_PARTICLES);
+}
+
+static struct sums_fill get_fill(const struct world *w) {
+    struct sums_fill fill;
+    from_device(&fill, w->d_sums.overflow, sizeof fill);
+    return fill;
+}
+
+/* What all particles give to each slice, slice by slice, and the CPU's scatter. [references] */
+static void plain_sums(const struct world *w, struct accumulator **sums) {
+    struct err err = {0};
+    int n = w->pixels.count;
+    double *data = host_new(3 * (size_t)n, sizeof *data);
+    float *slice = host_new(3 * (size_t)n, sizeof *slice);
+    struct contribution_cuda *list = host_new((size_t)w->count + 1, sizeof *list);
+    memcpy(list, w->list, (size_t)w->count * sizeof *list);
+    qsort(list, w->count, sizeof *list, by_place);
+    for (uint32_t at = 0, end; at < w->count; at = end) {
+        memset(data, 0, 3 * (size_t)n * sizeof *data);
+        for (end = at; end < w->count && list[end].slice == list[at].slice; end++) {
+            const struct contribution_cuda *c = &list[end];
+            size_t row = (size_t)c->particle * w->stride;
+            for (int i = 0; i < n; i++) {
+                double x[2], ctf = w->ctf[row + (size_t)i], noise = w->weight[row + (size_t)i];
+                shifted(w, w->unmasked + 2 * row, (size_t)i, w->shift + 2 * c->shift, x);
+                data[2 * i] += c->weight * w->factor[c->particle] * ctf * noise * x[0];
+                data[2 * i + 1] += c->weight * w->factor[c->particle] * ctf * noise * x[1];
+                data[2 * n + i] += c->weight * ctf * ctf * noise;
+            }
+        }
+        for (int i = 0; i < 3 * n; i++)
+            slice[i] = (float)data[i];
+        double m[6];
+        float matrix[9] = {0};
+        int reference = slice_rows(w, list[at].slice, m);
+        for (int i = 0; i < 6; i++)
+            matrix[i] = (float)m[i];
+        must(accumulator_add(sums[reference], &w->pixels, n, 1, matrix, slice, slice + 2 * n, 1, &err), &err);
+    }
+    free(data);
+    free(slice);
+    free(list);
+}
+
+/* In each shell of voxels: ‖difference‖ over ‖what it should be‖, of data and of weights; or over a thousandth of what
+ * the shell within has, where a corner or two that hardly count are all. */
+static double worst_voxels(const struct accumulator_grid *g, const double *found) {
+    double worst = 0;
+    double *sum = host_new((size_t)g->reach * 8, sizeof *sum), *off = host_new((size_t)g->reach * 8, sizeof *off);
+    for (int z = 0; z < g->nz; z++)
+        for (int y = 0; y < g->ny; y++)
+            for (int x = 0; x < g->nx; x++) {
+                int dz = g->nz > 1 ? z - g->reach : 0, dy = y - g->reach;
+                size_t at = 4 * (((size_t)z * (size_t)g->ny + (size_t)y) * (size_t)g->nx + (size_t)x);
+                size_t shell = 2 * (size_t)sqrt(x * x + dy * dy + dz * dz);
+                for (size_t i = 0; i < 4; i++) {
+                    double d = found[at + i] - g->values[at + i];
+                    sum[shell + (i > 1)] += g->values[at + i] * g->values[at + i];
+                    off[shell + (i > 1)] += d * d;
+                }
+                if (found[at + 3] != 0) fail_msg("the fourth word of a voxel is %g", found[at + 3]);
+            }
+    for (int i = 0; i < 8 * g->reach; i++) {
+        if (sum[i] == 0 && off[i] == 0) continue;
+        double within = i > 1 ? 1e-6 * sum[i - 2] : 0;
+        double error = sqrt(off[i] / (sum[i] > within ? sum[i] : within));
+        if (!(error <= worst)) worst = error;
+    }
+    free(sum);
+    free(off);
+    return worst;
+}
+
+static double sums_trial(const struct world *w, double bound) {
+    struct err err = {0};
+    size_t bytes = (size_t)w->voxels * 4 * sizeof(int64_t);
+    double worst = 0, *found = host_new(bytes, 1), *again = host_new(bytes, 1);
+    struct accumulator *sums[2] = {NULL};
+    for (int k = 0; k < w->references; k++)
+        must(accumulator_create(w->dimensions, w->box, w->size, &sums[k], &err), &err);
+    plain_sums(w, sums);
+    for (int k = 0; k < w->references; k++) {
+        struct accumulator_grid grid = accumulator_grid(sums[k]);
+        assert_int_equal(grid.bytes, bytes);
+        clear_sums(w);
+        add_sums(w, w->count);
+        from_device(found, w->d_sums.voxels[k], bytes);
+        clear_sums(w);
+        add_sums(w, w->count);
+        from_device(again, w->d_sums.voxels[k], bytes);
+        assert_memory_equal(found, again, bytes);
+        must(sums_to_double_cuda(&w->d_sums, k, NULL, &err), &err);
+        from_device(found, w->d_sums.voxels[k], bytes);
+        double error = worst_voxels(&grid, found);
+        if (!(error <= bound)) fail_msg("sums of reference %d are off by %g (%g allowed)", k, error, bound);
+        if (error > worst) worst = error;
+        accumulator_destroy(&sums[k]);
+    }
+    assert_int_equal(get_fill(w).overflow, 0);
+    free(found);
+    free(again);
+    return worst;
+}
+
+/* A test that fails leaves it open. */
+static int close_iteration(void **state) {
+    (void)state;
+    arena_close(arena, ARENA_ITERATION);
+    return 0;
+}
+
+static void trial(struct world w, double bound) {
+    make_world(&w);
+    double residuals = residuals_trial(&w, 2 * bound), sums = sums_trial(&w, bound);
+    printf("%d-D, box %d, size %d, %d particles, %u poses: residuals are off by %.2g, sums by %.2g at most (%.2g allowed)\n",
+           w.dimensions, w.box, w.size, w.particles, w.count, residuals, sums, bound);
+    free_world(&w);
+}
+
+/* Single precision rounds each factor of a term by 6e-8, and phases are off by 1.5e-7: a few times 1e-7 in all. */
+static const double BOUND = 1e-6;
+
+static void volumes(void **state) {
+    (void)state;
+    trial((struct world){.dimensions = 3, .box = 32, .size = 20, .particles = 7, .references = 2, .directions = 5, .psis = 6,
+                         .shifts = 5, .most = 200, .children = true, .rounded = true}, BOUND);
+    trial((struct world){.dimensions = 3, .box = 30, .size = 30, .particles = 3, .references = 1, .directions = 11, .psis = 7,
+                         .shifts = 3, .most = 90, .rounded = true}, BOUND);
+    trial((struct world){.dimensions = 3, .box = 128, .size = 82, .particles = 5, .references = 1, .directions = 9,
+                         .psis = 10, .shifts = 21, .most = 60, .children = true, .rounded = true}, BOUND);
+}
+
+static void classes(void **state) {
+    (void)state;
+    trial((struct world){.dimensions = 2, .box = 64, .size = 50, .particles = 40, .references = 2, .directions = 1,
+                         .psis = 30, .shifts = 9, .most = 70, .children = true, .rounded = true}, BOUND);
+    trial((struct world){.dimensions = 2, .box = 16, .size = 4, .particles = 4, .references = 1, .directions = 1, .psis = 3,
+                         .shifts = 1, .most = 4, .rounded = true}, BOUND);
+}
+
+/* One slice, or few, of all particles: many pieces. */
+static void slices_that_are_shared(void **state) {
+    (void)state;
+    trial((struct world){.dimensions = 3, .box = 32, .size = 32, .particles = 300, .references = 1, .directions = 3,
+                         .psis = 4, .shifts = 5, .most = 12, .sharing = 1, .children = true, .rounded = true}, BOUND);
+    trial((struct world){.dimensions = 2, .box = 32, .size = 32, .particles = 700, .references = 1, .directions = 1,
+                         .psis = 8, .shifts = 5, .most = 9, .sharing = 3, .children = true, .rounded = true}, BOUND);
+}
+
+/* One particle, with one pose and with many; none at all. */
+static void few(void **state) {
+    (void)state;
+    struct world w = {.dimensions = 3, .box = 32, .size = 24, .particles = 1, .references = 1, .directions = 2, .psis = 2,
+                      .shifts = 1, .most = 1, .rounded = true};
+    trial(w, BOUND);
+    w.most = 1000, w.shifts = 60, w.children = true;
+    trial(w, BOUND);
+    make_world(&w);
+    clear_sums(&w);
+    add_sums(&w, 0);
+    assert_int_equal(get_fill(&w).data, 0);
+    free_world(&w);
+}
+
+/* True rotations: a pixel's place is rounded to 2^-17 of a voxel or so, differently on both sides, which is more of what
+ * a pixel gives to the corner far from it. */
+static void rotations(void **state) {
+    (void)state;
+    trial((struct world){.dimensions = 3, .box = 64, .size = 64, .particles = 6, .references = 1, .directions = 20,
+                         .psis = 12, .shifts = 9, .most = 100, .children = true}, 1e-4);
+}
+
+/* 10^5 particles that all give as much as there is room for to one slice, and then more. */
+static void sums_that_are_full(void **state) {
+    (void)state;
+    enum { BATCH = 512, BATCHES = 196 };
+    struct err err = {0};
+    struct world w = {.dimensions = 3, .box = 16, .size = 16, .particles = BATCH, .references = 1, .directions = 1,
+                      .psis = 1, .shifts = 1, .most = 1, .sharing = 1, .rounded = true};
+    make_world(&w);
+    size_t row = w.stride, bytes = (size_t)w.voxels * 4 * sizeof(int64_t);
+    double deviation = sqrt(w.sigma2[w.size / 2]);
+    for (size_t i = 0; i < BATCH * row; i++) {
+        w.unmasked[2 * i] = (float)((48 + 12 * uniform()) * deviation), w.unmasked[2 * i + 1] = 0;
+        w.ctf[i] = 1;
+        w.weight[i] = 1 / w.sigma2[w.size / 2];
+    }
+    w.list[0].weight = 1;
+    w.shift[0] = w.shift[1] = 0;
+    for (int i = 0; i < BATCH; i++) {
+        w.factor[i] = 1;
+        w.list[i] = w.list[0];
+        w.list[i].particle = i;
+    }
+    w.count = BATCH;
+    bring(&w);
+    sums_scale_cuda(w.sigma2, 1, w.shells, 1e5, &w.d_sums);
+    clear_sums(&w);
+    double *once = host_new(bytes, 1), *found = host_new(bytes, 1);
+    struct accumulator *sums = NULL;
+    must(accumulator_create(3, w.box, w.size, &sums, &err), &err);
+    plain_sums(&w, &sums);
+    accumulator_scale(sums, BATCHES);
+    for (int i = 0; i < BATCHES; i++)
+        add_sums(&w, w.count);
+    struct sums_fill fill = get_fill(&w);
+    assert_int_equal(fill.overflow, 0);
+    from_device(once, w.d_sums.voxels[0], bytes);
+    for (size_t i = 0; i < bytes / sizeof(int64_t); i++) {
+        int64_t value = ((int64_t *)once)[i];
+        if ((uint64_t)llabs(value) > (i % 4 < 2 ? fill.data : fill.weight) * 1.03)
+            fail_msg("a voxel holds %lld units", (long long)value);
+    }
+    must(sums_to_double_cuda(&w.d_sums, 0, NULL, &err), &err);
+    from_device(found, w.d_sums.voxels[0], bytes);
+    struct accumulator_grid grid = accumulator_grid(sums);
+    double error = worst_voxels(&grid, found);
+    printf("%d particles: 2^%.1f of 2^62 units of data and 2^%.1f of weight may be there; sums are off by %.2g\n",
+           BATCH * BATCHES, log2((double)fill.data), log2((double)fill.weight), error);
+    assert_true(error <= BOUND);
+    for (int i = 0; i < 2 * BATCHES; i++)
+        add_sums(&w, w.count);
+    assert_int_equal(get_fill(&w).overflow, 1);
+    accumulator_destroy(&sums);
+    free(once);
+    free(found);
+    free_world(&w);
+}
+
+/* NaN and what is far too large are noticed. */
+static void images_that_do_not_fit(void **state) {
+    (void)state;
+    struct err err = {0};
+    const float values[] = {NAN, INFINITY, 1e30f};
+    struct world w = {.dimensions = 2, .box = 16, .size = 12, .particles = 3, .references = 1, .directions = 1, .psis = 4,
+                      .shifts = 2, .most = 5, .rounded = true};
+    make_world(&w);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        clear_sums(&w);
+        add_sums(&w, w.count);
+        assert_int_equal(get_fill(&w).overflow, 0);
+        float *at = w.d_particles.unmasked + 2 * w.stride * 2 + 7;
+        must(device_put(&DEVICE, at, &values[i], sizeof *values, &err), &err);
+        add_sums(&w, w.count);
+        assert_int_equal(get_fill(&w).overflow, 1);
+        must(device_put(&DEVICE, at, w.unmasked + 2 * w.stride * 2 + 7, sizeof *values, &err), &err);
+    }
+    free_world(&w);
+}
+
+#include "tests/kernels/alignment_sums_times.h"
+
+int main(int argc, char **argv) {
+    int count = 0;
+    struct err err = {0};
+    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
+    if (count == 0) return puts("skipped: no CUDA device"), 77;
+    bool timed = argc > 1 && strcmp(argv[1], "time") == 0;
+    seed = argc > 1 && !timed ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(volumes, close_iteration),
+        cmocka_unit_test_teardown(classes, close_iteration),
+        cmocka_unit_test_teardown(slices_that_are_shared, close_iteration),
+        cmocka_unit_test_teardown(few, close_iteration),
+        cmocka_unit_test_teardown(rotations, close_iteration),
+        cmocka_unit_test_teardown(sums_that_are_full, close_iteration),
+        cmocka_unit_test_teardown(images_that_do_not_fit, close_iteration),
+    };
+    int failed = cmocka_run_group_tests(tests, open_arena, close_arena);
+    return failed || !timed ? failed : cmocka_run_group_tests(times, open_arena, close_arena);
+}
