@@ -12,6 +12,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/mrc.h"
+#include "snapshot_private.h"
 
 static enum status put(struct star_table *t, size_t row, const char *name, double value, struct err *err) {
     int column;
@@ -73,7 +74,8 @@ static const char *const RESULTS[] = {"rlnAnglePsi",
                                       "rlnLogLikeliContribution",
                                       "rlnMaxValueProbDistribution",
                                       "rlnNrOfSignificantSamples",
-                                      "rlnOpticsGroup"};
+                                      "rlnOpticsGroup",
+                                      "rlnGroupName"};
 enum { RESULT_COUNT = sizeof RESULTS / sizeof *RESULTS };
 
 /* Where the columns of the table that the last row came from go. */
@@ -160,7 +162,9 @@ static enum status add_particle(struct classifier *c, size_t index, struct colum
     TRY(star_set_number(table, row, map->results[5], p->log_likelihood, err));
     TRY(star_set_number(table, row, map->results[6], p->probability, err));
     TRY(star_set_integer(table, row, map->results[7], p->significant, err));
-    return star_set_integer(table, row, map->results[8], map->group, err);
+    TRY(star_set_integer(table, row, map->results[8], map->group, err));
+    /* There is one noise spectrum: for RELION 3.1 that is one group. */
+    return star_set(table, row, map->results[9], SNAPSHOT_GROUP, err);
 }
 
 static bool in_kept_class(struct classifier *c, size_t index) {
@@ -223,116 +227,6 @@ static enum status write_particles(struct classifier *c, const char *path, bool 
     return star_write(file, path, err);
 }
 
-static enum status add_general(struct star_file *file, struct classifier *c, const struct snapshot *s,
-                               struct err *err) {
-    const struct model *m = c->model;
-    struct star_table *t;
-    const size_t row = 0;
-    double length = m->options.box * m->options.pixel_size;
-    TRY(star_table_add(file, "model_general", false, &t, err));
-    TRY(put_integer(t, row, "rlnReferenceDimensionality", 2, err));
-    TRY(put_integer(t, row, "rlnDataDimensionality", 2, err));
-    TRY(put_integer(t, row, "rlnOriginalImageSize", m->options.box, err));
-    TRY(put(t, row, "rlnCurrentResolution", length / (m->current_shell > 0 ? m->current_shell : 1), err));
-    TRY(put_integer(t, row, "rlnCurrentImageSize", m->size, err));
-    TRY(put(t, row, "rlnPaddingFactor", 2, err));
-    TRY(put(t, row, "rlnPixelSize", m->options.pixel_size, err));
-    TRY(put_integer(t, row, "rlnNrClasses", m->class_count + m->options.with_empty, err));
-    TRY(put_integer(t, row, "rlnNrBodies", 1, err));
-    TRY(put_integer(t, row, "rlnNrGroups", 1, err));
-    TRY(put_integer(t, row, "rlnNrOpticsGroups", 1, err));
-    TRY(put(t, row, "rlnTau2FudgeFactor", m->options.tau_fudge, err));
-    TRY(put(t, row, "rlnNormCorrectionAverage", m->average_norm, err));
-    TRY(put(t, row, "rlnSigmaOffsetsAngst", m->sigma_offset * m->options.pixel_size, err));
-    TRY(put(t, row, "rlnAveragePmax", c->probability, err));
-    TRY(put(t, row, "icestreamClassChanges", c->last_changed, err));
-    TRY(put_integer(t, row, "icestreamParticles", (long)dataset_count(c->dataset), err));
-    TRY(put_integer(t, row, "icestreamKeptParticles", (long)s->kept, err));
-    return put_integer(t, row, "icestreamFinal", s->final, err);
-}
-
-static enum status add_classes(struct star_file *file, const struct model *m, const char *stack, struct err *err) {
-    struct star_table *t;
-    TRY(star_table_add(file, "model_classes", true, &t, err));
-    double particles = 0;
-    for (int k = 0; k < m->class_count; k++)
-        particles += m->classes[k].members;
-    for (int k = 0; k < m->class_count + m->options.with_empty; k++) {
-        static const struct model_class nothing = {.resolution = 999};
-        const struct model_class *c = k < m->class_count ? &m->classes[k] : &nothing;
-        char name[PATH_MAX + 16];
-        size_t row;
-        snprintf(name, sizeof name, "%06d@%s", k + 1, stack);
-        TRY(add_row(t, "rlnReferenceImage", &row, err));
-        TRY(put_text(t, row, "rlnReferenceImage", name, err));
-        TRY(put(t, row, "rlnClassDistribution", model_fraction(m, k), err));
-        /* As RELION does before it has estimated them. */
-        TRY(put(t, row, "rlnAccuracyRotations", 999, err));
-        TRY(put(t, row, "rlnAccuracyTranslationsAngst", 999, err));
-        TRY(put(t, row, "rlnEstimatedResolution", c->resolution, err));
-        double complete = 0, shells = 0;
-        for (int s = 1; c->completeness != NULL && s <= m->current_shell; s++)
-            complete += c->completeness[s], shells++;
-        TRY(put(t, row, "rlnOverallFourierCompleteness", shells > 0 ? complete / shells : 0, err));
-        TRY(put(t, row, "rlnClassPriorOffsetX", 0, err));
-        TRY(put(t, row, "rlnClassPriorOffsetY", 0, err));
-        TRY(put(t, row, "icestreamQuality", c->quality, err));
-        TRY(put(t, row, "icestreamEvidence", c->evidence, err));
-        TRY(put_integer(t, row, "icestreamMembers", (long)c->members, err));
-        TRY(put_integer(t, row, "icestreamKept", c->kept, err));
-    }
-    return STATUS_OK;
-}
-
-static enum status add_spectra(struct star_file *file, const struct model *m, int k, struct err *err) {
-    const struct model_class *c = &m->classes[k];
-    struct star_table *t;
-    char name[32];
-    snprintf(name, sizeof name, "model_class_%d", k + 1);
-    TRY(star_table_add(file, name, true, &t, err));
-    double length = m->options.box * m->options.pixel_size;
-    for (int s = 0; s <= m->options.box / 2; s++) {
-        size_t row;
-        TRY(add_row(t, "rlnSpectralIndex", &row, err));
-        TRY(put_integer(t, row, "rlnSpectralIndex", s, err));
-        TRY(put(t, row, "rlnResolution", s / length, err));
-        TRY(put(t, row, "rlnAngstromResolution", s > 0 ? length / s : 999, err));
-        TRY(put(t, row, "rlnSsnrMap", c->ssnr[s], err));
-        TRY(put(t, row, "rlnGoldStandardFsc", c->fsc[s], err));
-        TRY(put(t, row, "rlnFourierCompleteness", c->completeness[s], err));
-        TRY(put(t, row, "rlnReferenceTau2", c->tau2[s], err));
-    }
-    return STATUS_OK;
-}
-
-static enum status write_model(struct classifier *c, const struct snapshot *s, const char *path, const char *stack,
-                               struct err *err) {
-    const struct model *m = c->model;
-    _cleanup_(star_destroy) struct star_file *file = NULL;
-    struct star_table *t;
-    size_t row;
-    TRY(star_create(&file, err));
-    TRY(add_general(file, c, s, err));
-    TRY(add_classes(file, m, stack, err));
-    for (int k = 0; k < m->class_count; k++)
-        TRY(add_spectra(file, m, k, err));
-    TRY(star_table_add(file, "model_groups", true, &t, err));
-    TRY(add_row(t, "rlnGroupNumber", &row, err));
-    TRY(put_integer(t, row, "rlnGroupNumber", 1, err));
-    TRY(put_text(t, row, "rlnGroupName", "all", err));
-    TRY(put_integer(t, row, "rlnGroupNrParticles", (long)dataset_count(c->dataset), err));
-    TRY(put(t, row, "rlnGroupScaleCorrection", 1, err));
-    TRY(star_table_add(file, "model_optics_group_1", true, &t, err));
-    double length = m->options.box * m->options.pixel_size;
-    for (int shell = 0; shell <= m->options.box / 2; shell++) {
-        TRY(add_row(t, "rlnSpectralIndex", &row, err));
-        TRY(put_integer(t, row, "rlnSpectralIndex", shell, err));
-        TRY(put(t, row, "rlnResolution", shell / length, err));
-        TRY(put(t, row, "rlnSigma2Noise", m->sigma2[shell], err));
-    }
-    return star_write(file, path, err);
-}
-
 static enum status write_stack(const struct model *m, const char *path, struct err *err) {
     int box = m->options.box;
     struct image stack = {0};
@@ -349,33 +243,28 @@ static enum status write_stack(const struct model *m, const char *path, struct e
     return status;
 }
 
-/* "FOLDER/run_itNNN" + ending. */
-static void product(const struct snapshot *s, const char *ending, char *path, const char *folder) {
-    snprintf(path, PATH_MAX, "%s/run_it%03d%s", folder, s->iteration, ending);
-}
-
 enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err *err) {
-    char path[PATH_MAX], stack[PATH_MAX];
+    char path[PATH_MAX];
     size_t all;
     TRY(quality_judge(c->model, c->dataset, &c->options.keep, err));
     s->classes = c->model->class_count + c->model->options.with_empty;
     s->kept_classes = 0;
     for (int k = 0; k < c->model->class_count; k++)
         s->kept_classes += c->model->classes[k].kept;
-    product(s, "_classes.mrcs", path, s->folder);
-    product(s, "_classes.mrcs", stack, s->relative);
+    snapshot_name(s, "_classes.mrcs", path, s->folder);
     TRY(write_stack(c->model, path, err));
-    product(s, "_classes.png", path, s->folder);
+    snapshot_name(s, "_classes.png", path, s->folder);
     TRY(snapshot_picture(c->model, path, err));
-    product(s, "_data.star", path, s->folder);
+    snapshot_name(s, "_data.star", path, s->folder);
     TRY(write_particles(c, path, false, INFINITY, &all, err));
     snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
     double limit;
     TRY(off_centre_limit(c, &limit, err));
     TRY(write_particles(c, path, true, limit, &s->kept, err));
-    /* Last: where it is there, the others are. */
-    product(s, "_model.star", path, s->folder);
-    return write_model(c, s, path, stack, err);
+    /* The model last: where it is there, the others are. */
+    TRY(snapshot_write_sampling(c, s, err));
+    TRY(snapshot_write_optimiser(c, s, err));
+    return snapshot_write_model(c, s, err);
 }
 
 enum status snapshot_history(const struct classifier *c, const struct snapshot *s, struct err *err) {
@@ -407,12 +296,13 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
 void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection) {
     struct snapshot old = *snapshot;
     old.iteration = iteration;
-    static const char *const endings[] = {"_model.star", "_data.star", "_classes.png", "_classes.mrcs"};
+    static const char *const endings[] = {"_model.star",    "_optimiser.star", "_sampling.star",
+                                          "_data.star",     "_classes.png",    "_classes.mrcs"};
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/selected_it%03d.star", old.folder, iteration);
     if (selection) (void)unlink(path);
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !selection; i++) {
-        product(&old, endings[i], path, old.folder);
+        snapshot_name(&old, endings[i], path, old.folder);
         (void)unlink(path);
     }
 }

@@ -20,29 +20,44 @@ static enum status write_map(const struct refiner *r, const char *folder, const 
     return mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, err);
 }
 
-/* Fills a file with `make` and writes it. */
-typedef enum status fill_file(const struct refiner *r, const struct half *h, const char *reference,
-                              struct star_file *file, struct err *err);
+/* What a file is filled with, and whose. */
+struct content {
+    const struct half *half;
+    const char *reference, *root, *stem;
+};
+typedef enum status fill_file(const struct refiner *r, const struct content *content, struct star_file *file,
+                              struct err *err);
 
-static enum status fill_data(const struct refiner *r, const struct half *h, const char *reference,
-                             struct star_file *file, struct err *err) {
-    (void)h, (void)reference;
+static enum status fill_data(const struct refiner *r, const struct content *c, struct star_file *file,
+                             struct err *err) {
+    (void)c;
     return particle_set_export(&r->set, file, err);
 }
 
-static enum status fill_optimiser(const struct refiner *r, const struct half *h, const char *reference,
-                                  struct star_file *file, struct err *err) {
-    (void)h, (void)reference;
-    return tables_optimiser(r, file, err);
+static enum status fill_model(const struct refiner *r, const struct content *c, struct star_file *file,
+                              struct err *err) {
+    return tables_model(r, c->half, c->reference, file, err);
 }
 
-static enum status write_star(const struct refiner *r, const struct half *h, const char *folder, const char *name,
-                              const char *reference, fill_file *fill, struct err *err) {
+static enum status fill_sampling(const struct refiner *r, const struct content *c, struct star_file *file,
+                                 struct err *err) {
+    (void)c;
+    return tables_sampling(r, file, err);
+}
+
+static enum status fill_optimiser(const struct refiner *r, const struct content *c, struct star_file *file,
+                                  struct err *err) {
+    return tables_optimiser(r, c->root, c->stem, file, err);
+}
+
+static enum status write_star(const struct refiner *r, const char *folder, const char *stem, const char *ending,
+                              fill_file *fill, const struct content *content, struct err *err) {
     struct star_file *file = NULL;
-    char path[PATH_SIZE];
+    char name[64], path[PATH_SIZE];
+    snprintf(name, sizeof name, "%s_%s", stem, ending);
     TRY(path_join(folder, name, path, sizeof path, err));
     TRY(star_create(&file, err));
-    enum status status = fill(r, h, reference, file, err);
+    enum status status = fill(r, content, file, err);
     if (status == STATUS_OK) status = star_write(file, path, err);
     star_destroy(&file);
     return status;
@@ -86,22 +101,34 @@ static enum status write_picture(const struct refiner *r, const char *folder, co
     return picture_write_grey(path, width, height, pixels, err);
 }
 
-static enum status write_models(const struct refiner *r, const char *folder, const char *prefix, const char *stem,
-                                struct err *err) {
-    char name[128], reference[PATH_SIZE + 128];
+/* All STAR files of an iteration, or of the end. map: what the map of a half is called, after the half. */
+static enum status write_tables(const struct refiner *r, const char *folder, const char *prefix, const char *stem,
+                                const char *map, struct err *err) {
+    const char *slash = *prefix != 0 ? "/" : "";
+    char root[PATH_SIZE], all[PATH_SIZE], reference[PATH_SIZE + 128], ending[32];
+    snprintf(root, sizeof root, "%s%srun", prefix, slash);
+    snprintf(all, sizeof all, "%s%s%s", prefix, slash, stem);
+    struct content content = {.reference = reference, .root = root, .stem = all};
+    TRY(write_star(r, folder, stem, "data.star", fill_data, &content, err));
     for (int h = 0; h < 2; h++) {
-        snprintf(reference, sizeof reference, "%s%s%s_half%d_class001.mrc", prefix, *prefix != 0 ? "/" : "", stem,
-                 h + 1);
-        snprintf(name, sizeof name, "%s_half%d_model.star", stem, h + 1);
-        TRY(write_star(r, &r->half[h], folder, name, reference, tables_model, err));
+        content.half = &r->half[h];
+        snprintf(reference, sizeof reference, "%s_half%d_%s", all, h + 1, map);
+        snprintf(ending, sizeof ending, "half%d_model.star", h + 1);
+        TRY(write_star(r, folder, stem, ending, fill_model, &content, err));
     }
-    return STATUS_OK;
+    if (r->schedule.final) {
+        content.half = &r->half[0];
+        snprintf(reference, sizeof reference, "%s_class001.mrc", all);
+        TRY(write_star(r, folder, stem, "model.star", fill_model, &content, err));
+    }
+    TRY(write_star(r, folder, stem, "sampling.star", fill_sampling, &content, err));
+    return write_star(r, folder, stem, "optimiser.star", fill_optimiser, &content, err);
 }
 
 static void remove_iteration(const char *folder, int iteration) {
     static const char *const PARTS[] = {"optimiser.star",   "half1_class001.mrc", "half2_class001.mrc",
                                         "class001.mrc",     "class001.png",       "data.star",
-                                        "half1_model.star", "half2_model.star"};
+                                        "half1_model.star", "half2_model.star",   "sampling.star"};
     for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
         char name[64], path[PATH_SIZE];
         snprintf(name, sizeof name, "run_it%03d_%s", iteration, PARTS[i]);
@@ -111,16 +138,11 @@ static void remove_iteration(const char *folder, int iteration) {
 }
 
 static enum status write_final(const struct refiner *r, const char *folder, const char *prefix, struct err *err) {
-    char reference[PATH_SIZE + 32];
-    snprintf(reference, sizeof reference, "%s%srun_class001.mrc", prefix, *prefix != 0 ? "/" : "");
     TRY(write_map(r, folder, "run_half1_class001_unfil.mrc", r->half[0].unfiltered, err));
     TRY(write_map(r, folder, "run_half2_class001_unfil.mrc", r->half[1].unfiltered, err));
     TRY(write_map(r, folder, "run_class001.mrc", r->combined, err));
-    TRY(write_star(r, NULL, folder, "run_data.star", NULL, fill_data, err));
-    TRY(write_models(r, folder, prefix, "run", err));
-    TRY(write_star(r, &r->half[0], folder, "run_model.star", reference, tables_model, err));
     TRY(write_picture(r, folder, "run_class001.png", err));
-    return write_star(r, NULL, folder, "run_optimiser.star", NULL, fill_optimiser, err);
+    return write_tables(r, folder, prefix, "run", "class001_unfil.mrc", err);
 }
 
 enum status refiner_write(const struct refiner *r, const char *folder, const char *prefix, int keep, struct err *err) {
@@ -136,11 +158,7 @@ enum status refiner_write(const struct refiner *r, const char *folder, const cha
     TRY(write_map(r, folder, name, r->combined, err));
     snprintf(name, sizeof name, "%s_class001.png", stem);
     TRY(write_picture(r, folder, name, err));
-    snprintf(name, sizeof name, "%s_data.star", stem);
-    TRY(write_star(r, NULL, folder, name, NULL, fill_data, err));
-    TRY(write_models(r, folder, prefix, stem, err));
-    snprintf(name, sizeof name, "%s_optimiser.star", stem);
-    TRY(write_star(r, NULL, folder, name, NULL, fill_optimiser, err));
+    TRY(write_tables(r, folder, prefix, stem, "class001.mrc", err));
     if (keep > 0 && r->schedule.iteration > keep) remove_iteration(folder, r->schedule.iteration - keep);
     return STATUS_OK;
 }

@@ -46,22 +46,24 @@ static enum status need_table(struct star_file *file, const char *name, struct s
     return STATUS_OK;
 }
 
-static enum status restore_schedule(struct refiner *r, struct star_file *file, struct err *err) {
-    struct star_table *t;
+static enum status restore_schedule(struct refiner *r, struct star_file *file, struct star_file *sampling,
+                                    struct err *err) {
+    struct star_table *t, *grid;
     struct schedule *s = &r->schedule;
     double iteration, order, range, step, increment, large, resolution_gain, changes, shell;
     TRY(need_table(file, "optimiser_general", &t, err));
+    TRY(need_table(sampling, "sampling_general", &grid, err));
     schedule_start(r);
     TRY(value(t, "rlnCurrentIteration", &iteration, err));
-    TRY(value(t, "rlnHealpixOrder", &order, err));
-    TRY(value(t, "rlnOffsetRange", &range, err));
-    TRY(value(t, "rlnOffsetStep", &step, err));
+    TRY(value(grid, "rlnHealpixOrder", &order, err));
+    TRY(value(grid, "rlnOffsetRange", &range, err));
+    TRY(value(grid, "rlnOffsetStep", &step, err));
     TRY(value(t, "rlnIncrementImageSize", &increment, err));
     TRY(value(t, "rlnHasHighFscAtResolLimit", &large, err));
     TRY(value(t, "rlnNumberOfIterWithoutResolutionGain", &resolution_gain, err));
     TRY(value(t, "rlnNumberOfIterWithoutChangingAssignments", &changes, err));
     TRY(value(t, "icestreamResolutionShell", &shell, err));
-    TRY(value(t, "rlnSamplingPerturbInstance", &s->perturbation, err));
+    TRY(value(grid, "rlnSamplingPerturbInstance", &s->perturbation, err));
     TRY(value(t, "rlnBestResolutionThusFar", &s->best_resolution, err));
     TRY(value(t, "rlnSmallestChangesOrientations", &s->smallest_angle, err));
     TRY(value(t, "rlnSmallestChangesOffsets", &s->smallest_offset, err));
@@ -72,6 +74,7 @@ static enum status restore_schedule(struct refiner *r, struct star_file *file, s
             err, STATUS_BAD_FORMAT, "the optimiser file of the last iteration holds nonsense: remove it to begin anew");
     s->iteration = (int)iteration;
     s->order = (int)order;
+    s->smallest_offset /= r->pixel_size;
     s->offset_range = range / r->pixel_size;
     s->offset_step = step / r->pixel_size;
     s->increment = (int)increment;
@@ -164,13 +167,12 @@ enum status refiner_restore(struct refiner *r, const char *folder, bool *ret_fou
     int iteration = last_iteration(folder);
     *ret_found = false;
     if (iteration == 0) return STATUS_OK;
-    struct star_file *file = NULL;
+    _cleanup_(star_destroy) struct star_file *file = NULL, *sampling = NULL;
     for (int h = 0; h < 2; h++)
         TRY(restore_half(r, folder, iteration, h, err));
     TRY(open_part(folder, iteration, "optimiser.star", &file, err));
-    enum status status = restore_schedule(r, file, err);
-    star_destroy(&file);
-    TRY(status);
+    TRY(open_part(folder, iteration, "sampling.star", &sampling, err));
+    TRY(restore_schedule(r, file, sampling, err));
     TRY(open_part(folder, iteration, "data.star", &r->restored, err));
     r->started = true;
     *ret_found = true;
