@@ -166,7 +166,6 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
                                           .n_particles = p->count,
                                           .n_shifts = (int)shifts,
                                           .n_slices = a->rows,
-                                          .most = (uint32_t)a->options.max_significant,
                                           .fraction = ADAPTIVE_FRACTION};
     TRY(posterior_cuda(&input, scratch, pass->sums, pass->kept, stream, err));
     TRY(compress_count_cuda(pass->kept, p->count, (int)shifts, a->rows, pass->counts, pass->begin, pass->row_begin,

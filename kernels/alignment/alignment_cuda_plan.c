@@ -198,6 +198,19 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
+/* Slices of the fine pass are made once as well, where they take no more than half of what is left: then more particles
+ * at a time would save nothing. */
+static enum status make_fine_slices(struct alignment_cuda *a, struct err *err) {
+    size_t slices = (size_t)a->rows * (size_t)a->rotations, row = 2 * fine_slice_row(&a->references);
+    float *values = NULL;
+    a->references.slices = NULL;
+    if (a->iteration.local || slices * row * sizeof *values > arena_left(a->arena) / 2) return STATUS_OK;
+    TRY(arena_take(a->arena, slices * row, sizeof *values, "slices of the fine pass", &values, err));
+    TRY(fine_slices_cuda(&a->references, &a->sampling, 0, a->rows, values, stream_cuda_kernels(a->stream), err));
+    a->references.slices = values;
+    return STATUS_OK;
+}
+
 static enum status take_slices(struct alignment_cuda *a, struct err *err) {
     size_t n = (size_t)a->rows_at_once;
     a->slices = a->squares = NULL;
@@ -276,6 +289,7 @@ enum status alignment_cuda_plan(struct alignment_cuda *a, struct err *err) {
     TRY(upload(a, it->sigma2, (size_t)it->optics_count * shells, sizeof *it->sigma2, "noise", &a->sigma2, err));
     TRY(upload_coarse_grid(a, err));
     a->stride = ((size_t)it->pixels->count + 31) / 32 * 32;
+    TRY(make_fine_slices(a, err));
     TRY(divide(a, err));
     TRY(take_slices(a, err));
     return take_batches(a, err);
