@@ -166,7 +166,8 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
                                           .n_particles = p->count,
                                           .n_shifts = (int)shifts,
                                           .n_slices = a->rows,
-                                          .fraction = ADAPTIVE_FRACTION};
+                                          .fraction = ADAPTIVE_FRACTION,
+                                          .most = a->most};
     TRY(posterior_cuda(&input, scratch, pass->sums, pass->kept, stream, err));
     TRY(compress_count_cuda(pass->kept, p->count, (int)shifts, a->rows, pass->counts, pass->begin, pass->row_begin,
                             stream, err));

@@ -44,7 +44,7 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
     TRY(compare_cuda(&a->references, &a->sampling, p, samples, 1, f->values, stream, err));
     TRY(weigh_cuda(p, samples, &a->sampling, a->each, f->values, f->least, stream, err));
     TRY(values_begin_cuda(samples->begin, p->count, a->each, f->begin, stream, err));
-    TRY(top_sum_cuda(f->values, f->begin, p->count, longest * (size_t)a->each, ADAPTIVE_FRACTION, scratch, f->sums,
+    TRY(top_sum_cuda(f->values, f->begin, p->count, longest * (size_t)a->each, ADAPTIVE_FRACTION, 0, scratch, f->sums,
                      stream, err));
     TRY(contributions_count_cuda(p, samples, &a->sampling, f->values, f->sums, f->least, jobs->own, f->best,
                                  f->contributions_begin, stream, err));

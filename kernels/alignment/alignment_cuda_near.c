@@ -153,7 +153,7 @@ static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p
     TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
     TRY(compare_cuda(&a->references, &a->sampling, p, list, 0, weights, stream, err));
     TRY(weigh_cuda(p, list, &a->sampling, 1, weights, least, stream, err));
-    TRY(top_sum_cuda(weights, begin, p->count, longest, ADAPTIVE_FRACTION,
+    TRY(top_sum_cuda(weights, begin, p->count, longest, ADAPTIVE_FRACTION, a->most,
                      scratch, sums, stream, err));
     TRY(keep_count_cuda(list, p->count, weights, sums, counts, kept_begin, kept_row_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found.counts + first, counts, n * sizeof *counts, err));

@@ -27,6 +27,9 @@ struct alignment_found {
     uint32_t *contributions;          /* of a part */
 };
 
+/* As many more samples may be kept where their children, 32 to one, are not looked at. */
+enum { ALIGNMENT_WITHOUT_CHILDREN = 4 };
+
 struct alignment_cuda {
     struct alignment_options options;
     int shells;
@@ -45,6 +48,7 @@ struct alignment_cuda {
     float *sigma2, *row_log_prior;
     float *matrices; /* [orientations][9] of the coarse grid */
     int orientations, rows, rotations, each;
+    uint32_t most; /* samples of a particle that the fine pass takes */
     size_t stride;
     int particles;       /* on the device at a time */
     int rows_at_once;    /* slices that there is room for; rows: all, made once */

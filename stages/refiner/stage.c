@@ -470,6 +470,7 @@ const struct stage_descriptor refiner_stage = {
     .lane_size = sizeof(struct lane),
     .lanes = 2,
     .cumulative = true,
+    .cuda = true,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,
