@@ -19,10 +19,10 @@ namespace {
 enum { WARPS = 4, THREADS = 32 * WARPS, SLOTS = 8, CHILDREN = 4, SUMS = SLOTS * CHILDREN };
 /* Of a lane at a time; of a warp; groups of sums that a block keeps. */
 enum { EACH = 4, PIXELS = 32 * EACH, UNITS = 48 };
-enum { SHIFTS_MOST = 4096, SLICE_THREADS = 256 };
+enum { SHIFTS_MOST = 4096 };
 
-/* Where slices come from: made before, or from a reference of so many dimensions. */
-enum source { STORED, PLANE, VOLUME };
+/* Where slices come from: made before, or from a reference in 2-D, in 3-D, in 3-D with quads. */
+enum source { STORED, PLANE, VOLUME, QUADS };
 
 struct work {
     references_cuda references;
@@ -36,7 +36,7 @@ struct work {
 
 struct slot {
     float m[6];
-    const float *values; /* its reference, or the slice */
+    const float *values; /* its reference (quads), or the slice */
 };
 
 struct state {
@@ -70,7 +70,8 @@ __device__ inline void set_slot(const work &w, const state &s, int at, int rows,
         child_plane(w.sampling, place, GRID_PAD, ret->m);
     else
         row_plane(w.sampling, place, GRID_PAD, ret->m);
-    ret->values = w.references.grids[place.reference].values;
+    const grid_cuda &grid = w.references.grids[place.reference];
+    ret->values = grid.quads ? grid.quads : grid.values;
     if (w.fine && w.references.slices)
         ret->values = w.references.slices + ((size_t)row * w.rotations + rotation) * 2 * w.slice_row;
 }
@@ -160,7 +161,7 @@ template <bool FOUR, source SOURCE>
 __device__ inline float load_pixels(const work &w, const state &s, int particle, int first, int lane, pixels &t) {
     const references_cuda &r = w.references;
     grid_cuda grid = r.grids[0];
-    grid.dimensions = SOURCE == VOLUME ? 3 : 2;
+    grid.dimensions = SOURCE == PLANE ? 2 : 3;
     float half[EACH], half_x = 0, half_y = 0;
     if (FOUR) {
         const float *children = w.sampling.child_shifts;
@@ -190,7 +191,7 @@ __device__ inline float load_pixels(const work &w, const state &s, int particle,
 #pragma unroll
         for (int k = 0; SOURCE != STORED && k < 6; k++)
             m[k] = slot.m[k];
-        grid.values = slot.values;
+        grid.values = grid.quads = slot.values;
         norm[i] = 0;
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
@@ -198,8 +199,8 @@ __device__ inline float load_pixels(const work &w, const state &s, int particle,
             if (SOURCE == STORED)
                 t.p[i][j] = __ldg((const float2 *)slot.values + at[j]);
             else
-                t.p[i][j] =
-                    grid_value(grid, m[0] * u + m[3] * v, m[1] * u + m[4] * v, SOURCE == VOLUME ? m[2] * u + m[5] * v : 0);
+                t.p[i][j] = grid_value<SOURCE == QUADS>(grid, m[0] * u + m[3] * v, m[1] * u + m[4] * v,
+                                                        SOURCE == PLANE ? 0 : m[2] * u + m[5] * v);
             norm[i] += half[j] * (t.p[i][j].x * t.p[i][j].x + t.p[i][j].y * t.p[i][j].y);
         }
     }
@@ -275,7 +276,8 @@ __device__ inline uint32_t sample_at(const state &s, const segment &g, int row, 
     return s.rows[row].first + g.before[row * g.words + (int)(shift / 32)] + (uint32_t)__popc(bits & (bit - 1));
 }
 
-template <bool FOUR> __device__ inline void store_tile(const work &w, const state &s, const segment &g, int first, int units) {
+template <bool FOUR>
+__device__ inline void store_tile(const work &w, const state &s, const segment &g, int first, int units) {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, k = lane % CHILDREN, at = lane / CHILDREN;
     int row = at / w.rotations, rotation = at - row * w.rotations;
     float norm = 0;
@@ -331,23 +333,11 @@ __global__ void __launch_bounds__(THREADS, 3) compare(const __grid_constant__ wo
     }
 }
 
-__global__ void __launch_bounds__(SLICE_THREADS)
-    make_slices(const __grid_constant__ references_cuda references, sampling_cuda sampling, uint32_t first, int row,
-                float *slices) {
-    int at = (int)(blockIdx.y * SLICE_THREADS + threadIdx.x);
-    if (at >= row) return;
-    slice_place place = fine_place(sampling, first + blockIdx.x);
-    float m[6];
-    child_plane(sampling, place, GRID_PAD, m);
-    float2 p = make_float2(0, 0);
-    if (at < references.pixels.count)
-        p = grid_sample(references.grids[place.reference], m, references.pixels.kx[at], references.pixels.ky[at]);
-    ((float2 *)slices)[(size_t)blockIdx.x * row + at] = p;
-}
-
 template <bool FOUR> void launch(const work &w, unsigned blocks, size_t shared, cudaStream_t stream) {
     if (w.fine && w.references.slices)
         compare<FOUR, STORED><<<blocks, THREADS, shared, stream>>>(w);
+    else if (w.references.grids[0].quads)
+        compare<FOUR, QUADS><<<blocks, THREADS, shared, stream>>>(w);
     else if (w.references.grids[0].dimensions == 3)
         compare<FOUR, VOLUME><<<blocks, THREADS, shared, stream>>>(w);
     else
@@ -355,17 +345,6 @@ template <bool FOUR> void launch(const work &w, unsigned blocks, size_t shared, 
 }
 
 } // namespace
-
-extern "C" enum status fine_slices_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                                        int first, int count, float *ret_slices, void *stream, struct err *err) {
-    if (count == 0) return STATUS_OK;
-    unsigned rotations = (unsigned)sampling_rotations(*sampling);
-    dim3 blocks((unsigned)count * rotations, (unsigned)((fine_slice_row(references) + SLICE_THREADS - 1) / SLICE_THREADS));
-    make_slices<<<blocks, SLICE_THREADS, 0, (cudaStream_t)stream>>>(*references, *sampling, (uint32_t)first * rotations,
-                                                                    (int)fine_slice_row(references), ret_slices);
-    CUDA_TRY(cudaGetLastError(), err, "making slices");
-    return STATUS_OK;
-}
 
 extern "C" enum status compare_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
                                     const struct particles_cuda *particles, const struct samples_cuda *samples, int fine,
@@ -377,8 +356,9 @@ extern "C" enum status compare_cuda(const struct references_cuda *references, co
     FAIL_IF(sampling->shift_count > SHIFTS_MOST, err, STATUS_UNSUPPORTED,
             "a CUDA device compares up to %d shifts, not %d: take larger steps", SHIFTS_MOST, sampling->shift_count);
     if (samples->row_count == 0) return STATUS_OK;
+    int n_pixels = fine ? references->pixels.count : references->coarse_pixels;
     const work w = {*references, *sampling, *particles, *samples,
-                    fine ? references->pixels.count : references->coarse_pixels, rotations, fine, fine_slice_row(references),
+                    n_pixels,    rotations, fine,       fine_slice_row(references),
                     ret_values};
     unsigned rows = SLOTS / rotations, blocks = (samples->row_count + rows - 1) / rows;
     size_t words = rows > 1 ? ((size_t)sampling->shift_count + 31) / 32 : 0;

@@ -17,25 +17,44 @@ __device__ static inline float2 grid_plane(const float2 *at, int nx, float fx, f
                         fx);
 }
 
+/* From the corners as values and as quads have them. */
+__device__ static inline float2 grid_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy, float fz) {
+    const float2 *at = (const float2 *)g.values + corner;
+    float2 low = grid_plane(at, g.nx, fx, fy);
+    if (g.dimensions == 3) low = grid_between(low, grid_plane(at + (size_t)g.ny * g.nx, g.nx, fx, fy), fz);
+    return low;
+}
+
+__device__ static inline float2 grid_half_quad(float4 pair, float fy) {
+    return grid_between(make_float2(pair.x, pair.y), make_float2(pair.z, pair.w), fy);
+}
+
+__device__ static inline float2 grid_quad_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy, float fz) {
+    const float4 *at = (const float4 *)g.quads + 2 * (size_t)corner;
+    float4 low = __ldg(at), high = __ldg(at + 1), low_x = __ldg(at + 2), high_x = __ldg(at + 3);
+    return grid_between(grid_between(grid_half_quad(low, fy), grid_half_quad(low_x, fy), fx),
+                        grid_between(grid_half_quad(high, fy), grid_half_quad(high_x, fy), fx), fz);
+}
+
 /* At (x, y, z) of the grid about its origin, within GRID_PAD r_max of it. Where the point lies in the half that is not
- * stored (x < 0), the conjugate of the opposite one. */
-__device__ static inline float2 grid_value(const struct grid_cuda &g, float x, float y, float z) {
+ * stored (x < 0), the conjugate of the opposite one. QUADS: from quads. */
+template <bool QUADS> __device__ static inline float2 grid_value(const struct grid_cuda &g, float x, float y, float z) {
     float turn = x < 0 ? -1.0f : 1.0f;
     x *= turn, y *= turn, z *= turn;
     /* Made positive, where truncation is the floor. */
     int gx = (int)x, gy = (int)(y + (float)g.reach), gz = g.dimensions == 3 ? (int)(z + (float)g.reach) : 0;
     float fx = x - (float)gx, fy = y - (float)(gy - g.reach), fz = z - (float)(gz - g.reach);
-    const float2 *at = (const float2 *)g.values + ((size_t)gz * g.ny + gy) * g.nx + gx;
-    float2 low = grid_plane(at, g.nx, fx, fy);
-    if (g.dimensions == 3) low = grid_between(low, grid_plane(at + (size_t)g.ny * g.nx, g.nx, fx, fy), fz);
-    return make_float2(low.x, turn * low.y);
+    unsigned corner = ((unsigned)gz * (unsigned)g.ny + (unsigned)gy) * (unsigned)g.nx + (unsigned)gx;
+    float2 value = QUADS ? grid_quad_corners(g, corner, fx, fy, fz) : grid_corners(g, corner, fx, fy, fz);
+    return make_float2(value.x, turn * value.y);
 }
 
 /* m: rows 0 and 1 of the slice's matrix times GRID_PAD. Beyond r_max: 0. */
 __device__ static inline float2 grid_sample(const struct grid_cuda &g, const float m[6], int kx, int ky) {
     if (kx * kx + ky * ky > g.r_max * g.r_max) return make_float2(0, 0);
     float u = (float)kx, v = (float)ky;
-    return grid_value(g, m[0] * u + m[3] * v, m[1] * u + m[4] * v, m[2] * u + m[5] * v);
+    float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = m[2] * u + m[5] * v;
+    return g.quads ? grid_value<true>(g, x, y, z) : grid_value<false>(g, x, y, z);
 }
 
 #endif

@@ -112,7 +112,8 @@ struct work_case {
     const char *name;
     double sigma; /* steps of the grid; 0: rows from the whole grid */
     int rows, shifts;
-    bool fine, stored;
+    bool fine;
+    enum { FROM_GRID, FROM_QUADS, FROM_SLICES } source;
 };
 
 static void time_case(struct setting *s, const struct work_case *c) {
@@ -123,8 +124,12 @@ static void time_case(struct setting *s, const struct work_case *c) {
     int rotations = c->fine ? s->rotations : 1, each = rotations * (c->fine ? s->sampling.shift_children : 1);
     double n = c->fine ? s->pixels.count : s->references_cuda.coarse_pixels, made = 0;
     float *values = on_device(NULL, (size_t)list.device.count * (size_t)each, sizeof *values);
+    static const char *const sources[] = {"grid", "quads", "slices"};
+    for (int k = 0; k < s->references; k++)
+        s->references_cuda.grids[k].quads = NULL;
+    if (c->source == FROM_QUADS) make_quads(s);
     s->references_cuda.slices = NULL;
-    if (c->stored) {
+    if (c->source == FROM_SLICES) {
         float *slices = on_device(NULL, (size_t)s->rows * s->rotations * 2 * fine_slice_row(&s->references_cuda), 4), one;
         for (int i = 0; i < 2; i++) {
             double start = seconds();
@@ -140,9 +145,9 @@ static void time_case(struct setting *s, const struct work_case *c) {
     printf("%-26s %5.0f px %7.1f rows %5.1f samples a row %-6s %8.2f ms, products at 52 TF %6.2f (%3.0f %%), %5.1f G slice "
            "pixels/s; 6,496 particles %7.1f ms%s",
            c->name, n, (double)list.device.row_count / s->particles, (double)list.device.count / list.device.row_count,
-           c->stored ? "stored" : "grid", 1e3 * took, 1e3 * floor, 100 * floor / took, points / took * 1e-9,
-           1e3 * took * whole, c->stored ? "" : "\n");
-    if (c->stored) printf("; slices of %d rows %.2f ms\n", s->rows, 1e3 * made);
+           sources[c->source], 1e3 * took, 1e3 * floor, 100 * floor / took, points / took * 1e-9,
+           1e3 * took * whole, c->source == FROM_SLICES ? "" : "\n");
+    if (c->source == FROM_SLICES) printf("; slices of %d rows %.2f ms\n", s->rows, 1e3 * made);
     fflush(stdout);
     free_list(&list);
     arena_close(arena, ARENA_PARTICLES);
@@ -162,29 +167,30 @@ static void time_setting(struct setting s, const struct work_case *cases, int co
 static void times_of_real_work(void **state) {
     (void)state;
     const struct work_case global[] = {
-        {"3-D global", 0, 300, 10, true, true},  {"3-D global", 0, 300, 10, true, false},
-        {"3-D global", 0, 300, 1, true, true},   {"3-D global", 0, 300, 1, true, false},
-        {"3-D global", 0, 100, 21, true, true},
+        {"3-D global", 0, 300, 10, true, FROM_SLICES},  {"3-D global", 0, 300, 10, true, FROM_GRID},
+        {"3-D global", 0, 300, 10, true, FROM_QUADS},
+        {"3-D global", 0, 300, 1, true, FROM_SLICES},   {"3-D global", 0, 300, 1, true, FROM_GRID},
+        {"3-D global", 0, 100, 21, true, FROM_SLICES},
     };
     time_setting((struct setting){.dimensions = 3, .box = 128, .size = 64, .coarse_size = 40, .references = 1, .order = 2,
                                   .particles = 192, .shift_range = 5, .shift_step = 2, .children = true},
-                 global, 5);
+                 global, 6);
     time_setting((struct setting){.dimensions = 3, .box = 128, .size = 40, .coarse_size = 40, .references = 1, .order = 2,
                                   .particles = 192, .shift_range = 5, .shift_step = 2, .children = true},
                  global, 2);
     const struct work_case local[] = {
-        {"3-D near, coarse", 1, 400, 29, false, false},
-        {"3-D near, fine", 1, 30, 4, true, false},
-        {"3-D near, fine", 1, 30, 10, true, false},
+        {"3-D near, coarse", 1, 400, 29, false, FROM_GRID}, {"3-D near, coarse", 1, 400, 29, false, FROM_QUADS},
+        {"3-D near, fine", 1, 30, 4, true, FROM_GRID},      {"3-D near, fine", 1, 30, 4, true, FROM_QUADS},
+        {"3-D near, fine", 1, 30, 10, true, FROM_QUADS},
     };
     time_setting((struct setting){.dimensions = 3, .box = 128, .size = 80, .coarse_size = 64, .references = 1, .order = 5,
                                   .particles = 192, .shift_range = 3, .shift_step = 1, .children = true},
-                 local, 3);
+                 local, 5);
     time_setting((struct setting){.dimensions = 3, .box = 128, .size = 128, .coarse_size = 128, .references = 1,
                                   .order = 5, .particles = 192, .shift_range = 3, .shift_step = 1, .children = true},
-                 local, 3);
+                 local, 5);
     const struct work_case classes_2d[] = {
-        {"2-D", 0, 150, 4, true, true}, {"2-D", 0, 150, 4, true, false}, {"2-D", 0, 400, 21, true, true}};
+        {"2-D", 0, 150, 4, true, FROM_SLICES}, {"2-D", 0, 150, 4, true, FROM_GRID}, {"2-D", 0, 400, 21, true, FROM_SLICES}};
     time_setting((struct setting){.dimensions = 2, .box = 128, .size = 64, .coarse_size = 40, .references = 50,
                                   .psi_count = 30, .particles = 512, .shift_range = 5, .shift_step = 2, .children = true},
                  classes_2d, 3);

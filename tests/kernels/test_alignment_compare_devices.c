@@ -357,6 +357,16 @@ static void compare_list(struct setting *s, double rows, double shifts, bool fin
     free_list(&list);
 }
 
+static void make_quads(struct setting *s) {
+    struct err err = {0};
+    for (int k = 0; k < s->references; k++) {
+        struct grid_cuda *grid = &s->references_cuda.grids[k];
+        float *quads = on_device(NULL, grid_quads_floats(grid), sizeof *quads);
+        must(grid_quads_cuda(grid, quads, NULL, &err), &err);
+        grid->quads = quads;
+    }
+}
+
 static void trial(struct setting s, double noise, double rows) {
     struct err err = {0};
     must(arena_open(arena, ARENA_ITERATION, &err), &err);
@@ -369,6 +379,11 @@ static void trial(struct setting s, double noise, double rows) {
     compare_list(&s, rows, 1, false, "");
     compare_list(&s, rows, 0.1, false, "");
     compare_list(&s, 0, 0, true, ", nothing");
+    if (s.dimensions == 3) {
+        make_quads(&s);
+        compare_list(&s, rows, 0.3, true, ", from quads");
+        compare_list(&s, rows, 0.2, false, ", from quads");
+    }
     size_t row = 2 * fine_slice_row(&s.references_cuda) * (size_t)s.rotations;
     float *slices = on_device(NULL, (size_t)s.rows * row, sizeof *slices);
     int part = s.rows / 3;
@@ -415,6 +430,8 @@ static void refuses_what_it_cannot_do(void **state) {
     assert_int_equal(compare_cuda(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
     s.direction_children = 4, s.shift_children = 2;
     assert_int_equal(compare_cuda(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
+    const struct grid_cuda grid = {.dimensions = 2};
+    assert_int_equal(grid_quads_cuda(&grid, NULL, NULL, &err), STATUS_UNSUPPORTED);
     s.shift_children = 4, s.shift_count = 5000;
     assert_int_equal(compare_cuda(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
 }
