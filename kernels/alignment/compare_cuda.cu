@@ -16,9 +16,10 @@
 
 namespace {
 
-enum { WARPS = 4, THREADS = 32 * WARPS, SLOTS = 8, CHILDREN = 4, SUMS = SLOTS * CHILDREN };
+enum { WARPS = 2, THREADS = 32 * WARPS, BLOCKS = 12 / WARPS, SLOTS = 8, CHILDREN = 4, SUMS = SLOTS * CHILDREN };
 /* Of a lane at a time; of a warp; groups of sums that a block keeps. */
 enum { EACH = 4, PIXELS = 32 * EACH, UNITS = 48 };
+static_assert(FINE_SLICE_STEP % PIXELS == 0, "a slice is read in whole blocks");
 enum { SHIFTS_MOST = 4096 };
 
 /* Where slices come from: made before, or from a reference in 2-D, in 3-D, in 3-D with quads. */
@@ -156,6 +157,13 @@ template <int COUNT> __device__ inline void meet(float *sums, int apart) {
     if constexpr (COUNT > 2) meet<COUNT / 2>(sums, apart);
 }
 
+/* What the warp will read of the slices after this block, four lines a slice and two a lane. */
+__device__ inline void ask_for_slices(const state &s, int first, int lane) {
+    const float2 *at = (const float2 *)s.slots[lane / CHILDREN].values + first + lane % CHILDREN * (PIXELS / CHILDREN);
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at + PIXELS / CHILDREN / 2));
+}
+
 /* Pixels first + 32 j + lane, and what they add to the norms. Pixels that do not count have images and weights of 0. */
 template <bool FOUR, source SOURCE>
 __device__ inline float load_pixels(const work &w, const state &s, int particle, int first, int lane, pixels &t) {
@@ -197,7 +205,7 @@ __device__ inline float load_pixels(const work &w, const state &s, int particle,
         for (int j = 0; j < EACH; j++) {
             float u = t.kx[j], v = t.ky[j];
             if (SOURCE == STORED)
-                t.p[i][j] = __ldg((const float2 *)slot.values + at[j]);
+                t.p[i][j] = __ldg((const float2 *)slot.values + first + lane + 32 * j);
             else
                 t.p[i][j] = grid_value<SOURCE == QUADS>(grid, m[0] * u + m[3] * v, m[1] * u + m[4] * v,
                                                         SOURCE == PLANE ? 0 : m[2] * u + m[5] * v);
@@ -255,6 +263,7 @@ __device__ inline void add_tile(const work &w, state &s, int particle, int units
         s.sums[warp][u][lane] = 0;
     for (int first = warp * PIXELS; first < w.n_pixels; first += WARPS * PIXELS) {
         pixels t;
+        if (SOURCE == STORED && first + WARPS * PIXELS < w.n_pixels) ask_for_slices(s, first + WARPS * PIXELS, lane);
         norm += load_pixels<FOUR, SOURCE>(w, s, particle, first, lane, t);
 #pragma unroll 1
         for (int u = 0; u < units; u++) {
@@ -301,7 +310,7 @@ __device__ inline void store_tile(const work &w, const state &s, const segment &
 }
 
 template <bool FOUR, source SOURCE>
-__global__ void __launch_bounds__(THREADS, 3) compare(const __grid_constant__ work w) {
+__global__ void __launch_bounds__(THREADS, BLOCKS) compare(const __grid_constant__ work w) {
     __shared__ state s;
     extern __shared__ uint32_t more[];
     const int rows = SLOTS / w.rotations, end = min((int)(blockIdx.x + 1) * rows, (int)w.samples.row_count);

@@ -21,15 +21,15 @@ __global__ void __launch_bounds__(THREADS)
     ((float2 *)slices)[(size_t)blockIdx.x * row + at] = p;
 }
 
-/* Beyond the last row and plane, which no cell begins at, the point itself. */
+/* No cell begins at the last row and plane: nothing changes there. */
 __global__ void __launch_bounds__(THREADS) make_quads(grid_cuda grid, size_t count, float4 *quads) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x, plane = (size_t)grid.nx * grid.ny;
     if (at >= count) return;
     const float2 *values = (const float2 *)grid.values + at;
     size_t y = at % plane + grid.nx < plane ? grid.nx : 0, z = at + plane < count ? plane : 0;
     float2 a = values[0], b = values[y], c = values[z], d = values[z + y];
-    quads[2 * at] = make_float4(a.x, a.y, b.x, b.y);
-    quads[2 * at + 1] = make_float4(c.x, c.y, d.x, d.y);
+    quads[2 * at] = make_float4(a.x, a.y, b.x - a.x, b.y - a.y);
+    quads[2 * at + 1] = make_float4(c.x - a.x, c.y - a.y, (d.x - c.x) - (b.x - a.x), (d.y - c.y) - (b.y - a.y));
 }
 
 } // namespace

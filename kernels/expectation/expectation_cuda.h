@@ -55,8 +55,8 @@ struct pixels_cuda {
 };
 
 /* A prepared reference (kernels/projector): half grid [nz][ny][nx] complex about the origin, frequencies to r_max. quads,
- * or NULL: a copy of a 3-D grid for taking slices, which takes less than half the time from it: beside each point its
- * neighbours in y, z and both, [nz][ny][nx][z, y] complex, so that the corners of a cell lie in 64 bytes. */
+ * or NULL: a copy of a 3-D grid for taking slices, which takes less than half the time from it: of each point its value
+ * and what it changes by to the next in y, in z, and in both, [nz][ny][nx][4] complex, so that a cell lies in 64 bytes. */
 struct grid_cuda {
     const float *values;
     int nx, ny, reach, r_max, dimensions;

@@ -25,28 +25,40 @@ __device__ static inline float2 grid_corners(const struct grid_cuda &g, unsigned
     return low;
 }
 
-__device__ static inline float2 grid_half_quad(float4 pair, float fy) {
-    return grid_between(make_float2(pair.x, pair.y), make_float2(pair.z, pair.w), fy);
+__device__ static inline float2 grid_quad(float4 a, float4 b, float fy, float fz) {
+    float both = fy * fz;
+    return make_float2(a.x + fy * a.z + fz * b.x + both * b.z, a.y + fy * a.w + fz * b.y + both * b.w);
 }
 
 __device__ static inline float2 grid_quad_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy, float fz) {
     const float4 *at = (const float4 *)g.quads + 2 * (size_t)corner;
-    float4 low = __ldg(at), high = __ldg(at + 1), low_x = __ldg(at + 2), high_x = __ldg(at + 3);
-    return grid_between(grid_between(grid_half_quad(low, fy), grid_half_quad(low_x, fy), fx),
-                        grid_between(grid_half_quad(high, fy), grid_half_quad(high_x, fy), fx), fz);
+    return grid_between(grid_quad(__ldg(at), __ldg(at + 1), fy, fz), grid_quad(__ldg(at + 2), __ldg(at + 3), fy, fz), fx);
 }
 
-/* At (x, y, z) of the grid about its origin, within GRID_PAD r_max of it. Where the point lies in the half that is not
- * stored (x < 0), the conjugate of the opposite one. QUADS: from quads. */
-template <bool QUADS> __device__ static inline float2 grid_value(const struct grid_cuda &g, float x, float y, float z) {
-    float turn = x < 0 ? -1.0f : 1.0f;
-    x *= turn, y *= turn, z *= turn;
+/* Where a point lies: its cell's lowest corner, how far beyond it, and -1 where the conjugate of the opposite point is
+ * meant. */
+struct grid_place {
+    unsigned corner;
+    float fx, fy, fz, turn;
+};
+
+/* (x, y, z) about the origin, within GRID_PAD r_max of it. The half x < 0 is not stored. */
+__device__ static inline struct grid_place grid_locate(const struct grid_cuda &g, float x, float y, float z) {
+    struct grid_place p;
+    p.turn = x < 0 ? -1.0f : 1.0f;
+    x *= p.turn, y *= p.turn, z *= p.turn;
     /* Made positive, where truncation is the floor. */
     int gx = (int)x, gy = (int)(y + (float)g.reach), gz = g.dimensions == 3 ? (int)(z + (float)g.reach) : 0;
-    float fx = x - (float)gx, fy = y - (float)(gy - g.reach), fz = z - (float)(gz - g.reach);
-    unsigned corner = ((unsigned)gz * (unsigned)g.ny + (unsigned)gy) * (unsigned)g.nx + (unsigned)gx;
-    float2 value = QUADS ? grid_quad_corners(g, corner, fx, fy, fz) : grid_corners(g, corner, fx, fy, fz);
-    return make_float2(value.x, turn * value.y);
+    p.fx = x - (float)gx, p.fy = y - (float)(gy - g.reach), p.fz = z - (float)(gz - g.reach);
+    p.corner = ((unsigned)gz * (unsigned)g.ny + (unsigned)gy) * (unsigned)g.nx + (unsigned)gx;
+    return p;
+}
+
+/* QUADS: from quads. */
+template <bool QUADS> __device__ static inline float2 grid_value(const struct grid_cuda &g, float x, float y, float z) {
+    struct grid_place p = grid_locate(g, x, y, z);
+    float2 value = QUADS ? grid_quad_corners(g, p.corner, p.fx, p.fy, p.fz) : grid_corners(g, p.corner, p.fx, p.fy, p.fz);
+    return make_float2(value.x, p.turn * value.y);
 }
 
 /* m: rows 0 and 1 of the slice's matrix times GRID_PAD. Beyond r_max: 0. */
