@@ -155,6 +155,7 @@ FFT_COMPOSITE(3, 3)
 FFT_COMPOSITE(5, 2)
 FFT_COMPOSITE(4, 3)
 FFT_COMPOSITE(7, 2)
+FFT_COMPOSITE(4, 4)
 #undef FFT_COMPOSITE
 
 /* Powers of the root by halves, so that errors and waiting grow with the logarithm. */
