@@ -27,25 +27,35 @@
 extern "C" {
 #endif
 
+/* The norm of paper 001's diff: its formula and its text differ. The square changes twice as much where little does. */
+enum alignment_norm {
+    ALIGNMENT_NORM_NONE, /* all images weigh alike */
+    ALIGNMENT_NORM_L2,   /* √Σ |X − c P|² */
+    ALIGNMENT_NORM_L2SQ, /* Σ |X − c P|² */
+};
+
 struct alignment_options {
     struct device device;
-    int threads;       /* CPU */
-    double memory;     /* bytes that may be used, on the device where it is one */
-    int box;           /* px; shells are 0 .. box/2 */
-    double pixel_size; /* Å */
-    double mask_radius;     /* px; edge 5 px */
-    int max_significant;    /* coarse samples of a particle whose children are compared, at most */
-    bool reliability;       /* what an image gives to the map is weighed by how its residual has changed */
+    int threads;                     /* CPU */
+    double memory;                   /* bytes that may be used, on the device where it is one */
+    int box;                         /* px; shells are 0 .. box/2 */
+    double pixel_size;               /* Å */
+    double mask_radius;              /* px; edge 5 px */
+    int max_significant;             /* coarse samples of a particle whose children are compared, at most */
+    enum alignment_norm reliability; /* what an image gives to the map is weighed by how its residual has changed */
 };
 
 /* Weight of an image in the map (paper 001): 1 where nothing is known of it, more where its fit grows better. before,
- * now: residuals at the best pose, over the same shells; before < 0: not known. */
-static inline double alignment_reliability(double before, double now) {
-    return before >= 0 && now > 0 ? 0.75 + 0.5 / (1 + exp(-(before - now) / now)) : 1;
+ * now: residuals √Σ |X − c P|² at the best pose, over the same shells; before < 0: not known. */
+static inline double alignment_reliability(enum alignment_norm norm, double before, double now) {
+    if (norm == ALIGNMENT_NORM_NONE || !(before >= 0 && now > 0)) return 1;
+    double ratio = before / now, change = (norm == ALIGNMENT_NORM_L2SQ ? ratio * ratio : ratio) - 1;
+    return 0.75 + 0.5 / (1 + exp(-change));
 }
 
 struct alignment; /* memory and plans, kept from iteration to iteration */
-enum status alignment_create(const struct alignment_options *options, struct alignment **ret_alignment, struct err *err);
+enum status alignment_create(const struct alignment_options *options, struct alignment **ret_alignment,
+                             struct err *err);
 void alignment_destroy(struct alignment **alignment);
 
 /* What is the same for all particles of an iteration (of one half). It stays valid until alignment_finish. */
@@ -72,28 +82,28 @@ enum status alignment_begin(struct alignment *alignment, const struct alignment_
 int alignment_batch(const struct alignment *alignment);
 
 struct alignment_particle {
-    const float *image; /* box² */
+    const float *image;    /* box² */
     const struct ctf *ctf; /* NULL: 1 */
     int optics;
-    int shift[2];     /* px: applied first; shifts of the grid are relative to it */
-    double scale;     /* multiplies the image (average norm / norm) */
-    double pose[9];   /* local: where to look */
-    double residual;  /* of the last iteration (results' residual), up to known_shell; < 0: not known */
+    int shift[2];    /* px: applied first; shifts of the grid are relative to it */
+    double scale;    /* multiplies the image (average norm / norm) */
+    double pose[9];  /* local: where to look */
+    double residual; /* of the last iteration (results' residual), up to known_shell; < 0: not known */
     int known_shell;
 };
 
 struct alignment_result {
     double pose[9], shift[2]; /* of the most probable sample; shift in px with the particle's own */
     int reference;
-    int significant;          /* coarse samples that hold 99.9 % */
-    double pmax;              /* its probability */
+    int significant; /* coarse samples that hold 99.9 % */
+    double pmax;     /* its probability */
     double log_likelihood;
-    double weight_sum;        /* Σ w of what contributes: about 0.999 */
-    double offset2;           /* Σ w |shift|², px² */
-    double norm_sum;          /* Σ w |c P − X|² over the half plane, and |X|² beyond the current size */
-    double reliability;       /* what the image gave to the map was multiplied by it */
-    double residual;          /* with options.reliability: √Σ |c P − X|² at the best pose, up to the current size */
-    float *power;             /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond */
+    double weight_sum;  /* Σ w of what contributes: about 0.999 */
+    double offset2;     /* Σ w |shift|², px² */
+    double norm_sum;    /* Σ w |c P − X|² over the half plane, and |X|² beyond the current size */
+    double reliability; /* what the image gave to the map was multiplied by it */
+    double residual;    /* with options.reliability: √Σ |c P − X|² at the best pose, up to the current size */
+    float *power;       /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond */
     float *reference_weights; /* [reference_count], the caller's, or NULL: Σ w of each, of all that contributes */
 };
 

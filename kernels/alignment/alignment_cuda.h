@@ -165,9 +165,9 @@ enum status residuals_cuda(const struct references_cuda *references, const struc
                            void *scratch, float *ret_power, double *ret_residuals, void *stream, struct err *err);
 
 /* alignment_reliability of each particle: before[particles], the residual of the last iteration, and residuals_cuda's
- * squares; residuals NULL: 1 for all. */
-enum status reliability_cuda(const double *before, const double *residuals, int particles, float *ret_factors,
-                             void *stream, struct err *err);
+ * squares, which are not looked at without a norm. */
+enum status reliability_cuda(enum alignment_norm norm, const double *before, const double *residuals, int particles,
+                             float *ret_factors, void *stream, struct err *err);
 
 /* Back-projection in 64-bit fixed point: integers have the same sum in any order. Voxels as
  * kernels/reconstruct/accumulator.h has them (re, im, weight, 0), about the origin, [nz][ny][nx]. A unit is 1/data_scale

@@ -74,6 +74,7 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     struct fine_pass f = {0};
     struct contribution_cuda *contributions = NULL;
     void *stream = stream_cuda_kernels(a->stream), *scratch = NULL;
+    const bool rely = a->options.reliability != ALIGNMENT_NORM_NONE;
     uint32_t count = 0;
     size_t n = (size_t)p->count, bytes = 0;
     TRY(take_pass(a, n, samples->count, &f, err));
@@ -86,8 +87,8 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     TRY(contributions_fill_cuda(p, samples, &a->sampling, f.values, f.sums, f.best, f.contributions_begin,
                                 contributions, f.reference_weights, stream, err));
     TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
-                       jobs->known_shell, scratch, f.power, a->options.reliability ? f.residuals : NULL, stream, err));
-    TRY(reliability_cuda(jobs->residual, a->options.reliability ? f.residuals : NULL, p->count, f.factors, stream, err));
+                       jobs->known_shell, scratch, f.power, rely ? f.residuals : NULL, stream, err));
+    TRY(reliability_cuda(a->options.reliability, jobs->residual, f.residuals, p->count, f.factors, stream, err));
     TRY(back_project_cuda(&a->references, &a->sampling, p, f.factors, contributions, count, scratch, &a->sums,
                           stream, err));
     return get_results(a, n, (size_t)first, p, &f, err);
@@ -120,7 +121,7 @@ void alignment_cuda_result(const struct alignment_cuda *a, const struct alignmen
     for (int s = 1; s < shells; s++)
         r->norm_sum += r->power[s] * 2.0 * a->shell_pixels[s];
     r->reliability = found->factors[i];
-    r->residual = a->options.reliability ? sqrt(found->residuals[2 * i + 1]) : 0;
+    r->residual = a->options.reliability != ALIGNMENT_NORM_NONE ? sqrt(found->residuals[2 * i + 1]) : 0;
     if (r->reference_weights != NULL)
         memcpy(r->reference_weights, found->reference_weights + (size_t)i * (size_t)references,
                (size_t)references * sizeof *r->reference_weights);

@@ -287,7 +287,7 @@ static void best_residual(const struct alignment_cpu *a, struct batch_particle *
         all += re * re + im * im;
         if (a->pixels.shell[i] <= b->particle->known_shell) known += re * re + im * im;
     }
-    b->result->reliability = alignment_reliability(b->particle->residual, sqrt(known));
+    b->result->reliability = alignment_reliability(a->options.reliability, b->particle->residual, sqrt(known));
     b->result->residual = sqrt(all);
 }
 
@@ -323,7 +323,7 @@ static enum status fine_particle(const struct alignment_cpu *a, struct batch_par
     b->result->log_likelihood -= likelihood_constant(a, b);
     b->result->reliability = 1;
     b->result->residual = -1;
-    if (a->options.reliability) best_residual(a, b, s);
+    if (a->options.reliability != ALIGNMENT_NORM_NONE) best_residual(a, b, s);
     residuals(a, b, s);
     return STATUS_OK;
 }

@@ -249,7 +249,7 @@ static enum status add_kept(struct comparison *c, double sum, struct err *err) {
 }
 
 /* The most probable pose, and its residual. */
-static void take_best(struct comparison *c, double sum, bool reliability) {
+static void take_best(struct comparison *c, double sum, enum alignment_norm reliability) {
     struct alignment_result *result = c->result;
     const struct pose *best = c->kept;
     double shift[2], known = 0, all = 0;
@@ -265,7 +265,7 @@ static void take_best(struct comparison *c, double sum, bool reliability) {
     result->pmax = best->value / sum;
     result->reliability = 1;
     result->residual = -1;
-    if (!reliability) return;
+    if (reliability == ALIGNMENT_NORM_NONE) return;
     slice_at(c, best, c->n, c->slice);
     fourier_pixels_shift(c->iteration->pixels, c->n, c->masked, shift[0], shift[1], c->shifted);
     for (int i = 0; i < c->n; i++) {
@@ -274,7 +274,7 @@ static void take_best(struct comparison *c, double sum, bool reliability) {
         all += re * re + im * im;
         if (c->iteration->pixels->shell[i] <= c->particle->known_shell) known += re * re + im * im;
     }
-    result->reliability = alignment_reliability(c->particle->residual, sqrt(known));
+    result->reliability = alignment_reliability(reliability, c->particle->residual, sqrt(known));
     result->residual = sqrt(all);
 }
 

@@ -16,12 +16,14 @@ __global__ void spread(const uint32_t *begin, int n, size_t each, size_t *ret_be
     if (i < n) ret_begin[i] = begin[i] * each;
 }
 
-__global__ void rely(const double *before, const double *residuals, int n, float *ret_factors) {
+/* As alignment_reliability. */
+__global__ void rely(enum alignment_norm norm, const double *before, const double *residuals, int n,
+                     float *ret_factors) {
     int i = (int)(blockIdx.x * THREADS + threadIdx.x);
     if (i >= n) return;
-    double now = residuals ? sqrt(residuals[2 * i]) : 0;
-    ret_factors[i] =
-        before[i] >= 0 && now > 0 ? (float)(0.75 + 0.5 / (1 + exp(-(before[i] - now) / now))) : 1.0f;
+    double now = norm != ALIGNMENT_NORM_NONE ? sqrt(residuals[2 * i]) : 0, ratio = before[i] / now;
+    double change = (norm == ALIGNMENT_NORM_L2SQ ? ratio * ratio : ratio) - 1;
+    ret_factors[i] = before[i] >= 0 && now > 0 ? (float)(0.75 + 0.5 / (1 + exp(-change))) : 1.0f;
 }
 
 } // namespace
@@ -34,9 +36,10 @@ extern "C" enum status values_begin_cuda(const uint32_t *begin, int particles, i
     return STATUS_OK;
 }
 
-extern "C" enum status reliability_cuda(const double *before, const double *residuals, int particles,
-                                        float *ret_factors, void *stream, struct err *err) {
-    rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(before, residuals, particles, ret_factors);
+extern "C" enum status reliability_cuda(enum alignment_norm norm, const double *before, const double *residuals,
+                                        int particles, float *ret_factors, void *stream, struct err *err) {
+    rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(norm, before, residuals, particles,
+                                                                      ret_factors);
     CUDA_TRY(cudaGetLastError(), err, "weighing particles");
     return STATUS_OK;
 }

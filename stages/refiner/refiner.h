@@ -13,6 +13,7 @@
 #include "common/device.h"
 #include "common/star.h"
 #include "common/status.h"
+#include "kernels/alignment/alignment.h"
 
 struct refiner_options {
     const char *reference, *mask; /* paths; mask NULL: a sphere of the diameter */
@@ -26,7 +27,7 @@ struct refiner_options {
     double tau_fudge;
     double join_resolution; /* Å: up to here the halves share what they know */
     bool auto_mask;         /* without a mask, make one from the map when it is good enough */
-    bool reliability;
+    enum alignment_norm reliability;
     unsigned seed;
     int threads;
     struct device device;       /* of the E-step */

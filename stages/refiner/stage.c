@@ -17,7 +17,7 @@ struct params {
     char *reference, *symmetry, *mask;
     double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
     int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations,
-        max_significant;
+        max_significant, reliability_norm;
     bool reliability, auto_mask;
 };
 
@@ -44,6 +44,9 @@ static const struct param PARAMS[] = {
      "Without a mask, make one from the map in each iteration that reaches 30 Å, inside the sphere."},
     {"reliability", PARAM_BOOL, offsetof(struct params, reliability), "", "false", 0, 0, NULL, 0, false,
      "Weigh particles by whether their fit grows better or worse between iterations."},
+    {"reliability_norm", PARAM_CHOICE, offsetof(struct params, reliability_norm), "", "l2", 0, 0, "l2|l2sq", 0, false,
+     "What a fit is judged by: the norm of what is left of the image, or its square, which weighs about twice as "
+     "hard."},
     {"classes", PARAM_INT, offsetof(struct params, classes), "", "1", 1, 100, NULL, 0, false,
      "Number of classes; only 1 is supported."},
     {"tau_fudge", PARAM_FLOAT, offsetof(struct params, tau_fudge), "", "1", 0.1, 10, NULL, 0, false,
@@ -125,7 +128,9 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .tau_fudge = p->tau_fudge,
                                             .join_resolution = p->join_resolution,
                                             .auto_mask = p->auto_mask,
-                                            .reliability = p->reliability,
+                                            .reliability = !p->reliability            ? ALIGNMENT_NORM_NONE
+                                                           : p->reliability_norm == 0 ? ALIGNMENT_NORM_L2
+                                                                                      : ALIGNMENT_NORM_L2SQ,
                                             .seed = (unsigned)p->seed,
                                             .threads = stage_threads(stage),
                                             .device = *stage_device(stage),
@@ -301,14 +306,13 @@ static enum status write_history(struct stage *stage, const struct refiner_state
     TRY(path_join(stage_folder(stage), "history.jsonl", path, sizeof path, err));
     clock_gettime(CLOCK_REALTIME, &now);
     char line[PATH_SIZE + 1024];
-    int length =
-        snprintf(line, sizeof line,
-                "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
-                "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
-                "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}",
-                (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution, s->seconds,
-                s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
-                s->final ? "true" : "false", prefix(stage), stem);
+    int length = snprintf(line, sizeof line,
+                          "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
+                          "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
+                          "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}",
+                          (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
+                          s->seconds, s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
+                          s->final ? "true" : "false", prefix(stage), stem);
     FAIL_IF(length < 0 || (size_t)length >= sizeof line, err, STATUS_BAD_STATE, "%s: a line is too long", path);
     return file_append_line(path, line, err);
 }

@@ -23,9 +23,9 @@ static unsigned seed;
 static struct device device;
 static struct err failure;
 
-#define OK(call)                                                  \
-    do                                                            \
-        if ((call) != STATUS_OK) fail_msg("%s", failure.message); \
+#define OK(call)                                                                                                       \
+    do                                                                                                                 \
+        if ((call) != STATUS_OK) fail_msg("%s", failure.message);                                                      \
     while (0)
 
 static double uniform(void) {
@@ -40,7 +40,8 @@ static double normal(void) {
 struct setting {
     const char *symmetry; /* NULL: the whole sphere */
     int dimensions, references;
-    bool local, oversampled, reliability, priors, no_ctf;
+    bool local, oversampled, priors, no_ctf;
+    enum alignment_norm reliability;
     double offset_range;
     double noise;
     double memory; /* bytes */
@@ -112,8 +113,13 @@ static void make_particle(struct data *d, int i) {
                 d->images[i][y * BOX + x] += (float)(d->blobs[k][b][3] * exp(-(dx * dx + dy * dy) / 3));
             }
     }
-    d->ctf[i] = (struct ctf){.defocus_u = 4000 + 500 * i, .defocus_v = 3000 + 500 * i, .defocus_angle = 25 * i,
-                             .voltage = 300, .spherical_aberration = 2.7, .amplitude_contrast = 0.6, .scale = 1};
+    d->ctf[i] = (struct ctf){.defocus_u = 4000 + 500 * i,
+                             .defocus_v = 3000 + 500 * i,
+                             .defocus_angle = 25 * i,
+                             .voltage = 300,
+                             .spherical_aberration = 2.7,
+                             .amplitude_contrast = 0.6,
+                             .scale = 1};
     *p = (struct alignment_particle){.image = d->images[i],
                                      .ctf = d->setting.no_ctf || i % 5 == 4 ? NULL : &d->ctf[i],
                                      .optics = i % OPTICS,
@@ -278,8 +284,13 @@ static void compare_sums(const struct data *d) {
 }
 
 static struct setting plain_setting(void) {
-    return (struct setting){.dimensions = 3, .references = 1, .oversampled = true, .offset_range = 2, .noise = 1.5,
-                            .memory = 0x1p30, .threads = 2};
+    return (struct setting){.dimensions = 3,
+                            .references = 1,
+                            .oversampled = true,
+                            .offset_range = 2,
+                            .noise = 1.5,
+                            .memory = 0x1p30,
+                            .threads = 2};
 }
 
 /* Enough of them must be clear for the exact part of the comparison to mean anything. */
@@ -333,9 +344,40 @@ static void near_the_last_pose(void **state) {
 static void weighed_by_reliability(void **state) {
     (void)state;
     struct setting s = plain_setting();
-    s.reliability = true;
+    s.reliability = ALIGNMENT_NORM_L2;
     s.local = true;
     check(s);
+    s.reliability = ALIGNMENT_NORM_L2SQ;
+    check(s);
+}
+
+/* 3/4 + exp(e)/(2 (exp(e) + 1)) with e = (before − now)/now, worked out by hand; of the square e = (before² −
+ * now²)/now².
+ */
+static void reliability_by_hand(void **state) {
+    (void)state;
+    static const struct {
+        enum alignment_norm norm;
+        double before, now, weight;
+    } KNOWN[] = {
+        {ALIGNMENT_NORM_L2, 3, 3, 1},                /* as before */
+        {ALIGNMENT_NORM_L2, 1.1, 1, 1.0124895943},   /* e = 0.1: a tenth better */
+        {ALIGNMENT_NORM_L2SQ, 1.1, 1, 1.0261539548}, /* e = 0.21 */
+        {ALIGNMENT_NORM_L2, 0.5, 1, 0.9387703344},   /* e = −1/2: twice as bad */
+        {ALIGNMENT_NORM_L2SQ, 0.5, 1, 0.9104106504}, /* e = −3/4 */
+        {ALIGNMENT_NORM_L2, 2, 1, 1.1155292893},     /* e = 1: half of it gone */
+        {ALIGNMENT_NORM_L2SQ, 2, 1, 1.2262870634},   /* e = 3 */
+        {ALIGNMENT_NORM_L2, 0, 1, 0.8844707107},     /* e = −1: the least there is */
+        {ALIGNMENT_NORM_L2, 1e9, 1, 1.25},           /* the most */
+        {ALIGNMENT_NORM_L2, -1, 1, 1},               /* seen for the first time */
+        {ALIGNMENT_NORM_L2SQ, -1, 1, 1},
+        {ALIGNMENT_NORM_L2, 1, 0, 1},
+        {ALIGNMENT_NORM_NONE, 2, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
+        if (!(fabs(alignment_reliability(KNOWN[i].norm, KNOWN[i].before, KNOWN[i].now) - KNOWN[i].weight) < 1e-9))
+            fail_msg("case %zu: %.10f, %.10f was expected", i,
+                     alignment_reliability(KNOWN[i].norm, KNOWN[i].before, KNOWN[i].now), KNOWN[i].weight);
 }
 
 static void with_symmetry(void **state) {
@@ -476,12 +518,19 @@ int main(int argc, char **argv) {
     seed = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)time(NULL);
     printf("seed %u\n", seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_reference_on_the_whole_grid), cmocka_unit_test(several_references_with_priors),
-        cmocka_unit_test(coarse_samples_themselves),       cmocka_unit_test(near_the_last_pose),
-        cmocka_unit_test(weighed_by_reliability),          cmocka_unit_test(with_symmetry),
-        cmocka_unit_test(in_the_plane),                    cmocka_unit_test(one_shift_and_no_ctf),
-        cmocka_unit_test(it_repeats),                      cmocka_unit_test(memory_changes_nothing_but_the_time),
-        cmocka_unit_test(the_grey_scale_is_found),         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(one_reference_on_the_whole_grid),
+        cmocka_unit_test(several_references_with_priors),
+        cmocka_unit_test(coarse_samples_themselves),
+        cmocka_unit_test(near_the_last_pose),
+        cmocka_unit_test(weighed_by_reliability),
+        cmocka_unit_test(reliability_by_hand),
+        cmocka_unit_test(with_symmetry),
+        cmocka_unit_test(in_the_plane),
+        cmocka_unit_test(one_shift_and_no_ctf),
+        cmocka_unit_test(it_repeats),
+        cmocka_unit_test(memory_changes_nothing_but_the_time),
+        cmocka_unit_test(the_grey_scale_is_found),
+        cmocka_unit_test(what_cannot_be_is_refused),
     };
     int failed = cmocka_run_group_tests_name("alignment on the CPU", tests, NULL, NULL), devices = 0;
     if (device_count(&devices, NULL) != STATUS_OK || devices == 0) {

@@ -193,7 +193,7 @@ static enum status run(const struct data *d, enum device_kind kind, double memor
                                         .pixel_size = 1.5,
                                         .mask_radius = 0.42 * d->trial.box,
                                         .max_significant = d->trial.max_significant,
-                                        .reliability = true};
+                                        .reliability = ALIGNMENT_NORM_L2};
     struct alignment *alignment = NULL;
     make_outcome(d, o);
     TRY(alignment_create(&options, &alignment, err));
