@@ -7,6 +7,9 @@
 #include "common/memory.h"
 #include "stages/refiner/refiner_private.h"
 
+/* A class that nobody is in stays one that a particle can be compared with. */
+static const double LEAST_SHARE = 1e-9;
+
 /* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
 static int coarse_size(const struct refiner *r) {
     double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * r->sampling.angle_step / 360;
@@ -29,8 +32,10 @@ static void clear_sums(const struct refiner *r, struct half *h) {
     memset(h->sigma2_sum, 0, (size_t)r->sigma2_optics * (size_t)r->shells * sizeof *h->sigma2_sum);
     memset(h->optics_weight, 0, (size_t)r->sigma2_optics * sizeof *h->optics_weight);
     h->norm_sum = h->offset2_sum = h->weight_sum = h->pmax_sum = h->likelihood_sum = h->significant_sum = 0;
-    h->angle_change = h->offset_change = h->reliability_sum = 0;
+    h->angle_change = h->offset_change = h->reliability_sum = h->class_change = 0;
     h->changed = 0;
+    for (int k = 0; k < r->reference_count; k++)
+        h->references[k].weight_sum = 0;
 }
 
 static enum status reserve_batch(struct refiner *r, int count, struct err *err) {
@@ -41,33 +46,62 @@ static enum status reserve_batch(struct refiner *r, int count, struct err *err) 
     mem_free(&r->batch);
     mem_free(&r->results);
     mem_free(&r->powers);
+    mem_free(&r->weights);
     TRY(mem_new(n * (size_t)r->box * (size_t)r->box, sizeof *r->images, "particle images", &r->images, err));
     TRY(mem_new(n, sizeof *r->batch, "particles", &r->batch, err));
     TRY(mem_new(n, sizeof *r->results, "particles", &r->results, err));
     TRY(mem_new(n * (size_t)r->shells, sizeof *r->powers, "spectra", &r->powers, err));
-    for (int i = 0; i < count; i++)
+    TRY(mem_new(n * (size_t)r->reference_count, sizeof *r->weights, "classes", &r->weights, err));
+    for (int i = 0; i < count; i++) {
         r->results[i].power = r->powers + (size_t)i * (size_t)r->shells;
+        r->results[i].reference_weights = r->weights + (size_t)i * (size_t)r->reference_count;
+    }
     r->batch_room = count;
     return STATUS_OK;
 }
 
-enum status estep_begin(struct refiner *r, struct half *h, struct err *err) {
+enum status estep_set_references(struct refiner *r, struct half *h, int first, int count, struct err *err) {
+    size_t n = (size_t)r->reference_count;
+    if (r->projectors == NULL) {
+        TRY(mem_new(n, sizeof(void *), "references", &r->projectors, err));
+        TRY(mem_new(n, sizeof(void *), "references", &r->accumulators, err));
+        TRY(mem_new(n, sizeof *r->log_shares, "references", &r->log_shares, err));
+    }
+    for (int k = first; k < first + count; k++) {
+        struct reference *c = &h->references[k];
+        r->projectors[k] = c->projector;
+        r->accumulators[k] = c->accumulator;
+        r->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
+        TRY(projector_set_map(c->projector, c->map, r->pixels.size, err));
+        TRY(accumulator_clear(c->accumulator, r->pixels.size, err));
+        if (classifies(r)) projector_power(c->projector, c->tau2);
+    }
+    return STATUS_OK;
+}
+
+enum status estep_compare_with(struct refiner *r, struct half *h, int first, int count, struct err *err) {
     const struct alignment_iteration iteration = {.pixels = &r->pixels,
                                                   .coarse_pixels = r->coarse_pixels,
                                                   .sampling = &r->sampling,
                                                   .local = r->local,
                                                   .oversampled = r->oversampled,
-                                                  .reference_count = 1,
-                                                  .references = &h->projector,
-                                                  .sums = &h->accumulator,
+                                                  .reference_count = count,
+                                                  .references = r->projectors + first,
+                                                  .sums = r->accumulators + first,
+                                                  .reference_log_prior = count > 1 ? r->log_shares + first : NULL,
                                                   .sigma_offset = h->sigma_offset,
                                                   .sigma2 = h->sigma2,
                                                   .optics_count = r->sigma2_optics};
-    TRY(projector_set_map(h->projector, h->map, r->pixels.size, err));
-    TRY(accumulator_clear(h->accumulator, r->pixels.size, err));
-    clear_sums(r, h);
     TRY(alignment_begin(r->alignment, &iteration, err));
     return reserve_batch(r, alignment_batch(r->alignment), err);
+}
+
+enum status estep_begin(struct refiner *r, struct half *h, struct err *err) {
+    TRY(estep_set_references(r, h, 0, r->reference_count, err));
+    clear_sums(r, h);
+    if (r->seed_class < 0) return estep_compare_with(r, h, 0, r->reference_count, err);
+    r->seed_class = 0;
+    return estep_compare_with(r, h, 0, 1, err);
 }
 
 static struct particle *member(const struct refiner *r, const struct half *h, int index) {
@@ -75,7 +109,9 @@ static struct particle *member(const struct refiner *r, const struct half *h, in
 }
 
 enum status estep_load(struct refiner *r, const struct half *h, int first, int *ret_count, struct err *err) {
-    int most = alignment_batch(r->alignment), count = h->member_count - first < most ? h->member_count - first : most;
+    int most = alignment_batch(r->alignment);
+    int end = r->seed_class < 0 ? h->member_count : h->references[r->seed_class].seed_end;
+    int count = end - first < most ? end - first : most;
     TRY(particle_set_images(&r->set, h->members + first, count, r->images, err));
     for (int i = 0; i < count; i++) {
         const struct particle *p = member(r, h, first + i);
@@ -95,6 +131,9 @@ enum status estep_load(struct refiner *r, const struct half *h, int first, int *
 
 /* The sums over particles, in their order, so that they do not depend on the number of threads. */
 static void take_over(struct refiner *r, struct half *h, struct particle *p, const struct alignment_result *result) {
+    int seed = r->seed_class > 0 ? r->seed_class : 0, references = r->seed_class < 0 ? r->reference_count : 1;
+    for (int k = 0; k < references; k++)
+        h->references[seed + k].weight_sum += result->reference_weights[k];
     for (int shell = 1; shell < r->shells; shell++)
         h->sigma2_sum[(size_t)p->optics * (size_t)r->shells + (size_t)shell] += result->power[shell];
     h->optics_weight[p->optics] += 1;
@@ -108,12 +147,14 @@ static void take_over(struct refiner *r, struct half *h, struct particle *p, con
         double dx = result->shift[0] - p->origin[0], dy = result->shift[1] - p->origin[1];
         h->angle_change += symmetry_distance(&r->symmetry, p->pose, result->pose);
         h->offset_change += dx * dx + dy * dy;
+        h->class_change += p->class_index != seed + result->reference;
         h->changed++;
     }
     p->norm = p->norm / h->average_norm * sqrt(2 * result->norm_sum);
     h->norm_sum += p->norm;
     memcpy(p->pose, result->pose, sizeof p->pose);
     memcpy(p->origin, result->shift, sizeof p->origin);
+    p->class_index = seed + result->reference;
     p->aligned = true;
     p->max_probability = result->pmax;
     p->log_likelihood = result->log_likelihood;
@@ -123,7 +164,17 @@ static void take_over(struct refiner *r, struct half *h, struct particle *p, con
     p->residual_shell = r->pixels.size / 2;
 }
 
+/* In the iteration that seeds, classes follow each other: each is compared with its own members. */
+static enum status next_class(struct refiner *r, struct half *h, int first, struct err *err) {
+    if (r->seed_class < 0 || first < h->references[r->seed_class].seed_end) return STATUS_OK;
+    TRY(alignment_finish(r->alignment, err));
+    while (first >= h->references[r->seed_class].seed_end)
+        r->seed_class++;
+    return estep_compare_with(r, h, r->seed_class, 1, err);
+}
+
 enum status estep_batch(struct refiner *r, struct half *h, int first, int *ret_count, struct err *err) {
+    TRY(next_class(r, h, first, err));
     TRY(estep_load(r, h, first, ret_count, err));
     TRY(alignment_add(r->alignment, r->batch, *ret_count, r->results, err));
     for (int i = 0; i < *ret_count; i++)

@@ -8,21 +8,21 @@
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/refiner_private.h"
 
-enum { MINRES_SHELL = 5, FEW_PARTICLES = 20 };
+enum { FEW_PARTICLES = 20 };
 
 static double clamp_fsc(double f) {
     return fmin(fmax(f, 0.001), 0.999);
 }
 
 /* joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)). */
-static void priors_from_fsc(const struct refiner *r, struct half *h, bool joined, float *ssnr, float *tau2) {
-    accumulator_sigma2(h->accumulator, h->sigma2_reconstruction);
+static void priors_from_fsc(const struct refiner *r, struct reference *c, bool joined, float *ssnr, float *tau2) {
+    accumulator_sigma2(c->accumulator, c->sigma2_reconstruction);
     for (int s = 0; s < r->shells; s++) {
         double f = clamp_fsc(r->fsc_joined[s]);
         if (joined) f = clamp_fsc(sqrt(2 * f / (1 + f)));
         double value = s <= r->schedule.current_size / 2 ? r->options.tau_fudge * f / (1 - f) : 0;
         ssnr[s] = (float)value;
-        tau2[s] = (float)(value * h->sigma2_reconstruction[s]);
+        tau2[s] = (float)(value * c->sigma2_reconstruction[s]);
     }
 }
 
@@ -51,18 +51,18 @@ static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *
     return STATUS_OK;
 }
 
-static void flatten(const struct refiner *r, const float *mask, float *map) {
+void mstep_flatten(const struct refiner *r, const float *mask, float *map) {
     /* A mask that was given is all there is; one that was made lies inside the sphere. */
     if (r->mask == NULL) mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     for (size_t i = 0; mask != NULL && i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
         map[i] *= mask[i];
 }
 
-static enum status reconstruct(const struct refiner *r, const struct half *h, const float *tau2, float *map,
+static enum status reconstruct(const struct refiner *r, const struct reference *c, const float *tau2, float *map,
                                float *completeness, struct err *err) {
     const struct reconstruct_options options = {
-        .tau2 = tau2, .tau_fudge = 1, .minres_shell = MINRES_SHELL, .threads = r->options.threads};
-    return reconstruct_map(h->accumulator, &options, map, NULL, completeness, err);
+        .tau2 = tau2, .tau_fudge = 1, .minres_shell = LEAST_SHELL, .threads = r->options.threads};
+    return reconstruct_map(c->accumulator, &options, map, NULL, completeness, err);
 }
 
 /* Denoised and band-limited images have shells with next to no noise, where a little of what is in the others has
@@ -77,7 +77,7 @@ void mstep_floor_noise(float *sigma2, int shells) {
         sigma2[s] = fmaxf(sigma2[s], least_share * most);
 }
 
-static void update_noise(struct refiner *r, struct half *h) {
+static void update_noise(const struct refiner *r, struct half *h) {
     size_t shells = (size_t)r->shells;
     double all_weight = 0;
     for (int o = 0; o < r->sigma2_optics; o++)
@@ -97,7 +97,7 @@ static void update_noise(struct refiner *r, struct half *h) {
         mstep_floor_noise(h->sigma2 + (size_t)o * shells, r->shells);
 }
 
-static void update_parameters(struct refiner *r, struct half *h) {
+void mstep_parameters(const struct refiner *r, struct half *h) {
     update_noise(r, h);
     h->average_norm = h->norm_sum / h->member_count;
     double least = 2 / (r->pixel_size * r->pixel_size);
@@ -105,11 +105,12 @@ static void update_parameters(struct refiner *r, struct half *h) {
 }
 
 enum status mstep(struct refiner *r, struct err *err) {
-    struct half *a = &r->half[0], *b = &r->half[1];
+    struct reference *a = r->half[0].references, *b = r->half[1].references;
     bool final = r->schedule.final;
     for (int h = 0; h < 2; h++) {
-        TRY(accumulator_finish(r->half[h].accumulator, &r->symmetry, r->options.threads, err));
-        TRY(reconstruct(r, &r->half[h], NULL, r->half[h].unfiltered, NULL, err));
+        struct reference *c = r->half[h].references;
+        TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
+        TRY(reconstruct(r, c, NULL, c->unfiltered, NULL, err));
     }
     TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
     /* Beyond the current size the maps hold nothing but what the division by the interpolation's fall-off leaves. */
@@ -120,10 +121,10 @@ enum status mstep(struct refiner *r, struct err *err) {
     if (!final) accumulator_join_shells(a->accumulator, b->accumulator, (int)ceil(r->box * r->pixel_size / join));
     TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
     for (int h = 0; h < 2; h++) {
-        struct half *half = &r->half[h];
-        priors_from_fsc(r, half, false, half->ssnr, half->tau2);
-        TRY(reconstruct(r, half, half->tau2, half->map, half->completeness, err));
-        update_parameters(r, half);
+        struct reference *c = r->half[h].references;
+        priors_from_fsc(r, c, false, c->ssnr, c->tau2);
+        TRY(reconstruct(r, c, c->tau2, c->map, c->completeness, err));
+        mstep_parameters(r, &r->half[h]);
     }
     /* The map of all particles; the accumulators are not needed any more. */
     accumulator_merge(a->accumulator, b->accumulator);
@@ -135,7 +136,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     TRY(find_solvent(r, &found, err));
     const float *mask = found ? r->solvent : r->mask;
     for (int h = 0; h < 2; h++)
-        flatten(r, mask, r->half[h].map);
-    flatten(r, NULL, r->combined);
+        mstep_flatten(r, mask, r->half[h].references->map);
+    mstep_flatten(r, NULL, r->combined);
     return STATUS_OK;
 }

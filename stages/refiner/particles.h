@@ -19,6 +19,7 @@ struct particle {
     int optics;
     int half;     /* 0 or 1 */
     bool aligned; /* the pose has been found in an iteration */
+    int class_index;
     struct ctf ctf;
     bool has_ctf;
     double pose[9];

@@ -30,7 +30,11 @@ static enum status initialise(struct refiner *r, struct err *err) {
     FAIL_IF(o->reference == NULL, err, STATUS_BAD_ARGUMENT, "a refinement needs a reference map: set `reference`");
     TRY(keep_text(o->reference, &r->reference_path, err));
     TRY(keep_text(o->mask, &r->mask_path, err));
+    TRY(classes_find_maps(r, err));
     TRY(symmetry_create(o->symmetry, &r->symmetry, err));
+    r->seed_class = -1;
+    r->half_count = r->reference_count > 1 ? 1 : 2;
+    if (isnan(o->tau_fudge)) r->options.tau_fudge = classifies(r) ? 4 : 1;
     particle_set_init(&r->set, o->seed, (size_t)(o->memory / 2), o->fallback_pixel_size);
     return keep_text(o->root, &r->set.root, err);
 }
@@ -49,12 +53,18 @@ enum status refiner_create(const struct refiner_options *options, struct refiner
     return STATUS_OK;
 }
 
-static void destroy_half(struct half *h) {
-    projector_destroy(&h->projector);
-    accumulator_destroy(&h->accumulator);
-    void *owned[] = {
-        h->map,     h->unfiltered, h->sigma2,       h->tau2, h->ssnr, h->completeness, h->sigma2_reconstruction,
-        h->members, h->sigma2_sum, h->optics_weight};
+static void destroy_reference(struct reference *c) {
+    projector_destroy(&c->projector);
+    accumulator_destroy(&c->accumulator);
+    void *owned[] = {c->map, c->unfiltered, c->tau2, c->ssnr, c->completeness, c->sigma2_reconstruction};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+}
+
+static void destroy_half(struct half *h, int references) {
+    for (int k = 0; h->references != NULL && k < references; k++)
+        destroy_reference(&h->references[k]);
+    void *owned[] = {h->references, h->members, h->sigma2, h->sigma2_sum, h->optics_weight};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
 }
@@ -63,7 +73,7 @@ void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
     for (int h = 0; h < 2; h++)
-        destroy_half(&r->half[h]);
+        destroy_half(&r->half[h], r->reference_count);
     alignment_destroy(&r->alignment);
     prepare_destroy(&r->prepare);
     symmetry_destroy(&r->symmetry);
@@ -71,8 +81,11 @@ void refiner_destroy(struct refiner **refiner) {
     sampling_destroy(&r->sampling);
     fourier_pixels_destroy(&r->pixels);
     star_destroy(&r->restored);
-    void *owned[] = {r->reference_path, r->mask_path,    r->mask,   r->solvent, r->combined, r->fsc,
-                     r->fsc_joined,     r->shell_pixels, r->images, r->batch,   r->results,  r->powers};
+    for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
+        free(r->map_paths[i]);
+    void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->solvent, r->combined,
+                     r->fsc,            r->fsc_joined, r->shell_pixels, r->images,  r->batch,   r->results,
+                     r->powers,         r->weights,    r->log_shares,   r->projectors, r->accumulators};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -117,16 +130,22 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->index > y->index) - (x->index < y->index);
 }
 
+static int half_of(const struct refiner *r, const struct particle *p) {
+    return classifies(r) ? 0 : p->half;
+}
+
 /* Members of each half, in an order that depends on their names alone and not on how they arrived: the first of them
  * are a random choice. */
 static enum status choose_members(struct refiner *r, size_t most, struct err *err) {
     _cleanup_(mem_free) struct member_key *keys = NULL;
     TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
     if (most == 0) most = 2 * r->set.present;
-    for (int h = 0; h < 2; h++) {
+    most /= (size_t)r->half_count;
+    int least = r->reference_count > 2 ? r->reference_count : 2;
+    for (int h = 0; h < r->half_count; h++) {
         size_t count = 0;
         for (size_t i = 0; i < r->set.count; i++)
-            if (r->set.particles[i].source >= 0 && r->set.particles[i].half == h)
+            if (r->set.particles[i].source >= 0 && half_of(r, &r->set.particles[i]) == h)
                 keys[count++] = (struct member_key){particle_hash(r->set.particles[i].name, r->options.seed), (int)i};
         qsort(keys, count, sizeof *keys, by_key);
         free(r->half[h].members);
@@ -134,10 +153,10 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
         TRY(mem_new(count, sizeof(int), "particles", &r->half[h].members, err));
         for (size_t i = 0; i < count; i++)
             r->half[h].members[i] = keys[i].index;
-        r->half[h].member_count = (int)(count < most / 2 ? count : most / 2);
+        r->half[h].member_count = (int)(count < most ? count : most);
+        FAIL_IF(r->half[h].member_count < least, err, STATUS_BAD_STATE, "%zu particles are too few for %s",
+                r->set.present, classifies(r) ? "these classes" : "two halves");
     }
-    FAIL_IF(r->half[0].member_count < 2 || r->half[1].member_count < 2, err, STATUS_BAD_STATE,
-            "%zu particles are too few for two halves", r->set.present);
     return STATUS_OK;
 }
 
@@ -171,6 +190,7 @@ static bool poses_are_sharp(const struct refiner *r) {
 static bool wants_children(const struct refiner *r, const struct refiner_iteration *iteration) {
     static const double BROAD = 0.05;
     enum { FIRST_ITERATIONS = 3 };
+    if (classifies(r)) return true;
     bool early = iteration->max_order >= 0 || r->schedule.iteration < FIRST_ITERATIONS;
     return iteration->final || !early || r->schedule.average_pmax >= BROAD;
 }
@@ -203,18 +223,24 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     s->perturbation = sampling_next_perturbation(s->perturbation, uniform);
     schedule_sizes(r);
     TRY(estep_open(r, err));
+    if (s->iteration == 1 && r->map_count < r->reference_count) TRY(classes_seed(r, err));
     r->current_half = r->cursor = 0;
     r->busy = true;
+    return STATUS_OK;
+}
+
+static enum status refine_mstep(struct refiner *r, struct err *err) {
+    TRY(schedule_accuracy(r, err));
+    TRY(mstep(r, err));
+    schedule_after(r);
     return STATUS_OK;
 }
 
 enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err) {
     FAIL_IF(!r->busy, err, STATUS_BAD_STATE, "no iteration is running");
     *ret_complete = false;
-    if (r->current_half == 2) {
-        TRY(schedule_accuracy(r, err));
-        TRY(mstep(r, err));
-        schedule_after(r);
+    if (r->current_half == r->half_count) {
+        TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
         r->seconds = refiner_now() - r->began;
         r->busy = false;
         *ret_complete = true;
@@ -243,6 +269,7 @@ static void apply_restored(struct refiner *r) {
     bool complete = t != NULL;
     for (int i = 0; i < 8 && complete; i++)
         complete = (columns[i] = star_column_find(t, NAMES[i])) >= 0;
+    int class_column = t != NULL ? star_column_find(t, "rlnClassNumber") : -1;
     for (size_t row = 0; complete && row < star_row_count(t); row++) {
         struct particle *p = particle_find(&r->set, star_get(t, row, columns[0]));
         double v[8] = {0};
@@ -256,6 +283,9 @@ static void apply_restored(struct refiner *r) {
         p->norm = v[6] > 0 ? v[6] : 1;
         p->half = (int)v[7] - 1;
         p->aligned = true;
+        if (class_column >= 0 && star_get_number(t, row, class_column, &v[0], NULL) == STATUS_OK &&
+            v[0] >= 1 && v[0] <= r->reference_count)
+            p->class_index = (int)v[0] - 1;
     }
     star_destroy(&r->restored);
 }
@@ -278,18 +308,25 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .accuracy_angle = s->accuracy_angle,
                                   .accuracy_offset = s->accuracy_offset,
                                   .average_pmax = s->average_pmax,
+                                  .classes = classifies(r) ? r->reference_count : 1,
                                   .seconds = r->seconds};
     if (count > 0) {
         state.significant = (r->half[0].significant_sum + r->half[1].significant_sum) / count;
         state.reliability = (r->half[0].reliability_sum + r->half[1].reliability_sum) / count;
+        state.class_changes = r->half[0].changed > 0 ? r->half[0].class_change / r->half[0].changed : 1;
     }
     return state;
+}
+
+struct refiner_class refiner_class(const struct refiner *r, int k) {
+    const struct reference *c = &r->half[0].references[k];
+    return (struct refiner_class){.share = c->share, .resolution = c->resolution};
 }
 
 struct refiner_maps refiner_maps(const struct refiner *r) {
     return (struct refiner_maps){.box = r->box,
                                  .pixel_size = r->pixel_size,
-                                 .half1 = r->half[0].unfiltered,
-                                 .half2 = r->half[1].unfiltered,
+                                 .half1 = r->half[0].references->unfiltered,
+                                 .half2 = r->half[1].references->unfiltered,
                                  .mask = r->mask};
 }

@@ -1,5 +1,7 @@
 /* 3-D auto-refinement of an accumulating set of particles: regularised likelihood, two independent halves, sampling
- * that grows finer by what the maps hold (Scheres 2012; the numbers of RELION's auto-refine).
+ * that grows finer by what the maps hold (Scheres 2012; the numbers of RELION's auto-refine). Or, with more than one
+ * class, 3-D classification: all particles against all maps on a grid that stays as it is, the prior from the power of
+ * the maps themselves (RELION's Class3D).
  *
  * refiner_begin starts an iteration with the particles that are present; refiner_work does a slice of it (a batch of
  * particles, about a second); when it says that the iteration is complete, maps and poses are those of the new
@@ -16,7 +18,10 @@
 #include "kernels/alignment/alignment.h"
 
 struct refiner_options {
-    const char *reference, *mask; /* paths; mask NULL: a sphere of the diameter */
+    const char *reference, *mask; /* paths; mask NULL: a sphere of the diameter. A STAR file is a list of references
+                                     (rlnReferenceImage): a class each */
+    int classes;                  /* 1: refine; of one map, the first iteration seeds them with particles by chance */
+    int iterations;               /* of a classification, with all particles */
     const char *symmetry;
     double diameter;                  /* Å */
     double initial_lowpass;           /* Å */
@@ -24,7 +29,7 @@ struct refiner_options {
     int local_order;                  /* from this order on, only near the last pose */
     double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
     int max_significant;              /* coarse samples of a particle whose children are compared, at most */
-    double tau_fudge;
+    double tau_fudge;       /* NaN: 1, of a classification 4 */
     double join_resolution; /* Å: up to here the halves share what they know */
     bool auto_mask;         /* without a mask, make one from the map when it is good enough */
     enum alignment_norm reliability;
@@ -71,10 +76,18 @@ struct refiner_state {
     double average_pmax, significant;       /* means over particles */
     double seconds;                         /* of the last iteration */
     double reliability;                     /* mean over particles */
+    int classes;
+    double class_changes; /* share of particles that went to another class than before */
 };
 struct refiner_state refiner_state(const struct refiner *refiner);
+struct refiner_class {
+    double share;      /* of the particles */
+    double resolution; /* Å: to where the particles say more than the prior */
+};
+struct refiner_class refiner_class(const struct refiner *refiner, int index);
 
 /* Files of the iteration just completed, below folder: run_itNNN_half1_class001.mrc … or, after the final one, run_*.
+ * A classification's are run_itNNN_class001.mrc … and, after the last one, run_* beside them.
  * prefix is the folder's name relative to the session. Older iterations than `keep` are removed. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);

@@ -14,16 +14,26 @@
 #include "stages/refiner/particles.h"
 #include "stages/refiner/refiner.h"
 
-enum { MASK_EDGE = 5 };
+enum { MASK_EDGE = 5, LEAST_SHELL = 5 }; /* px; below this shell there is no prior, and no less resolution */
 
-/* What one half knows and gathers in an iteration. */
-struct half {
+/* A map: of a half, or of a class. */
+struct reference {
     float *map;                                                /* box³: what the next E-step compares with */
-    float *unfiltered;                                         /* box³: after the final iteration, without any prior */
-    float *sigma2;                                             /* [optics][shells] */
+    float *unfiltered;                                         /* box³: of a half, without any prior */
     float *tau2, *ssnr, *completeness, *sigma2_reconstruction; /* [shells] */
     struct projector *projector;
     struct accumulator *accumulator;
+    double share;      /* of a class: of all particles */
+    double weight_sum; /* gathered: Σ w */
+    double resolution; /* of a class: Å, to where the particles say more than the prior */
+    int seed_end;      /* of a class in the iteration that seeds: where its members end */
+};
+
+/* What one half knows and gathers in an iteration. Auto-refinement has two of them with a map each; a classification
+ * one, of all particles, with a map for each class. */
+struct half {
+    struct reference *references;
+    float *sigma2; /* [optics][shells] */
     int *members; /* particle indices of this iteration, in an order that does not depend on arrival */
     int member_count;
     double average_norm, sigma_offset; /* 1, px */
@@ -33,6 +43,7 @@ struct half {
     double *optics_weight;
     double norm_sum, offset2_sum, weight_sum, pmax_sum, likelihood_sum, significant_sum;
     double angle_change, offset_change, reliability_sum;
+    double class_change;
     int changed; /* particles that had a pose before */
 };
 
@@ -58,6 +69,8 @@ struct schedule {
 struct refiner {
     struct refiner_options options;
     char *reference_path, *mask_path;
+    char **map_paths; /* of the references: one, or one for each class */
+    int map_count;
     struct symmetry symmetry;
     struct particle_set set;
     int box, shells; /* shells = box/2 + 1 */
@@ -71,6 +84,7 @@ struct refiner {
     int all_pixels;          /* their sum */
     int sigma2_optics;       /* groups that the halves have room for */
     struct half half[2];
+    int half_count, reference_count; /* 2, 1; or 1 and the number of classes */
     struct schedule schedule;
     double resolution, seconds; /* Å */
     char remark[512];
@@ -91,6 +105,13 @@ struct refiner {
     struct alignment_particle *batch;
     struct alignment_result *results;
     float *powers; /* [batch][shells], of results */
+    float *weights; /* [batch][references], of results */
+    float *log_shares; /* [references]: prior of classes */
+    struct projector **projectors; /* [references], as alignment takes them */
+    struct accumulator **accumulators;
+    int seed_class; /* the class at work, in the iteration that seeds; −1 in all others */
+    int whole_iterations;      /* of a classification: with the same particles, all of them */
+    size_t whole_particles;
 
     /* poses of an earlier run, given to particles as they join */
     struct star_file *restored;
@@ -115,12 +136,32 @@ enum status lowpass_map(float *map, int box, double shell, struct err *err);
 /* estep.c */
 enum status estep_open(struct refiner *r, struct err *err); /* grids and pixel lists of an iteration */
 enum status estep_begin(struct refiner *r, struct half *half, struct err *err);
+/* Maps of references first .. first+count−1 become what is projected; their sums are cleared. */
+enum status estep_set_references(struct refiner *r, struct half *half, int first, int count, struct err *err);
+/* Particles are compared with references first .. first+count−1 from here on; what went before is added up. */
+enum status estep_compare_with(struct refiner *r, struct half *half, int first, int count, struct err *err);
 /* Particles of a half from `first` on into the batch: how many. */
 enum status estep_load(struct refiner *r, const struct half *half, int first, int *ret_count, struct err *err);
 enum status estep_batch(struct refiner *r, struct half *half, int first, int *ret_count, struct err *err);
 
+/* classes.c: classification */
+static inline bool classifies(const struct refiner *r) {
+    return r->half_count == 1;
+}
+/* The references' paths: one map, or the maps that a STAR file lists (rlnReferenceImage). */
+enum status classes_find_maps(struct refiner *r, struct err *err);
+/* Members in an order of classes, each with one by chance: where there is one map for several classes. */
+enum status classes_seed(struct refiner *r, struct err *err);
+enum status classes_mstep(struct refiner *r, struct err *err);
+/* classes_output.c: files of a classification's iteration and, after the last one, of its end. */
+enum status classes_write(const struct refiner *r, const char *folder, const char *prefix, int keep, struct err *err);
+
 /* mstep.c */
 enum status mstep(struct refiner *r, struct err *err);
+/* Noise, norm and offsets, from the half's sums. */
+void mstep_parameters(const struct refiner *r, struct half *half);
+/* What lies outside the mask (NULL: none was made) becomes 0. */
+void mstep_flatten(const struct refiner *r, const float *mask, float *map);
 /* Noise spectrum of `shells` shells: none less than 3 % of the largest. */
 void mstep_floor_noise(float *sigma2, int shells);
 
@@ -136,6 +177,8 @@ static inline double fine_offset_step(const struct refiner *r) {
 void schedule_start(struct refiner *r);
 void schedule_sizes(struct refiner *r);
 void schedule_after(struct refiner *r);
+/* The last shell in which a map's signal outweighs its noise. */
+int schedule_resolution_shell(const struct refiner *r, const struct reference *reference);
 enum status schedule_accuracy(struct refiner *r, struct err *err);
 
 #endif

@@ -85,10 +85,14 @@ static enum status restore_schedule(struct refiner *r, struct star_file *file, s
     return STATUS_OK;
 }
 
-static enum status restore_map(struct refiner *r, const char *folder, int iteration, int half, struct err *err) {
+static enum status restore_map(struct refiner *r, const char *folder, int iteration, int half, int k,
+                               struct err *err) {
     char name[64], path[PATH_SIZE];
     struct image image = {0};
-    snprintf(name, sizeof name, "run_it%03d_half%d_class001.mrc", iteration, half + 1);
+    if (classifies(r))
+        snprintf(name, sizeof name, "run_it%03d_class%03d.mrc", iteration, k + 1);
+    else
+        snprintf(name, sizeof name, "run_it%03d_half%d_class001.mrc", iteration, half + 1);
     TRY(path_join(folder, name, path, sizeof path, err));
     TRY(mrc_read(path, &image, err));
     if (r->box == 0) {
@@ -101,7 +105,7 @@ static enum status restore_map(struct refiner *r, const char *folder, int iterat
         }
     }
     bool fits = image.nx == r->box && image.ny == r->box && image.nz == r->box;
-    if (fits) memcpy(r->half[half].map, image.data, image_count(&image) * sizeof(float));
+    if (fits) memcpy(r->half[half].references[k].map, image.data, image_count(&image) * sizeof(float));
     image_destroy(&image);
     FAIL_IF(!fits, err, STATUS_BAD_FORMAT, "%s is no cube of %d px: remove the files of that iteration to begin anew",
             path, r->box);
@@ -150,17 +154,70 @@ static int count_groups(struct star_file *file) {
     return groups;
 }
 
+/* What part each class has. */
+static enum status restore_shares(struct refiner *r, struct star_file *file, struct err *err) {
+    struct star_table *t;
+    int column;
+    TRY(need_table(file, "model_classes", &t, err));
+    TRY(star_column_need(t, "rlnClassDistribution", &column, err));
+    for (int k = 0; k < r->reference_count; k++)
+        TRY(star_get_number(t, (size_t)k, column, &r->half[0].references[k].share, err));
+    return STATUS_OK;
+}
+
+static enum status check_classes(const struct refiner *r, struct star_file *file, const char *folder,
+                                 struct err *err) {
+    struct star_table *t;
+    TRY(need_table(file, "model_classes", &t, err));
+    FAIL_IF(star_row_count(t) != (size_t)r->reference_count, err, STATUS_BAD_STATE,
+            "the last iteration in %s has %zu classes, %d are asked for: set `classes` to %zu, or remove its files",
+            folder, star_row_count(t), r->reference_count, star_row_count(t));
+    return STATUS_OK;
+}
+
 static enum status restore_half(struct refiner *r, const char *folder, int iteration, int half, struct err *err) {
-    char part[32];
+    char part[32] = "model.star";
     struct star_file *file = NULL;
-    TRY(restore_map(r, folder, iteration, half, err));
-    snprintf(part, sizeof part, "half%d_model.star", half + 1);
+    if (!classifies(r)) snprintf(part, sizeof part, "half%d_model.star", half + 1);
     TRY(open_part(folder, iteration, part, &file, err));
     int groups = count_groups(file);
-    enum status status = restore_noise(r, &r->half[half], file, groups, err);
+    enum status status = check_classes(r, file, folder, err);
+    for (int k = 0; status == STATUS_OK && k < r->reference_count; k++)
+        status = restore_map(r, folder, iteration, half, k, err);
+    if (status == STATUS_OK) status = restore_noise(r, &r->half[half], file, groups, err);
+    if (status == STATUS_OK && classifies(r)) status = restore_shares(r, file, err);
     star_destroy(&file);
     r->sigma2_optics = groups;
     return status;
+}
+
+/* What the files are of: a classification does not go on from a refinement, nor with another number of classes. */
+static enum status check_kind(const struct refiner *r, struct star_file *file, const char *folder, struct err *err) {
+    struct star_table *t;
+    TRY(need_table(file, "optimiser_general", &t, err));
+    double refined;
+    TRY(value(t, "rlnDoAutoRefine", &refined, err));
+    FAIL_IF((refined != 0) == classifies(r), err, STATUS_BAD_STATE,
+            "%s holds the iterations of a %s, but `classes` is %d: remove its files to begin anew", folder,
+            refined != 0 ? "refinement" : "classification", r->reference_count);
+    return STATUS_OK;
+}
+
+static enum status restore_all(struct refiner *r, const char *folder, int iteration, struct star_file *optimiser,
+                               struct star_file *sampling, struct err *err) {
+    struct star_table *t;
+    double whole, particles;
+    TRY(check_kind(r, optimiser, folder, err));
+    for (int h = 0; h < r->half_count; h++)
+        TRY(restore_half(r, folder, iteration, h, err));
+    TRY(restore_schedule(r, optimiser, sampling, err));
+    if (!classifies(r)) return STATUS_OK;
+    TRY(need_table(optimiser, "optimiser_general", &t, err));
+    TRY(value(t, "icestreamWholeIterations", &whole, err));
+    TRY(value(t, "icestreamWholeParticles", &particles, err));
+    r->whole_iterations = (int)fmax(whole, 0);
+    r->whole_particles = (size_t)fmax(particles, 0);
+    return STATUS_OK;
 }
 
 enum status refiner_restore(struct refiner *r, const char *folder, bool *ret_found, struct err *err) {
@@ -168,11 +225,9 @@ enum status refiner_restore(struct refiner *r, const char *folder, bool *ret_fou
     *ret_found = false;
     if (iteration == 0) return STATUS_OK;
     _cleanup_(star_destroy) struct star_file *file = NULL, *sampling = NULL;
-    for (int h = 0; h < 2; h++)
-        TRY(restore_half(r, folder, iteration, h, err));
     TRY(open_part(folder, iteration, "optimiser.star", &file, err));
     TRY(open_part(folder, iteration, "sampling.star", &sampling, err));
-    TRY(restore_schedule(r, file, sampling, err));
+    TRY(restore_all(r, folder, iteration, file, sampling, err));
     TRY(open_part(folder, iteration, "data.star", &r->restored, err));
     r->started = true;
     *ret_found = true;
@@ -183,7 +238,9 @@ bool refiner_is_final(const struct refiner *r, const char *folder) {
     char path[PATH_SIZE];
     struct star_file *file = NULL;
     if (path_join(folder, "run_data.star", path, sizeof path, NULL) != STATUS_OK || !file_exists(path) ||
-        path_join(folder, "postprocess.star", path, sizeof path, NULL) != STATUS_OK || !file_exists(path) ||
+        path_join(folder, classifies(r) ? "run_optimiser.star" : "postprocess.star", path, sizeof path, NULL) !=
+            STATUS_OK ||
+        !file_exists(path) ||
         path_join(folder, "run_data.star", path, sizeof path, NULL) != STATUS_OK ||
         star_read(path, &file, NULL) != STATUS_OK)
         return false;

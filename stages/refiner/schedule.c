@@ -12,7 +12,7 @@
 /* The step of the fine pass over the accuracy of angles. RELION stops at 0.75 as soon as that has been met once; poses
  * grow more accurate in the iterations that follow, and one order more is cheap. */
 static const double FINE_ENOUGH = 0.75;
-enum { INCREMENT = 10, MINRES = 5, ACCURACY_PARTICLES = 100 };
+enum { INCREMENT = 10, ACCURACY_PARTICLES = 100 };
 
 void schedule_start(struct refiner *r) {
     struct schedule *s = &r->schedule;
@@ -28,7 +28,7 @@ void schedule_start(struct refiner *r) {
         .perturbation = 0,
     };
     s->resolution_shell = (int)lround(r->box * r->pixel_size / r->options.initial_lowpass);
-    if (s->resolution_shell < MINRES) s->resolution_shell = MINRES;
+    if (s->resolution_shell < LEAST_SHELL) s->resolution_shell = LEAST_SHELL;
     s->best_resolution = s->resolution_shell / (r->box * r->pixel_size);
     schedule_sizes(r);
 }
@@ -41,13 +41,13 @@ void schedule_sizes(struct refiner *r) {
     s->current_size = s->final ? r->box : s->telling_size;
 }
 
-static int resolution_shell(const struct refiner *r, const struct half *h) {
+int schedule_resolution_shell(const struct refiner *r, const struct reference *c) {
     int last = r->schedule.current_size / 2, first = 1, far;
-    while (first <= last && h->ssnr[first] >= 1)
+    while (first <= last && c->ssnr[first] >= 1)
         first++;
     first--;
     for (far = last; far > first + 3; far--)
-        if (h->ssnr[far] > 1 && h->ssnr[far - 1] > 1 && h->ssnr[far - 2] > 1) break;
+        if (c->ssnr[far] > 1 && c->ssnr[far - 1] > 1 && c->ssnr[far - 2] > 1) break;
     return far > first + 3 ? far : first;
 }
 
@@ -60,9 +60,10 @@ static void update_resolution(struct refiner *r) {
         below_limit++;
     if (below_limit - below_half + 5 > s->increment) s->increment = below_limit - below_half + 5;
     if (s->average_pmax > 0.1 && r->fsc_joined[last - 1] > 0.2f) s->large_increment = true;
-    int shell = resolution_shell(r, &r->half[0]), other = resolution_shell(r, &r->half[1]);
+    int shell = schedule_resolution_shell(r, r->half[0].references);
+    int other = schedule_resolution_shell(r, r->half[1].references);
     shell = shell > other ? shell : other;
-    s->resolution_shell = shell > MINRES ? shell : MINRES;
+    s->resolution_shell = shell > LEAST_SHELL ? shell : LEAST_SHELL;
     double now = s->resolution_shell / (r->box * r->pixel_size);
     s->since_resolution = now <= s->best_resolution + 1e-4 ? s->since_resolution + 1 : 0;
     s->best_resolution = fmax(now, s->best_resolution);
@@ -162,7 +163,7 @@ static void project(const struct accuracy *a, const double angles[3], float *out
     euler_to_matrix(angles[0], angles[1], angles[2], m);
     for (int i = 0; i < 9; i++)
         matrix[i] = (float)m[i];
-    projector_slices(a->half->projector, &a->r->pixels, a->r->pixels.count, 1, matrix, 1, out);
+    projector_slices(a->half->references->projector, &a->r->pixels, a->r->pixels.count, 1, matrix, 1, out);
 }
 
 static double angle_accuracy(const struct accuracy *a, const double angles[3], int which) {

@@ -13,16 +13,23 @@
 
 enum { NOISE_PARTICLES = 1000, SCALE_PARTICLES = 96 };
 
-static enum status allocate_half(struct refiner *r, struct half *h, struct err *err) {
+static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
-    TRY(mem_new(voxels, sizeof *h->map, "a map", &h->map, err));
-    TRY(mem_new(voxels, sizeof *h->unfiltered, "a map", &h->unfiltered, err));
-    TRY(mem_new(shells, sizeof *h->tau2, "spectra", &h->tau2, err));
-    TRY(mem_new(shells, sizeof *h->ssnr, "spectra", &h->ssnr, err));
-    TRY(mem_new(shells, sizeof *h->completeness, "spectra", &h->completeness, err));
-    TRY(mem_new(shells, sizeof *h->sigma2_reconstruction, "spectra", &h->sigma2_reconstruction, err));
-    TRY(projector_create(3, r->box, r->options.threads, &h->projector, err));
-    TRY(accumulator_create(3, r->box, r->box, &h->accumulator, err));
+    TRY(mem_new(voxels, sizeof *c->map, "a map", &c->map, err));
+    if (r->half_count == 2) TRY(mem_new(voxels, sizeof *c->unfiltered, "a map", &c->unfiltered, err));
+    TRY(mem_new(shells, sizeof *c->tau2, "spectra", &c->tau2, err));
+    TRY(mem_new(shells, sizeof *c->ssnr, "spectra", &c->ssnr, err));
+    TRY(mem_new(shells, sizeof *c->completeness, "spectra", &c->completeness, err));
+    TRY(mem_new(shells, sizeof *c->sigma2_reconstruction, "spectra", &c->sigma2_reconstruction, err));
+    TRY(projector_create(3, r->box, r->options.threads, &c->projector, err));
+    c->share = 1.0 / r->reference_count;
+    return accumulator_create(3, r->box, r->box, &c->accumulator, err);
+}
+
+static enum status allocate_half(struct refiner *r, struct half *h, struct err *err) {
+    TRY(mem_new((size_t)r->reference_count, sizeof *h->references, "maps", &h->references, err));
+    for (int k = 0; k < r->reference_count; k++)
+        TRY(allocate_reference(r, &h->references[k], err));
     h->average_norm = 1;
     h->sigma_offset = 10 / r->pixel_size;
     return STATUS_OK;
@@ -81,7 +88,7 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc_joined, "spectra", &r->fsc_joined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->shell_pixels, "spectra", &r->shell_pixels, err));
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < r->half_count; h++)
         TRY(allocate_half(r, &r->half[h], err));
     TRY(count_pixels(r, err));
     TRY(prepare_create(r->box, &r->prepare, err));
@@ -94,7 +101,7 @@ enum status setup_optics(struct refiner *r, struct err *err) {
     int had = r->sigma2_optics, want = r->set.optics_count;
     if (want <= had) return STATUS_OK;
     size_t shells = (size_t)r->shells;
-    for (int h = 0; h < 2; h++) {
+    for (int h = 0; h < r->half_count; h++) {
         float *larger = NULL;
         TRY(mem_new((size_t)want * shells, sizeof *larger, "noise spectra", &larger, err));
         struct half *half = &r->half[h];
@@ -117,15 +124,14 @@ enum status setup_optics(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-enum status setup_reference(struct refiner *r, struct err *err) {
+static enum status read_reference(struct refiner *r, const char *path, float *map, struct err *err) {
     struct image reference = {0};
-    TRY(mrc_read(r->reference_path, &reference, err));
+    TRY(mrc_read(path, &reference, err));
     enum status status = STATUS_OK;
-    float *map = r->half[0].map;
     if (reference.nx != reference.ny || reference.nx != reference.nz || reference.nx < 8)
         status =
             err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "the reference %s is %d × %d × %d: a cube was expected",
-                    r->reference_path, reference.nx, reference.ny, reference.nz);
+                    path, reference.nx, reference.ny, reference.nz);
     if (status == STATUS_OK)
         status =
             resample_map(reference.data, reference.nx, reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size,
@@ -135,7 +141,19 @@ enum status setup_reference(struct refiner *r, struct err *err) {
     TRY(lowpass_map(map, r->box, r->box * r->pixel_size / r->options.initial_lowpass + 1, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    memcpy(r->half[1].map, map, (size_t)r->box * (size_t)r->box * (size_t)r->box * sizeof *map);
+    return STATUS_OK;
+}
+
+enum status setup_reference(struct refiner *r, struct err *err) {
+    size_t bytes = (size_t)r->box * (size_t)r->box * (size_t)r->box * sizeof(float);
+    for (int k = 0; k < r->reference_count; k++) {
+        float *map = r->half[0].references[k].map;
+        if (k < r->map_count)
+            TRY(read_reference(r, r->map_paths[k], map, err));
+        else
+            memcpy(map, r->half[0].references[0].map, bytes);
+    }
+    if (r->half_count == 2) memcpy(r->half[1].references->map, r->half[0].references->map, bytes);
     return STATUS_OK;
 }
 
@@ -178,32 +196,39 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct err *
 }
 
 enum status setup_noise(struct refiner *r, struct err *err) {
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; h < r->half_count; h++)
         TRY(noise_of_half(r, &r->half[h], err));
     return STATUS_OK;
 }
 
-static void scale_maps(struct refiner *r, double factor) {
+/* Map k of what was read, wherever it has been copied to. */
+static void scale_maps(struct refiner *r, int k, double factor) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
-    for (int h = 0; h < 2; h++)
-        for (size_t i = 0; i < voxels; i++)
-            r->half[h].map[i] *= (float)factor;
+    for (int h = 0; h < r->half_count; h++)
+        for (int c = 0; c < r->reference_count; c++)
+            for (size_t i = 0; i < voxels && (c == k || r->map_count == 1); i++)
+                r->half[h].references[c].map[i] *= (float)factor;
+}
+
+static enum status compare_with(struct refiner *r, int half, int k, struct err *err) {
+    TRY(estep_set_references(r, &r->half[half], k, 1, err));
+    return estep_compare_with(r, &r->half[half], k, 1, err);
 }
 
 /* References come on any grey scale. The factor that fits a sample of the particles best, each at its best pose; only
  * the E-step of the first iteration depends on it, the maps that come out are on the particles' scale. */
-enum status setup_scale(struct refiner *r, struct err *err) {
-    double dots = 0, norms = 0, mean, factor = 1;
+static enum status scale_reference(struct refiner *r, int k, struct err *err) {
+    double dots = 0, norms = 0, mean, factor;
     int count;
     /* First to a scale on which floats hold D and N apart. */
-    TRY(estep_begin(r, &r->half[0], err));
+    TRY(compare_with(r, 0, k, err));
     TRY(estep_load(r, &r->half[0], 0, &count, err));
     TRY(alignment_scale(r->alignment, r->batch, count, &mean, NULL, NULL, err));
-    FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask", r->reference_path);
+    FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask", r->map_paths[k]);
     factor = sqrt(500 / mean);
-    scale_maps(r, factor);
-    for (int h = 0; h < 2; h++) {
-        TRY(estep_begin(r, &r->half[h], err));
+    scale_maps(r, k, factor);
+    for (int h = 0; h < r->half_count; h++) {
+        TRY(compare_with(r, h, k, err));
         for (int first = 0; first < r->half[h].member_count && first < SCALE_PARTICLES; first += count) {
             TRY(estep_load(r, &r->half[h], first, &count, err));
             TRY(alignment_scale(r->alignment, r->batch, count, &mean, &dots, &norms, err));
@@ -211,9 +236,15 @@ enum status setup_scale(struct refiner *r, struct err *err) {
     }
     FAIL_IF(!(dots > 0), err, STATUS_BAD_FORMAT,
             "no particle resembles the reference %s: is its contrast inverted (protein must be white in both)?",
-            r->reference_path);
-    scale_maps(r, dots / norms);
+            r->map_paths[k]);
+    scale_maps(r, k, dots / norms);
     snprintf(r->remark, sizeof r->remark, "reference %s scaled by %.3g to the grey values of %zu particles",
-             r->reference_path, factor * dots / norms, r->set.present);
+             r->map_paths[k], factor * dots / norms, r->set.present);
+    return STATUS_OK;
+}
+
+enum status setup_scale(struct refiner *r, struct err *err) {
+    for (int k = 0; k < r->map_count; k++)
+        TRY(scale_reference(r, k, err));
     return STATUS_OK;
 }

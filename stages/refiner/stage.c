@@ -11,19 +11,20 @@
 #include "common/memory.h"
 #include "common/mrc.h"
 #include "kernels/postprocess/postprocess.h"
+#include "stages/refiner/history.h"
 #include "stages/refiner/refiner.h"
 
 struct params {
     char *reference, *symmetry, *mask;
     double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
-    int healpix_order, local_order, live_order, classes, seed, min_particles, max_iterations, keep_iterations,
-        max_significant, reliability_norm;
+    int healpix_order, local_order, live_order, classes, iterations, seed, min_particles, max_iterations,
+        keep_iterations, max_significant, reliability_norm;
     bool reliability, auto_mask;
 };
 
 static const struct param PARAMS[] = {
     {"reference", PARAM_PATH, offsetof(struct params, reference), "", NULL, 0, 0, NULL, 0, false,
-     "Map to start from, on any grid and grey scale, protein white."},
+     "Map to start from, on any grid and grey scale, protein white; or a STAR file that lists several, a class each."},
     {"diameter", PARAM_FLOAT, offsetof(struct params, diameter), "Å", NULL, 1, 1e5, NULL, 0, true,
      "Diameter of the circle and sphere outside of which there is solvent."},
     {"symmetry", PARAM_STRING, offsetof(struct params, symmetry), "", "C1", 0, 0, NULL, 0, false,
@@ -48,9 +49,11 @@ static const struct param PARAMS[] = {
      "What a fit is judged by: the norm of what is left of the image, or its square, which weighs about twice as "
      "hard."},
     {"classes", PARAM_INT, offsetof(struct params, classes), "", "1", 1, 100, NULL, 0, false,
-     "Number of classes; only 1 is supported."},
-    {"tau_fudge", PARAM_FLOAT, offsetof(struct params, tau_fudge), "", "1", 0.1, 10, NULL, 0, false,
-     "Factor on the signal's power in the Wiener filter."},
+     "1 refines one map; more sort the particles into so many classes of different maps (3D classification)."},
+    {"iterations", PARAM_INT, offsetof(struct params, iterations), "", "25", 1, 1000, NULL, 0, false,
+     "Iterations of a classification, with all particles."},
+    {"tau_fudge", PARAM_FLOAT, offsetof(struct params, tau_fudge), "", "auto", 0.1, 100, NULL, 0, false,
+     "Factor on the signal's power in the Wiener filter; 1, in a classification 4."},
     {"join_resolution", PARAM_FLOAT, offsetof(struct params, join_resolution), "Å", "40", 5, 1000, NULL, 0, false,
      "Up to this resolution the halves share their data, so that they do not drift apart."},
     {"live_order", PARAM_INT, offsetof(struct params, live_order), "", "2", 0, 5, NULL, 0, false,
@@ -107,9 +110,6 @@ static void arrival_clear(struct arrival *a) {
 static enum status init(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct params *p = stage_params(stage);
-    FAIL_IF(p->classes != 1, err, STATUS_UNSUPPORTED,
-            "classes: %d was asked for; the refiner refines one map: set 1, and sort particles with the classifier",
-            p->classes);
     FAIL_IF(p->reference == NULL, err, STATUS_BAD_ARGUMENT,
             "the refiner needs a reference map: set `reference` to a map of the particle, low resolution is enough");
     FAIL_IF(pthread_mutex_init(&state->lock, NULL) != 0, err, STATUS_NO_MEMORY, "no lock could be made");
@@ -125,6 +125,8 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .offset_range = p->offset_range,
                                             .offset_step = p->offset_step,
                                             .max_significant = p->max_significant,
+                                            .classes = p->classes,
+                                            .iterations = p->iterations,
                                             .tau_fudge = p->tau_fudge,
                                             .join_resolution = p->join_resolution,
                                             .auto_mask = p->auto_mask,
@@ -299,22 +301,24 @@ static const char *prefix(const struct stage *stage) {
     return strncmp(folder, root, length) == 0 && folder[length] == '/' ? folder + length + 1 : folder;
 }
 
-static enum status write_history(struct stage *stage, const struct refiner_state *s, struct err *err) {
-    char path[PATH_SIZE], stem[32] = "run";
-    struct timespec now;
-    if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
-    TRY(path_join(stage_folder(stage), "history.jsonl", path, sizeof path, err));
-    clock_gettime(CLOCK_REALTIME, &now);
-    char line[PATH_SIZE + 1024];
-    int length = snprintf(line, sizeof line,
-                          "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
-                          "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
-                          "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [\"%s/%s_class001.mrc\"]}",
-                          (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
-                          s->seconds, s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
-                          s->final ? "true" : "false", prefix(stage), stem);
-    FAIL_IF(length < 0 || (size_t)length >= sizeof line, err, STATUS_BAD_STATE, "%s: a line is too long", path);
-    return file_append_line(path, line, err);
+/* What the log says of classes: " in 3 classes (52, 31, 17 %)". */
+static void describe_classes(const struct refiner *refiner, int classes, char *text, size_t size) {
+    int used = snprintf(text, size, " in %d classes (", classes);
+    for (int k = 0; k < classes && used >= 0 && (size_t)used < size; k++)
+        used += snprintf(text + used, size - (size_t)used, "%s%.0f", k > 0 ? ", " : "",
+                         100 * refiner_class(refiner, k).share);
+    if (used >= 0 && (size_t)used < size) snprintf(text + used, size - (size_t)used, " %%)");
+}
+
+static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s) {
+    char classes[512];
+    describe_classes(refiner, s->classes, classes, sizeof classes);
+    stage_note(stage, "iteration %d, %zu particles%s", s->iteration, s->particles, classes);
+    stage_log(stage, LOG_INFO, "refine-iteration",
+              "iteration %d: %zu particles%s, %.2f Å, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
+              "Pmax %.2f, %.0f significant, %.1f s",
+              s->iteration, s->particles, classes, s->resolution, 100 * s->class_changes, s->order, s->angle_step,
+              s->offset_step, s->current_size, s->average_pmax, s->significant, s->seconds);
 }
 
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
@@ -330,9 +334,13 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     while (stage_wait_out(stage, status, err, &patience));
     TRY(status);
     do
-        status = write_history(stage, &s, err);
+        status = history_write(stage_folder(stage), prefix(stage), &s, err);
     while (stage_wait_out(stage, status, err, &patience));
     TRY(status);
+    if (s.classes > 1) {
+        log_classes(stage, state->refiner, &s);
+        return STATUS_OK;
+    }
     stage_note(stage, "iteration %d, %zu particles, %.1f Å", s.iteration, s.particles, s.resolution);
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
@@ -451,11 +459,13 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         return STATUS_OK;
     }
     if (refiner_is_final(state->refiner, stage_folder(stage))) return STATUS_OK;
-    for (int i = 0; i < p->max_iterations; i++) {
+    bool classifies = refiner_state(state->refiner).classes > 1;
+    for (int i = 0; i < p->max_iterations || classifies; i++) {
         TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1}, err));
         TRY(finish_iteration(stage, state, err));
         if (refiner_state(state->refiner).converged) break;
     }
+    if (classifies) return STATUS_OK;
     TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1, .final = true}, err));
     TRY(finish_iteration(stage, state, err));
     return postprocess(stage, state, err);
@@ -464,7 +474,8 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
 const struct stage_descriptor refiner_stage = {
     .name = "refiner",
     .summary =
-        "refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence",
+        "refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence; or "
+        "sorts them into classes of different maps",
     .in = "particles|selection",
     .out = "",
     .params = PARAMS,

@@ -76,7 +76,7 @@ static enum status export_particle(const struct particle_set *set, const struct 
         {.column = "rlnAnglePsi", .value = psi},
         {.column = "rlnOriginXAngst", .value = p->origin[0] * set->pixel_size},
         {.column = "rlnOriginYAngst", .value = p->origin[1] * set->pixel_size},
-        {.column = "rlnClassNumber", .value = 1, .integer = true},
+        {.column = "rlnClassNumber", .value = p->class_index + 1, .integer = true},
         {.column = "rlnNormCorrection", .value = p->norm},
         {.column = "rlnLogLikeliContribution", .value = p->log_likelihood},
         {.column = "rlnMaxValueProbDistribution", .value = p->max_probability},
@@ -138,7 +138,7 @@ static enum status general_table(const struct refiner *r, const struct half *h, 
         {.column = "rlnFourierSpaceInterpolator", .value = 1, .integer = true},
         {.column = "rlnMinRadiusNnInterpolation", .value = 10, .integer = true},
         {.column = "rlnPixelSize", .value = r->pixel_size},
-        {.column = "rlnNrClasses", .value = 1, .integer = true},
+        {.column = "rlnNrClasses", .value = r->reference_count, .integer = true},
         {.column = "rlnNrBodies", .value = 1, .integer = true},
         {.column = "rlnNrGroups", .value = groups, .integer = true},
         {.column = "rlnNrOpticsGroups", .value = r->sigma2_optics, .integer = true},
@@ -157,50 +157,61 @@ static enum status general_table(const struct refiner *r, const struct half *h, 
     return star_cells_put(t, 0, cells, sizeof cells / sizeof *cells, err);
 }
 
-static enum status class_table(const struct refiner *r, const char *reference, struct star_file *file,
+static enum status class_table(const struct refiner *r, const struct half *h, const char *map, struct star_file *file,
                                struct err *err) {
     struct star_table *t;
-    size_t row;
-    const struct star_cell cells[] = {
-        {.column = "rlnClassDistribution", .value = 1},
-        {.column = "rlnAccuracyRotations", .value = r->schedule.accuracy_angle},
-        {.column = "rlnAccuracyTranslationsAngst", .value = r->schedule.accuracy_offset * r->pixel_size},
-        {.column = "rlnEstimatedResolution", .value = r->resolution},
-    };
     TRY(star_table_add(file, "model_classes", true, &t, err));
-    TRY(new_row(t, "rlnReferenceImage", &row, err));
-    TRY(put_text(t, row, "rlnReferenceImage", reference, err));
-    return star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err);
-}
-
-static enum status spectra_table(const struct refiner *r, const struct half *h, struct star_file *file,
-                                 struct err *err) {
-    struct star_table *t;
-    TRY(star_table_add(file, "model_class_1", true, &t, err));
-    for (int s = 0; s < r->shells; s++) {
-        double extent = r->box * r->pixel_size;
+    for (int k = 0; k < r->reference_count; k++) {
+        const struct reference *c = &h->references[k];
+        char name[PATH_SIZE + 160];
+        snprintf(name, sizeof name, classifies(r) ? "%s_class%03d.mrc" : "%s", map, k + 1);
         const struct star_cell cells[] = {
-            {.column = "rlnSpectralIndex", .value = s, .integer = true},
-            {.column = "rlnResolution", .value = s / extent},
-            {.column = "rlnAngstromResolution", .value = s > 0 ? extent / s : 999},
-            {.column = "rlnSsnrMap", .value = h->ssnr[s]},
-            {.column = "rlnGoldStandardFsc", .value = r->fsc[s]},
-            {.column = "rlnFourierCompleteness", .value = h->completeness[s]},
-            {.column = "rlnReferenceSigma2", .value = h->sigma2_reconstruction[s]},
-            {.column = "rlnReferenceTau2", .value = h->tau2[s]},
+            {.column = "rlnReferenceImage", .text = name},
+            {.column = "rlnClassDistribution", .value = classifies(r) ? c->share : 1},
+            {.column = "rlnAccuracyRotations", .value = r->schedule.accuracy_angle},
+            {.column = "rlnAccuracyTranslationsAngst", .value = r->schedule.accuracy_offset * r->pixel_size},
+            {.column = "rlnEstimatedResolution", .value = classifies(r) ? c->resolution : r->resolution},
         };
         TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
     }
     return STATUS_OK;
 }
 
-/* A prior over directions that knows nothing, as long as RELION's own list of them. */
-static enum status directions_table(const struct refiner *r, struct star_file *file, struct err *err) {
+static enum status spectra_table(const struct refiner *r, const struct half *h, int k, struct star_file *file,
+                                 struct err *err) {
+    const struct reference *c = &h->references[k];
     struct star_table *t;
+    char name[64];
+    snprintf(name, sizeof name, "model_class_%d", k + 1);
+    TRY(star_table_add(file, name, true, &t, err));
+    for (int s = 0; s < r->shells; s++) {
+        double extent = r->box * r->pixel_size;
+        const struct star_cell cells[] = {
+            {.column = "rlnSpectralIndex", .value = s, .integer = true},
+            {.column = "rlnResolution", .value = s / extent},
+            {.column = "rlnAngstromResolution", .value = s > 0 ? extent / s : 999},
+            {.column = "rlnSsnrMap", .value = c->ssnr[s]},
+            {.column = "rlnGoldStandardFsc", .value = r->fsc[s]},
+            {.column = "rlnFourierCompleteness", .value = c->completeness[s]},
+            {.column = "rlnReferenceSigma2", .value = c->sigma2_reconstruction[s]},
+            {.column = "rlnReferenceTau2", .value = c->tau2[s]},
+        };
+        TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
+    }
+    return STATUS_OK;
+}
+
+/* A prior over directions that knows nothing, as long as RELION's own list of them; over all classes its sum is 1. */
+static enum status directions_table(const struct refiner *r, const struct half *h, int k, struct star_file *file,
+                                    struct err *err) {
+    struct star_table *t;
+    char name[64];
     long count = relion_direction_count(r->symmetry.name, r->schedule.order);
-    TRY(star_table_add(file, "model_pdf_orient_class_1", true, &t, err));
+    double share = classifies(r) ? h->references[k].share : 1;
+    snprintf(name, sizeof name, "model_pdf_orient_class_%d", k + 1);
+    TRY(star_table_add(file, name, true, &t, err));
     TRY(star_column_add(t, "rlnOrientationDistribution", "0", NULL, err));
-    const struct star_cell cell = {.column = "rlnOrientationDistribution", .value = 1 / fmax((double)count, 1)};
+    const struct star_cell cell = {.column = "rlnOrientationDistribution", .value = share / fmax((double)count, 1)};
     for (long i = 0; i < count; i++)
         TRY(star_cells_row(t, &cell, 1, err));
     return STATUS_OK;
@@ -251,15 +262,17 @@ static enum status noise_tables(const struct refiner *r, const struct half *h, c
     return STATUS_OK;
 }
 
-enum status tables_model(const struct refiner *r, const struct half *h, const char *reference, struct star_file *file,
+enum status tables_model(const struct refiner *r, const struct half *h, const char *map, struct star_file *file,
                          struct err *err) {
     _cleanup_(mem_free) int *groups = NULL;
     TRY(mem_new((size_t)r->set.optics_count, sizeof *groups, "groups of particles", &groups, err));
     int count = list_groups(&r->set, groups);
     TRY(general_table(r, h, count, file, err));
-    TRY(class_table(r, reference, file, err));
-    TRY(spectra_table(r, h, file, err));
-    TRY(directions_table(r, file, err));
+    TRY(class_table(r, h, map, file, err));
+    for (int k = 0; k < r->reference_count; k++) {
+        TRY(spectra_table(r, h, k, file, err));
+        TRY(directions_table(r, h, k, file, err));
+    }
     return noise_tables(r, h, groups, count, file, err);
 }
 
@@ -282,20 +295,20 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
     char model[PATH_SIZE + 64], model2[PATH_SIZE + 64], data[PATH_SIZE + 64], sampling[PATH_SIZE + 64];
     const struct relion_optimiser optimiser = {
         .root = root,
-        .model = join(stem, "_half1_model.star", model),
-        .model2 = join(stem, "_half2_model.star", model2),
+        .model = join(stem, classifies(r) ? "_model.star" : "_half1_model.star", model),
+        .model2 = classifies(r) ? NULL : join(stem, "_half2_model.star", model2),
         .data = join(stem, "_data.star", data),
         .sampling = join(stem, "_sampling.star", sampling),
         .mask = r->mask_path,
         .iteration = s->iteration,
-        .iterations = 999,
-        .auto_refine = true,
+        .iterations = classifies(r) ? s->iteration + r->options.iterations - r->whole_iterations : 999,
+        .auto_refine = !classifies(r),
         .correct_ctf = has_ctf(&r->set),
         .converged = s->converged,
         .large_increment = s->large_increment,
         .seed = r->options.seed,
         .diameter = r->options.diameter,
-        .join_resolution = r->options.join_resolution,
+        .join_resolution = classifies(r) ? -1 : r->options.join_resolution,
         .finest = -1,
         .mask_edge = MASK_EDGE,
         .local_order = r->options.local_order,
@@ -306,6 +319,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         .accuracy_angle = s->accuracy_angle,
         .accuracy_offset = s->accuracy_offset * px,
         .change_angle = (r->half[0].angle_change + r->half[1].angle_change) / changed,
+        .change_classes = classifies(r) ? r->half[0].class_change / changed : 0,
         .change_offset = sqrt((r->half[0].offset_change + r->half[1].offset_change) / (2 * changed)) * px,
         .smallest_angle = fmin(s->smallest_angle, 999),
         .smallest_offset = fmin(s->smallest_offset * px, 999),
@@ -315,11 +329,14 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "rlnCurrentResolution", .value = r->resolution},
         {.column = "icestreamResolutionShell", .value = s->resolution_shell, .integer = true},
         {.column = "icestreamParticles", .value = (double)r->set.present, .integer = true},
+        {.column = "icestreamWholeIterations", .value = r->whole_iterations, .integer = true},
+        {.column = "icestreamWholeParticles", .value = (double)r->whole_particles, .integer = true},
     };
     struct star_table *t;
     TRY(star_table_add(file, "optimiser_general", false, &t, err));
     TRY(relion_optimiser_put(t, &optimiser, err));
-    return star_cells_put(t, 0, own, sizeof own / sizeof *own, err);
+    /* The last two are a classification's. */
+    return star_cells_put(t, 0, own, sizeof own / sizeof *own - (classifies(r) ? 0 : 2), err);
 }
 
 enum status tables_sampling(const struct refiner *r, struct star_file *file, struct err *err) {

@@ -12,103 +12,14 @@
 #include <cmocka.h>
 
 #include "common/files.h"
-#include "common/image.h"
-#include "common/mrc.h"
 #include "common/star.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"
+#include "tests/stages/blobs.h"
 
-enum { BOX = 32, BLOBS = 14 };
-static const double PIXEL = 6;
-static double blobs[BLOBS][4]; /* x, y, z (px), weight */
-
-static double uniform(void) {
-    return rand() / (RAND_MAX + 1.0);
-}
-
-static double normal(void) {
-    return sqrt(-2 * log(1 - uniform())) * cos(2 * M_PI * uniform());
-}
-
-static void make_object(void) {
-    for (int i = 0; i < BLOBS; i++) {
-        do
-            for (int j = 0; j < 3; j++)
-                blobs[i][j] = 18 * uniform() - 9;
-        while (blobs[i][0] * blobs[i][0] + blobs[i][1] * blobs[i][1] + blobs[i][2] * blobs[i][2] > 81);
-        blobs[i][3] = 0.5 + uniform();
-    }
-}
-
-static const double SIGMA = 1.3; /* px, of a blob */
-
-static void make_map(float *map, double sigma) {
-    for (int z = 0; z < BOX; z++)
-        for (int y = 0; y < BOX; y++)
-            for (int x = 0; x < BOX; x++) {
-                double sum = 0;
-                for (int i = 0; i < BLOBS; i++) {
-                    double dx = x - BOX / 2 - blobs[i][0], dy = y - BOX / 2 - blobs[i][1], dz = z - BOX / 2 - blobs[i][2];
-                    sum += blobs[i][3] * exp(-(dx * dx + dy * dy + dz * dz) / (2 * sigma * sigma)) / pow(sigma, 3);
-                }
-                map[(z * BOX + y) * BOX + x] = (float)sum;
-            }
-}
-
-/* ZYZ: rows of the matrix are the image's x and y axes. */
-static void axes(double rot, double tilt, double psi, double x[3], double y[3]) {
-    double ca = cos(rot), sa = sin(rot), cb = cos(tilt), sb = sin(tilt), cg = cos(psi), sg = sin(psi);
-    x[0] = cg * cb * ca - sg * sa, x[1] = cg * cb * sa + sg * ca, x[2] = -cg * sb;
-    y[0] = -sg * cb * ca - cg * sa, y[1] = -sg * cb * sa + cg * ca, y[2] = sg * sb;
-}
-
-/* An image whose content must be moved by (ox, oy) to be centred, with noise of deviation `noise`. */
-static void make_image(float *image, double noise, double ox, double oy) {
-    double x[3], y[3];
-    axes(2 * M_PI * uniform(), acos(2 * uniform() - 1), 2 * M_PI * uniform(), x, y);
-    for (int i = 0; i < BOX * BOX; i++)
-        image[i] = (float)(noise * normal());
-    for (int b = 0; b < BLOBS; b++) {
-        double bx = 0, by = 0;
-        for (int j = 0; j < 3; j++)
-            bx += x[j] * blobs[b][j], by += y[j] * blobs[b][j];
-        for (int py = 0; py < BOX; py++)
-            for (int px = 0; px < BOX; px++) {
-                double dx = px - BOX / 2 - bx + ox, dy = py - BOX / 2 - by + oy;
-                image[py * BOX + px] += (float)(blobs[b][3] * exp(-(dx * dx + dy * dy) / (2 * SIGMA * SIGMA)));
-            }
-    }
-}
-
-static void write_map(const char *folder, const char *name, float *map, char *path) {
-    const struct image image = {.nx = BOX, .ny = BOX, .nz = BOX, .pixel_size = (float)PIXEL, .data = map};
-    assert_int_equal(path_join(folder, name, path, PATH_SIZE, NULL), STATUS_OK);
-    assert_int_equal(mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, NULL), STATUS_OK);
-}
-
-/* A stack of particles and its STAR file, named for the micrograph. */
-static void write_particles(const char *folder, const char *name, int count, double noise) {
-    char path[PATH_SIZE + 64];
-    float *stack = calloc((size_t)count * BOX * BOX, sizeof *stack);
-    for (int i = 0; i < count; i++)
-        make_image(stack + (size_t)i * BOX * BOX, noise, 4 * uniform() - 2, 4 * uniform() - 2);
-    const struct image image = {.nx = BOX, .ny = BOX, .nz = count, .pixel_size = (float)PIXEL, .data = stack};
-    snprintf(path, sizeof path, "%s/%s.mrcs", folder, name);
-    assert_int_equal(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
-    free(stack);
-    snprintf(path, sizeof path, "%s/%s.star", folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f,
-            "# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnImagePixelSize #3\n"
-            "_rlnVoltage #4\n_rlnSphericalAberration #5\n_rlnAmplitudeContrast #6\n1 og %g 300 2.7 0.1\n\n"
-            "data_particles\n\nloop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n_ownColumn #3\n",
-            PIXEL);
-    for (int i = 0; i < count; i++)
-        fprintf(f, "%06d@%s.mrcs 1 %d\n", i + 1, name, 7 * i);
-    assert_int_equal(fclose(f), 0);
-}
+enum { BLOBS = 14 };
+static struct object object;
 
 static struct item *particles_item(const char *name, const char *kind, const char *folder) {
     struct item *item = NULL;
@@ -169,13 +80,13 @@ static void an_object_comes_back_from_its_images(void **state) {
     snprintf(folder, sizeof folder, "%s/refiner", scratch);
     assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
     srand(5);
-    make_object();
-    make_map(truth, SIGMA);
+    make_object(&object, BLOBS);
+    make_map(&object, truth, SIGMA);
     for (int i = 0; i < BOX * BOX * BOX; i++)
         map[i] = 37 * truth[i]; /* another grey scale */
     write_map(scratch, "reference.mrc", map, reference);
-    write_particles(scratch, "a", 150, 1.0);
-    write_particles(scratch, "b", 150, 1.0);
+    write_particles(scratch, "a", &object, 1, 150, 1.0);
+    write_particles(scratch, "b", &object, 1, 150, 1.0);
     struct item *items[2] = {particles_item("a", "particles", scratch), particles_item("b", "particles", scratch)};
     run(scratch, reference, "4", items, 2);
     assert_int_equal(rows_of(folder, "run_data.star"), 300);
@@ -205,10 +116,10 @@ static void noise_makes_no_map_that_is_believed(void **state) {
     snprintf(folder, sizeof folder, "%s/refiner", scratch);
     assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
     srand(6);
-    make_object();
-    make_map(map, SIGMA);
+    make_object(&object, BLOBS);
+    make_map(&object, map, SIGMA);
     write_map(scratch, "reference.mrc", map, reference);
-    write_particles(scratch, "noise", 120, 100.0);
+    write_particles(scratch, "noise", &object, 1, 120, 100.0);
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
     run(scratch, reference, "2", items, 1);
     read_map(folder, "run_half1_class001_unfil.mrc", half);

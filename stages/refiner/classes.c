@@ -1,0 +1,148 @@
+/* 3-D classification: several references, all particles against all of them, no halves. What differs from refinement: the
+ * classes' seeds, the prior (the power of the maps that were compared with), and that the grid stays as it is. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "stages/refiner/refiner_private.h"
+
+enum { CLASSES_MOST = 100 };
+
+static bool is_star(const char *path) {
+    size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".star") == 0;
+}
+
+static enum status keep_path(struct refiner *r, int index, const char *path, struct err *err) {
+    r->map_paths[index] = strdup(path);
+    FAIL_IF(r->map_paths[index] == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
+    return STATUS_OK;
+}
+
+/* "000002@stack" is no map of its own, and is not read. Relative to the session, or to the list's folder. */
+static enum status add_map(struct refiner *r, int index, const char *name, struct err *err) {
+    char path[PATH_SIZE], folder[PATH_SIZE];
+    TRY(path_join(r->options.root != NULL ? r->options.root : "", name, path, sizeof path, err));
+    if (!file_exists(path)) {
+        TRY(path_folder(r->reference_path, folder, sizeof folder, err));
+        TRY(path_join(folder, name, path, sizeof path, err));
+    }
+    FAIL_IF(!file_exists(path), err, STATUS_NOT_FOUND, "%s lists the map %s, which is not there", r->reference_path,
+            name);
+    return keep_path(r, index, path, err);
+}
+
+static enum status add_maps(struct refiner *r, struct star_file *file, struct err *err) {
+    const struct star_table *table = NULL;
+    int column = -1;
+    for (size_t t = 0; t < star_table_count(file) && column < 0; t++) {
+        table = star_table_at(file, t);
+        column = star_column_find(table, "rlnReferenceImage");
+    }
+    size_t rows = column >= 0 ? star_row_count(table) : 0;
+    FAIL_IF(rows < 1 || rows > CLASSES_MOST, err, STATUS_BAD_FORMAT,
+            "%s has %zu maps in a column rlnReferenceImage: 1 to %d were expected", r->reference_path, rows,
+            CLASSES_MOST);
+    r->map_count = (int)rows;
+    TRY(mem_new(rows, sizeof *r->map_paths, "references", &r->map_paths, err));
+    for (size_t row = 0; row < rows; row++)
+        TRY(add_map(r, (int)row, star_get(table, row, column), err));
+    return STATUS_OK;
+}
+
+enum status classes_find_maps(struct refiner *r, struct err *err) {
+    int asked = r->options.classes > 1 ? r->options.classes : 1;
+    r->reference_count = asked;
+    if (!is_star(r->reference_path)) {
+        r->map_count = 1;
+        TRY(mem_new(1, sizeof *r->map_paths, "references", &r->map_paths, err));
+        return keep_path(r, 0, r->reference_path, err);
+    }
+    struct star_file *file = NULL;
+    TRY(star_read(r->reference_path, &file, err));
+    enum status status = add_maps(r, file, err);
+    star_destroy(&file);
+    TRY(status);
+    FAIL_IF(asked > 1 && r->map_count > 1 && asked != r->map_count, err, STATUS_BAD_ARGUMENT,
+            "%d classes were asked for, but %s lists %d maps: set `classes` to %d, or leave it out", asked,
+            r->reference_path, r->map_count, r->map_count);
+    if (r->map_count > 1) r->reference_count = r->map_count;
+    return STATUS_OK;
+}
+
+enum status classes_seed(struct refiner *r, struct err *err) {
+    struct half *h = &r->half[0];
+    size_t count = (size_t)h->member_count, placed = 0;
+    _cleanup_(mem_free) int *members = NULL;
+    TRY(mem_new(count, sizeof *members, "particles", &members, err));
+    memcpy(members, h->members, count * sizeof *members);
+    for (int k = 0; k < r->reference_count; k++) {
+        for (size_t i = 0; i < count; i++) {
+            const char *name = r->set.particles[members[i]].name;
+            if (particle_hash(name, r->options.seed + 2) % (uint64_t)r->reference_count == (uint64_t)k)
+                h->members[placed++] = members[i];
+        }
+        h->references[k].seed_end = (int)placed;
+    }
+    r->seed_class = 0;
+    return STATUS_OK;
+}
+
+/* Nothing was added where a class has lost all its particles: its map is empty, as RELION has it. */
+static enum status reconstruct(struct refiner *r, struct reference *c, struct err *err) {
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    if (!(c->weight_sum > 0)) {
+        memset(c->map, 0, voxels * sizeof *c->map);
+        memset(c->ssnr, 0, (size_t)r->shells * sizeof *c->ssnr);
+        return STATUS_OK;
+    }
+    const struct reconstruct_options options = {.tau2 = c->tau2,
+                                                .tau_fudge = r->options.tau_fudge,
+                                                .minres_shell = LEAST_SHELL,
+                                                .threads = r->options.threads};
+    TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
+    accumulator_sigma2(c->accumulator, c->sigma2_reconstruction);
+    TRY(reconstruct_map(c->accumulator, &options, c->map, c->ssnr, c->completeness, err));
+    mstep_flatten(r, r->mask, c->map);
+    return STATUS_OK;
+}
+
+/* The size that the next iteration compares over follows the class that shows most. */
+static void update_resolution(struct refiner *r) {
+    struct schedule *s = &r->schedule;
+    struct half *h = &r->half[0];
+    int most = LEAST_SHELL;
+    for (int k = 0; k < r->reference_count; k++) {
+        int shell = schedule_resolution_shell(r, &h->references[k]);
+        h->references[k].resolution = r->box * r->pixel_size / (shell > 1 ? shell : 1);
+        if (shell > most) most = shell;
+    }
+    s->resolution_shell = most;
+    r->resolution = r->box * r->pixel_size / most;
+    double now = most / (r->box * r->pixel_size);
+    s->since_resolution = now <= s->best_resolution + 1e-4 ? s->since_resolution + 1 : 0;
+    s->best_resolution = fmax(now, s->best_resolution);
+}
+
+enum status classes_mstep(struct refiner *r, struct err *err) {
+    struct half *h = &r->half[0];
+    double sum = 0;
+    for (int k = 0; k < r->reference_count; k++)
+        sum += h->references[k].weight_sum;
+    for (int k = 0; k < r->reference_count; k++) {
+        h->references[k].share = h->references[k].weight_sum / sum;
+        TRY(reconstruct(r, &h->references[k], err));
+    }
+    mstep_parameters(r, h);
+    update_resolution(r);
+    r->schedule.average_pmax = h->pmax_sum / h->member_count;
+    r->seed_class = -1;
+    bool whole = (size_t)h->member_count == r->set.present;
+    r->whole_iterations = !whole ? 0 : r->whole_particles == r->set.present ? r->whole_iterations + 1 : 1;
+    r->whole_particles = whole ? r->set.present : 0;
+    r->schedule.converged = r->whole_iterations >= r->options.iterations;
+    return STATUS_OK;
+}

@@ -1,0 +1,59 @@
+/* Files of a classification, with RELION's names: run_itNNN_class00K.mrc, data, model and optimiser; after the last
+ * iteration the same as run_*. The optimiser file is written last: an iteration that has one is whole. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "stages/refiner/tables.h"
+
+/* The map, and a picture of it with the curve of what an FSC would show: SSNR/(1 + SSNR). */
+static enum status write_class(const struct refiner *r, const char *folder, const char *stem, int k, struct err *err) {
+    const struct reference *c = &r->half[0].references[k];
+    char name[64];
+    _cleanup_(mem_free) float *curve = NULL;
+    TRY(mem_new((size_t)r->shells, sizeof *curve, "a curve", &curve, err));
+    for (int s = 0; s < r->shells; s++)
+        curve[s] = s == 0 ? 1 : c->ssnr[s] / (1 + c->ssnr[s]);
+    snprintf(name, sizeof name, "%s_class%03d.mrc", stem, k + 1);
+    TRY(output_map(r, folder, name, c->map, err));
+    snprintf(name, sizeof name, "%s_class%03d.png", stem, k + 1);
+    return output_picture(r, folder, name, c->map, curve, err);
+}
+
+static enum status write_as(const struct refiner *r, const char *folder, const char *prefix, const char *stem,
+                            struct err *err) {
+    for (int k = 0; k < r->reference_count; k++)
+        TRY(write_class(r, folder, stem, k, err));
+    return output_tables(r, folder, prefix, stem, NULL, err);
+}
+
+static void remove_file(const char *folder, int iteration, const char *part) {
+    char name[96], path[PATH_SIZE];
+    snprintf(name, sizeof name, "run_it%03d_%s", iteration, part);
+    if (path_join(folder, name, path, sizeof path, NULL) == STATUS_OK)
+        unlink(path); /* what cannot be removed only takes room */
+}
+
+static void remove_iteration(const struct refiner *r, const char *folder, int iteration) {
+    char part[64];
+    remove_file(folder, iteration, "optimiser.star");
+    remove_file(folder, iteration, "data.star");
+    remove_file(folder, iteration, "model.star");
+    remove_file(folder, iteration, "sampling.star");
+    for (int k = 0; k < r->reference_count; k++) {
+        snprintf(part, sizeof part, "class%03d.mrc", k + 1);
+        remove_file(folder, iteration, part);
+        snprintf(part, sizeof part, "class%03d.png", k + 1);
+        remove_file(folder, iteration, part);
+    }
+}
+
+enum status classes_write(const struct refiner *r, const char *folder, const char *prefix, int keep, struct err *err) {
+    char stem[32];
+    snprintf(stem, sizeof stem, "run_it%03d", r->schedule.iteration);
+    TRY(write_as(r, folder, prefix, stem, err));
+    if (r->schedule.converged) TRY(write_as(r, folder, prefix, "run", err));
+    if (keep > 0 && r->schedule.iteration > keep) remove_iteration(r, folder, r->schedule.iteration - keep);
+    return STATUS_OK;
+}

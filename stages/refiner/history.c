@@ -1,0 +1,32 @@
+#include "stages/refiner/history.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+
+enum status history_write(const char *folder, const char *prefix, const struct refiner_state *s, struct err *err) {
+    char path[PATH_SIZE], stem[32] = "run";
+    struct timespec now;
+    if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
+    TRY(path_join(folder, "history.jsonl", path, sizeof path, err));
+    clock_gettime(CLOCK_REALTIME, &now);
+    size_t size = 1024 + (size_t)s->classes * (strlen(prefix) + sizeof stem + 32);
+    _cleanup_(mem_free) char *line = NULL;
+    TRY(mem_new(size, 1, "a line of the history", &line, err));
+    int length = snprintf(line, size,
+                          "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
+                          "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
+                          "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [",
+                          (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
+                          s->seconds, s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
+                          s->final ? "true" : "false");
+    for (int k = 0; k < s->classes && length >= 0 && (size_t)length < size; k++)
+        length += snprintf(line + length, size - (size_t)length, "%s\"%s/%s_class%03d.mrc\"", k > 0 ? ", " : "", prefix,
+                           stem, k + 1);
+    if (length >= 0 && (size_t)length < size) length += snprintf(line + length, size - (size_t)length, "]}");
+    FAIL_IF(length < 0 || (size_t)length >= size, err, STATUS_BAD_STATE, "%s: a line is too long", path);
+    return file_append_line(path, line, err);
+}
