@@ -15,6 +15,7 @@
 
 #include "common/arena.h"
 #include "common/status.h"
+#include "kernels/alignment/alignment.h"
 #include "kernels/expectation/expectation_cuda.h"
 
 #ifdef __cplusplus
