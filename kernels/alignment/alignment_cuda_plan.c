@@ -199,13 +199,30 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
+/* Where slices are taken as they are needed, a copy of the references in which the corners of a cell lie together is
+ * read twice as fast: made where it takes no more than a quarter of what is left. */
+static enum status make_quads(struct alignment_cuda *a, struct err *err) {
+    size_t floats = grid_quads_floats(&a->references.grids[0]);
+    int count = a->iteration.reference_count;
+    if (a->references.grids[0].dimensions != 3) return STATUS_OK;
+    if ((size_t)count * floats * sizeof(float) > arena_left(a->arena) / 4) return STATUS_OK;
+    for (int k = 0; k < count; k++) {
+        struct grid_cuda *grid = &a->references.grids[k];
+        float *quads = NULL;
+        TRY(arena_take(a->arena, floats, sizeof *quads, "a reference", &quads, err));
+        TRY(grid_quads_cuda(grid, quads, stream_cuda_kernels(a->stream), err));
+        grid->quads = quads;
+    }
+    return STATUS_OK;
+}
+
 /* Slices of the fine pass are made once as well, where they take no more than half of what is left: then more particles
  * at a time would save nothing. */
 static enum status make_fine_slices(struct alignment_cuda *a, struct err *err) {
     size_t slices = (size_t)a->rows * (size_t)a->rotations, row = 2 * fine_slice_row(&a->references);
     float *values = NULL;
     a->references.slices = NULL;
-    if (a->iteration.local || slices * row * sizeof *values > arena_left(a->arena) / 2) return STATUS_OK;
+    if (a->iteration.local || slices * row * sizeof *values > arena_left(a->arena) / 2) return make_quads(a, err);
     TRY(arena_take(a->arena, slices * row, sizeof *values, "slices of the fine pass", &values, err));
     TRY(fine_slices_cuda(&a->references, &a->sampling, 0, a->rows, values, stream_cuda_kernels(a->stream), err));
     a->references.slices = values;
