@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "tests/kernels/alignment_lists.h"
+
 /* One batch, all of the device. */
 struct timed {
     struct sampling_cuda sampling;
