@@ -1,9 +1,11 @@
 /* A soft mask about the density of a map. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "common/multiversion.h"
 #include "kernels/postprocess/postprocess.h"
 
 enum { EXTEND = 3, EDGE = 6, BINS = 1024 };
@@ -49,30 +51,39 @@ static enum status lowpass(int box, double pixel_size, const float *map, float *
     return status;
 }
 
-static int in_sphere(int box, size_t i) {
-    int c = box / 2, n = box;
-    int x = (int)(i % (size_t)n) - c, y = (int)(i / (size_t)n % (size_t)n) - c, z = (int)(i / (size_t)n / (size_t)n) - c;
-    return x * x + y * y + z * z < c * c;
+/* Of a row along x: the voxels first .. end−1 lie within the sphere. */
+static void sphere_row(int box, size_t row, int *ret_first, int *ret_end) {
+    int c = box / 2, y = (int)(row % (size_t)box) - c, z = (int)(row / (size_t)box) - c, x = 0;
+    int r2 = c * c - y * y - z * z;
+    while (x * x < r2)
+        x++;
+    *ret_first = r2 > 0 ? c - x + 1 : 0;
+    *ret_end = r2 > 0 ? (c + x < box ? c + x : box) : 0;
 }
 
 /* Otsu's threshold separates density from solvent at the density's half height or so; half-way from the solvent's mean
  * to it keeps the weaker parts, unless that falls into the solvent's own fluctuation. */
 static float threshold(int box, const float *map) {
-    size_t voxels = (size_t)box * (size_t)box * (size_t)box;
+    size_t n_rows = (size_t)box * (size_t)box;
     float least = INFINITY, most = -INFINITY;
-    for (size_t i = 0; i < voxels; i++)
-        if (in_sphere(box, i)) {
-            least = fminf(least, map[i]);
-            most = fmaxf(most, map[i]);
+    int first, end;
+    for (size_t row = 0; row < n_rows; row++) {
+        sphere_row(box, row, &first, &end);
+        for (int x = first; x < end; x++) {
+            least = fminf(least, map[row * (size_t)box + (size_t)x]);
+            most = fmaxf(most, map[row * (size_t)box + (size_t)x]);
         }
+    }
     if (!(most > least))
         return INFINITY;
     double count[BINS] = {0}, n = 0, sum = 0, step = ((double)most - (double)least) / BINS;
-    for (size_t i = 0; i < voxels; i++)
-        if (in_sphere(box, i)) {
-            int bin = (int)(((double)map[i] - (double)least) / step);
+    for (size_t row = 0; row < n_rows; row++) {
+        sphere_row(box, row, &first, &end);
+        for (int x = first; x < end; x++) {
+            int bin = (int)(((double)map[row * (size_t)box + (size_t)x] - (double)least) / step);
             count[bin < BINS ? bin : BINS - 1] += 1;
         }
+    }
     for (int b = 0; b < BINS; b++)
         n += count[b], sum += count[b] * b;
     double below = 0, below_sum = 0, below_square = 0, best = -1, cut = 0, mean = 0, deviation = 0;
@@ -91,51 +102,73 @@ static float threshold(int box, const float *map) {
     return (float)((double)least + step * level);
 }
 
-/* One axis of a squared distance transform, capped: value[i] = min over j of old[j] + (i − j)². */
-static void nearest_along(float *line, size_t stride, int box, int reach, float *scratch) {
-    for (int i = 0; i < box; i++)
-        scratch[i] = line[(size_t)i * stride];
-    for (int i = 0; i < box; i++) {
-        int first = i - reach > 0 ? i - reach : 0, last = i + reach < box - 1 ? i + reach : box - 1;
-        float least = scratch[i];
-        for (int j = first; j <= last; j++)
-            least = fminf(least, scratch[j] + (float)((i - j) * (i - j)));
-        line[(size_t)i * stride] = least;
+/* out[i] = min over j within reach of in[j] + (i − j)², where i and j count rows of `width` floats, `stride` apart. */
+MULTIVERSION static void nearest_row(const float *in, size_t stride, int rows, int i, int reach, int width, float *out) {
+    int first = i - reach > 0 ? i - reach : 0, last = i + reach < rows - 1 ? i + reach : rows - 1;
+    for (int x = 0; x < width; x++)
+        out[x] = in[(size_t)i * stride + (size_t)x];
+    for (int j = first; j <= last; j++) {
+        const float *row = in + (size_t)j * stride, away = (float)((i - j) * (i - j));
+        for (int x = 0; x < width; x++)
+            out[x] = out[x] < row[x] + away ? out[x] : row[x] + away;
     }
 }
 
-/* map: 0 inside, huge outside → squared distance to the nearest inside voxel where that is within reach. */
-static void distances(int box, int reach, float *map, float *scratch) {
-    size_t n = (size_t)box;
-    for (size_t a = 0; a < n; a++)
-        for (size_t b = 0; b < n; b++) {
-            nearest_along(map + (a * n + b) * n, 1, box, reach, scratch);
+/* Along x. The margins of `padded`, a row with reach more at each side, are far away. */
+MULTIVERSION static void nearest_in_row(const float *padded, int reach, int width, float *out) {
+    for (int x = 0; x < width; x++)
+        out[x] = padded[reach + x];
+    for (int j = -reach; j <= reach; j++)
+        for (int x = 0; x < width; x++) {
+            float value = padded[reach + x + j] + (float)(j * j);
+            out[x] = out[x] < value ? out[x] : value;
         }
-    for (size_t a = 0; a < n; a++)
-        for (size_t b = 0; b < n; b++)
-            nearest_along(map + a * n * n + b, n, box, reach, scratch);
-    for (size_t a = 0; a < n; a++)
-        for (size_t b = 0; b < n; b++)
-            nearest_along(map + a * n + b, n * n, box, reach, scratch);
+}
+
+static const float FAR = 1e9f;
+
+/* map: 0 inside, FAR outside → squared distance to the nearest inside voxel where that is within reach: one axis after
+ * the other. spare: as large; line: box + 2·reach. */
+static void distances(int box, int reach, float *map, float *spare, float *line) {
+    size_t n = (size_t)box;
+    for (int i = 0; i < box + 2 * reach; i++)
+        line[i] = FAR;
+    for (size_t row = 0; row < n * n; row++) {
+        memcpy(line + reach, map + row * n, n * sizeof *line);
+        nearest_in_row(line, reach, box, spare + row * n);
+    }
+    for (size_t z = 0; z < n; z++)
+        for (int y = 0; y < box; y++)
+            nearest_row(spare + z * n * n, n, box, y, reach, box, map + (z * n + (size_t)y) * n);
+    for (int z = 0; z < box; z++)
+        nearest_row(map, n * n, box, z, reach, box * box, spare + (size_t)z * n * n);
+    memcpy(map, spare, n * n * n * sizeof *map);
 }
 
 enum status postprocess_make_mask(int box, double pixel_size, const float *map, float *ret_mask, struct err *err) {
-    size_t voxels = (size_t)box * (size_t)box * (size_t)box;
+    size_t n = (size_t)box, voxels = n * n * n;
     _cleanup_(mem_free) float *mask = NULL;
-    _cleanup_(mem_free) float *scratch = NULL;
+    _cleanup_(mem_free) float *spare = NULL;
+    _cleanup_(mem_free) float *line = NULL;
     TRY(mem_new(voxels, sizeof *mask, "mask", &mask, err));
-    TRY(mem_new((size_t)box, sizeof *scratch, "mask", &scratch, err));
-    TRY(lowpass(box, pixel_size, map, mask, err));
-    const float far = 1e9f, level = threshold(box, mask);
+    TRY(mem_new(voxels, sizeof *spare, "mask", &spare, err));
+    TRY(mem_new(n + 2 * EDGE, sizeof *line, "mask", &line, err));
+    TRY(lowpass(box, pixel_size, map, spare, err));
+    const float level = threshold(box, spare);
+    for (size_t row = 0; row < n * n; row++) {
+        int first, end;
+        sphere_row(box, row, &first, &end);
+        for (int x = 0; x < box; x++)
+            mask[row * n + (size_t)x] =
+                x >= first && x < end && spare[row * n + (size_t)x] >= level ? 0 : FAR;
+    }
+    distances(box, EXTEND, mask, spare, line);
     for (size_t i = 0; i < voxels; i++)
-        mask[i] = mask[i] >= level && in_sphere(box, i) ? 0 : far;
-    distances(box, EXTEND, mask, scratch);
-    for (size_t i = 0; i < voxels; i++)
-        mask[i] = mask[i] < EXTEND * EXTEND ? 0 : far;
-    distances(box, EDGE, mask, scratch);
+        mask[i] = mask[i] < EXTEND * EXTEND ? 0 : FAR;
+    distances(box, EDGE, mask, spare, line);
     for (size_t i = 0; i < voxels; i++) {
         float r = sqrtf(mask[i]);
-        ret_mask[i] = r >= EDGE ? 0 : 0.5f + 0.5f * cosf((float)M_PI * r / EDGE);
+        ret_mask[i] = r >= EDGE ? 0 : r > 0 ? 0.5f + 0.5f * cosf((float)M_PI * r / EDGE) : 1;
     }
     return STATUS_OK;
 }

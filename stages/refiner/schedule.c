@@ -9,6 +9,14 @@
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/refiner_private.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) {
+    return 0;
+}
+#endif
+
 /* The step of the fine pass over the accuracy of angles. RELION stops at 0.75 as soon as that has been met once; poses
  * grow more accurate in the iterations that follow, and one order more is cheap. */
 static const double FINE_ENOUGH = 0.75;
@@ -188,34 +196,46 @@ static double offset_accuracy(const struct accuracy *a, bool along_x) {
     return fmin(e, 10);
 }
 
+/* Of one particle; both buffers are the thread's. */
+static void particle_accuracy(struct accuracy *a, const struct particle *p, double *ret_angle, double *ret_offset) {
+    const struct refiner *r = a->r;
+    double angles[3];
+    matrix_to_euler(p->pose, &angles[0], &angles[1], &angles[2]);
+    if (p->has_ctf)
+        ctf_at(&p->ctf, r->box, r->pixel_size, r->pixels.count, r->pixels.kx, r->pixels.ky, a->ctf);
+    else
+        for (int j = 0; j < r->pixels.count; j++)
+            a->ctf[j] = 1;
+    a->sigma2 = a->half->sigma2 + (size_t)p->optics * (size_t)r->shells;
+    project(a, angles, a->f1);
+    uint64_t random = particle_hash(p->name, r->options.seed + 1);
+    *ret_angle = angle_accuracy(a, angles, (int)(random % 3));
+    *ret_offset = offset_accuracy(a, random / 3 % 2 == 0);
+}
+
 /* How far a pose must be off before the images can tell: over at most 100 particles of each half, with the maps and
  * noise of the E-step that has just been done. */
 enum status schedule_accuracy(struct refiner *r, struct err *err) {
     size_t n = (size_t)r->pixels.count;
+    double angles[ACCURACY_PARTICLES], offsets[ACCURACY_PARTICLES];
     _cleanup_(mem_free) float *space = NULL;
-    TRY(mem_new(5 * n, sizeof *space, "accuracies", &space, err));
+    TRY(mem_new(5 * n * (size_t)r->options.threads, sizeof *space, "accuracies", &space, err));
     for (int h = 0; h < 2; h++) {
         struct half *half = &r->half[h];
-        struct accuracy a = {.r = r, .half = half, .f1 = space, .f2 = space + 2 * n, .ctf = space + 4 * n};
         int count = half->member_count < ACCURACY_PARTICLES ? half->member_count : ACCURACY_PARTICLES;
-        double angle = 0, offset = 0;
+#pragma omp parallel for num_threads(r->options.threads) schedule(dynamic)
         for (int i = 0; i < count; i++) {
-            const struct particle *p = &r->set.particles[half->members[i]];
-            double angles[3];
-            matrix_to_euler(p->pose, &angles[0], &angles[1], &angles[2]);
-            if (p->has_ctf)
-                ctf_at(&p->ctf, r->box, r->pixel_size, r->pixels.count, r->pixels.kx, r->pixels.ky, a.ctf);
-            else
-                for (size_t j = 0; j < n; j++)
-                    a.ctf[j] = 1;
-            a.sigma2 = half->sigma2 + (size_t)p->optics * (size_t)r->shells;
-            project(&a, angles, a.f1);
-            uint64_t random = particle_hash(p->name, r->options.seed + 1);
-            angle += angle_accuracy(&a, angles, (int)(random % 3));
-            offset += offset_accuracy(&a, random / 3 % 2 == 0);
+            float *mine = space + 5 * n * (size_t)omp_get_thread_num();
+            struct accuracy a = {.r = r, .half = half, .f1 = mine, .f2 = mine + 2 * n, .ctf = mine + 4 * n};
+            particle_accuracy(&a, &r->set.particles[half->members[i]], &angles[i], &offsets[i]);
         }
-        half->accuracy_angle = angle / count;
-        half->accuracy_offset = offset / count;
+        half->accuracy_angle = half->accuracy_offset = 0;
+        for (int i = 0; i < count; i++) {
+            half->accuracy_angle += angles[i];
+            half->accuracy_offset += offsets[i];
+        }
+        half->accuracy_angle /= count;
+        half->accuracy_offset /= count;
     }
     return STATUS_OK;
 }
