@@ -198,12 +198,14 @@ struct sums_cuda {
 void sums_scale_cuda(const float *sigma2, int optics, int shells, double particles, struct sums_cuda *sums);
 /* Scratch that back_project_cuda wants for so many contributions. */
 enum status back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err);
-/* factor[particles]: multiplies what an image gives (reliability). Contributions are sorted by slice; what all particles
- * give to a slice is summed, in their order, and scattered once. */
+/* factor[particles]: multiplies what an image gives (reliability); begin[particles + 1], count = begin[particles], known
+ * to the host. Contributions are sorted by slice; what all particles give to a slice is summed, in their order, and
+ * scattered once. near: slices of a particle lie next to each other (local searches); what each particle gives near a
+ * place of the grid is summed first instead. Sums are the same but for rounding. */
 enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
                               const struct particles_cuda *particles, const float *factor,
-                              const struct contribution_cuda *contributions, uint32_t count, void *scratch,
-                              const struct sums_cuda *sums, void *stream, struct err *err);
+                              const struct contribution_cuda *contributions, const uint32_t *begin, uint32_t count,
+                              int near, void *scratch, const struct sums_cuda *sums, void *stream, struct err *err);
 /* In place: fixed point becomes doubles. */
 enum status sums_to_double_cuda(const struct sums_cuda *sums, int reference, void *stream, struct err *err);
 

@@ -89,8 +89,8 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
                        jobs->known_shell, scratch, f.power, rely ? f.residuals : NULL, stream, err));
     TRY(reliability_cuda(a->options.reliability, jobs->residual, f.residuals, p->count, f.factors, stream, err));
-    TRY(back_project_cuda(&a->references, &a->sampling, p, f.factors, contributions, count, scratch, &a->sums,
-                          stream, err));
+    TRY(back_project_cuda(&a->references, &a->sampling, p, f.factors, contributions, f.contributions_begin, count,
+                          a->iteration.local, scratch, &a->sums, stream, err));
     return get_results(a, n, (size_t)first, p, &f, err);
 }
 

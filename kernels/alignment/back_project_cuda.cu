@@ -131,8 +131,7 @@ __device__ inline void place(const sums_cuda &s, const float m[6], int kx, int k
 
 /* Four lanes to a corner, of which three add re, im and weight: they are one sector of memory. In 2-D half a warp does
  * a pixel, in 3-D a whole one. */
-template <bool IS_3D>
-__device__ inline void scatter(const sums_cuda &s, int64_t *voxels, const placed &w) {
+template <bool IS_3D> __device__ inline void scatter(const sums_cuda &s, int64_t *voxels, const placed &w) {
     const int lane = threadIdx.x & 31, part = lane & 3, corner = lane >> 2 & (IS_3D ? 7 : 3);
     const int x = corner & 1, y = corner >> 1 & 1, z = corner >> 2, half = IS_3D ? 0 : lane >> 4;
     const float sx = x ? 1.0f : -1.0f, sy = y ? 1.0f : -1.0f, sz = z ? 1.0f : -1.0f;
@@ -150,8 +149,8 @@ __device__ inline void scatter(const sums_cuda &s, int64_t *voxels, const placed
 }
 
 template <bool IS_3D>
-__global__ void __launch_bounds__(THREADS, 3) back_project_pieces(const __grid_constant__ sums_cuda sums,
-                                                               const __grid_constant__ job job) {
+__global__ void __launch_bounds__(THREADS, 3)
+    back_project_pieces(const __grid_constant__ sums_cuda sums, const __grid_constant__ job job) {
     __shared__ entry staged[WARPS][32];
     __shared__ placed warps[WARPS];
     __shared__ sums_before before[WARPS];
@@ -189,8 +188,8 @@ __device__ inline void add_fill(sums_fill *fill, uint64_t *to, double units) {
 }
 
 /* What a particle may add to a voxel, at most; NaN where it has any. A block a particle. */
-__global__ void __launch_bounds__(FILL_THREADS) fill(const __grid_constant__ sums_cuda sums,
-                                                     const __grid_constant__ job job) {
+__global__ void __launch_bounds__(FILL_THREADS)
+    fill(const __grid_constant__ sums_cuda sums, const __grid_constant__ job job) {
     __shared__ float all[2][FILL_THREADS / 32];
     size_t row = (size_t)blockIdx.x * job.particles.stride;
     float data = 0, weight = 0;
@@ -232,7 +231,7 @@ template <bool IS_3D> enum status launch(const sums_cuda *sums, const job &job, 
     CUDA_TRY(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), err, "asking for its size");
     CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, back_project_pieces<IS_3D>, THREADS, 0), err,
              "asking for its size");
-    back_project_pieces<IS_3D><<<processors * (blocks > 0 ? blocks : 1), THREADS, 0, stream>>>(*sums, job);
+    back_project_pieces<IS_3D><<<processors *(blocks > 0 ? blocks : 1), THREADS, 0, stream>>>(*sums, job);
     CUDA_TRY(cudaGetLastError(), err, "adding up images");
     return STATUS_OK;
 }
@@ -241,13 +240,16 @@ template <bool IS_3D> enum status launch(const sums_cuda *sums, const job &job, 
 
 extern "C" enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
                                          const struct particles_cuda *particles, const float *factor,
-                                         const struct contribution_cuda *contributions, uint32_t count, void *scratch,
-                                         const struct sums_cuda *sums, void *stream, struct err *err) {
+                                         const struct contribution_cuda *contributions, const uint32_t *begin,
+                                         uint32_t count, int near, void *scratch, const struct sums_cuda *sums,
+                                         void *stream, struct err *err) {
     if (count == 0) return STATUS_OK;
     job job = {references->pixels, *particles, factor, {}};
-    TRY(back_project::make_list(sampling, references->pixels.box, contributions, count, scratch, &job.of, stream, err));
     fill<<<particles->count, FILL_THREADS, 0, (cudaStream_t)stream>>>(*sums, job);
     CUDA_TRY(cudaGetLastError(), err, "measuring images");
+    if (near && back_project::can_be_near(sums, sampling->shift_count * sampling->shift_children))
+        return back_project::near(references, sampling, particles, factor, contributions, begin, sums, stream, err);
+    TRY(back_project::make_list(sampling, references->pixels.box, contributions, count, scratch, &job.of, stream, err));
     if (sums->dimensions == 3) return launch<true>(sums, job, (cudaStream_t)stream, err);
     return launch<false>(sums, job, (cudaStream_t)stream, err);
 }

@@ -1,4 +1,4 @@
-/* Contributions in the order in which they are summed, for back_project*.cu alone. */
+/* What the files of the back-projection share: back_project*_cuda.cu. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_BACK_PROJECT_DEVICE_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_BACK_PROJECT_DEVICE_CUH
 
@@ -34,6 +34,13 @@ struct list {
 /* Queues the work that lists `count` contributions, at least one, in `scratch`. */
 enum status make_list(const struct sampling_cuda *sampling, int box, const struct contribution_cuda *contributions,
                       uint32_t count, void *scratch, struct list *ret_list, void *stream, struct err *err);
+
+/* Where slices of a particle lie next to each other: sums of each particle by itself, if it has not too many shifts. */
+bool can_be_near(const struct sums_cuda *sums, int shifts);
+enum status near(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                 const struct particles_cuda *particles, const float *factor,
+                 const struct contribution_cuda *contributions, const uint32_t *begin, const struct sums_cuda *sums,
+                 void *stream, struct err *err);
 
 } // namespace back_project
 

@@ -117,8 +117,8 @@ enum status back_project::make_list(const struct sampling_cuda *sampling, int bo
     CUDA_TRY(cudaGetLastError(), err, "listing poses");
     buffers slices(l.slices[0], l.slices[1]), order(l.order[0], l.order[1]);
     size_t bytes = l.library_bytes;
-    CUDA_TRY(cub::DeviceRadixSort::SortPairs(l.library, bytes, slices, order, count, 0, slice_bits(*sampling), queue), err,
-             "sorting poses");
+    CUDA_TRY(cub::DeviceRadixSort::SortPairs(l.library, bytes, slices, order, count, 0, slice_bits(*sampling), queue),
+             err, "sorting poses");
     fill_entries<<<blocks, THREADS, 0, queue>>>(contributions, order.Current(), count, sampling->child_shifts, box,
                                                 l.of.entries);
     CUDA_TRY(cudaGetLastError(), err, "listing poses");
@@ -127,7 +127,8 @@ enum status back_project::make_list(const struct sampling_cuda *sampling, int bo
     CUDA_TRY(cub::DeviceSelect::If(l.library, bytes, thrust::counting_iterator<uint32_t>(0), starts, l.of.piece_count,
                                    count, begins{slices.Current()}, queue),
              err, "dividing poses");
-    fill_pieces<<<blocks, THREADS, 0, queue>>>(*sampling, slices.Current(), starts, count, l.of.piece_count, l.of.pieces);
+    fill_pieces<<<blocks, THREADS, 0, queue>>>(*sampling, slices.Current(), starts, count, l.of.piece_count,
+                                               l.of.pieces);
     CUDA_TRY(cudaGetLastError(), err, "dividing poses");
     *ret_list = l.of;
     return STATUS_OK;

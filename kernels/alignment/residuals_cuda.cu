@@ -8,6 +8,7 @@
 namespace {
 
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 4, CHUNK = 32 * EACH };
+static_assert((int)CHUNK == (int)FINE_SLICE_STEP, "rows of slices hold what the last chunk reads");
 
 struct job {
     references_cuda references;
@@ -17,6 +18,7 @@ struct job {
     const uint32_t *begin;
     const best_cuda *best;
     float *values; /* [particles][stride]: residuals of pixels */
+    size_t slice_row;
 };
 
 /* A pose as a warp works on it; the shift in turns (shift_device.cuh). */
@@ -43,9 +45,28 @@ __device__ inline void place_pose(const job &j, uint32_t slice, int shift, pose 
     ret_pose->y = shift_turns(j.sampling.child_shifts[2 * shift + 1], j.references.pixels.box);
 }
 
-/* Σ over the staged poses of one slice; returns the next one's index. */
-__device__ inline int add_slice(const job &j, const pose *poses, int at, int end, pixels &p) {
+/* Where slices come from. */
+enum source { STORED, QUADS, VALUES };
+
+/* Pixel `at` of a pose's slice, of frequency kx, ky. */
+template <source FROM> __device__ inline float2 slice_value(const job &j, const pose &of, int at, int kx, int ky) {
+    if (FROM == STORED) return __ldg((const float2 *)j.references.slices + (size_t)of.slice * j.slice_row + at);
+    const grid_cuda &grid = j.references.grids[of.reference];
+    const float *m = of.plane;
+    if (kx * kx + ky * ky > grid.r_max * grid.r_max) return make_float2(0, 0);
+    float u = (float)kx, v = (float)ky;
+    return grid_value<FROM == QUADS>(grid, m[0] * u + m[3] * v, m[1] * u + m[4] * v, m[2] * u + m[5] * v);
+}
+
+/* Σ over the staged poses of one slice; returns the next one's index. pixel: the lane's first. */
+template <source FROM>
+__device__ inline int add_slice(const job &j, const pose *poses, int at, int end, int pixel, pixels &p) {
     const pose &first = poses[at];
+    float2 slice[EACH];
+    if (FROM == STORED)
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            slice[i] = slice_value<FROM>(j, first, pixel + 32 * i, p.kx[i], p.ky[i]);
     float re[EACH] = {0}, im[EACH] = {0}, sum = 0;
     do {
         uint32_t x = poses[at].x, y = poses[at].y;
@@ -58,10 +79,10 @@ __device__ inline int add_slice(const job &j, const pose *poses, int at, int end
             im[i] += weight * phase.y;
         }
     } while (at < end && poses[at].slice == first.slice);
-    const grid_cuda &grid = j.references.grids[first.reference];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        float2 s = grid_sample(grid, first.plane, p.kx[i], p.ky[i]), x = p.image[i];
+        float2 s = FROM == STORED ? slice[i] : slice_value<FROM>(j, first, pixel + 32 * i, p.kx[i], p.ky[i]);
+        float2 x = p.image[i];
         float x_re = x.x * re[i] - x.y * im[i], x_im = x.x * im[i] + x.y * re[i];
         p.cross[i] += s.x * x_re + s.y * x_im;
         p.power[i] += sum * (s.x * s.x + s.y * s.y);
@@ -70,6 +91,7 @@ __device__ inline int add_slice(const job &j, const pose *poses, int at, int end
 }
 
 /* A warp for each chunk of each particle. */
+template <source FROM>
 __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_constant__ job job) {
     __shared__ pose staged[WARPS][32];
     int lane = threadIdx.x & 31, n = job.references.pixels.count, chunks = (n + CHUNK - 1) / CHUNK;
@@ -100,7 +122,7 @@ __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_c
         for (int i = 0; i < EACH; i++)
             p.cross[i] = p.power[i] = 0;
         for (int at = 0; at < count;)
-            at = add_slice(job, poses, at, count, p);
+            at = add_slice<FROM>(job, poses, at, count, first + lane, p);
         for (int i = 0; i < EACH; i++)
             cross[i] += (double)p.cross[i], power[i] += (double)p.power[i];
     }
@@ -152,8 +174,8 @@ __device__ double sum_of_block(double value, double *parts) {
 }
 
 /* A block for each particle. */
-__global__ void __launch_bounds__(THREADS) residual_at_best(const __grid_constant__ job job, const int *known_shell,
-                                                            double *residuals) {
+__global__ void __launch_bounds__(THREADS)
+    residual_at_best(const __grid_constant__ job job, const int *known_shell, double *residuals) {
     __shared__ pose best;
     __shared__ double parts[WARPS];
     size_t row = (size_t)blockIdx.x * job.particles.stride;
@@ -184,10 +206,17 @@ extern "C" enum status residuals_cuda(const struct references_cuda *references, 
                                       const struct best_cuda *best, int shells, const int *known_shell, void *scratch,
                                       float *ret_power, double *ret_residuals, void *stream, struct err *err) {
     cudaStream_t queue = (cudaStream_t)stream;
-    job job = {*references, *sampling, *particles, contributions, begin, best, (float *)scratch};
+    job job = {*references, *sampling, *particles,       contributions,
+               begin,       best,      (float *)scratch, fine_slice_row(references)};
     if (particles->count < 1) return STATUS_OK;
     long long items = (long long)particles->count * ((references->pixels.count + CHUNK - 1) / CHUNK);
-    residuals_of_pixels<<<(unsigned)((items + WARPS - 1) / WARPS), THREADS, 0, queue>>>(job);
+    unsigned blocks = (unsigned)((items + WARPS - 1) / WARPS);
+    if (references->slices)
+        residuals_of_pixels<STORED><<<blocks, THREADS, 0, queue>>>(job);
+    else if (references->grids[0].quads)
+        residuals_of_pixels<QUADS><<<blocks, THREADS, 0, queue>>>(job);
+    else
+        residuals_of_pixels<VALUES><<<blocks, THREADS, 0, queue>>>(job);
     CUDA_TRY(cudaGetLastError(), err, "taking residuals");
     size_t bytes = ((size_t)shells + 1) * sizeof(int);
     mean_of_shells<<<particles->count, THREADS, bytes, queue>>>(job, shells, ret_power);

@@ -19,11 +19,12 @@ __device__ static inline float2 shift_phase(uint32_t turns) {
     float place = __uint_as_float(0x4b000000u | (moved >> 7 & 0x7fffffu)) - 12582912.0f;
     float t = place * 1.87253514e-7f, z = t * t; /* π 2^-24 */
     float sine = fmaf(fmaf(fmaf(-1.9515295891e-4f, z, 8.3321608736e-3f), z, -1.6666654611e-1f) * z, t, t);
-    float cosine = fmaf(z, fmaf(z, fmaf(z, fmaf(z, 2.443315711809948e-5f, -1.388731625493765e-3f), 4.166664568298827e-2f),
-                                -0.5f), 1.0f);
+    float cosine =
+        fmaf(z, fmaf(z, fmaf(z, fmaf(z, 2.443315711809948e-5f, -1.388731625493765e-3f), 4.166664568298827e-2f), -0.5f),
+             1.0f);
     bool odd = moved & 0x40000000u;
     float re = odd ? sine : cosine, im = odd ? cosine : sine;
-    return make_float2(__uint_as_float(__float_as_uint(re) ^ (moved + 0x40000000u & 0x80000000u)),
+    return make_float2(__uint_as_float(__float_as_uint(re) ^ ((moved + 0x40000000u) & 0x80000000u)),
                        __uint_as_float(__float_as_uint(im) ^ (moved & 0x80000000u)));
 }
 

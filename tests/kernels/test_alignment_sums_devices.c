@@ -1,224 +1,15 @@
-/* Residuals and back-projection on each CUDA device against plain sums in double and the CPU's accumulator; fresh random
- * input from a printed seed, or from the one given: test_alignment_sums_devices [SEED | time]. Outputs are poisoned
- * before.
+/* Residuals and back-projection on each CUDA device against plain sums in double and the CPU's accumulator; fresh
+ * random input from a printed seed, or from the one given: test_alignment_sums_devices [SEED | time]. Outputs are
+ * poisoned before.
  *
  * Frames, and cosines and sines, are multiples of 1/256, so that products of them and of pixels are exact in single
  * precision and both sides place pixels alike; one trial takes true rotations. */
-#include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
 
-#include "kernels/alignment/alignment_cuda.h"
-#include "kernels/fourier/pixels.h"
 #include "kernels/reconstruct/reconstruct.h"
 #include "kernels/sampling/sampling.h"
-#include "tests/kernels/devices.h"
-
-enum { PAD = 2 };
-
-/* A batch, on the host and on the device. */
-struct world {
-    int dimensions, box, size, particles, references, directions, psis, shifts, most, sharing;
-    bool children, rounded, oriented;
-    struct fourier_pixels pixels;
-    int shells, rotations, frame_count, psi_count, shift_count, voxels;
-    float *frames, *psi, *shift, *sigma2;
-    float *grids[2], *masked, *unmasked, *ctf, *weight, *power, *factor;
-    size_t stride;
-    uint32_t *begin, count;
-    struct contribution_cuda *list;
-    struct best_cuda *best;
-    int *known;
-    /* of the device */
-    struct references_cuda d_references;
-    struct sampling_cuda d_sampling;
-    struct particles_cuda d_particles;
-    struct sums_cuda d_sums;
-    void *d_list, *d_begin, *d_best, *d_known, *d_factor;
-};
-
-static double rounded(double value) {
-    return round(value * 256) / 256;
-}
-
-/* Slightly smaller than a rotation, so that rounding leaves no pixel outside the grid. */
-static void random_frame(const struct world *w, float m[9]) {
-    double q[4], norm = 0;
-    for (int i = 0; i < 4; i++) {
-        q[i] = w->dimensions == 3 || i == 0 ? normal() : 0;
-        norm += q[i] * q[i];
-    }
-    for (int i = 0; i < 4; i++)
-        q[i] /= sqrt(norm);
-    double a = q[0], x = q[1], y = q[2], z = q[3];
-    const double r[9] = {1 - 2 * (y * y + z * z), 2 * (x * y - a * z),     2 * (x * z + a * y),
-                         2 * (x * y + a * z),     1 - 2 * (x * x + z * z), 2 * (y * z - a * x),
-                         2 * (x * z - a * y),     2 * (y * z + a * x),     1 - 2 * (x * x + y * y)};
-    for (int i = 0; i < 9; i++)
-        m[i] = (float)(w->rounded ? rounded(0.97 * r[i]) : r[i]);
-}
-
-static void make_sampling(struct world *w) {
-    w->frame_count = w->directions * (w->children && w->dimensions == 3 ? 4 : 1);
-    w->psi_count = w->psis * (w->children ? 2 : 1);
-    w->shift_count = w->shifts * (w->children ? 4 : 1);
-    w->rotations = w->frame_count / w->directions * (w->psi_count / w->psis);
-    w->frames = host_new((size_t)w->frame_count * 9, sizeof(float));
-    w->psi = host_new((size_t)w->psi_count * 2, sizeof(float));
-    w->shift = host_new((size_t)w->shift_count * 2, sizeof(float));
-    for (int i = 0; i < w->frame_count; i++)
-        random_frame(w, w->frames + 9 * (size_t)i);
-    for (int i = 0; i < w->psi_count; i++) {
-        double angle = 2 * M_PI * uniform();
-        w->psi[2 * i] = (float)(w->rounded ? rounded(cos(angle)) : cos(angle));
-        w->psi[2 * i + 1] = (float)(w->rounded ? rounded(sin(angle)) : sin(angle));
-    }
-    for (int i = 0; i < 2 * w->shift_count; i++)
-        w->shift[i] = (float)(12 * uniform() - 6);
-}
-
-static void make_grids(struct world *w) {
-    int reach = PAD * (w->size / 2) + 1, nx = reach + 1, ny = 2 * reach + 1, nz = w->dimensions == 3 ? ny : 1;
-    w->voxels = nx * ny * nz;
-    for (int k = 0; k < w->references; k++) {
-        w->grids[k] = host_new((size_t)w->voxels * 2, sizeof(float));
-        for (int i = 0; i < 2 * w->voxels; i++)
-            w->grids[k][i] = (float)(uniform() - 0.5);
-        w->d_references.grids[k] = (struct grid_cuda){.values = on_device(w->grids[k], (size_t)w->voxels * 2, 4),
-                                                      .nx = nx, .ny = ny, .reach = reach, .r_max = w->size / 2,
-                                                      .dimensions = w->dimensions};
-        w->d_sums.voxels[k] = on_device(NULL, (size_t)w->voxels * 4, sizeof(int64_t));
-    }
-    w->d_sums.nx = nx, w->d_sums.ny = ny, w->d_sums.nz = nz, w->d_sums.reach = reach;
-    w->d_sums.r_max = w->size / 2, w->d_sums.dimensions = w->dimensions;
-    w->d_sums.overflow = on_device(NULL, 1, sizeof *w->d_sums.overflow);
-}
-
-/* Noise falls to a hundredth towards high frequencies; images hold as much signal as noise. */
-static void make_particles(struct world *w) {
-    size_t n = (size_t)w->pixels.count, stride = n + 5, all = (size_t)w->particles * stride;
-    w->stride = stride;
-    w->sigma2 = host_new((size_t)w->shells, sizeof(float));
-    for (int s = 0; s < w->shells; s++)
-        w->sigma2[s] = 1e-4f * (0.01f + 1 / (1 + (float)s));
-    w->masked = host_new(2 * all, sizeof(float)), w->unmasked = host_new(2 * all, sizeof(float));
-    w->ctf = host_new(all, sizeof(float)), w->weight = host_new(all, sizeof(float));
-    w->power = host_new((size_t)w->particles * (size_t)w->shells, sizeof(float));
-    w->factor = host_new((size_t)w->particles, sizeof(float));
-    w->known = host_new((size_t)w->particles, sizeof(int));
-    for (size_t i = 0; i < 2 * all; i++)
-        w->masked[i] = w->unmasked[i] = NAN; /* beyond the pixels it stays */
-    for (int p = 0; p < w->particles; p++) {
-        for (size_t i = 0; i < n; i++) {
-            size_t at = (size_t)p * stride + i;
-            double sigma = sqrt(w->sigma2[w->pixels.shell[i]]);
-            for (size_t j = 0; j < 2; j++) {
-                w->masked[2 * at + j] = (float)(1.4 * sigma * normal());
-                w->unmasked[2 * at + j] = (float)(1.4 * sigma * normal());
-            }
-            w->ctf[at] = (float)(2 * uniform() - 1);
-            w->weight[at] = 1 / w->sigma2[w->pixels.shell[i]];
-        }
-        w->factor[p] = (float)uniform();
-        w->known[p] = (int)(uniform() * (w->size / 2 + 1));
-    }
-    for (int i = 0; i < w->particles * w->shells; i++)
-        w->power[i] = (float)uniform();
-}
-
-static int by_place(const void *a, const void *b) {
-    const struct contribution_cuda *x = a, *y = b;
-    if (x->slice != y->slice) return x->slice < y->slice ? -1 : 1;
-    return (x->shift > y->shift) - (x->shift < y->shift);
-}
-
-/* Up to `most` poses of each particle; the second particle, where there is one, has none. sharing > 0: of so many
- * slices alone. */
-static void make_list(struct world *w) {
-    uint32_t slices = (uint32_t)(w->references * w->directions * w->psis * w->rotations);
-    w->begin = host_new((size_t)w->particles + 1, sizeof *w->begin);
-    w->list = host_new((size_t)w->particles * (size_t)w->most + 1, sizeof *w->list);
-    w->best = host_new((size_t)w->particles, sizeof *w->best);
-    w->count = 0;
-    for (int p = 0; p < w->particles; p++) {
-        struct contribution_cuda *list = w->list + w->count;
-        int n = p == 1 ? 0 : 1 + (int)(uniform() * w->most), kept = 0;
-        double sum = 0;
-        w->begin[p] = w->count;
-        for (int i = 0; i < n; i++) {
-            uint32_t limit = w->sharing > 0 ? (uint32_t)w->sharing : slices;
-            list[i] = (struct contribution_cuda){.particle = p, .slice = (uint32_t)(uniform() * limit),
-                                                 .shift = (int)(uniform() * w->shift_count)};
-        }
-        qsort(list, (size_t)n, sizeof *list, by_place);
-        for (int i = 0; i < n; i++)
-            if (i == 0 || by_place(&list[i], &list[i - 1]) != 0) list[kept++] = list[i];
-        for (int i = 0; i < kept; i++) {
-            list[i].weight = (float)exp(-5 * uniform());
-            sum += list[i].weight / 0.999;
-        }
-        memset(&w->best[p], 0, sizeof w->best[p]);
-        for (int i = 0; i < kept; i++) {
-            list[i].weight = (float)(list[i].weight / sum);
-            w->best[p].weight_sum += list[i].weight;
-        }
-        if (kept > 0) w->best[p].slice = list[kept / 2].slice, w->best[p].shift = list[kept / 2].shift;
-        w->count += (uint32_t)kept;
-    }
-    w->begin[w->particles] = w->count;
-}
-
-static void bring(struct world *w) {
-    size_t n = (size_t)w->pixels.count, all = (size_t)w->particles * w->stride;
-    w->d_references.pixels = (struct pixels_cuda){.kx = on_device(w->pixels.kx, n, sizeof(short)),
-                                                  .ky = on_device(w->pixels.ky, n, sizeof(short)),
-                                                  .box = w->box, .count = w->pixels.count};
-    w->d_references.shell = on_device(w->pixels.shell, n, sizeof(short));
-    w->d_references.coarse_pixels = w->pixels.count;
-    /* Those of the coarse grid are not what is asked for. */
-    w->d_sampling = (struct sampling_cuda){
-        .references = w->references, .directions = w->directions, .psi_count = w->psis, .shift_count = w->shifts,
-        .direction_children = w->frame_count / w->directions, .psi_children = w->psi_count / w->psis,
-        .shift_children = w->shift_count / w->shifts,
-        .frames = on_device(NULL, (size_t)w->directions * 9, 4), .psi = on_device(NULL, (size_t)w->psis * 2, 4),
-        .shifts = on_device(NULL, (size_t)w->shifts * 2, 4),
-        .child_frames = on_device(w->frames, (size_t)w->frame_count * 9, 4),
-        .child_psi = on_device(w->psi, (size_t)w->psi_count * 2, 4),
-        .child_shifts = on_device(w->shift, (size_t)w->shift_count * 2, 4)};
-    w->d_particles = (struct particles_cuda){.count = w->particles, .stride = w->stride,
-                                             .masked = on_device(w->masked, 2 * all, 4),
-                                             .unmasked = on_device(w->unmasked, 2 * all, 4),
-                                             .ctf = on_device(w->ctf, all, 4),
-                                             .weight = on_device(w->weight, all, 4),
-                                             .power = on_device(w->power, (size_t)w->particles * w->shells, 4)};
-    w->d_factor = on_device(w->factor, (size_t)w->particles, sizeof(float));
-    w->d_known = on_device(w->known, (size_t)w->particles, sizeof(int));
-    w->d_begin = on_device(w->begin, (size_t)w->particles + 1, sizeof *w->begin);
-    w->d_best = on_device(w->best, (size_t)w->particles, sizeof *w->best);
-    w->d_list = on_device(w->list, (size_t)w->count + 1, sizeof *w->list);
-}
-
-static void make_world(struct world *w) {
-    struct err err = {0};
-    must(arena_open(arena, ARENA_ITERATION, &err), &err);
-    must(fourier_pixels_create(w->box, w->size, &w->pixels, &err), &err);
-    w->shells = w->box / 2 + 1;
-    make_sampling(w);
-    make_grids(w);
-    make_particles(w);
-    make_list(w);
-    bring(w);
-    sums_scale_cuda(w->sigma2, 1, w->shells, 1e6, &w->d_sums);
-}
-
-static void free_world(struct world *w) {
-    fourier_pixels_destroy(&w->pixels);
-    void *all[] = {w->frames, w->psi, w->shift, w->sigma2, w->grids[0], w->grids[1], w->masked, w->unmasked, w->ctf,
-                   w->weight, w->power, w->factor, w->begin, w->list, w->best, w->known};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
-    arena_close(arena, ARENA_ITERATION);
-}
+#include "tests/kernels/alignment_sums_world.h"
 
 /* Rows 0 and 1 of a slice's matrix; its reference. */
 static int slice_rows(const struct world *w, uint32_t slice, double m[6]) {
@@ -271,6 +62,29 @@ struct residuals {
     double *sums;
 };
 
+/* Where residuals take slices from. */
+enum source { VALUES, QUADS, STORED, SOURCES };
+
+static void use_source(struct world *w, enum source source) {
+    struct err err = {0};
+    int rows = w->references * w->directions * w->psis;
+    for (int k = 0; k < w->references && source == QUADS; k++) {
+        struct grid_cuda *grid = &w->d_references.grids[k];
+        float *quads = on_device(NULL, grid_quads_floats(grid), sizeof *quads);
+        must(grid_quads_cuda(grid, quads, NULL, &err), &err);
+        grid->quads = quads;
+    }
+    if (source != STORED) return;
+    size_t count = 2 * fine_slice_row(&w->d_references) * (size_t)w->rotations * (size_t)rows;
+    float *slices = NULL;
+    if (count < 1 << 28)
+        slices = on_device(NULL, count, sizeof *slices);
+    else
+        must(arena_take(arena, count, sizeof *slices, "slices", &slices, &err), &err);
+    must(fine_slices_cuda(&w->d_references, &w->d_sampling, 0, rows, slices, NULL, &err), &err);
+    w->d_references.slices = slices;
+}
+
 static void run_residuals(const struct world *w, struct residuals *r) {
     struct err err = {0};
     size_t powers = (size_t)w->particles * (size_t)w->shells, sums = 2 * (size_t)w->particles;
@@ -279,7 +93,8 @@ static void run_residuals(const struct world *w, struct residuals *r) {
     double *residuals = on_device(NULL, sums, sizeof *residuals);
     void *scratch = on_device(NULL, 1, residuals_scratch(&w->d_particles));
     must(residuals_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_list, w->d_begin, w->d_best, w->shells,
-                        w->d_known, scratch, power, residuals, NULL, &err), &err);
+                        w->d_known, scratch, power, residuals, NULL, &err),
+         &err);
     from_device(r->power, power, powers * sizeof *power);
     from_device(r->sums, residuals, sums * sizeof *residuals);
     arena_close(arena, ARENA_PARTICLES);
@@ -298,8 +113,8 @@ static void plain_residuals(const struct world *w, int p, double *shells, double
             shifted(w, image, (size_t)i, w->shift + 2 * c->shift, x);
             double re = ctf[i] * s[0] - x[0], im = ctf[i] * s[1] - x[1];
             shells[w->pixels.shell[i]] += c->weight * (re * re + im * im);
-            sizes[w->pixels.shell[i]] += c->weight * (x[0] * x[0] + x[1] * x[1] +
-                                                      ctf[i] * ctf[i] * (s[0] * s[0] + s[1] * s[1]));
+            sizes[w->pixels.shell[i]] +=
+                c->weight * (x[0] * x[0] + x[1] * x[1] + ctf[i] * ctf[i] * (s[0] * s[0] + s[1] * s[1]));
         }
     }
 }
@@ -378,14 +193,15 @@ static void clear_sums(const struct world *w) {
     free(zeros);
 }
 
-static void add_sums(const struct world *w, uint32_t count) {
+static void add_sums(const struct world *w, uint32_t count, int near) {
     struct err err = {0};
     size_t bytes = 0;
     must(arena_open(arena, ARENA_PARTICLES, &err), &err);
     must(back_project_scratch(count, &bytes, &err), &err);
     void *scratch = on_device(NULL, 1, bytes);
-    must(back_project_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_factor, w->d_list, count, scratch,
-                           &w->d_sums, NULL, &err), &err);
+    must(back_project_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_factor, w->d_list, w->d_begin, count,
+                           near, scratch, &w->d_sums, NULL, &err),
+         &err);
     arena_close(arena, ARENA_PARTICLES);
 }
 
@@ -460,7 +276,7 @@ static double worst_voxels(const struct accumulator_grid *g, const double *found
     return worst;
 }
 
-static double sums_trial(const struct world *w, double bound) {
+static double sums_trial(const struct world *w, int near, double bound) {
     struct err err = {0};
     size_t bytes = (size_t)w->voxels * 4 * sizeof(int64_t);
     double worst = 0, *found = host_new(bytes, 1), *again = host_new(bytes, 1);
@@ -472,10 +288,10 @@ static double sums_trial(const struct world *w, double bound) {
         struct accumulator_grid grid = accumulator_grid(sums[k]);
         assert_int_equal(grid.bytes, bytes);
         clear_sums(w);
-        add_sums(w, w->count);
+        add_sums(w, w->count, near);
         from_device(found, w->d_sums.voxels[k], bytes);
         clear_sums(w);
-        add_sums(w, w->count);
+        add_sums(w, w->count, near);
         from_device(again, w->d_sums.voxels[k], bytes);
         assert_memory_equal(found, again, bytes);
         must(sums_to_double_cuda(&w->d_sums, k, NULL, &err), &err);
@@ -500,9 +316,17 @@ static int close_iteration(void **state) {
 
 static void trial(struct world w, double bound) {
     make_world(&w);
-    double residuals = residuals_trial(&w, 2 * bound), sums = sums_trial(&w, bound);
-    printf("%d-D, box %d, size %d, %d particles, %u poses: residuals are off by %.2g, sums by %.2g at most (%.2g allowed)\n",
-           w.dimensions, w.box, w.size, w.particles, w.count, residuals, sums, bound);
+    double residuals = 0, sums = sums_trial(&w, false, bound);
+    for (int source = VALUES; source < SOURCES; source++) {
+        if (source == QUADS && w.dimensions == 2) continue;
+        use_source(&w, (enum source)source);
+        residuals = fmax(residuals, residuals_trial(&w, 2 * bound));
+    }
+    double near = sums_trial(&w, true, 2 * bound); /* 2^-31 of a pixel is rounded as well */
+    printf(
+        "%d-D, box %d, size %d, %d particles, %u poses: residuals are off by %.2g, sums by %.2g, near by %.2g at most "
+        "(%.2g allowed)\n",
+        w.dimensions, w.box, w.size, w.particles, w.count, residuals, sums, near, bound);
     free_world(&w);
 }
 
@@ -511,52 +335,139 @@ static const double BOUND = 1e-6;
 
 static void volumes(void **state) {
     (void)state;
-    trial((struct world){.dimensions = 3, .box = 32, .size = 20, .particles = 7, .references = 2, .directions = 5, .psis = 6,
-                         .shifts = 5, .most = 200, .children = true, .rounded = true}, BOUND);
-    trial((struct world){.dimensions = 3, .box = 30, .size = 30, .particles = 3, .references = 1, .directions = 11, .psis = 7,
-                         .shifts = 3, .most = 90, .rounded = true}, BOUND);
-    trial((struct world){.dimensions = 3, .box = 128, .size = 82, .particles = 5, .references = 1, .directions = 9,
-                         .psis = 10, .shifts = 21, .most = 60, .children = true, .rounded = true}, BOUND);
+    trial((struct world){.dimensions = 3,
+                         .box = 32,
+                         .size = 20,
+                         .particles = 7,
+                         .references = 2,
+                         .directions = 5,
+                         .psis = 6,
+                         .shifts = 5,
+                         .most = 200,
+                         .children = true,
+                         .rounded = true},
+          BOUND);
+    trial((struct world){.dimensions = 3,
+                         .box = 30,
+                         .size = 30,
+                         .particles = 3,
+                         .references = 1,
+                         .directions = 11,
+                         .psis = 7,
+                         .shifts = 3,
+                         .most = 90,
+                         .rounded = true},
+          BOUND);
+    trial((struct world){.dimensions = 3,
+                         .box = 128,
+                         .size = 82,
+                         .particles = 5,
+                         .references = 1,
+                         .directions = 9,
+                         .psis = 10,
+                         .shifts = 21,
+                         .most = 60,
+                         .children = true,
+                         .rounded = true},
+          BOUND);
 }
 
 static void classes(void **state) {
     (void)state;
-    trial((struct world){.dimensions = 2, .box = 64, .size = 50, .particles = 40, .references = 2, .directions = 1,
-                         .psis = 30, .shifts = 9, .most = 70, .children = true, .rounded = true}, BOUND);
-    trial((struct world){.dimensions = 2, .box = 16, .size = 4, .particles = 4, .references = 1, .directions = 1, .psis = 3,
-                         .shifts = 1, .most = 4, .rounded = true}, BOUND);
+    trial((struct world){.dimensions = 2,
+                         .box = 64,
+                         .size = 50,
+                         .particles = 40,
+                         .references = 2,
+                         .directions = 1,
+                         .psis = 30,
+                         .shifts = 9,
+                         .most = 70,
+                         .children = true,
+                         .rounded = true},
+          BOUND);
+    trial((struct world){.dimensions = 2,
+                         .box = 16,
+                         .size = 4,
+                         .particles = 4,
+                         .references = 1,
+                         .directions = 1,
+                         .psis = 3,
+                         .shifts = 1,
+                         .most = 4,
+                         .rounded = true},
+          BOUND);
 }
 
 /* One slice, or few, of all particles: many pieces. */
 static void slices_that_are_shared(void **state) {
     (void)state;
-    trial((struct world){.dimensions = 3, .box = 32, .size = 32, .particles = 300, .references = 1, .directions = 3,
-                         .psis = 4, .shifts = 5, .most = 12, .sharing = 1, .children = true, .rounded = true}, BOUND);
-    trial((struct world){.dimensions = 2, .box = 32, .size = 32, .particles = 700, .references = 1, .directions = 1,
-                         .psis = 8, .shifts = 5, .most = 9, .sharing = 3, .children = true, .rounded = true}, BOUND);
+    trial((struct world){.dimensions = 3,
+                         .box = 32,
+                         .size = 32,
+                         .particles = 300,
+                         .references = 1,
+                         .directions = 3,
+                         .psis = 4,
+                         .shifts = 5,
+                         .most = 12,
+                         .sharing = 1,
+                         .children = true,
+                         .rounded = true},
+          BOUND);
+    trial((struct world){.dimensions = 2,
+                         .box = 32,
+                         .size = 32,
+                         .particles = 700,
+                         .references = 1,
+                         .directions = 1,
+                         .psis = 8,
+                         .shifts = 5,
+                         .most = 9,
+                         .sharing = 3,
+                         .children = true,
+                         .rounded = true},
+          BOUND);
 }
 
 /* One particle, with one pose and with many; none at all. */
 static void few(void **state) {
     (void)state;
-    struct world w = {.dimensions = 3, .box = 32, .size = 24, .particles = 1, .references = 1, .directions = 2, .psis = 2,
-                      .shifts = 1, .most = 1, .rounded = true};
+    struct world w = {.dimensions = 3,
+                      .box = 32,
+                      .size = 24,
+                      .particles = 1,
+                      .references = 1,
+                      .directions = 2,
+                      .psis = 2,
+                      .shifts = 1,
+                      .most = 1,
+                      .rounded = true};
     trial(w, BOUND);
     w.most = 1000, w.shifts = 60, w.children = true;
     trial(w, BOUND);
     make_world(&w);
     clear_sums(&w);
-    add_sums(&w, 0);
+    add_sums(&w, 0, false);
     assert_int_equal(get_fill(&w).data, 0);
     free_world(&w);
 }
 
-/* True rotations: a pixel's place is rounded to 2^-17 of a voxel or so, differently on both sides, which is more of what
- * a pixel gives to the corner far from it. */
+/* True rotations: a pixel's place is rounded to 2^-17 of a voxel or so, differently on both sides, which is more of
+ * what a pixel gives to the corner far from it. */
 static void rotations(void **state) {
     (void)state;
-    trial((struct world){.dimensions = 3, .box = 64, .size = 64, .particles = 6, .references = 1, .directions = 20,
-                         .psis = 12, .shifts = 9, .most = 100, .children = true}, 1e-4);
+    trial((struct world){.dimensions = 3,
+                         .box = 64,
+                         .size = 64,
+                         .particles = 6,
+                         .references = 1,
+                         .directions = 20,
+                         .psis = 12,
+                         .shifts = 9,
+                         .most = 100,
+                         .children = true},
+          1e-4);
 }
 
 /* 10^5 particles that all give as much as there is room for to one slice, and then more. */
@@ -564,8 +475,17 @@ static void sums_that_are_full(void **state) {
     (void)state;
     enum { BATCH = 512, BATCHES = 196 };
     struct err err = {0};
-    struct world w = {.dimensions = 3, .box = 16, .size = 16, .particles = BATCH, .references = 1, .directions = 1,
-                      .psis = 1, .shifts = 1, .most = 1, .sharing = 1, .rounded = true};
+    struct world w = {.dimensions = 3,
+                      .box = 16,
+                      .size = 16,
+                      .particles = BATCH,
+                      .references = 1,
+                      .directions = 1,
+                      .psis = 1,
+                      .shifts = 1,
+                      .most = 1,
+                      .sharing = 1,
+                      .rounded = true};
     make_world(&w);
     size_t row = w.stride, bytes = (size_t)w.voxels * 4 * sizeof(int64_t);
     double deviation = sqrt(w.sigma2[w.size / 2]);
@@ -591,7 +511,7 @@ static void sums_that_are_full(void **state) {
     plain_sums(&w, &sums);
     accumulator_scale(sums, BATCHES);
     for (int i = 0; i < BATCHES; i++)
-        add_sums(&w, w.count);
+        add_sums(&w, w.count, false);
     struct sums_fill fill = get_fill(&w);
     assert_int_equal(fill.overflow, 0);
     from_device(once, w.d_sums.voxels[0], bytes);
@@ -608,7 +528,7 @@ static void sums_that_are_full(void **state) {
            BATCH * BATCHES, log2((double)fill.data), log2((double)fill.weight), error);
     assert_true(error <= BOUND);
     for (int i = 0; i < 2 * BATCHES; i++)
-        add_sums(&w, w.count);
+        add_sums(&w, w.count, false);
     assert_int_equal(get_fill(&w).overflow, 1);
     accumulator_destroy(&sums);
     free(once);
@@ -621,16 +541,24 @@ static void images_that_do_not_fit(void **state) {
     (void)state;
     struct err err = {0};
     const float values[] = {NAN, INFINITY, 1e30f};
-    struct world w = {.dimensions = 2, .box = 16, .size = 12, .particles = 3, .references = 1, .directions = 1, .psis = 4,
-                      .shifts = 2, .most = 5, .rounded = true};
+    struct world w = {.dimensions = 2,
+                      .box = 16,
+                      .size = 12,
+                      .particles = 3,
+                      .references = 1,
+                      .directions = 1,
+                      .psis = 4,
+                      .shifts = 2,
+                      .most = 5,
+                      .rounded = true};
     make_world(&w);
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         clear_sums(&w);
-        add_sums(&w, w.count);
+        add_sums(&w, w.count, false);
         assert_int_equal(get_fill(&w).overflow, 0);
         float *at = w.d_particles.unmasked + 2 * w.stride * 2 + 7;
         must(device_put(&DEVICE, at, &values[i], sizeof *values, &err), &err);
-        add_sums(&w, w.count);
+        add_sums(&w, w.count, false);
         assert_int_equal(get_fill(&w).overflow, 1);
         must(device_put(&DEVICE, at, w.unmasked + 2 * w.stride * 2 + 7, sizeof *values, &err), &err);
     }
@@ -657,5 +585,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(images_that_do_not_fit, close_iteration),
     };
     int failed = cmocka_run_group_tests(tests, open_arena, close_arena);
-    return failed || !timed ? failed : cmocka_run_group_tests(times, open_arena, close_arena);
+    return failed || !timed ? failed : cmocka_run_group_tests(times, open_large, close_arena);
 }
