@@ -107,7 +107,7 @@ scratch cut_scratch(const prepare_cuda *p, int count) {
     scratch s;
     s.pairs = 0;
     s.work = p->way == PREPARE_WHOLE ? 0 : aligned(batch * pixels * sizeof(float2));
-    s.background = s.work + aligned(p->work);
+    s.background = s.work + aligned(p->work + 1);
     s.sums = s.background + aligned(batch * blocks_for(pixels, SUM_PIXELS) * sizeof(double));
     s.end = s.sums + aligned(batch * (size_t)p->parts * p->shells * sizeof(double));
     return s;

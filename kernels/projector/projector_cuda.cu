@@ -1,0 +1,79 @@
+/* From a map to the grid that slices are taken from. */
+#include "kernels/fourier/padded_cuda.cuh"
+#include "kernels/projector/projector_cuda.h"
+
+namespace {
+
+enum { PAD = 2, THREADS = 256 };
+
+/* A row of the map, divided by what interpolation does to it, into a padded one. */
+__global__ void pad_rows(const float *map, int box, int depth, int n, int first, const float *correction, float *out) {
+    size_t row = (size_t)blockIdx.y * gridDim.z + blockIdx.z;
+    int at = (int)(blockIdx.x * THREADS + threadIdx.x), x = at - first, c = box / 2;
+    if (row >= (size_t)depth * box || at >= n + 2) return;
+    int y = (int)(row % box) - c, z = depth == 1 ? 0 : (int)(row / box) - c;
+    bool inside = x >= 0 && x < box;
+    out[row * (n + 2) + at] = inside ? map[row * box + x] * correction[z * z + y * y + (x - c) * (x - c)] : 0;
+}
+
+/* The columns beyond Nyquist: the transform is Hermitian. An odd number of sign changes lies between, or none. */
+__global__ void mirror_column(float2 *values, int nx, int ny, int nz, int from) {
+    int row = (int)(blockIdx.x * THREADS + threadIdx.x), rows = ny * nz;
+    if (row >= rows) return;
+    /* (−y, −z) is the row as far from the end. */
+    float2 value = values[(size_t)(rows - 1 - row) * nx + from];
+    values[(size_t)row * nx + nx - 1] = make_float2(value.x, -value.y);
+}
+
+} // namespace
+
+extern "C" struct grid_cuda projector_cuda_grid(int dimensions, int size) {
+    int r_max = size / 2, reach = PAD * r_max + 1;
+    struct grid_cuda grid = {};
+    grid.nx = reach + 1, grid.ny = 2 * reach + 1;
+    grid.reach = reach, grid.r_max = r_max, grid.dimensions = dimensions;
+    return grid;
+}
+
+extern "C" size_t projector_cuda_bytes(const struct grid_cuda *grid) {
+    return (size_t)grid->nx * grid->ny * (grid->dimensions == 3 ? grid->ny : 1) * sizeof(float2);
+}
+
+extern "C" enum status projector_cuda_set_map(struct padded_cuda *p, const float *map, int size,
+                                              const struct grid_cuda *grid, float *values, void *scratch,
+                                              void *cuda_stream, struct err *err) {
+    cudaStream_t stream = (cudaStream_t)cuda_stream;
+    FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
+            size, p->box);
+    FAIL_IF(grid->dimensions != p->dimensions || grid->r_max != size / 2, err, STATUS_BAD_ARGUMENT,
+            "a grid of %d px in %d dimensions is not that of a Fourier size of %d px", 2 * grid->r_max, grid->dimensions,
+            size);
+    padded_memory m;
+    int n = p->n, most = n / 2 + 1, columns = grid->nx < most ? grid->nx : most;
+    int nz = p->dimensions == 3 ? grid->ny : 1;
+    TRY(padded_begin(p, columns, size, scratch, stream, &m, err));
+    pad_rows<<<dim3(blocks_for((size_t)n + 2, THREADS), (unsigned)p->depth, (unsigned)p->box), THREADS, 0, stream>>>(
+        map, p->box, p->depth, n, p->first, p->correction, (float *)m.planes);
+    CUDA_TRY(cudaGetLastError(), err, "padding a reference");
+    TRY(padded_planes_to_sheets(p, &m, stream, err));
+    for (int row = 0, rows; row < grid->ny; row += rows) {
+        rows = grid->ny - row < m.rows ? grid->ny - row : m.rows;
+        TRY(padded_sheets_to_lines(p, &m, rows, (row - grid->reach + 2 * n) % n, stream, err));
+        padded_move move = {};
+        move.in = m.lines, move.in_outer = (size_t)columns * p->n_z, move.in_line = (size_t)p->n_z;
+        move.in_lines = columns, move.outer = rows, move.rows = nz, move.columns = columns;
+        move.out = (float2 *)values + (size_t)row * grid->nx, move.out_outer = (size_t)grid->nx;
+        move.out_row = (size_t)grid->nx * grid->ny;
+        move.first = nz > 1 ? (2 * n - grid->reach) % n : 0, move.wrap = p->n_z;
+        move.factor = 1 / ((float)p->box * (float)p->box), move.alternating = true;
+        /* x + y + z is even where the sum of indices, each `reach` more but for x, has this parity. */
+        move.parity = (row + grid->reach * (nz > 1 ? 2 : 1)) & 1;
+        TRY(padded_run_move(&move, stream, err));
+    }
+    if (grid->nx > columns) {
+        mirror_column<<<blocks_for((size_t)grid->ny * nz, THREADS), THREADS, 0, stream>>>((float2 *)values, grid->nx,
+                                                                                         grid->ny, nz, n - columns);
+        CUDA_TRY(cudaGetLastError(), err, "padding a reference");
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,67 @@
+/* The M-step on a CUDA device: what kernels/reconstruct/reconstruct.h does from finished sums on. Pointers are the
+ * device's unless said otherwise; work is queued on `stream` (a cudaStream_t) and not waited for. Scratch is the
+ * caller's. Results repeat bit for bit.
+ *
+ * Double: the sums themselves, what is added up over operators of symmetry, correlations and means of shells, and the
+ * Wiener filter with its floor and its division, where weights span ten orders of magnitude and single precision loses
+ * shells (the paper met it in RELION's iterative gridding, which is not needed with weights from the sums). Single, as on
+ * the CPU: what operators read, and the transform of the filtered grid, whose values are all on one scale. */
+#ifndef ICESTREAM_KERNELS_RECONSTRUCT_CUDA_H
+#define ICESTREAM_KERNELS_RECONSTRUCT_CUDA_H
+
+#include "kernels/fourier/padded_cuda.h"
+#include "kernels/reconstruct/reconstruct.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sums: [nz][ny][nx] of four doubles, re im weight 0, as kernels/reconstruct/accumulator.h has them. */
+struct accumulator_cuda {
+    double *voxels;
+    int dimensions, box, r_max, reach, nx, ny, nz;
+};
+/* For frequencies up to size/2, without voxels; and the bytes that these take. */
+struct accumulator_cuda accumulator_cuda_shape(int dimensions, int box, int size);
+size_t accumulator_cuda_bytes(const struct accumulator_cuda *accumulator);
+/* Copies of the host's sums, of the same size; waited for. */
+enum status accumulator_cuda_put(const struct accumulator_cuda *to, const struct accumulator *from, void *stream,
+                                 struct err *err);
+enum status accumulator_cuda_get(const struct accumulator_cuda *from, struct accumulator *to, void *stream,
+                                 struct err *err);
+
+/* As accumulator_finish. Scratch: 12 bytes a voxel where there are operators, 0 where there are none. */
+size_t accumulator_cuda_finish_scratch(const struct accumulator_cuda *accumulator,
+                                       const struct symmetry *symmetry_or_null);
+enum status accumulator_cuda_finish(const struct accumulator_cuda *accumulator, const struct symmetry *symmetry_or_null,
+                                    void *scratch, void *stream, struct err *err);
+/* a += b. */
+enum status accumulator_cuda_merge(const struct accumulator_cuda *a, const struct accumulator_cuda *b, void *stream,
+                                   struct err *err);
+enum status accumulator_cuda_join_shells(const struct accumulator_cuda *a, const struct accumulator_cuda *b, int shells,
+                                         void *stream, struct err *err);
+/* ret_fsc[box/2 + 1]. */
+size_t accumulator_cuda_fsc_scratch(const struct accumulator_cuda *a, const struct accumulator_cuda *b);
+enum status accumulator_cuda_fsc(const struct accumulator_cuda *a, const struct accumulator_cuda *b, void *scratch,
+                                 float *ret_fsc, void *stream, struct err *err);
+/* ret_sigma2[box/2 + 1]. Scratch as reconstruct_cuda_shells_scratch. */
+size_t reconstruct_cuda_shells_scratch(const struct accumulator_cuda *accumulator);
+enum status accumulator_cuda_sigma2(const struct accumulator_cuda *accumulator, void *scratch, float *ret_sigma2,
+                                    void *stream, struct err *err);
+
+struct reconstruct_cuda_options {
+    const float *tau2; /* [box/2 + 1], or NULL: no prior */
+    double tau_fudge;
+    int minres_shell;
+};
+/* As reconstruct_map. map[box² or box³]; ret_data_vs_prior and ret_completeness [box/2 + 1], or NULL. The accumulator is
+ * not changed. */
+size_t reconstruct_cuda_scratch(const struct padded_cuda *padded, const struct accumulator_cuda *accumulator);
+enum status reconstruct_cuda_map(struct padded_cuda *padded, const struct accumulator_cuda *accumulator,
+                                 const struct reconstruct_cuda_options *options, void *scratch, float *map,
+                                 float *ret_data_vs_prior, float *ret_completeness, void *stream, struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
