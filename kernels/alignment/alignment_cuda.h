@@ -177,10 +177,11 @@ enum status reliability_cuda(enum alignment_norm norm, const double *before, con
  * What bounds a voxel: a slice gives it at most its largest pixel, times 1.03 (pixels lie two voxels apart, and the
  * weights with which those about a voxel reach it sum to no more), and the weights of a particle's poses sum to 1. So
  * each particle adds at most its largest |factor c X/σ²| to re and im and its largest c²/σ² to the weight. These maxima
- * are added up in `fill`, in units; beyond 2^62 it sets `overflow`. Sums up to 2^63 fit: none is ever wrong unnoticed. */
+ * are added up, in units; where they come to more than 2^62, `overflow` is set. Sums up to 2^63 fit: none is ever wrong
+ * unnoticed. */
 struct sums_fill {
     uint32_t overflow, unused;
-    uint64_t data, weight;
+    uint64_t data, weight; /* what a voxel may hold, at most */
 };
 struct sums_cuda {
     int64_t *voxels[ALIGNMENT_REFERENCES_MOST];
