@@ -1,9 +1,9 @@
 /* Preparation of particle images on a CUDA device: what kernels/prepare, kernels/ctf and the refiner's priors come to on
  * the CPU, for a batch.
  *
- * The masked and the unmasked image are one complex image, so that one transform gives both. Small images are transformed
- * in the shared memory of a block and are read and written once; larger ones by rows and by columns, as many at a time as
- * stay in the cache of the device in between; those of awkward sizes by cuFFT. */
+ * The masked and the unmasked image are one complex image, so that one transform gives both. Images that fit into the
+ * shared memory of a block are read once and their spectra written once (prepare_fused_cuda.cu); larger ones, and those
+ * of awkward sizes, go through cuFFT, as many at a time as stay in the cache of the device between the passes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,10 +31,16 @@ __global__ void sum_background(spectra s, double *ret_sums) {
     if (threadIdx.x == 0) ret_sums[image * gridDim.x + blockIdx.x] = sum;
 }
 
-__global__ void mask_images(spectra s) {
+__global__ void mask_images(spectra s, const double *sums, int sum_count) {
     __shared__ float mean;
     size_t image = blockIdx.y, pixels = (size_t)s.box * s.box;
-    if (threadIdx.x == 0) mean = background_mean(s, image);
+    if (threadIdx.x == 0) {
+        double sum = 0;
+        for (int i = 0; i < sum_count; i++)
+            sum += sums[image * sum_count + i];
+        /* A mask that covers the whole box leaves no background to take a mean of. */
+        mean = s.outside_sum > 0 ? (float)(sum / s.outside_sum) : 0;
+    }
     __syncthreads();
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= pixels) return;
@@ -79,9 +85,7 @@ __global__ void finish(spectra s, int count, results r) {
     double constant = 0;
     for (int shell = lane; shell < s.shells; shell += 32) {
         int end = s.shell_begin[shell + 1], members = shell == 0 ? 1 : end - s.shell_begin[shell];
-        double sum = 0;
-        for (int part = 0; part < s.parts; part++)
-            sum += s.sums[(image * s.parts + part) * s.shells + shell];
+        double sum = s.sums[image * s.shells + shell];
         r.power[image * s.shells + shell] = members > 0 ? (float)(sum / (2.0 * members)) : 0;
         if (shell == 0 || end > s.count) continue;
         float sigma2 = s.sigma2[(size_t)p->optics * s.shells + shell], weight = 1 / sigma2;
@@ -103,13 +107,13 @@ struct scratch {
 scratch cut_scratch(const prepare_cuda *p, int count) {
     /* A plan transforms as many images as it was made for. */
     size_t pixels = (size_t)p->box * p->box;
-    size_t batch = (size_t)(count < p->batch && p->way != PREPARE_CUFFT ? count : p->batch);
+    size_t batch = (size_t)(count < p->batch && p->fused ? count : p->batch);
     scratch s;
     s.pairs = 0;
-    s.work = p->way == PREPARE_WHOLE ? 0 : aligned(batch * pixels * sizeof(float2));
+    s.work = p->fused ? 0 : aligned(batch * pixels * sizeof(float2));
     s.background = s.work + aligned(p->work + 1);
     s.sums = s.background + aligned(batch * blocks_for(pixels, SUM_PIXELS) * sizeof(double));
-    s.end = s.sums + aligned(batch * (size_t)p->parts * p->shells * sizeof(double));
+    s.end = s.sums + aligned(batch * (size_t)p->shells * sizeof(double));
     return s;
 }
 
@@ -122,27 +126,11 @@ enum status make_plan(prepare_cuda *p, struct err *err) {
     return STATUS_OK;
 }
 
-/* Pixels by part: FUSED_COLUMNS columns make one. */
-void sort_pixels(const prepare_cuda *p, const struct fourier_pixels *pixels, int *starts, uint2 *sorted) {
-    int at = 0;
-    for (int part = 0; part < p->parts; part++) {
-        int first = part * FUSED_COLUMNS, last = part == p->parts - 1 ? p->box : first + FUSED_COLUMNS - 1;
-        if (p->parts == 1) first = 0;
-        for (int shell = 0; shell < p->shells; shell++) {
-            starts[part * (p->shells + 1) + shell] = at;
-            for (int m = pixels->shell_begin[shell]; m < pixels->shell_begin[shell + 1]; m++)
-                if (pixels->kx[m] >= first && pixels->kx[m] <= last)
-                    sorted[at++] = fused_pixel(m, pixels->kx[m], pixels->ky[m], shell);
-        }
-        starts[part * (p->shells + 1) + p->shells] = at;
-    }
-}
-
 /* One piece of memory, filled on the host first. */
 enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels, struct err *err) {
     size_t members = (size_t)p->members, area = (size_t)p->box * p->box, n = (size_t)p->box, row = (size_t)p->shells + 1;
-    const size_t sizes[] = {row * sizeof(int),           members * sizeof(short), members * sizeof(short),
-                            p->parts * row * sizeof(int), members * sizeof(uint2), n * sizeof(float2), n * sizeof(short)};
+    const size_t sizes[] = {row * sizeof(int),       members * sizeof(short), members * sizeof(short),
+                            members * sizeof(short), n * sizeof(float2),      n * sizeof(short)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
     size_t at[PIECES + 1] = {0};
     for (int i = 0; i < PIECES; i++)
@@ -156,19 +144,16 @@ enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels,
     memcpy(host, pixels->shell_begin, sizes[0]);
     memcpy(host + at[1], pixels->kx, sizes[1]);
     memcpy(host + at[2], pixels->ky, sizes[2]);
-    if (p->way != PREPARE_CUFFT) {
-        sort_pixels(p, pixels, (int *)(host + at[3]), (uint2 *)(host + at[4]));
-        prepare_fused_tables(&p->fft, (float2 *)(host + at[5]), (short *)(host + at[6]));
-    }
+    memcpy(host + at[3], pixels->shell, sizes[3]);
+    if (p->fused) prepare_fused_tables(&p->fft, (float2 *)(host + at[4]), (short *)(host + at[5]));
     cudaError_t made = cudaMalloc(&p->constants, at[PIECES] + area * sizeof(float));
     if (made == cudaSuccess) made = cudaMemcpy(p->constants, host, at[PIECES], cudaMemcpyHostToDevice);
     free(host);
     CUDA_TRY(made, err, "making pixel lists");
     char *base = (char *)p->constants;
     p->shell_begin = (int *)base;
-    p->kx = (short *)(base + at[1]), p->ky = (short *)(base + at[2]);
-    p->starts = (int *)(base + at[3]), p->sorted = (uint2 *)(base + at[4]);
-    p->fft.roots = (const float2 *)(base + at[5]), p->fft.places = (const short *)(base + at[6]);
+    p->kx = (short *)(base + at[1]), p->ky = (short *)(base + at[2]), p->shell = (short *)(base + at[3]);
+    p->fft.roots = (const float2 *)(base + at[4]), p->fft.places = (const short *)(base + at[5]);
     p->outside = (float *)(base + at[PIECES]);
     return STATUS_OK;
 }
@@ -200,15 +185,13 @@ enum status set_mask(prepare_cuda *p, double radius, cudaStream_t stream, struct
 enum status run_part(const prepare_cuda *p, spectra *s, int count, char *memory, const scratch &at, cudaStream_t stream,
                      struct err *err) {
     size_t pixels = (size_t)p->box * p->box;
-    if (p->way == PREPARE_WHOLE) return prepare_fused_whole(p, s, count, stream, err);
+    if (p->fused) return prepare_fused_run(p, s, count, stream, err);
     unsigned sums = blocks_for(pixels, SUM_PIXELS);
     double *background = (double *)(memory + at.background);
-    s->background = background, s->background_count = (int)sums;
     s->pairs = (float2 *)(memory + at.pairs);
     sum_background<<<dim3(sums, (unsigned)count), THREADS, 0, stream>>>(*s, background);
     CUDA_TRY(cudaGetLastError(), err, "masking particles");
-    if (p->way == PREPARE_PARTS) return prepare_fused_parts(p, s, count, stream, err);
-    mask_images<<<dim3(blocks_for(pixels, THREADS), (unsigned)count), THREADS, 0, stream>>>(*s);
+    mask_images<<<dim3(blocks_for(pixels, THREADS), (unsigned)count), THREADS, 0, stream>>>(*s, background, (int)sums);
     CUDA_TRY(cudaGetLastError(), err, "masking particles");
     /* All that the plan takes in is transformed, used or not. */
     CUFFT_TRY(cufftExecC2C(p->plan, s->pairs, s->pairs, CUFFT_FORWARD), err, "transforming particles");
@@ -221,9 +204,9 @@ enum status build(prepare_cuda *p, const struct fourier_pixels *pixels, int most
     TRY(prepare_fused_choose(p, err));
     size_t cached = CACHED / ((size_t)p->box * p->box * sizeof(float2));
     /* The second dimension of a launch ends at 65,535. */
-    if (p->way == PREPARE_WHOLE || cached > 65535) cached = 65535;
+    if (p->fused || cached > 65535) cached = 65535;
     p->batch = cached < 1 ? 1 : cached < (size_t)most ? (int)cached : most;
-    if (p->way == PREPARE_CUFFT) TRY(make_plan(p, err));
+    if (!p->fused) TRY(make_plan(p, err));
     return make_constants(p, pixels, err);
 }
 
@@ -285,8 +268,8 @@ extern "C" enum status prepare_cuda_run(struct prepare_cuda *p, const struct ref
         int part = count - first < p->batch ? count - first : p->batch;
         size_t begin = (size_t)first * particles->stride;
         spectra s = {};
-        s.box = p->box, s.shells = p->shells, s.count = n, s.parts = p->parts, s.stride = particles->stride;
-        s.shell_begin = p->shell_begin, s.kx = p->kx, s.ky = p->ky, s.starts = p->starts, s.sorted = p->sorted;
+        s.box = p->box, s.shells = p->shells, s.count = n, s.stride = particles->stride;
+        s.shell_begin = p->shell_begin, s.kx = p->kx, s.ky = p->ky, s.shell = p->shell;
         s.images = images + (size_t)first * p->box * p->box, s.which = which + first;
         s.outside = p->outside, s.outside_sum = p->outside_sum;
         s.step = 1 / (p->box * pixel_size), s.sigma2 = sigma2;

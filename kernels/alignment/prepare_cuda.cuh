@@ -15,21 +15,15 @@ struct fused_fft {
     const short *places;                /* [n]: where frequency k stands after the passes */
 };
 
-/* Which way: the whole image in shared memory; rows, then columns; or cuFFT. */
-enum prepare_way { PREPARE_WHOLE, PREPARE_PARTS, PREPARE_CUFFT };
-
 struct prepare_cuda {
     int box, shells, batch; /* images that are worked through together */
     int members;            /* pixels of the half plane, all shells */
-    int parts;              /* of an image, whose sums are put together at last */
-    enum prepare_way way;
+    bool fused;             /* an image by one block; else by cuFFT */
     cufftHandle plan; /* 0: none */
     size_t work;      /* bytes that the plan wants */
     void *constants;  /* what the pointers below point into */
     int *shell_begin; /* [shells + 1] */
-    short *kx, *ky;   /* [members], in order of shell: any shorter list is the beginning of this one */
-    int *starts;      /* [parts][shells + 1]: where each shell of a part begins in `sorted` */
-    uint2 *sorted;    /* [members]: pixels by part, then in the order of the list (fused_pixel) */
+    short *kx, *ky, *shell; /* [members], in order of shell: any shorter list is the beginning of this one */
     float *outside;   /* [box²]: how much of a pixel is background, for mask_radius */
     struct fused_fft fft;
     float *host_outside;
@@ -39,51 +33,30 @@ struct prepare_cuda {
 /* A batch on its way. */
 struct spectra {
     int box, shells, count; /* pixels that are wanted */
-    int parts;
     size_t stride;
-    const short *kx, *ky;
-    const int *shell_begin, *starts;
-    const uint2 *sorted;
+    const short *kx, *ky, *shell;
+    const int *shell_begin;
     const float *images, *outside;
     double outside_sum;
-    const double *background; /* [image][background_count]: sums of it */
-    int background_count;
     float2 *pairs; /* [image][box²]: masked and unmasked image, or their transform */
     const struct prepare_particle_cuda *which;
     double step; /* 1/(box · pixel size) */
     const float *sigma2;
     float *masked, *unmasked, *ctf, *weight;
-    double *sums; /* [image][parts][shells]: Σ |X|² of the masked image */
+    double *sums; /* [image][shells]: Σ |X|² of the masked image */
 };
 
-/* Fused ways. Fills in p->fft (its tables are made by the caller), p->way and p->parts; leaves PREPARE_CUFFT where
- * neither does. */
-enum { FUSED_COLUMNS = 8, FUSED_KY = 1024 };
-/* Index in the list, and kx, ky, shell. Boxes below 2 FUSED_KY. */
-static inline uint2 fused_pixel(int index, int kx, int ky, int shell) {
-    return make_uint2((unsigned)index, (unsigned)kx | (unsigned)(ky + FUSED_KY) << 11 | (unsigned)shell << 22);
-}
+/* Whether a block can do it: fills in p->fft (its tables are made by the caller) and p->fused. */
 enum status prepare_fused_choose(struct prepare_cuda *p, struct err *err);
 void prepare_fused_tables(const struct fused_fft *fft, float2 *ret_roots, short *ret_places);
-enum status prepare_fused_whole(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
-                                struct err *err);
-enum status prepare_fused_parts(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
-                                struct err *err);
+enum status prepare_fused_run(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
+                              struct err *err);
 
 /* A pixel of the shifted and scaled image: nothing comes in over the edges. */
 static __device__ inline float shifted(const float *image, int box, const prepare_particle_cuda &p, int x, int y) {
     int from_y = y - p.shift_y, from_x = x - p.shift_x;
     if (from_x < 0 || from_x >= box || from_y < 0 || from_y >= box) return 0;
     return p.scale * image[(size_t)from_y * box + from_x];
-}
-
-/* What the background is filled with, from sums over pieces of it. */
-static __device__ inline float background_mean(const spectra &s, size_t image) {
-    double sum = 0;
-    for (int i = 0; i < s.background_count; i++)
-        sum += s.background[image * s.background_count + i];
-    /* A mask that covers the whole box leaves no background to take a mean of. */
-    return s.outside_sum > 0 ? (float)(sum / s.outside_sum) : 0;
 }
 
 /* Contrast transfer at a pixel, as ctf_value: phases reach hundreds of radians, of which single precision would leave

@@ -1,5 +1,4 @@
-/* Preparation with the transforms in shared memory: an image by one block where it fits; else rows, then columns, each
- * column beside its mirror image, so that the pair of spectra can be told apart at once.
+/* Preparation of an image by one block, in shared memory from the image to its spectra.
  *
  * A line is transformed in place. A pass of radix R over blocks of L elements: elements j, j + L/R .. of a block are
  * transformed, turned by exp(2πi j k / L), and stay where they are; L becomes L/R. At the end frequency k1 + R1 k2 +
@@ -10,7 +9,7 @@
 
 namespace {
 
-enum { WHOLE_THREADS = 512, PART_THREADS = 256, ROWS = 16, COLUMN_PITCH = 24 };
+enum { THREADS = 512 };
 
 /* Lines in shared memory, an even number of them; strides in elements. */
 struct lines {
@@ -91,34 +90,28 @@ __device__ inline tables load_tables(const fused_fft &f, float2 *memory) {
     return t;
 }
 
-size_t table_bytes(int n, size_t powers) {
-    return (size_t)n * sizeof(float2) + (size_t)(n + 1) / 2 * sizeof(float) + powers * sizeof(float);
-}
-
-/* Spectra of a part of an image: at(kx, ky), k of either sign, is the forward transform. All threads of the block. */
-template <class At> __device__ inline void gather_part(const spectra &s, size_t image, int part, float *powers, At at) {
+/* at(kx, ky), k of either sign, is the forward transform. All threads of the block. */
+template <class At> __device__ inline void gather_image(const spectra &s, size_t image, float *powers, At at) {
     const prepare_particle_cuda *p = s.which + image;
-    const int *starts = s.starts + (size_t)part * (s.shells + 1);
+    const int *starts = s.shell_begin;
     const float *sigma2 = s.sigma2 + (size_t)p->optics * s.shells;
-    int begin = starts[0], end = starts[s.shells], lane = (int)threadIdx.x % 32;
+    int lane = (int)threadIdx.x % 32;
     bool has_ctf = p->has_ctf != 0;
     double terms[7];
     for (int i = 0; i < 7; i++)
         terms[i] = p->ctf[i];
-    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
-        uint2 e = s.sorted[i];
-        int kx = (int)(e.y & 2047), ky = (int)(e.y >> 11 & 2047) - FUSED_KY;
-        powers[i - begin] = put_pixel(s, image, (int)e.x, kx, ky, at(kx, ky), at(-kx, -ky), has_ctf, terms,
-                                      1 / sigma2[e.y >> 22]);
+    for (int m = (int)threadIdx.x; m < starts[s.shells]; m += (int)blockDim.x) {
+        int kx = s.kx[m], ky = s.ky[m];
+        powers[m] = put_pixel(s, image, m, kx, ky, at(kx, ky), at(-kx, -ky), has_ctf, terms, 1 / sigma2[s.shell[m]]);
     }
     __syncthreads();
     for (int shell = (int)threadIdx.x / 32; shell < s.shells; shell += (int)blockDim.x / 32) {
         double sum = 0;
         for (int i = starts[shell] + lane; i < starts[shell + 1]; i += 32)
-            sum += powers[i - begin];
+            sum += powers[i];
         sum = warp_sum(sum);
-        if (shell == 0 && part == 0) sum = origin_power(s, at(0, 0));
-        if (lane == 0) s.sums[(image * s.parts + part) * s.shells + shell] = sum;
+        if (shell == 0) sum = origin_power(s, at(0, 0));
+        if (lane == 0) s.sums[image * s.shells + shell] = sum;
     }
 }
 
@@ -127,7 +120,7 @@ __device__ inline int place_of(const short *places, int n, int k) {
     return places[k > 0 ? n - k : -k];
 }
 
-__global__ void __launch_bounds__(WHOLE_THREADS, 1) prepare_whole(spectra s, fused_fft f) {
+__global__ void __launch_bounds__(THREADS, 1) prepare_whole(spectra s, fused_fft f) {
     extern __shared__ float2 shared[];
     __shared__ float mean;
     size_t image = blockIdx.x;
@@ -137,7 +130,7 @@ __global__ void __launch_bounds__(WHOLE_THREADS, 1) prepare_whole(spectra s, fus
     tables t = load_tables(f, shared + n * pitch);
     double sum = 0;
 #pragma unroll 8
-    for (int i = (int)threadIdx.x; i < pixels; i += WHOLE_THREADS) {
+    for (int i = (int)threadIdx.x; i < pixels; i += THREADS) {
         int y = i / n, x = i - y * n;
         float value = shifted(from, n, p, x, y), weight = s.outside[i];
         if (weight > 0) sum += (double)weight * (double)value;
@@ -148,82 +141,21 @@ __global__ void __launch_bounds__(WHOLE_THREADS, 1) prepare_whole(spectra s, fus
     if (threadIdx.x == 0) mean = s.outside_sum > 0 ? (float)(sum / s.outside_sum) : 0;
     __syncthreads();
 #pragma unroll 8
-    for (int i = (int)threadIdx.x; i < pixels; i += WHOLE_THREADS) {
+    for (int i = (int)threadIdx.x; i < pixels; i += THREADS) {
         int y = i / n, x = i - y * n;
         float weight = s.outside[i], value = shared[y * pitch + x].y;
         shared[y * pitch + x].x = value + weight * (mean - value);
     }
     transform_lines({shared, n, pitch, 1}, f, t.roots);
     transform_lines({shared, n, 1, pitch}, f, t.roots);
-    gather_part(s, image, 0, t.powers, [&](int kx, int ky) {
+    gather_image(s, image, t.powers, [&](int kx, int ky) {
         return shared[place_of(t.places, n, ky) * pitch + place_of(t.places, n, kx)];
     });
 }
 
-/* Of 16 lanes eight lines wide, none meet in a bank. */
-__host__ __device__ inline int row_pitch(int n) {
-    return (n + 7) / 16 * 16 + 8;
-}
-
-/* ROWS rows of an image: masked, transformed, put down in the order of frequencies. */
-__global__ void __launch_bounds__(PART_THREADS) prepare_rows(spectra s, fused_fft f) {
-    extern __shared__ float2 shared[];
-    __shared__ float mean;
-    size_t image = blockIdx.y, pixels = (size_t)s.box * s.box;
-    int n = s.box, pitch = row_pitch(n), first = (int)blockIdx.x * ROWS;
-    int rows = n - first < ROWS ? n - first : ROWS;
-    const prepare_particle_cuda p = s.which[image];
-    tables t = load_tables(f, shared + ROWS * pitch);
-    if (threadIdx.x == 0) mean = background_mean(s, image);
-    __syncthreads();
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < ROWS * n; i += PART_THREADS) {
-        int row = i / n, x = i - row * n, y = first + row;
-        float value = 0, weight = 0;
-        if (row < rows) {
-            value = shifted(s.images + image * pixels, n, p, x, y);
-            weight = s.outside[(size_t)y * n + x];
-        }
-        shared[row * pitch + x] = make_float2(value + weight * (mean - value), value);
-    }
-    transform_lines({shared, ROWS, pitch, 1}, f, t.roots);
-    float2 *out = s.pairs + image * pixels + (size_t)first * n;
-    for (int i = (int)threadIdx.x; i < rows * n; i += PART_THREADS) {
-        int row = i / n, x = i - row * n;
-        out[i] = shared[row * pitch + t.places[x]];
-    }
-}
-
-/* FUSED_COLUMNS columns of an image, and behind them their mirror images. */
-__global__ void __launch_bounds__(PART_THREADS) prepare_columns(spectra s, fused_fft f) {
-    extern __shared__ float2 shared[];
-    size_t image = blockIdx.y;
-    int n = s.box, part = (int)blockIdx.x, first = part * FUSED_COLUMNS;
-    const float2 *from = s.pairs + image * (size_t)n * n;
-    tables t = load_tables(f, shared + n * COLUMN_PITCH);
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < 2 * FUSED_COLUMNS * n; i += PART_THREADS) {
-        int y = i / (2 * FUSED_COLUMNS), slot = i % (2 * FUSED_COLUMNS), kx = first + slot % FUSED_COLUMNS;
-        int x = slot < FUSED_COLUMNS || kx == 0 ? kx : n - kx;
-        shared[y * COLUMN_PITCH + slot] = kx <= n / 2 ? from[(size_t)y * n + x] : make_float2(0, 0);
-    }
-    transform_lines({shared, 2 * FUSED_COLUMNS, 1, COLUMN_PITCH}, f, t.roots);
-    gather_part(s, image, part, t.powers, [&](int kx, int ky) {
-        int slot = kx < 0 ? -kx - first : kx - first + FUSED_COLUMNS;
-        return shared[place_of(t.places, n, ky) * COLUMN_PITCH + slot];
-    });
-}
-
 size_t whole_bytes(const prepare_cuda *p) {
-    return (size_t)p->box * (p->box | 1) * sizeof(float2) + table_bytes(p->box, (size_t)p->members);
-}
-
-size_t row_bytes(const prepare_cuda *p) {
-    return (size_t)ROWS * row_pitch(p->box) * sizeof(float2) + table_bytes(p->box, 0);
-}
-
-size_t column_bytes(const prepare_cuda *p) {
-    return (size_t)p->box * COLUMN_PITCH * sizeof(float2) + table_bytes(p->box, (size_t)FUSED_COLUMNS * p->box);
+    size_t n = (size_t)p->box;
+    return n * (n | 1) * sizeof(float2) + n * sizeof(float2) + ((n + 1) / 2 + (size_t)p->members) * sizeof(float);
 }
 
 /* Fewest passes, then the greatest least radix. */
@@ -252,26 +184,14 @@ enum status prepare_fused_choose(struct prepare_cuda *p, struct err *err) {
     CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), err,
              "asking for shared memory");
     tried.n = p->box;
-    p->way = PREPARE_CUFFT;
-    p->parts = 1;
-    if (p->box < 2 * FUSED_KY - 2) choose_radices(p->box, 16, &tried, &best);
-    if (best.passes == 0) return STATUS_OK;
+    p->fused = false;
+    choose_radices(p->box, 16, &tried, &best);
+    /* Some of it is taken by what is declared in the kernel. */
+    if (best.passes == 0 || whole_bytes(p) > (size_t)most - 1024) return STATUS_OK;
+    CUDA_TRY(cudaFuncSetAttribute(prepare_whole, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)whole_bytes(p)), err,
+             "asking for shared memory");
     p->fft = best;
-    /* Some of it is taken by what is declared in the kernels. */
-    size_t room = (size_t)most - 1024;
-    if (whole_bytes(p) <= room) {
-        p->way = PREPARE_WHOLE;
-        CUDA_TRY(cudaFuncSetAttribute(prepare_whole, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)whole_bytes(p)),
-                 err, "asking for shared memory");
-    } else if (row_bytes(p) <= room && column_bytes(p) <= room) {
-        p->way = PREPARE_PARTS;
-        p->parts = p->box / 2 / FUSED_COLUMNS + 1;
-        CUDA_TRY(cudaFuncSetAttribute(prepare_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)row_bytes(p)),
-                 err, "asking for shared memory");
-        CUDA_TRY(cudaFuncSetAttribute(prepare_columns, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)column_bytes(p)),
-                 err, "asking for shared memory");
-    }
+    p->fused = true;
     return STATUS_OK;
 }
 
@@ -288,18 +208,9 @@ void prepare_fused_tables(const struct fused_fft *f, float2 *ret_roots, short *r
     }
 }
 
-enum status prepare_fused_whole(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
-                                struct err *err) {
-    prepare_whole<<<(unsigned)count, WHOLE_THREADS, whole_bytes(p), stream>>>(*s, p->fft);
-    CUDA_TRY(cudaGetLastError(), err, "preparing particles");
-    return STATUS_OK;
-}
-
-enum status prepare_fused_parts(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
-                                struct err *err) {
-    prepare_rows<<<dim3(blocks_for((size_t)p->box, ROWS), (unsigned)count), PART_THREADS, row_bytes(p), stream>>>(*s,
-                                                                                                               p->fft);
-    prepare_columns<<<dim3((unsigned)p->parts, (unsigned)count), PART_THREADS, column_bytes(p), stream>>>(*s, p->fft);
+enum status prepare_fused_run(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
+                              struct err *err) {
+    prepare_whole<<<(unsigned)count, THREADS, whole_bytes(p), stream>>>(*s, p->fft);
     CUDA_TRY(cudaGetLastError(), err, "preparing particles");
     return STATUS_OK;
 }
