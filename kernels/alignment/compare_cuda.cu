@@ -157,13 +157,6 @@ template <int COUNT> __device__ inline void meet(float *sums, int apart) {
     if constexpr (COUNT > 2) meet<COUNT / 2>(sums, apart);
 }
 
-/* What the warp will read of the slices after this block, four lines a slice and two a lane. */
-__device__ inline void ask_for_slices(const state &s, int first, int lane) {
-    const float2 *at = (const float2 *)s.slots[lane / CHILDREN].values + first + lane % CHILDREN * (PIXELS / CHILDREN);
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(at + PIXELS / CHILDREN / 2));
-}
-
 /* Pixels first + 32 j + lane, and what they add to the norms. Pixels that do not count have images and weights of 0. */
 template <bool FOUR, source SOURCE>
 __device__ inline float load_pixels(const work &w, const state &s, int particle, int first, int lane, pixels &t) {
@@ -263,7 +256,6 @@ __device__ inline void add_tile(const work &w, state &s, int particle, int units
         s.sums[warp][u][lane] = 0;
     for (int first = warp * PIXELS; first < w.n_pixels; first += WARPS * PIXELS) {
         pixels t;
-        if (SOURCE == STORED && first + WARPS * PIXELS < w.n_pixels) ask_for_slices(s, first + WARPS * PIXELS, lane);
         norm += load_pixels<FOUR, SOURCE>(w, s, particle, first, lane, t);
 #pragma unroll 1
         for (int u = 0; u < units; u++) {
