@@ -209,6 +209,19 @@ def compare_classes():
     check("all particles are there", len(rows) == COUNT, len(rows))
 
 
+def compare_references():
+    """3D classification has no halves: RELION's program without MPI goes on from it."""
+    refine("references", "--classes", "2", "--iterations", "2", "--healpix_order", "1", "--min_particles", "100000")
+    run = subprocess.run(["relion_refine", "--continue", "references/run_it002_optimiser.star", "--o",
+                          "theirs/references", "--iter", "3"], capture_output=True, text=True, check=False)
+    check("relion_refine --continue of 3D classes", run.returncode == 0,
+          run.stderr[-300:] if run.returncode != 0 else "")
+    for k in (1, 2):
+        before, after = (f"{stem}_class{k:03d}.mrc" for stem in ("references/run_it002", "theirs/references_it003"))
+        likeness = alike(read_map(before), read_map(after)) if os.path.exists(after) else 0
+        check(f"class {k} goes on from its map", likeness > 0.8, likeness)
+
+
 def main():
     print("seed", SEED)
     with tempfile.TemporaryDirectory() as folder:
@@ -219,6 +232,7 @@ def main():
         compare_reconstruction()
         compare_symmetry()
         compare_classes()
+        compare_references()
         os.chdir("/")
     return 1 if failures else 0
 
