@@ -128,7 +128,7 @@ static enum status read_rows(struct dataset_batch *batch, const char *star_path,
         const char *name = star_get(batch->table, row, image), *at = strchr(name, '@');
         char *end;
         long slice = strtol(name, &end, 10);
-        FAIL_IF(at == NULL || end != at || slice < 1, err, STATUS_BAD_FORMAT,
+        FAIL_IF(at == NULL || end != at || at[1] == '\0' || slice < 1, err, STATUS_BAD_FORMAT,
                 "%s, row %zu: rlnImageName is \"%s\"; \"NNNNNN@stack.mrcs\" with a number from 1 was expected",
                 star_path, row + 1, name);
         if (strcmp(last, at + 1) != 0) {
