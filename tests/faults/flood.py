@@ -115,7 +115,9 @@ def faster(work, order, seconds, blind):
     check(finished < len(feed.came) / 2, "files came faster than they were processed")
     check(most_waiting <= WINDOW_MOST, "the window holds the watcher back")
     for name, size in most.items():
-        check(size < first[name] + 8000, f"{name}: memory is bounded ({first[name]} to {size} KiB)")
+        # The watcher remembers the name of each file that came, and nothing else of it.
+        allowed = 8000 + (0.3 * len(feed.came) if name.startswith("watcher") else 0)
+        check(size < first[name] + allowed, f"{name}: memory is bounded ({first[name]} to {size} KiB)")
     wrong = out_of_order(emitted(session), feed.came, order, 1.5)
     check(wrong == 0, f"{order} first: {wrong} were sent out of order")
     check(all(f["done"] == f["seen"] for f in counts(session).values()), f"drained: {counts(session)}")
