@@ -136,6 +136,24 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
     return particle_set_merge(&r->set, file, path, replace, ret_new, err);
 }
 
+enum status refiner_try(const struct refiner *r, struct star_file **file, const char *path,
+                        struct refiner_grid *ret_grid, struct err *err) {
+    return particle_set_try(&r->set, file, path, &ret_grid->box, &ret_grid->pixel_size, err);
+}
+
+struct refiner_grid refiner_grid(const struct refiner *r) {
+    return (struct refiner_grid){.box = r->set.box, .pixel_size = r->set.pixel_size};
+}
+
+enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
+                         struct err *err) {
+    struct refiner_grid joined = *common;
+    if (grid->box != 0) TRY(particle_same_box(&joined.box, grid->box, path, err));
+    if (grid->pixel_size != 0) TRY(particle_same_pixel_size(&joined.pixel_size, grid->pixel_size, path, err));
+    *common = joined;
+    return STATUS_OK;
+}
+
 enum status refiner_set_threads(struct refiner *r, int threads, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "the number of threads cannot change in the middle of an iteration");
     if (threads < 1 || threads == r->options.threads) return STATUS_OK;

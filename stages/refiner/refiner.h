@@ -42,6 +42,19 @@ void refiner_destroy(struct refiner **refiner);
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
 size_t refiner_particles(const struct refiner *refiner);
+/* Whether the file could join by itself, whatever the others are like; at any time, from any thread. It stays the
+ * caller's. */
+struct refiner_grid {
+    int box;           /* px; 0: no particles */
+    double pixel_size; /* Å; 0: no particles */
+};
+enum status refiner_try(const struct refiner *refiner, struct star_file **file, const char *path,
+                        struct refiner_grid *ret_grid, struct err *err);
+/* That of the particles, or of the maps that it goes on from. Between iterations only. */
+struct refiner_grid refiner_grid(const struct refiner *refiner);
+/* Whether particles of that grid can join those of `common`, which the first ones decide. */
+enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
+                         struct err *err);
 
 /* Between iterations only. */
 enum status refiner_set_threads(struct refiner *refiner, int threads, struct err *err);

@@ -70,6 +70,7 @@ static const struct param PARAMS[] = {
 struct arrival {
     struct star_file *file;
     char *path;
+    struct refiner_grid grid;
     bool replace;
 };
 
@@ -78,6 +79,7 @@ struct state {
     bool lock_made;
     struct arrival *arrivals;
     int arrival_count, arrival_capacity;
+    struct refiner_grid grid; /* of what was accepted first; guarded by the lock */
     struct refiner *refiner;
     double last_arrival;      /* s, monotonic; guarded by the lock */
     size_t last_particles;    /* of the last iteration */
@@ -134,6 +136,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     TRY(refiner_create(&options, &state->refiner, err));
     bool found = false;
     TRY(refiner_restore(state->refiner, stage_folder(stage), &found, err));
+    state->grid = refiner_grid(state->refiner);
     if (found)
         stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d",
                   refiner_state(state->refiner).iteration);
@@ -198,7 +201,8 @@ static enum status check_stacks(struct stage *stage, const char *star_path, stru
     return STATUS_OK;
 }
 
-static enum status read_item(struct stage *stage, const struct item *item, struct arrival *arrival, struct err *err) {
+static enum status read_item(struct stage *stage, const struct state *state, const struct item *item,
+                             struct arrival *arrival, struct err *err) {
     const char *name;
     char path[PATH_SIZE];
     arrival_clear(arrival);
@@ -210,39 +214,42 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     arrival->path = strdup(path);
     FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
     TRY(star_read(path, &arrival->file, err));
-    return check_stacks(stage, path, arrival->file, err);
+    TRY(check_stacks(stage, path, arrival->file, err));
+    return refiner_try(state->refiner, &arrival->file, path, &arrival->grid, err);
 }
 
-/* Consumes the arrival. A selection makes all that wait before it needless. */
-static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
-    enum status status = STATUS_OK;
-    if (arrival->file == NULL) return STATUS_OK;
-    pthread_mutex_lock(&state->lock);
+static enum status keep_locked(struct state *state, struct arrival *arrival, struct err *err) {
+    struct refiner_grid grid = state->grid;
+    TRY(refiner_join(&grid, &arrival->grid, arrival->path, err));
+    if (state->arrival_count == state->arrival_capacity) {
+        int capacity = state->arrival_capacity > 0 ? 2 * state->arrival_capacity : 16;
+        struct arrival *larger = realloc(state->arrivals, (size_t)capacity * sizeof *larger);
+        FAIL_IF(larger == NULL, err, STATUS_NO_MEMORY, "no memory for %d files", capacity);
+        state->arrivals = larger;
+        state->arrival_capacity = capacity;
+    }
+    state->grid = grid;
     state->last_arrival = monotonic();
     for (int i = 0; arrival->replace && i < state->arrival_count; i++)
         arrival_clear(&state->arrivals[i]);
     if (arrival->replace) state->arrival_count = 0;
-    if (state->arrival_count == state->arrival_capacity) {
-        int capacity = state->arrival_capacity > 0 ? 2 * state->arrival_capacity : 16;
-        struct arrival *larger = realloc(state->arrivals, (size_t)capacity * sizeof *larger);
-        if (larger == NULL)
-            status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for %d files", capacity);
-        else {
-            state->arrivals = larger;
-            state->arrival_capacity = capacity;
-        }
-    }
-    if (status == STATUS_OK) {
-        state->arrivals[state->arrival_count++] = *arrival;
-        *arrival = (struct arrival){0};
-    }
+    state->arrivals[state->arrival_count++] = *arrival;
+    *arrival = (struct arrival){0};
+    return STATUS_OK;
+}
+
+/* Consumes the arrival, unless it is refused. A selection makes all that wait before it needless. Whose particles decide
+ * on box and pixel size is not left to which thread reads faster: this is called in the order of arrival. */
+static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
+    if (arrival->file == NULL) return STATUS_OK;
+    pthread_mutex_lock(&state->lock);
+    enum status status = keep_locked(state, arrival, err);
     pthread_mutex_unlock(&state->lock);
     return status;
 }
 
 static enum status load(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
-    (void)context;
-    return read_item(stage, lane->item, &((struct lane *)lane->state)->arrival, err);
+    return read_item(stage, context, lane->item, &((struct lane *)lane->state)->arrival, err);
 }
 
 static enum status store(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
@@ -252,7 +259,7 @@ static enum status store(struct stage *stage, void *context, struct stage_lane *
 
 static enum status resume(struct stage *stage, void *context, const struct item *item, struct err *err) {
     struct arrival arrival = {0};
-    enum status status = read_item(stage, item, &arrival, err);
+    enum status status = read_item(stage, context, item, &arrival, err);
     if (status == STATUS_OK) status = keep_arrival(context, &arrival, err);
     arrival_clear(&arrival);
     return status;

@@ -406,22 +406,41 @@ static void bad_tables_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *rows, *expected;
+        const char *optics, *column; /* NULL: none */
     } cases[] = {
         {"000001@nowhere.mrcs 1\n", "nowhere.mrcs"},
         {"part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
         {"000999@part0.mrcs 1\n", "999"},
         {"0@part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
+        {"1@odd.mrcs 1\n", "box must be even"},
+        {"1@part0.mrcs 1 nan\n", "row 1: its CTF", NULL, "rlnDefocusU"},
+        {"1@part0.mrcs 1 12\n2@part0.mrcs 1 many\n", "row 2: its CTF", NULL, "rlnDefocusU"},
+        {"1@part0.mrcs 1 -1e6\n", "row 1: its CTF", NULL, "rlnCtfBfactor"},
+        {"1@part0.mrcs 1\n", "row 1: its CTF", "1 4 0", NULL},
+        {"1@part0.mrcs 7\n", "row 1 is of optics group 7", "1 4 300", NULL},
+        {"1@part0.mrcs 1\n", "pixel size is not known", "1 small 300", NULL},
+        {"1@part0.mrcs 1\n2@part0.mrcs 2\n", "row 2: particles of 5 Å/px among", "1 4 300\n2 5 300", NULL},
     };
+    char path[PATH_MAX];
+    struct image odd = {0};
+    OK(image_resize(&odd, 17, 17, 1, &err));
+    snprintf(path, sizeof path, "%.200s/odd.mrcs", folder);
+    OK(mrc_write(path, &odd, MRC_STACK, MRC_FLOAT32, &err));
+    image_destroy(&odd);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char star[PATH_MAX], text[512];
+        char star[PATH_MAX], text[1024] = "";
         struct dataset_batch *batch = NULL;
+        if (cases[i].optics != NULL)
+            snprintf(text, sizeof text,
+                     "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnImagePixelSize\n_rlnVoltage\n%s\n\n", cases[i].optics);
+        size_t length = strlen(text);
+        snprintf(text + length, sizeof text - length, "data_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n%s%s\n%s\n",
+                 cases[i].column != NULL ? "_" : "", cases[i].column != NULL ? cases[i].column : "", cases[i].rows);
         snprintf(star, sizeof star, "%.200s/bad.star", folder);
-        snprintf(text, sizeof text, "data_particles\n\nloop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n%s\n",
-                 cases[i].rows);
         OK(file_write_whole(star, text, strlen(text), &err));
         struct err err = {0};
         assert_int_not_equal(dataset_batch_read(star, resolve, NULL, &batch, &err), STATUS_OK);
-        assert_non_null(strstr(err.message, cases[i].expected));
+        if (strstr(err.message, cases[i].expected) == NULL) fail_msg("'%s', not '%s'", err.message, cases[i].expected);
         assert_null(batch);
     }
 }

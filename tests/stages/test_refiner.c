@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/files.h"
 #include "common/image.h"
 #include "common/mrc.h"
+#include "common/stage_private.h"
 #include "common/star.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/stage.h"
@@ -110,6 +112,26 @@ static void write_particles(const char *folder, const char *name, int count, dou
     assert_int_equal(fclose(f), 0);
 }
 
+/* Empty images: enough for what is not refined. */
+static void write_plain(const char *folder, const char *name, int box, double pixel_size, int count, const char *image) {
+    char path[PATH_SIZE + 64];
+    float *stack = calloc((size_t)(count * box * box), sizeof *stack);
+    const struct image images = {.nx = box, .ny = box, .nz = count, .pixel_size = (float)pixel_size, .data = stack};
+    snprintf(path, sizeof path, "%s/%s.mrcs", folder, name);
+    assert_int_equal(mrc_write(path, &images, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
+    free(stack);
+    snprintf(path, sizeof path, "%s/%s.star", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "data_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnImagePixelSize #2\n1 %g\n\n"
+            "data_particles\n\nloop_\n_%s #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n",
+            pixel_size, image);
+    for (int i = 0; i < count; i++)
+        fprintf(f, "%06d@%s.mrcs 1 12000\n", i + 1, name);
+    assert_int_equal(fclose(f), 0);
+}
+
 static struct item *particles_item(const char *name, const char *kind, const char *folder) {
     struct item *item = NULL;
     char member[32], path[PATH_SIZE + 64];
@@ -191,8 +213,10 @@ static void an_object_comes_back_from_its_images(void **state) {
     assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) < 32);
 
     /* A selection takes the place of what was there; the run goes on from the last iteration. */
-    struct item *selection[1] = {particles_item("a", "selection", scratch)};
-    run(scratch, reference, "1", selection, 1);
+    write_plain(scratch, "other", 24, PIXEL, 20, "rlnImageName");
+    struct item *selection[2] = {particles_item("other", "particles", scratch),
+                                 particles_item("a", "selection", scratch)};
+    run(scratch, reference, "1", selection, 2);
     assert_int_equal(rows_of(folder, "run_data.star"), 150);
 }
 
@@ -218,10 +242,101 @@ static void noise_makes_no_map_that_is_believed(void **state) {
     assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) > 32);
 }
 
+static void replace_in_file(const char *folder, const char *name, const char *old, const char *new) {
+    char path[PATH_SIZE + 64], *text = NULL, *at;
+    size_t length;
+    snprintf(path, sizeof path, "%s/%s.star", folder, name);
+    assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
+    assert_non_null(at = strstr(text, old));
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
+    assert_int_equal(fclose(f), 0);
+    free(text);
+}
+
+static void scratch_session(const char *name, char scratch[PATH_SIZE], char reference[PATH_SIZE],
+                            char ledger[PATH_SIZE + 16]) {
+    static float map[BOX * BOX * BOX];
+    char folder[PATH_SIZE + 16];
+    scratch_path(name, scratch);
+    snprintf(folder, sizeof folder, "%s/refiner", scratch);
+    snprintf(ledger, PATH_SIZE + 16, "%s/refiner.sqlite", scratch);
+    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
+    write_map(scratch, "reference.mrc", map, reference);
+}
+
+/* What becomes of each item: a part of the reason for which it failed; NULL: it is done. */
+struct expected {
+    const char *name, *reason;
+};
+
+static void expect(const char *folder, const char *ledger, const char *reference, const struct expected *expected,
+                   size_t count) {
+    const char *parameters[] = {"reference", reference, "diameter", "60", NULL};
+    struct item *items[16];
+    struct stage_results results = {0};
+    struct err err = {0};
+    for (size_t i = 0; i < count; i++)
+        items[i] = particles_item(expected[i].name, "particles", folder);
+    if (stage_run_results(&refiner_stage, folder, ledger, parameters, items, count, &results, &err) != STATUS_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(results.outcome_count, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct stage_outcome *outcome = &results.outcomes[i];
+        assert_string_equal(outcome->id, expected[i].name);
+        if (outcome->state != (expected[i].reason != NULL ? LEDGER_FAILED : LEDGER_DONE))
+            fail_msg("%s is %s: %s", outcome->id, ledger_state_name(outcome->state), outcome->reason);
+        if (expected[i].reason != NULL && strstr(outcome->reason, expected[i].reason) == NULL)
+            fail_msg("%s failed with '%s', not '%s'", outcome->id, outcome->reason, expected[i].reason);
+        item_destroy(&items[i]);
+    }
+    stage_results_clear(&results);
+}
+
+/* Each fails by itself, the first that is good decides on box and pixel size, and those decide after a restart too. */
+static void particles_that_cannot_join_fail_as_items(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], ledger[PATH_SIZE + 16], path[PATH_SIZE + 64];
+    scratch_session("join", scratch, reference, ledger);
+    write_plain(scratch, "odd_box", 17, 6, 3, "rlnImageName");
+    write_plain(scratch, "small_box", 8, 6, 3, "rlnImageName");
+    write_plain(scratch, "no_number", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "good", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "larger", 32, 6, 3, "rlnImageName");
+    write_plain(scratch, "finer", 24, 5, 3, "rlnImageName");
+    write_plain(scratch, "no_images", 24, 6, 3, "rlnSomething");
+    write_plain(scratch, "no_group", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "no_voltage", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "cut", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "last", 24, 6, 3, "rlnImageName");
+    replace_in_file(scratch, "no_number", "12000", "nan");
+    replace_in_file(scratch, "no_group", "cs 1 12", "cs 2 12");
+    replace_in_file(scratch, "no_voltage", "Size #2\n1 6", "Size #2\n_rlnVoltage #3\n1 6 0");
+    snprintf(path, sizeof path, "%s/cut.mrcs", scratch);
+    assert_int_equal(truncate(path, 2000), 0);
+    const struct expected first[] = {{"odd_box", "box must be even"},
+                                     {"small_box", "at least 16 px"},
+                                     {"no_number", "row 1: its CTF"},
+                                     {"good", NULL},
+                                     {"larger", "32 × 32 px, 24 × 24 px were expected"},
+                                     {"finer", "5 Å/px, those before had 6 Å/px"},
+                                     {"no_images", "rlnImageName"},
+                                     {"no_group", "optics group 2"},
+                                     {"no_voltage", "row 1: its CTF"},
+                                     {"cut", "cut.mrcs"},
+                                     {"last", NULL}};
+    expect(scratch, ledger, reference, first, sizeof first / sizeof *first);
+    write_plain(scratch, "later", 32, 6, 3, "rlnImageName");
+    const struct expected second[] = {{"later", "24 × 24 px were expected"}};
+    expect(scratch, ledger, reference, second, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object_comes_back_from_its_images),
         cmocka_unit_test(noise_makes_no_map_that_is_believed),
+        cmocka_unit_test(particles_that_cannot_join_fail_as_items),
     };
     return scratch_run("refiner", tests, sizeof tests / sizeof *tests);
 }
