@@ -79,7 +79,8 @@ static bool kill_stuck_writer(struct run *run, size_t stage) {
     for (size_t i = 0; writer > 0 && i < run->plan->instance_count; i++) {
         if (supervisor_pid(run->supervisor, i) != writer)
             continue;
-        double limit = hung_is_stopped(writer) ? STUCK : run->options->supervisor.hang_report;
+        const struct supervisor_options *options = &run->options->supervisor;
+        double limit = hung_is_stopped(writer) ? STUCK : options->hang_report + options->hang_kill;
         if (supervisor_silence(run->supervisor, i) < limit)
             continue;
         char text[160];

@@ -293,6 +293,31 @@ def case_begin(rounds):
         finish()
 
 
+def case_still(rounds):
+    """A disk that stands still while a replica writes its ledger: both are silent, and nobody is killed for it."""
+    with Work("still") as work:
+        fault, session, folder = Fault(work("fault")), work("session"), work("in")
+        everything = names()
+        arrive(everything[:COUNT // 2], folder)
+        path = graph(work.path, micrographs=folder, picker="replicas: 2")
+        with Run(path, session, "--hang-report", "2", env=fault.environment) as live:
+            wait_until(lambda: done(session, "lowpass-picker") >= 20, 60, "twenty items done", live)
+            fault.on(f"{session}/ledger/lowpass-picker.sqlite-wal", -1)
+            arrive(everything[COUNT // 2:], folder)
+            for replica in range(2):
+                wait_until(lambda: live.says(f"lowpass-picker.{replica} has not answered"), 60, "it is silent", live)
+            fault.off()
+            for replica in range(2):
+                wait_until(lambda: live.says(f"lowpass-picker.{replica} answers again"), 60, "it answers again", live)
+            wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
+            live.signal(signal.SIGINT)
+            output = live.finish(0)
+        check("killed" not in output.replace("it will be killed", ""), "nobody was killed")
+        same(calm(), outcome(session, folder), "a disk that stood still")
+        whole(session, "a disk that stood still")
+        finish()
+
+
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
 if len(sys.argv) < 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: disk.py {'|'.join(cases)} [ROUNDS]")

@@ -8,6 +8,7 @@ usage: many.py five ITEMS        a source and four stages in a row
 With the numbers of CI it is a test; with 100000 items it is the measurement of which tests/benchmarks/RESULTS.md tells.
 How long something takes never decides."""
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -106,6 +107,12 @@ def carry(work, text, items, last):
     return session, memory, time.monotonic() - begin
 
 
+def silences(session):
+    """Stages that the launcher has found silent."""
+    with open(f"{session}/log/icestream.log") as log:
+        return {found.group(1) for found in re.finditer(r"(\S+)\.\d+ (?:has not answered|does not answer)", log.read())}
+
+
 def check_counts(session, stages, items):
     begin = time.monotonic()
     text = run("status", "--session", session).stdout
@@ -118,7 +125,9 @@ def check_counts(session, stages, items):
         check((state["seen"], state["done"]) == (items, items), f"{name}: {state['done']} of {state['seen']} done")
         check(f"{name:20} {items:8} {items:8}" in text, f"{name}: the table says so too")
         attempts, = query(session, name, "SELECT COUNT(*) FROM items WHERE attempts > 1")[0]
-        check(attempts == 0, f"{name}: {attempts} items were begun twice")
+        # Where the machine's disk stood still for longer than --hang-report, items of the silent ones go to others.
+        silent = name in silences(session)
+        check(attempts == 0 or silent, f"{name}: {attempts} items were begun twice{' after a silence' if silent else ''}")
     for name in ("source", *stages[:-1]):
         sent = query(session, name, "SELECT COUNT(*), COUNT(DISTINCT id), SUM(verdict = 'done') FROM outbox")[0]
         check(sent == (items, items, items), f"{name}: sent, different, acknowledged {sent}")
