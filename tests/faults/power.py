@@ -29,6 +29,12 @@ def resume(work, session, undisturbed, what):
         shutil.rmtree(session)
 
 
+def is_stopped(pid):
+    """All its threads: one that waits for the disk stops only then."""
+    states = (open(path).read().rsplit(")", 1)[1].split()[0] for path in glob.glob(f"/proc/{pid}/task/*/stat"))
+    return all(state == "T" for state in states)
+
+
 def case_copy(instants, work, chosen, undisturbed):
     targets = sorted(chosen.randrange(COUNT) for _ in range(instants))
     session = work("session")
@@ -39,6 +45,7 @@ def case_copy(instants, work, chosen, undisturbed):
             all_of_them = [live.pid, *pids(session).values()]
             for pid in all_of_them:
                 os.kill(pid, signal.SIGSTOP)
+            wait_until(lambda: all(is_stopped(pid) for pid in all_of_them), 60, "all stand still")
             shutil.copytree(session, work(f"copy{i}"), symlinks=True)
             for pid in all_of_them:
                 os.kill(pid, signal.SIGCONT)
