@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "common/memory.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/restored.h"
 
 enum status grown_reserve(struct grown *buffer, size_t count, const char *what, struct err *err) {
     if (count <= buffer->capacity) return STATUS_OK;
@@ -261,8 +261,6 @@ enum status estep_open(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-static void apply_restored(struct refiner *r);
-
 static enum status first_iteration(struct refiner *r, struct err *err) {
     TRY(setup_noise(r, err));
     TRY(setup_reference(r, err));
@@ -302,7 +300,8 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     r->began = refiner_now();
     if (r->box == 0) TRY(setup_allocate(r, err));
     TRY(setup_optics(r, err));
-    apply_restored(r);
+    if (r->restored != NULL) restored_poses(r->restored, &r->set);
+    star_destroy(&r->restored);
     TRY(choose_members(r, iteration->most, err));
     r->oversampled = wants_children(r, iteration);
     if (!r->started) TRY(first_iteration(r, err));
@@ -364,33 +363,6 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
         r->cursor = 0;
     }
     return STATUS_OK;
-}
-
-/* Poses that an earlier run found, to the particles that have joined since. */
-static void apply_restored(struct refiner *r) {
-    if (r->restored == NULL) return;
-    const struct star_table *t = star_table_find(r->restored, "particles");
-    static const char *const NAMES[] = {"rlnImageName",    "rlnAngleRot",     "rlnAngleTilt",      "rlnAnglePsi",
-                                        "rlnOriginXAngst", "rlnOriginYAngst", "rlnNormCorrection", "rlnRandomSubset"};
-    int columns[8];
-    bool complete = t != NULL;
-    for (int i = 0; i < 8 && complete; i++)
-        complete = (columns[i] = star_column_find(t, NAMES[i])) >= 0;
-    for (size_t row = 0; complete && row < star_row_count(t); row++) {
-        struct particle *p = particle_find(&r->set, star_get(t, row, columns[0]));
-        double v[8] = {0};
-        bool whole = p != NULL && !p->aligned;
-        for (int i = 1; i < 8 && whole; i++)
-            whole = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
-        if (!whole || (v[7] != 1 && v[7] != 2)) continue;
-        euler_to_matrix(v[1], v[2], v[3], p->pose);
-        p->origin[0] = v[4] / r->pixel_size;
-        p->origin[1] = v[5] / r->pixel_size;
-        p->norm = v[6] > 0 ? v[6] : 1;
-        p->half = (int)v[7] - 1;
-        p->aligned = true;
-    }
-    star_destroy(&r->restored);
 }
 
 struct refiner_state refiner_state(const struct refiner *r) {

@@ -88,9 +88,11 @@ struct refiner_state refiner_state(const struct refiner *refiner);
  * prefix is the folder's name relative to the session. Older iterations than `keep` are removed. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
-/* Goes on from the last iteration written below folder; ret_found false when there is none. Before any merge: poses
- * are given to particles as they join. */
-enum status refiner_restore(struct refiner *refiner, const char *folder, bool *ret_found, struct err *err);
+/* Goes on from an iteration whose files lie below folder. Before any merge: poses are given to particles as they join.
+ * Files that are not whole change nothing: another iteration may be tried. */
+enum status refiner_restore(struct refiner *refiner, const char *folder, int iteration, struct err *err);
+/* The last iteration before that one that was written below folder; 0: none. */
+int refiner_last(const char *folder, int before);
 
 /* Whether the final files below folder are of these very particles: then there is nothing left to do. */
 bool refiner_is_final(const struct refiner *refiner, const char *folder);

@@ -1,5 +1,6 @@
 #include "stages/refiner/stage.h"
 
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -85,6 +86,7 @@ struct state {
     size_t last_particles;    /* of the last iteration */
     size_t settled_particles; /* how many there were when nothing more was to be gained */
     bool settled, remarked, looked;
+    bool gone;          /* the file of the last selection, when the stage began */
     struct err refused; /* the first file that could not join; status OK: none */
 };
 
@@ -101,6 +103,26 @@ static double monotonic(void) {
 static void arrival_clear(struct arrival *a) {
     star_destroy(&a->file);
     mem_free(&a->path);
+}
+
+/* Several iterations are kept: where the files of the last one are broken, those of one before serve, and without any it
+ * begins anew. No particle is lost by it. */
+static enum status restore(struct stage *stage, struct refiner *refiner, struct err *err) {
+    struct err mine = {0};
+    bool tried = false;
+    for (int i = INT_MAX; (i = refiner_last(stage_folder(stage), i)) > 0;) {
+        enum status status = refiner_restore(refiner, stage_folder(stage), i, &mine);
+        if (status == STATUS_OK) {
+            stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d", i);
+            return STATUS_OK;
+        }
+        /* Once it has a grid the files were whole, and something else is wrong. */
+        FAIL_IF(!status_is_of_file(status) || refiner_grid(refiner).box != 0, err, status, "%s", mine.message);
+        stage_log(stage, LOG_WARN, "refine-not-restored", "iteration %d cannot be gone on from: %s", i, mine.message);
+        tried = true;
+    }
+    if (tried) stage_log(stage, LOG_WARN, "refine-not-restored", "begins anew, from the reference");
+    return STATUS_OK;
 }
 
 static enum status init(struct stage *stage, void *context, struct err *err) {
@@ -134,12 +156,8 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .fallback_pixel_size = session->pixel_size,
                                             .root = stage_root(stage)};
     TRY(refiner_create(&options, &state->refiner, err));
-    bool found = false;
-    TRY(refiner_restore(state->refiner, stage_folder(stage), &found, err));
+    TRY(restore(stage, state->refiner, err));
     state->grid = refiner_grid(state->refiner);
-    if (found)
-        stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d",
-                  refiner_state(state->refiner).iteration);
     return STATUS_OK;
 }
 
@@ -257,10 +275,23 @@ static enum status store(struct stage *stage, void *context, struct stage_lane *
     return keep_arrival(context, &((struct lane *)lane->state)->arrival, err);
 }
 
+static bool is_gone(const struct stage *stage, const struct item *selection) {
+    char path[PATH_SIZE];
+    const char *name = item_string(selection, "selection.star");
+    return name != NULL && path_join(stage_root(stage), name, path, sizeof path, NULL) == STATUS_OK &&
+           !file_exists(path);
+}
+
 static enum status resume(struct stage *stage, void *context, const struct item *item, struct err *err) {
+    struct state *state = context;
     struct arrival arrival = {0};
-    enum status status = read_item(stage, context, item, &arrival, err);
-    if (status == STATUS_OK) status = keep_arrival(context, &arrival, err);
+    if (strcmp(item_kind(item), "selection") == 0) {
+        /* The classifier removes its selections after a while: no matter, unless it is the last one. */
+        state->gone = is_gone(stage, item);
+        if (state->gone) return STATUS_OK;
+    }
+    enum status status = read_item(stage, state, item, &arrival, err);
+    if (status == STATUS_OK) status = keep_arrival(state, &arrival, err);
     arrival_clear(&arrival);
     return status;
 }
@@ -268,6 +299,10 @@ static enum status resume(struct stage *stage, void *context, const struct item 
 /* What has arrived joins. A file that cannot is reported, and the others go on. */
 static enum status take_arrivals(struct stage *stage, struct state *state, struct err *err) {
     struct arrival *list;
+    if (state->gone)
+        stage_log(stage, LOG_ERROR, "refine-refused",
+                  "the file of the last selection is gone: its particles are missing until the next one comes");
+    state->gone = false;
     pthread_mutex_lock(&state->lock);
     list = state->arrivals;
     int count = state->arrival_count;

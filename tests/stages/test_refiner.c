@@ -18,6 +18,7 @@
 #include "common/stage_private.h"
 #include "common/star.h"
 #include "kernels/fsc/fsc.h"
+#include "stages/refiner/refiner.h"
 #include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"
 
@@ -332,11 +333,113 @@ static void particles_that_cannot_join_fail_as_items(void **state) {
     expect(scratch, ledger, reference, second, 1);
 }
 
+static enum ledger_state state_of(const char *path, const char *id) {
+    struct ledger *ledger = NULL;
+    bool known = false;
+    enum ledger_state state = LEDGER_IN_FLIGHT;
+    assert_int_equal(ledger_open(path, true, &ledger, NULL), STATUS_OK);
+    assert_int_equal(ledger_lookup(ledger, id, &known, &state, NULL), STATUS_OK);
+    assert_true(known);
+    ledger_close(&ledger);
+    return state;
+}
+
+/* A table that broke since is told of its item; selections that the classifier has removed are not missed. */
+static void a_restart_takes_what_is_still_there(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], ledger[PATH_SIZE + 16], path[PATH_SIZE + 64];
+    static const char *const names[] = {"broken", "whole", "removed", "kept"};
+    struct stage_results results = {0};
+    struct item *items[4];
+    struct err err = {0};
+    scratch_session("restart", scratch, reference, ledger);
+    for (int i = 0; i < 4; i++) {
+        write_plain(scratch, names[i], 24, 6, 3, "rlnImageName");
+        items[i] = particles_item(names[i], i < 2 ? "particles" : "selection", scratch);
+    }
+    const char *parameters[] = {"reference", reference, "diameter", "60", NULL};
+    for (int again = 0; again < 2; again++) {
+        if (stage_run_results(&refiner_stage, scratch, ledger, parameters, items, 4, &results, &err) != STATUS_OK)
+            fail_msg("%s", err.message);
+        assert_int_equal(results.outcome_count, again ? 0 : 4);
+        stage_results_clear(&results);
+        snprintf(path, sizeof path, "%s/broken.star", scratch);
+        assert_int_equal(truncate(path, 150), 0);
+        snprintf(path, sizeof path, "%s/removed.star", scratch);
+        if (!again) assert_int_equal(unlink(path), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(state_of(ledger, names[i]), i == 0 ? LEDGER_FAILED : LEDGER_DONE);
+        item_destroy(&items[i]);
+    }
+}
+
+static void damage(const char *path, const char *text, size_t length, int how) {
+    char *copy = malloc(length);
+    memcpy(copy, text, length);
+    size_t kept = how < 5 ? length * (size_t)how / 5 : length;
+    for (int i = 0; how >= 5 && i < 3; i++)
+        copy[(size_t)(uniform() * (double)length)] ^= (char)(1 << (int)(8 * uniform()));
+    assert_int_equal(file_write_whole(path, copy, kept, NULL), STATUS_OK);
+    free(copy);
+}
+
+/* Cut or with bits turned, each file of the last iteration is read as it is, or refused by its name; and then the one
+ * before serves. In the session of an_object_comes_back_from_its_images. */
+static void broken_iterations_are_passed_over(void **state) {
+    (void)state;
+    static const char *const parts[] = {"half1_model.star",   "half2_model.star", "half1_class001.mrc",
+                                        "half2_class001.mrc", "optimiser.star",   "data.star"};
+    char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE + 16], path[PATH_SIZE + 64], name[64];
+    int refused = 0;
+    scratch_path("object", scratch);
+    snprintf(folder, sizeof folder, "%s/refiner", scratch);
+    snprintf(reference, sizeof reference, "%s/reference.mrc", scratch);
+    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 1,
+                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_step = 1};
+    int last = refiner_last(folder, 1000);
+    assert_true(last > 1 && refiner_last(folder, last) == last - 1);
+    for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
+        for (int how = 0; how < 10; how++) {
+            struct refiner *refiner = NULL;
+            struct err err = {0};
+            char *text;
+            size_t length;
+            snprintf(name, sizeof name, "run_it%03d_%s", last, parts[part]);
+            snprintf(path, sizeof path, "%s/%s", folder, name);
+            assert_int_equal(file_read_whole(path, 1 << 24, &text, &length, NULL), STATUS_OK);
+            damage(path, text, length, how);
+            assert_int_equal(refiner_create(&options, &refiner, &err), STATUS_OK);
+            enum status status = refiner_restore(refiner, folder, last, &err);
+            if (status != STATUS_OK) {
+                refused++;
+                assert_true(status_is_of_file(status));
+                if (strstr(err.message, name) == NULL) fail_msg("'%s' does not name %s", err.message, name);
+                assert_int_equal(refiner_restore(refiner, folder, last - 1, &err), STATUS_OK);
+            }
+            assert_int_equal(refiner_grid(refiner).box, BOX);
+            refiner_destroy(&refiner);
+            assert_int_equal(file_write_whole(path, text, length, NULL), STATUS_OK);
+            free(text);
+        }
+    printf("%d of 60 refused\n", refused);
+    assert_true(refused >= 24);
+    /* The stage does so by itself. */
+    assert_int_equal(truncate(path, 100), 0);
+    snprintf(path, sizeof path, "%s/run_it%03d_half2_class001.mrc", folder, last);
+    assert_int_equal(truncate(path, 5000), 0);
+    struct item *items[1] = {particles_item("b", "selection", scratch)};
+    run(scratch, reference, "1", items, 1);
+    assert_int_equal(rows_of(folder, "run_data.star"), 150);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object_comes_back_from_its_images),
         cmocka_unit_test(noise_makes_no_map_that_is_believed),
+        cmocka_unit_test(broken_iterations_are_passed_over),
         cmocka_unit_test(particles_that_cannot_join_fail_as_items),
+        cmocka_unit_test(a_restart_takes_what_is_still_there),
     };
     return scratch_run("refiner", tests, sizeof tests / sizeof *tests);
 }
