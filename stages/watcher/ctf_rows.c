@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/star.h"
@@ -20,6 +21,8 @@ struct ctf_rows {
     long *buckets, *next;              /* rows by the hash of their base name; -1 ends a chain */
     size_t bucket_count;
 };
+
+static const double SETTLED = 10; /* s without a change after which a last row without a line break is a whole one */
 
 /* Base name without ending: where it begins and how long it is. */
 static const char *stem(const char *path, size_t *ret_length) {
@@ -37,8 +40,7 @@ static uint64_t hash_stem(const char *path) {
     return hash ^ (hash >> 29);
 }
 
-static enum status index_rows(struct ctf_rows *rows, struct err *err) {
-    size_t count = star_row_count(rows->table);
+static enum status index_rows(struct ctf_rows *rows, size_t count, struct err *err) {
     rows->bucket_count = 64;
     while (rows->bucket_count < 2 * count)
         rows->bucket_count *= 2;
@@ -57,7 +59,19 @@ static enum status index_rows(struct ctf_rows *rows, struct err *err) {
     return STATUS_OK;
 }
 
+static enum status last_row_may_grow(const struct ctf_rows *rows, bool *ret_may, struct err *err) {
+    _cleanup_(file_close) int descriptor = -1;
+    int64_t size = 0;
+    char last = '\n';
+    double age = clock_realtime() - ((double)rows->seen.st_mtim.tv_sec + 1e-9 * (double)rows->seen.st_mtim.tv_nsec);
+    TRY(file_open_read(rows->path, &descriptor, &size, err));
+    if (size > 0) TRY(file_read_at(descriptor, rows->path, size - 1, &last, 1, err));
+    *ret_may = last != '\n' && age >= 0 && age < SETTLED;
+    return STATUS_OK;
+}
+
 static enum status load(struct ctf_rows *rows, struct err *err) {
+    bool grows = false;
     FAIL_IF(stat(rows->path, &rows->seen) != 0, err, STATUS_NOT_FOUND, "watcher.ctf %s is not there", rows->path);
     TRY(star_read(rows->path, &rows->file, err));
     for (size_t i = 0; i < star_table_count(rows->file) && rows->table == NULL; i++) {
@@ -69,24 +83,45 @@ static enum status load(struct ctf_rows *rows, struct err *err) {
             "watcher.ctf %s: no table has the column rlnMicrographName: expected one row per micrograph", rows->path);
     rows->group_column = star_column_find(rows->table, "rlnOpticsGroup");
     rows->optics = star_table_find(rows->file, "optics");
-    return index_rows(rows, err);
+    TRY(last_row_may_grow(rows, &grows, err));
+    if (grows) rows->seen.st_size = -1; /* as if it had changed already */
+    size_t count = star_row_count(rows->table);
+    return index_rows(rows, count > 0 && grows ? count - 1 : count, err);
 }
 
 static void unload(struct ctf_rows *rows) {
     star_destroy(&rows->file);
     mem_free(&rows->buckets);
     mem_free(&rows->next);
+    rows->table = rows->optics = NULL;
 }
 
-enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct err *err) {
+/* ret_problem NULL: what is wrong with the file is an error. */
+static enum status open_rows(const char *path, struct ctf_rows **ret_rows, struct err *ret_problem, struct err *err) {
     _cleanup_(ctf_rows_close) struct ctf_rows *rows = calloc(1, sizeof *rows);
     FAIL_IF(rows == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
     rows->path = strdup(path);
     FAIL_IF(rows->path == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
-    TRY(load(rows, err));
+    struct err problem = {0};
+    enum status status = load(rows, &problem);
+    if (ret_problem == NULL || !status_is_of_file(status)) FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    if (status != STATUS_OK) unload(rows);
+    if (ret_problem != NULL) *ret_problem = problem;
     *ret_rows = rows;
     rows = NULL;
     return STATUS_OK;
+}
+
+enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct err *err) {
+    return open_rows(path, ret_rows, NULL, err);
+}
+
+enum status ctf_rows_await(const char *path, struct ctf_rows **ret_rows, struct err *ret_problem, struct err *err) {
+    return open_rows(path, ret_rows, ret_problem, err);
+}
+
+bool ctf_rows_are_read(const struct ctf_rows *rows) {
+    return rows->table != NULL;
 }
 
 void ctf_rows_close(struct ctf_rows **rows) {
@@ -108,7 +143,7 @@ enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct er
     enum status status = load(&fresh, err);
     if (status != STATUS_OK) {
         unload(&fresh);
-        rows->seen = now; /* said once, until it changes again */
+        if (status_is_of_file(status)) rows->seen = now; /* said once, until it changes again */
         return status;
     }
     unload(rows);
@@ -146,6 +181,7 @@ long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
     long best = -1;
     int best_parts = 0;
     bool tie = false;
+    if (rows->table == NULL) return -1;
     for (long row = rows->buckets[hash_stem(path) & (rows->bucket_count - 1)]; row >= 0; row = rows->next[row]) {
         bool whole;
         int parts = 2 * common_parts(path, star_get(rows->table, (size_t)row, rows->name_column), &whole);

@@ -119,6 +119,8 @@ def stars():
                                         'refined', 3, "row 1: rlnImageName is '000000@good.mrc'"),
         'ctf_no_names.star': text(star(['rlnDefocusU'], '1e4'), 'ctf', 1, 'no table has the column rlnMicrographName'),
         'ctf_cut.star': text(star(groups, one, 'good').rstrip('\n'), 'ctf', 1, 'line 8: 1 values'),
+        'ctf_again.star': text(star(groups, one, 'late').rstrip('\n'), 'ctf_again', 1,
+                               ('1 micrographs wait for watcher.ctf', 'set session.pixel_size'), False),
         'ctf_strange.star': text((optics(rlnVoltage='inf', rlnOpticsGroupName='gr\xfcn') + star(
             groups + ['.', 'rln..a', 'a' * 130, '\xe9', 'rlnDefocusU'], f'{one} 1 2 3 4 nan')).encode('latin-1'),
             'ctf', 0, 'watcher 1/1', False),

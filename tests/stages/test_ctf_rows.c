@@ -138,6 +138,58 @@ static void file_that_grows_is_read_again(void **state) {
     assert_int_equal(ctf_rows_open(path, &rows, &err), STATUS_NOT_FOUND);
 }
 
+static double defocus_of(const struct ctf_rows *rows, const char *name) {
+    struct err err = {0};
+    struct item *item = NULL;
+    long row = ctf_rows_find(rows, name);
+    if (row < 0) return 0;
+    assert_ok(item_create("x", "micrograph", &item, &err));
+    assert_ok(ctf_rows_columns(rows, row, item, &err));
+    double defocus = item_number(item, "columns.rlnDefocusU", 0);
+    item_destroy(&item);
+    return defocus;
+}
+
+/* Cut anywhere, it tells nothing that the whole file does not; when it is whole it is read. */
+static void half_a_file_is_waited_for(void **state) {
+    (void)state;
+    char whole[4096], part[4096], path[PATH_SIZE];
+    size_t length = (size_t)snprintf(whole, sizeof whole, "%s%s", OPTICS,
+                                     "data_micrographs\n\nloop_\n_rlnMicrographName #1\n_rlnOpticsGroup #2\n"
+                                     "_rlnDefocusU #3\na.mrc 1 15000.5\nb.mrc 2 16000.5\n");
+    int awaited = 0;
+    scratch_path("half.star", path);
+    for (size_t kept = 0; kept <= length; kept++) {
+        struct ctf_rows *rows = NULL;
+        struct err err = {0}, problem = {0};
+        bool changed;
+        snprintf(part, sizeof part, "%.*s", (int)kept, whole);
+        watched_put_text("half.star", part);
+        assert_ok(ctf_rows_await(path, &rows, &problem, &err));
+        assert_int_equal(ctf_rows_are_read(rows), problem.status == STATUS_OK);
+        awaited += !ctf_rows_are_read(rows);
+        if (!ctf_rows_are_read(rows)) assert_non_null(strstr(problem.message, "half.star"));
+        double a = defocus_of(rows, "/x/a.mrc"), b = defocus_of(rows, "/x/b.mrc");
+        assert_true((a == 0 || a == 15000.5) && (b == 0 || b == 16000.5));
+        if (kept < length) assert_true(b == 0);
+        watched_put_text("half.star", whole);
+        assert_ok(ctf_rows_refresh(rows, &changed, &err));
+        assert_true(kept == length || changed);
+        assert_true(defocus_of(rows, "/x/a.mrc") == 15000.5 && defocus_of(rows, "/x/b.mrc") == 16000.5);
+        ctf_rows_close(&rows);
+    }
+    assert_true(awaited > 100);
+    /* Some programs end their files so. */
+    struct ctf_rows *rows = NULL;
+    struct err err = {0};
+    snprintf(part, sizeof part, "%.*s", (int)length - 1, whole);
+    watched_put_text("half.star", part);
+    watched_date("half.star", 1000);
+    assert_ok(ctf_rows_open(path, &rows, &err));
+    assert_true(defocus_of(rows, "/x/b.mrc") == 16000.5);
+    ctf_rows_close(&rows);
+}
+
 static void table_of_micrographs_reads_back(void **state) {
     (void)state;
     struct err err = {0};
@@ -178,6 +230,7 @@ int main(void) {
         cmocka_unit_test(session_stands_before_optics_before_header),
         cmocka_unit_test(older_files_carry_optics_in_each_row),
         cmocka_unit_test(file_that_grows_is_read_again),
+        cmocka_unit_test(half_a_file_is_waited_for),
         cmocka_unit_test(table_of_micrographs_reads_back),
     };
     return scratch_run("ctf-rows", tests, sizeof tests / sizeof *tests);
