@@ -113,10 +113,14 @@ static enum status status_of_sqlite(int code) {
 }
 
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
-    int reason = sqlite3_system_errno(ledger->db);
-    FAIL(err, status_of_sqlite(sqlite3_extended_errcode(ledger->db)), "%s: the ledger cannot be %s: %s%s%s%s",
-         ledger->path, what, sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
-         reason != 0 ? ")" : "");
+    int reason = sqlite3_system_errno(ledger->db), code = sqlite3_extended_errcode(ledger->db);
+    bool broken = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+    FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
+         sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
+         reason != 0 ? ")" : "",
+         broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in another "
+                  "folder"
+                : "");
 }
 
 enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,

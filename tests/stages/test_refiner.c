@@ -133,6 +133,16 @@ static void write_plain(const char *folder, const char *name, int box, double pi
     assert_int_equal(fclose(f), 0);
 }
 
+static void put_float(const char *folder, const char *name, long offset, float value) {
+    char path[PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(&value, sizeof value, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+}
+
 static struct item *particles_item(const char *name, const char *kind, const char *folder) {
     struct item *item = NULL;
     char member[32], path[PATH_SIZE + 64];
@@ -234,11 +244,15 @@ static void noise_makes_no_map_that_is_believed(void **state) {
     make_map(map, SIGMA);
     write_map(scratch, "reference.mrc", map, reference);
     write_particles(scratch, "noise", 120, 100.0);
+    put_float(scratch, "noise.mrcs", 1024 + 4 * 77, NAN); /* one image holds what no camera has seen */
+    put_float(scratch, "noise.mrcs", 1024 + 4 * (3 * BOX * BOX + 9), 1e30f);
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
     run(scratch, reference, "2", items, 1);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
     assert_int_equal(fsc_maps(BOX, half, map, fsc, NULL), STATUS_OK);
+    for (int i = 0; i < BOX * BOX * BOX; i++)
+        assert_true(isfinite(map[i]) && isfinite(half[i]) && fabsf(map[i]) < 1e6f);
     /* Nothing beyond what both halves were given (50 Å, and the 40 Å that they share). */
     assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) > 32);
 }
