@@ -27,6 +27,11 @@ struct ledger;
 /* path ":memory:" for a stage on files. read_only: for `status`; never creates, and is STATUS_NOT_FOUND for a file in
  * which its stage has not made the tables yet. */
 enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err);
+/* patience: s that it and what is done with it wait for other processes that hold the ledger; then STATUS_UNAVAILABLE.
+ * That of ledger_open is LEDGER_PATIENCE. */
+enum { LEDGER_PATIENCE = 20 };
+enum status ledger_open_patient(const char *path, bool read_only, double patience, struct ledger **ret_ledger,
+                                struct err *err);
 void ledger_close(struct ledger **ledger);
 
 struct ledger_counts {

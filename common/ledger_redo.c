@@ -28,10 +28,10 @@ static enum status redo(struct ledger *ledger, const char *id, bool *redone, str
 
 enum status ledger_redo(struct ledger *ledger, const char *id, bool *ret_redone, struct err *err) {
     bool redone = false;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) status = ledger_end(ledger, redo(ledger, id, &redone, err), err);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_redone = redone;
     return status;
 }
