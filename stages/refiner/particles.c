@@ -9,6 +9,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/mrc.h"
+#include "common/text.h"
 
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size) {
     *set = (struct particle_set){.seed = seed, .cache_limit = cache_limit, .fallback_pixel_size = fallback_pixel_size};
@@ -40,10 +41,8 @@ void particle_set_destroy(struct particle_set *set) {
 }
 
 uint64_t particle_hash(const char *name, unsigned seed) {
-    uint64_t h = 14695981039346656037u ^ ((uint64_t)seed * 0x9e3779b97f4a7c15u);
-    for (; *name != 0; name++)
-        h = (h ^ (unsigned char)*name) * 1099511628211u;
-    /* Mixed once more: names differ in their last characters, which have reached the low bits only. */
+    uint64_t h = text_fnv(TEXT_FNV_BEGIN ^ ((uint64_t)seed * 0x9e3779b97f4a7c15u), name, strlen(name));
+    /* Names differ in their last characters, which have reached the low bits only. */
     h ^= h >> 31;
     h *= 0xbf58476d1ce4e5b9u;
     return h ^ h >> 29;

@@ -11,6 +11,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/star.h"
+#include "common/text.h"
 
 struct ctf_rows {
     char *path;
@@ -34,10 +35,7 @@ static const char *stem(const char *path, size_t *ret_length) {
 static uint64_t hash_stem(const char *path) {
     size_t length;
     const char *name = stem(path, &length);
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
-    return hash ^ (hash >> 29);
+    return text_hash_bytes(name, length);
 }
 
 static enum status index_rows(struct ctf_rows *rows, size_t count, struct err *err) {
