@@ -39,9 +39,9 @@ enum status ledger_redo(struct ledger *ledger, const char *id, bool *ret_redone,
 enum status ledger_fail_done(struct ledger *ledger, const char *id, const char *reason, struct err *err) {
     static const char sql[] = "UPDATE items SET state = 3, reason = ?3, instance = -1, token = NULL, time_changed = ?2"
                               " WHERE id = ?1 AND state = 1 AND instance <> -2";
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) status = ledger_end(ledger, run_text(ledger, sql, id, reason, err), err);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
