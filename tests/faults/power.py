@@ -38,7 +38,7 @@ def is_stopped(pid):
 def case_copy(instants, work, chosen, undisturbed):
     targets = sorted(chosen.randrange(COUNT) for _ in range(instants))
     session = work("session")
-    with Run(graph(work.path), session, "--until-idle", "0.5") as live:
+    with Run(graph(work.path), session) as live:
         for i, target in enumerate(targets):
             wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
             time.sleep(0.05 * chosen.random())  # not a synchronisation: a random instant
@@ -49,7 +49,8 @@ def case_copy(instants, work, chosen, undisturbed):
             shutil.copytree(session, work(f"copy{i}"), symlinks=True)
             for pid in all_of_them:
                 os.kill(pid, signal.SIGCONT)
-        live.finish(0)
+        wait_until(lambda: done(session, "extractor") == COUNT, 100, "all are done", live)
+        live.drain()
     same(undisturbed, outcome(session), "the session that was copied")
     for i, target in enumerate(targets):
         resume(work, work(f"copy{i}"), undisturbed, f"copied at {target}")

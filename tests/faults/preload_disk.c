@@ -1,6 +1,7 @@
 /* A disk that fails: while the file ICESTREAM_DISK_FAULT exists, what is written below the folder that its first line
  * names is refused with the error whose number its second line holds; where that is -1, it stands still instead: whoever
- * syncs there waits until the file is gone. For tests that have no right to mount anything.
+ * syncs there waits until the file is gone. With ICESTREAM_DISK_SLOW each sync takes 10 ms at least. For tests that have
+ * no right to mount anything.
  *
  * Streams of the C library write past this library, so a file is found wanting when it is flushed or synced; half of what
  * was written to it is then taken away, as a disk does that was full half way. */
@@ -64,6 +65,7 @@ static int fault_of_descriptor(int descriptor) {
 /* As a disk that does not answer: the state of a process that waits for one is another, but it is not stopped either. */
 static void wait_for_disk(int descriptor) {
     const struct timespec pause = {.tv_nsec = 10000000};
+    if (getenv("ICESTREAM_DISK_SLOW") != NULL) nanosleep(&pause, NULL);
     while (control_of_descriptor(descriptor) == STILL)
         nanosleep(&pause, NULL);
 }
