@@ -118,6 +118,7 @@ class Run:
 
     def drain(self, seconds=100):
         """Ends the run when what there is is done. --until-idle would end it in the middle of a test that is held up."""
+        wait_until(lambda: pids(self.session), 60, "the launcher, which takes signals before it starts a stage, listens", self)
         self.signal(signal.SIGINT)
         return self.finish(0, seconds)
 
