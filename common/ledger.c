@@ -110,8 +110,8 @@ enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err
     FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
          sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
          reason != 0 ? ")" : "",
-         broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in another "
-                  "folder"
+         broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in "
+                  "another folder"
                 : "");
 }
 

@@ -181,8 +181,9 @@ static void take_row(const double v[RESULT_COLUMNS], int classes, double box, st
 
 static void take_rows(struct dataset *dataset, const struct star_table *t, const struct named *names, int classes,
                       size_t *ret_known) {
-    static const char *const NAMES[RESULT_COLUMNS] = {"rlnClassNumber",  "rlnAnglePsi",       "rlnOriginXAngst",
-                                                      "rlnOriginYAngst", "rlnNormCorrection", "rlnMaxValueProbDistribution"};
+    static const char *const NAMES[RESULT_COLUMNS] = {"rlnClassNumber",    "rlnAnglePsi",
+                                                      "rlnOriginXAngst",   "rlnOriginYAngst",
+                                                      "rlnNormCorrection", "rlnMaxValueProbDistribution"};
     int columns[RESULT_COLUMNS], name = star_column_find(t, "rlnImageName");
     size_t known = 0;
     for (int i = 0; i < RESULT_COLUMNS; i++)

@@ -102,7 +102,8 @@ static enum status open_rows(const char *path, struct ctf_rows **ret_rows, struc
     FAIL_IF(rows->path == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
     struct err problem = {0};
     enum status status = load(rows, &problem);
-    if (ret_problem == NULL || !status_is_of_file(status)) FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    bool may_be = status == STATUS_OK || (ret_problem != NULL && status_is_of_file(status));
+    FAIL_IF(!may_be, err, status, "%s", problem.message);
     if (status != STATUS_OK) unload(rows);
     if (ret_problem != NULL) *ret_problem = problem;
     *ret_rows = rows;

@@ -66,7 +66,8 @@ with Work("reread") as work:
         file.write(good)
     run("retry", "--session", session)
     check(go(path, session).returncode == 0, "once the table is mended and retried, all is well")
-    check(classified(session) == joined(session) == whole and done(session, "classifier") == SOME, "and nothing is missing")
+    check(classified(session) == joined(session) == whole and done(session, "classifier") == SOME,
+          "and nothing is missing")
 
     for model in snapshots(session):
         os.truncate(model, 0)

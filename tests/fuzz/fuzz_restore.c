@@ -58,7 +58,8 @@ static size_t noise(char *text, size_t at) {
 static void put_texts(void) {
     static char text[TEXT_MAX];
     size_t at = (size_t)snprintf(text, sizeof text,
-                                 "data_model_general\n\n_rlnOriginalImageSize %d\n_rlnCurrentImageSize 12\n_rlnPixelSize %g\n"
+                                 "data_model_general\n\n_rlnOriginalImageSize %d\n_rlnCurrentImageSize 12\n"
+                                 "_rlnPixelSize %g\n"
                                  "_rlnSigmaOffsetsAngst 5\n_rlnNormCorrectionAverage 1\n_icestreamFinal 1\n"
                                  "_icestreamParticles %d\n_icestreamKeptParticles 3\n\n"
                                  "data_model_classes\n\nloop_\n_rlnReferenceImage\n_rlnClassDistribution\n",
@@ -77,8 +78,8 @@ static void put_texts(void) {
                           "_rlnMaxValueProbDistribution\n",
                           PIXEL);
     for (int i = 0; i < SLICES; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%06d@stack.mrcs 1 10 20 %d -3 4 1.1 %d %d 0.8\n", i + 1, 30 * i,
-                               i % 2 + 1, i % CLASSES + 1);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%06d@stack.mrcs 1 10 20 %d -3 4 1.1 %d %d 0.8\n", i + 1,
+                               30 * i, i % 2 + 1, i % CLASSES + 1);
     put("run_it007_data.star", text, at);
     put("particles.star", text, at);
     at = (size_t)snprintf(

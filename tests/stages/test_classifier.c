@@ -309,8 +309,8 @@ static void a_state_is_taken_up_again(void **state) {
 
 static void run_stage(struct item *const *items, size_t count) {
     char ledger[PATH_MAX];
-    const char *const parameters[] = {"classes", "6", "diameter", "100", "threads", "2", "visits", "2", "final_passes", "2",
-                                      NULL};
+    const char *const parameters[] = {"classes", "6",      "diameter", "100",          "threads",
+                                      "2",       "visits", "2",        "final_passes", "2", NULL};
     struct stage_results results = {0};
     snprintf(ledger, sizeof ledger, "%.200s/classifier.sqlite", folder);
     OK(stage_run_results(&classifier_stage, folder, ledger, parameters, items, count, &results, &err));
@@ -500,9 +500,11 @@ static void bad_tables_are_refused(void **state) {
         struct dataset_batch *batch = NULL;
         if (cases[i].optics != NULL)
             snprintf(text, sizeof text,
-                     "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnImagePixelSize\n_rlnVoltage\n%s\n\n", cases[i].optics);
+                     "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnImagePixelSize\n_rlnVoltage\n%s\n\n",
+                     cases[i].optics);
         size_t length = strlen(text);
-        snprintf(text + length, sizeof text - length, "data_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n%s%s\n%s\n",
+        snprintf(text + length, sizeof text - length,
+                 "data_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n%s%s\n%s\n",
                  cases[i].column != NULL ? "_" : "", cases[i].column != NULL ? cases[i].column : "", cases[i].rows);
         snprintf(star, sizeof star, "%.200s/bad.star", folder);
         OK(file_write_whole(star, text, strlen(text), &err));
