@@ -327,6 +327,10 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
         d->reader_batch = p->batch;
         d->reader_stack = p->stack;
     }
+    const struct mrc_header *header = mrc_reader_header(d->reader);
+    FAIL_IF(header->nx != d->box || header->ny != d->box, err, STATUS_BAD_FORMAT,
+            "%s has images of %d × %d px; they were of %d px when its particles joined: another file has taken its place",
+            d->batches[p->batch]->stacks[p->stack].path, header->nx, header->ny, d->box);
     size_t pixels = (size_t)d->box * (size_t)d->box;
     float *image = NULL;
     if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);

@@ -22,6 +22,7 @@ static int omp_get_thread_num(void) {
 #endif
 
 static const double ADAPTIVE_FRACTION = 0.999;
+static const double LEAST_NORM = 1e-3; /* over the mean of all */
 enum { SCATTER_CHUNK = 256 };
 
 static int ascending(const void *a, const void *b) {
@@ -458,7 +459,9 @@ static void take_over(struct refiner *r, struct half *half, struct batch_particl
         half->offset_change += dx * dx + dy * dy;
         half->changed++;
     }
-    p->norm = p->norm / half->average_norm * sqrt(2 * b->norm_sum);
+    /* Each norm is a multiple of the one before: that of an image that holds nothing falls with every iteration, until
+     * its inverse is no number any more. */
+    p->norm = fmax(p->norm / half->average_norm * sqrt(2 * b->norm_sum), LEAST_NORM * half->average_norm);
     half->norm_sum += p->norm;
     memcpy(p->pose, b->best_pose, sizeof p->pose);
     memcpy(p->origin, b->best_shift, sizeof p->origin);

@@ -478,9 +478,12 @@ static enum status read_one(const struct particle_set *set, const struct particl
         TRY(mrc_open(set->stacks[p->stack].path, reader, err));
         *stack = p->stack;
     }
-    FAIL_IF(p->slice >= mrc_reader_header(*reader)->nz, err, STATUS_BAD_FORMAT,
-            "%s has %d images, image %d was asked for", set->stacks[p->stack].path, mrc_reader_header(*reader)->nz,
-            p->slice + 1);
+    const struct mrc_header *header = mrc_reader_header(*reader);
+    FAIL_IF(header->nx != set->box || header->ny != set->box, err, STATUS_BAD_FORMAT,
+            "%s has images of %d × %d px; they were of %d px when its particles joined: another file has taken its place",
+            set->stacks[p->stack].path, header->nx, header->ny, set->box);
+    FAIL_IF(p->slice >= header->nz, err, STATUS_BAD_FORMAT, "%s has %d images, image %d was asked for",
+            set->stacks[p->stack].path, header->nz, p->slice + 1);
     size_t pixels = (size_t)set->box * (size_t)set->box;
     TRY(mrc_read_slices(*reader, p->slice, 1, out, err));
     if (!is_finite(out, pixels)) memset(out, 0, pixels * sizeof *out);

@@ -16,6 +16,7 @@
 struct ctf_rows {
     char *path;
     struct stat seen;
+    bool may_grow; /* its last row, which is left out */
     struct star_file *file;
     struct star_table *table, *optics; /* optics may be NULL */
     int name_column, group_column;     /* group_column may be -1 */
@@ -57,19 +58,24 @@ static enum status index_rows(struct ctf_rows *rows, size_t count, struct err *e
     return STATUS_OK;
 }
 
+/* Whether the file has not been changed for so long that it is taken for whole. */
+static bool is_settled(const struct stat *file) {
+    double age = clock_realtime() - ((double)file->st_mtim.tv_sec + 1e-9 * (double)file->st_mtim.tv_nsec);
+    return age < 0 || age >= SETTLED;
+}
+
 static enum status last_row_may_grow(const struct ctf_rows *rows, bool *ret_may, struct err *err) {
     _cleanup_(file_close) int descriptor = -1;
     int64_t size = 0;
     char last = '\n';
-    double age = clock_realtime() - ((double)rows->seen.st_mtim.tv_sec + 1e-9 * (double)rows->seen.st_mtim.tv_nsec);
     TRY(file_open_read(rows->path, &descriptor, &size, err));
     if (size > 0) TRY(file_read_at(descriptor, rows->path, size - 1, &last, 1, err));
-    *ret_may = last != '\n' && age >= 0 && age < SETTLED;
+    /* One that has grown since was perhaps read in the middle of a row. */
+    *ret_may = size != rows->seen.st_size || (last != '\n' && !is_settled(&rows->seen));
     return STATUS_OK;
 }
 
 static enum status load(struct ctf_rows *rows, struct err *err) {
-    bool grows = false;
     FAIL_IF(stat(rows->path, &rows->seen) != 0, err, STATUS_NOT_FOUND, "watcher.ctf %s is not there", rows->path);
     TRY(star_read(rows->path, &rows->file, err));
     for (size_t i = 0; i < star_table_count(rows->file) && rows->table == NULL; i++) {
@@ -81,10 +87,9 @@ static enum status load(struct ctf_rows *rows, struct err *err) {
             "watcher.ctf %s: no table has the column rlnMicrographName: expected one row per micrograph", rows->path);
     rows->group_column = star_column_find(rows->table, "rlnOpticsGroup");
     rows->optics = star_table_find(rows->file, "optics");
-    TRY(last_row_may_grow(rows, &grows, err));
-    if (grows) rows->seen.st_size = -1; /* as if it had changed already */
+    TRY(last_row_may_grow(rows, &rows->may_grow, err));
     size_t count = star_row_count(rows->table);
-    return index_rows(rows, count > 0 && grows ? count - 1 : count, err);
+    return index_rows(rows, count > 0 && rows->may_grow ? count - 1 : count, err);
 }
 
 static void unload(struct ctf_rows *rows) {
@@ -92,6 +97,7 @@ static void unload(struct ctf_rows *rows) {
     mem_free(&rows->buckets);
     mem_free(&rows->next);
     rows->table = rows->optics = NULL;
+    rows->may_grow = false;
 }
 
 /* ret_problem NULL: what is wrong with the file is an error. */
@@ -123,6 +129,10 @@ bool ctf_rows_are_read(const struct ctf_rows *rows) {
     return rows->table != NULL;
 }
 
+bool ctf_rows_may_grow(const struct ctf_rows *rows) {
+    return rows->may_grow;
+}
+
 void ctf_rows_close(struct ctf_rows **rows) {
     if (rows == NULL || *rows == NULL) return;
     unload(*rows);
@@ -131,18 +141,26 @@ void ctf_rows_close(struct ctf_rows **rows) {
     *rows = NULL;
 }
 
+/* The time of the last change to its inode is looked at too: a file that could not be read may have been opened to us. */
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_size == b->st_size && a->st_ino == b->st_ino && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+           a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
 enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct err *err) {
     struct stat now;
     *ret_changed = false;
     if (stat(rows->path, &now) != 0) return STATUS_OK; /* between two versions of itself */
-    if (now.st_size == rows->seen.st_size && now.st_ino == rows->seen.st_ino &&
-        now.st_mtim.tv_sec == rows->seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == rows->seen.st_mtim.tv_nsec)
-        return STATUS_OK;
+    if (is_same(&now, &rows->seen) && !(rows->may_grow && is_settled(&now))) return STATUS_OK;
     struct ctf_rows fresh = {.path = rows->path};
     enum status status = load(&fresh, err);
     if (status != STATUS_OK) {
         unload(&fresh);
-        if (status_is_of_file(status)) rows->seen = now; /* said once, until it changes again */
+        if (status_is_of_file(status)) { /* said once, until it changes again */
+            rows->seen = now;
+            rows->may_grow = false;
+        }
         return status;
     }
     unload(rows);

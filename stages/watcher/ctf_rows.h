@@ -17,6 +17,8 @@ enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct e
 enum status ctf_rows_await(const char *path, struct ctf_rows **ret_rows, struct err *ret_problem, struct err *err);
 /* Whether it has been read since. */
 bool ctf_rows_are_read(const struct ctf_rows *rows);
+/* Whether its last row is left out for now: see ctf_rows_refresh. */
+bool ctf_rows_may_grow(const struct ctf_rows *rows);
 void ctf_rows_close(struct ctf_rows **rows);
 /* Reads it again when it has changed on disk. When it cannot be read (it is just being written) the former rows stay,
  * and the status says so, once for each change. A last row without a line break that is younger than 10 s is left out,

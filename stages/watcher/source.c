@@ -357,6 +357,7 @@ enum status source_idle(struct source *source, double now, double seconds, bool 
     /* Where notices never come, something may lie there unseen. */
     TRY(sweep(source, now, err));
     if (watcher_pending(source->watcher) > 0 || (source->held_count > 0 && source->is_paused)) return STATUS_OK;
+    if (source->held_count > 0 && ctf_rows_may_grow(source->rows)) return STATUS_OK;
     for (size_t i = 0; i < source->held_count; i++)
         source->held[i].until = now;
     if (source->held_count > 0) TRY(release_held(source, now, err));

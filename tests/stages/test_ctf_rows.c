@@ -190,6 +190,7 @@ static void half_a_file_is_waited_for(void **state) {
     assert_true(defocus_of(rows, "/x/b.mrc") == 16000.5);
     ctf_rows_close(&rows);
 }
+
 enum { ROUNDS = 400 };
 
 static void table_of_micrographs_reads_back(void **state) {
