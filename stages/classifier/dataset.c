@@ -329,7 +329,7 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     }
     const struct mrc_header *header = mrc_reader_header(d->reader);
     FAIL_IF(header->nx != d->box || header->ny != d->box, err, STATUS_BAD_FORMAT,
-            "%s has images of %d × %d px; they were of %d px when its particles joined: another file has taken its place",
+            "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place",
             d->batches[p->batch]->stacks[p->stack].path, header->nx, header->ny, d->box);
     size_t pixels = (size_t)d->box * (size_t)d->box;
     float *image = NULL;

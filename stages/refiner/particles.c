@@ -480,7 +480,7 @@ static enum status read_one(const struct particle_set *set, const struct particl
     }
     const struct mrc_header *header = mrc_reader_header(*reader);
     FAIL_IF(header->nx != set->box || header->ny != set->box, err, STATUS_BAD_FORMAT,
-            "%s has images of %d × %d px; they were of %d px when its particles joined: another file has taken its place",
+            "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place",
             set->stacks[p->stack].path, header->nx, header->ny, set->box);
     FAIL_IF(p->slice >= header->nz, err, STATUS_BAD_FORMAT, "%s has %d images, image %d was asked for",
             set->stacks[p->stack].path, header->nz, p->slice + 1);

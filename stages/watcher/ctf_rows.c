@@ -141,7 +141,7 @@ void ctf_rows_close(struct ctf_rows **rows) {
     *rows = NULL;
 }
 
-/* The time of the last change to its inode is looked at too: a file that could not be read may have been opened to us. */
+/* That of its inode too: one that could not be read may have got other permissions. */
 static bool is_same(const struct stat *a, const struct stat *b) {
     return a->st_size == b->st_size && a->st_ino == b->st_ino && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
