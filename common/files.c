@@ -29,6 +29,15 @@ const char *path_name(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
+bool path_is_below(const char *path, const char *folder, const char **ret_rest) {
+    size_t length = strlen(folder);
+    while (length > 0 && folder[length - 1] == '/')
+        length--;
+    if (strncmp(path, folder, length) != 0 || (path[length] != '/' && path[length] != '\0')) return false;
+    if (ret_rest != NULL) *ret_rest = path + length + (path[length] == '/');
+    return true;
+}
+
 enum status path_join(const char *folder, const char *name, char *ret_path, size_t size, struct err *err) {
     size_t length = strlen(folder);
     bool alone = name[0] == '/' || length == 0;

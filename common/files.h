@@ -63,6 +63,9 @@ enum status file_sync_folders(const char *folder, struct err *err);
 /* The folders in which the file `path` lies. */
 enum status file_make_parents(const char *path, mode_t mode, struct err *err);
 
+/* Whether `path` is `folder` or lies below it, by their texts alone. ret_rest: what follows the folder, "" where they are
+ * one; points into path; may be NULL. */
+bool path_is_below(const char *path, const char *folder, const char **ret_rest);
 /* "folder/name", or name alone where it is absolute or folder is "". */
 enum status path_join(const char *folder, const char *name, char *ret_path, size_t size, struct err *err);
 /* Without the last ending: "a.b/mic_1.mrc" → "a.b/mic_1"; a name without one, or that begins with its only dot, stays.

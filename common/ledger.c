@@ -13,7 +13,7 @@
 #include "common/ledger_private.h"
 #include "common/memory.h"
 
-enum { SCHEMA_VERSION = 1, BUSY_MILLISECONDS = 20000, WAL_WAIT_MILLISECONDS = 5 };
+enum { SCHEMA_VERSION = 1, WAL_WAIT_MILLISECONDS = 5 };
 enum { FIRST_PAUSE_NS = 50000, PAUSES = 6 };
 
 /* The page cache is small and soon full, so that a stage's memory does not grow with the session. */
@@ -80,20 +80,12 @@ const char *ledger_state_name(enum ledger_state state) {
     return state <= LEDGER_FAILED ? names[state] : "unknown";
 }
 
-void ledger_lock(struct ledger *ledger) {
+void ledger_hold(struct ledger *ledger) {
     pthread_mutex_lock(&ledger->lock);
 }
 
-void ledger_unlock(struct ledger *ledger) {
-    pthread_mutex_unlock(&ledger->lock);
-}
-
-void ledger_hold(struct ledger *ledger) {
-    ledger_lock(ledger);
-}
-
 void ledger_let_go(struct ledger *ledger) {
-    ledger_unlock(ledger);
+    pthread_mutex_unlock(&ledger->lock);
 }
 
 /* A full or read-only disk, or one that is away, is waited out by those who can; a transaction has left nothing. */
@@ -113,10 +105,14 @@ static enum status status_of_sqlite(int code) {
 }
 
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
-    int reason = sqlite3_system_errno(ledger->db);
-    FAIL(err, status_of_sqlite(sqlite3_extended_errcode(ledger->db)), "%s: the ledger cannot be %s: %s%s%s%s",
-         ledger->path, what, sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
-         reason != 0 ? ")" : "");
+    int reason = sqlite3_system_errno(ledger->db), code = sqlite3_extended_errcode(ledger->db);
+    bool broken = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+    FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
+         sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
+         reason != 0 ? ")" : "",
+         broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in "
+                  "another folder"
+                : "");
 }
 
 enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
@@ -209,8 +205,9 @@ static enum status check_version(struct ledger *ledger, int version, struct err 
 
 /* Replicas may make a ledger at the same moment, and to change the journal SQLite does not always wait. */
 static enum status use_wal(struct ledger *ledger, struct err *err) {
+    double begin = clock_monotonic();
     int result = sqlite3_exec(ledger->db, writable, NULL, NULL, NULL);
-    for (int waited = 0; result == SQLITE_BUSY && waited < BUSY_MILLISECONDS; waited += WAL_WAIT_MILLISECONDS) {
+    while (result == SQLITE_BUSY && clock_monotonic() - begin < ledger->patience) {
         sqlite3_sleep(WAL_WAIT_MILLISECONDS);
         result = sqlite3_exec(ledger->db, writable, NULL, NULL, NULL);
     }
@@ -223,7 +220,7 @@ static int wait_for_others(void *context, int tries) {
     struct ledger *ledger = context;
     double now = clock_monotonic();
     if (tries == 0) ledger->busy_at = now;
-    if (1000 * (now - ledger->busy_at) > BUSY_MILLISECONDS) return 0;
+    if (now - ledger->busy_at > ledger->patience) return 0;
     long pause = tries < PAUSES ? FIRST_PAUSE_NS << tries : FIRST_PAUSE_NS << PAUSES;
     /* Not all at the same time. */
     const struct timespec time = {0, pause + (long)((unsigned long)(1e9 * now) % (unsigned long)pause)};
@@ -252,7 +249,8 @@ static enum status set_up(struct ledger *ledger, bool read_only, struct err *err
     return ledger_end(ledger, status, err);
 }
 
-enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err) {
+enum status ledger_open_patient(const char *path, bool read_only, double patience, struct ledger **ret_ledger,
+                                struct err *err) {
     struct ledger *ledger = calloc(1, sizeof *ledger);
     FAIL_IF(ledger == NULL, err, STATUS_NO_MEMORY, "no memory for a ledger");
     pthread_mutexattr_t attributes;
@@ -262,6 +260,7 @@ enum status ledger_open(const char *path, bool read_only, struct ledger **ret_le
     pthread_mutexattr_destroy(&attributes);
     ledger->path = strdup(path);
     ledger->read_only = read_only;
+    ledger->patience = patience;
     int flags = SQLITE_OPEN_NOMUTEX | (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     enum status status = STATUS_OK;
     if (ledger->path == NULL)
@@ -278,14 +277,18 @@ enum status ledger_open(const char *path, bool read_only, struct ledger **ret_le
     return STATUS_OK;
 }
 
+enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err) {
+    return ledger_open_patient(path, read_only, LEDGER_PATIENCE, ret_ledger, err);
+}
+
 struct ledger *ledger_reading(struct ledger *ledger) {
     struct ledger *reader = atomic_load(&ledger->reader);
     if (reader != NULL || ledger->read_only || strcmp(ledger->path, ":memory:") == 0) return reader ? reader : ledger;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     reader = atomic_load(&ledger->reader);
-    if (reader == NULL && ledger_open(ledger->path, true, &reader, NULL) == STATUS_OK)
+    if (reader == NULL && ledger_open_patient(ledger->path, true, ledger->patience, &reader, NULL) == STATUS_OK)
         atomic_store(&ledger->reader, reader);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return reader != NULL ? reader : ledger;
 }
 
@@ -337,9 +340,9 @@ static enum status count_all(struct ledger *ledger, struct ledger_counts *counts
 
 enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_counts, struct err *err) {
     struct ledger_counts counts = {0};
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = count_all(ledger, &counts, err);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_counts = counts;
     return status;
 }

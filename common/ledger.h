@@ -27,6 +27,11 @@ struct ledger;
 /* path ":memory:" for a stage on files. read_only: for `status`; never creates, and is STATUS_NOT_FOUND for a file in
  * which its stage has not made the tables yet. */
 enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err);
+/* patience: s that it and what is done with it wait for other processes that hold the ledger; then STATUS_UNAVAILABLE.
+ * That of ledger_open is LEDGER_PATIENCE. */
+enum { LEDGER_PATIENCE = 20 };
+enum status ledger_open_patient(const char *path, bool read_only, double patience, struct ledger **ret_ledger,
+                                struct err *err);
 void ledger_close(struct ledger **ledger);
 
 struct ledger_counts {
@@ -180,6 +185,9 @@ enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t 
 /* An item that is done goes back in the same way, and what was sent on because of it is forgotten: it is sent anew. Not
  * while the stage runs. ret_redone: false when it is not done. */
 enum status ledger_redo(struct ledger *ledger, const char *id, bool *ret_redone, struct err *err);
+/* An item that is done, but of which the stage can no longer read what it needs when it begins again: it has failed after
+ * all, so that it is reported and can be retried. */
+enum status ledger_fail_done(struct ledger *ledger, const char *id, const char *reason, struct err *err);
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err);
 
 /* Every item, oldest first. The callback's strings are valid during the call; a status other than OK ends the walk. */

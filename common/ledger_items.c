@@ -83,14 +83,14 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
 
 enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arrivals, size_t count, int instance,
                                const char *run_token, struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, false, err);
     if (status == STATUS_OK) {
         for (size_t i = 0; i < count && status == STATUS_OK; i++)
             status = claim(ledger, &arrivals[i], instance, run_token, err);
         status = ledger_end(ledger, status, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
@@ -103,14 +103,14 @@ enum status ledger_claim_item(struct ledger *ledger, const struct item *item, in
 }
 
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
     if (status == STATUS_OK) {
         sqlite3_bind_int(statement, 1, instance);
         status = ledger_run(ledger, statement, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
@@ -133,14 +133,14 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
 
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                                 struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
         for (size_t i = 0; i < count && status == STATUS_OK; i++)
             status = finish(ledger, &what[i], &ret_late[i], err);
         status = ledger_end(ledger, status, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
@@ -185,14 +185,14 @@ static enum status originate(struct ledger *ledger, const struct ledger_origin *
 
 enum status ledger_originate_items(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
                                    struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
         for (size_t i = 0; i < count && status == STATUS_OK; i++)
             status = originate(ledger, &what[i], &ret_new[i], err);
         status = ledger_end(ledger, status, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
@@ -208,7 +208,7 @@ enum status ledger_originate(struct ledger *ledger, const struct item *item, enu
 
 enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,
                              bool *ret_new, struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     bool known = false;
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
@@ -216,7 +216,7 @@ enum status ledger_send_only(struct ledger *ledger, const char *id, const struct
         if (status == STATUS_OK && !known) status = ledger_post(ledger, sends, send_count, NULL, NULL, err);
         status = ledger_end(ledger, status, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_new = !known;
     return status;
 }
@@ -225,9 +225,9 @@ enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known
                           struct err *err) {
     struct found found;
     ledger = ledger_reading(ledger);
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = find(ledger, id, NULL, &found, err);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     TRY(status);
     *ret_known = found.known;
     if (found.known && ret_state != NULL) *ret_state = found.state;
@@ -254,10 +254,10 @@ static enum status crashed(struct ledger *ledger, const char *id, int limit, con
 enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,
                            struct err *err) {
     bool aside = false;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) status = ledger_end(ledger, crashed(ledger, id, limit, reason, &aside, err), err);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_set_aside = aside;
     return status;
 }
@@ -277,10 +277,10 @@ static enum status retry(struct ledger *ledger, const char *id, int64_t *count, 
 
 enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err) {
     int64_t count = 0;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) status = ledger_end(ledger, retry(ledger, id_or_null, &count, err), err);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_count = count;
     return status;
 }
@@ -335,9 +335,9 @@ enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visi
     for (int64_t after = 0;;) {
         struct row_copy copy = {0};
         bool found = false;
-        ledger_lock(ledger);
+        ledger_hold(ledger);
         enum status status = next_row(ledger, after, state_or_minus_1, &copy, &found, err);
-        ledger_unlock(ledger);
+        ledger_let_go(ledger);
         after = copy.number;
         if (status == STATUS_OK && found) status = visit(&copy.row, context, err);
         row_clear(&copy);

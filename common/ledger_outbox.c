@@ -57,9 +57,9 @@ enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t 
                                bool *ret_found, struct err *err) {
     struct ledger_parcel parcel = {0};
     bool found = false;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = next_parcel(ledger, edge, after, &parcel, &found, err);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status != STATUS_OK) {
         ledger_parcel_clear(&parcel);
         return status;
@@ -85,7 +85,7 @@ static enum status walk_waiting(struct ledger *ledger, sqlite3_stmt *statement, 
 
 enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t after, ledger_waiting_visit *visit,
                                 void *context, struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_EACH_WAITING, &statement, err);
     if (status == STATUS_OK) {
@@ -94,14 +94,14 @@ enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t
         status = walk_waiting(ledger, statement, visit, context, err);
         sqlite3_reset(statement);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
 /* Ends, like acknowledgements, need not survive a power cut: what is not struck off then is sent again and acknowledged
  * again, and an end is said anew in each run. */
 static enum status end_edge(struct ledger *ledger, const char *edge, int run, struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_set_durable(ledger, false, err);
     if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_END_INPUT, &statement, err);
@@ -110,7 +110,7 @@ static enum status end_edge(struct ledger *ledger, const char *edge, int run, st
         sqlite3_bind_int64(statement, 2, run);
         status = ledger_run(ledger, statement, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
@@ -128,7 +128,7 @@ static enum status strike_off(struct ledger *ledger, const char *edge, const str
 enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, const struct ledger_verdict *verdicts,
                                    size_t count, int64_t *ret_first, struct err *err) {
     int64_t first = 0;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = ledger_begin(ledger, false, err);
     if (status == STATUS_OK) {
         for (size_t i = 0; i < count && status == STATUS_OK; i++) {
@@ -137,7 +137,7 @@ enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, cons
         }
         status = ledger_end(ledger, status, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_first = first;
     return status;
 }
@@ -153,7 +153,7 @@ enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t 
 
 enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int64_t seq, bool *ret_is,
                                    struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     bool is = false;
     enum status status = ledger_prepare(ledger, SQL_ACKNOWLEDGED, &statement, err);
@@ -163,7 +163,7 @@ enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int6
         status = ledger_step(ledger, statement, &is, err);
         sqlite3_reset(statement);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_is = is;
     return status;
 }
@@ -177,19 +177,19 @@ static enum status count(struct ledger *ledger, sqlite3_stmt *statement, int64_t
 }
 
 enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_UNACKNOWLEDGED, &statement, err);
     if (status == STATUS_OK) {
         ledger_bind_text(statement, 1, edge);
         status = count(ledger, statement, ret_count, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err) {
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_set_durable(ledger, true, err);
     if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
@@ -198,7 +198,7 @@ enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, cons
         ledger_bind_text(statement, 2, id);
         status = ledger_run(ledger, statement, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
@@ -208,14 +208,14 @@ enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, s
 
 enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err) {
     int64_t ended = 0;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_ENDED_INPUTS, &statement, err);
     if (status == STATUS_OK) {
         sqlite3_bind_int(statement, 1, run);
         status = count(ledger, statement, &ended, err);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_count = (int)ended;
     return status;
 }
@@ -230,7 +230,7 @@ enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bo
     char name[32];
     snprintf(name, sizeof name, "out %d", instance);
     bool ended = false;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_OUTPUT_ENDED, &statement, err);
     if (status == STATUS_OK) {
@@ -239,7 +239,7 @@ enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bo
         status = ledger_step(ledger, statement, &ended, err);
         sqlite3_reset(statement);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_ended = ended;
     return status;
 }

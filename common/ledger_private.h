@@ -48,13 +48,11 @@ struct ledger {
     char *path;
     bool durable;   /* what PRAGMA synchronous is set to */
     bool read_only;
-    double busy_at; /* since when another process is waited for */
+    double patience, busy_at; /* s to wait for another process, and since when one is waited for */
     /* Another connection, which sees what is committed while this one waits for the disk; NULL: not needed yet. */
     _Atomic(struct ledger *) reader;
 };
 
-void ledger_lock(struct ledger *ledger);
-void ledger_unlock(struct ledger *ledger);
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err);
 /* What to read with: the reader, or the ledger itself. */
 struct ledger *ledger_reading(struct ledger *ledger);

@@ -8,7 +8,7 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
     static const char sql[] = "SELECT edge, seq, id, verdict, time_sent, acknowledged FROM outbox ORDER BY seq";
     sqlite3_stmt *statement = NULL;
     enum status status = STATUS_OK;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     if (sqlite3_prepare_v2(ledger->db, sql, -1, &statement, NULL) != SQLITE_OK)
         status = ledger_fail(ledger, "read", err);
     for (bool row = true; status == STATUS_OK && row;) {
@@ -25,7 +25,7 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
         status = visit(&parcel, context, err);
     }
     sqlite3_finalize(statement);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     return status;
 }
 
@@ -74,13 +74,13 @@ static enum status attach(struct ledger *ledger, const char *path, struct err *e
 enum status ledger_compare(struct ledger *ledger, const char *to, const char *to_path, bool only_waiting,
                            struct ledger_edge_counts *ret_counts, struct err *err) {
     struct ledger_edge_counts counts = {0};
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = attach(ledger, to_path, err);
     if (status == STATUS_OK) {
         status = compare(ledger, to, only_waiting, &counts, err);
         sqlite3_exec(ledger->db, "DETACH other", NULL, NULL, NULL);
     }
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_counts = counts;
     return status;
 }
@@ -90,7 +90,7 @@ static enum status ask(struct ledger *ledger, const char *sql, const char *suffi
     sqlite3_stmt *statement = NULL;
     bool row = false;
     int64_t number = 0;
-    ledger_lock(ledger);
+    ledger_hold(ledger);
     enum status status = sqlite3_prepare_v2(ledger->db, sql, -1, &statement, NULL) == SQLITE_OK
                              ? STATUS_OK
                              : ledger_fail(ledger, "read", err);
@@ -101,7 +101,7 @@ static enum status ask(struct ledger *ledger, const char *sql, const char *suffi
     }
     if (row) number = sqlite3_column_int64(statement, 0);
     sqlite3_finalize(statement);
-    ledger_unlock(ledger);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_number = number;
     return status;
 }

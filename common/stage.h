@@ -75,7 +75,8 @@ struct stage_descriptor {
     enum status (*init)(struct stage *stage, void *state, struct err *err);
     void (*fini)(struct stage *stage, void *state);
     void (*lane_fini)(struct stage *stage, void *state, struct stage_lane *lane);
-    /* Each item that is already done when a session is resumed, before anything new arrives. */
+    /* Each item that is already done when a session is resumed, before anything new arrives. One of which the files
+     * have become unreadable since (status_is_of_file) has failed after all. */
     enum status (*resume)(struct stage *stage, void *state, const struct item *item, struct err *err);
 
     enum status (*reconfigure)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);

@@ -78,14 +78,6 @@ static enum status make_id(const char *path, char id[PATH_SIZE], struct err *err
     return path_without_ending(path, id, PATH_SIZE, err);
 }
 
-static bool is_below(const char *path, const char *folder, const char **ret_rest) {
-    size_t length = strlen(folder);
-    if (length == 1) length = 0; /* the root folder */
-    if (strncmp(path, folder, length) != 0 || path[length] != '/') return false;
-    *ret_rest = path + length + 1;
-    return true;
-}
-
 /* The path as an item holds it: relative to the root where it lies below it, else as RELION's projects have it, from
  * the working directory, else absolute. A path from a STAR file is looked for beside that file first. */
 static enum status item_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
@@ -96,9 +88,9 @@ static enum status item_path(const struct stage *stage, const char *path, const 
     const char *text = path, *rest;
     if (realpath(joined, absolute) != NULL) {
         text = absolute;
-        if (is_below(absolute, stage->root, &rest))
+        if (path_is_below(absolute, stage->root, &rest) && rest[0] != '\0')
             text = rest;
-        else if (getcwd(here, sizeof here) != NULL && is_below(absolute, here, &rest) &&
+        else if (getcwd(here, sizeof here) != NULL && path_is_below(absolute, here, &rest) &&
                  path_join(stage->root, rest, other, sizeof other, NULL) == STATUS_OK && !file_exists(other))
             text = rest;
     }
@@ -229,7 +221,7 @@ static enum status picks_id(const struct star_input *input, const char *microgra
     TRY(item_path(input->stage, picks, input->folder, path, err));
     TRY(path_join(input->stage->root, path, id, PATH_SIZE, err));
     if (micrograph[0] == '/' && realpath(input->folder, folder) != NULL && realpath(id, path) != NULL &&
-        is_below(path, folder, &rest) && (length = strlen(rest)) >= sizeof ending &&
+        path_is_below(path, folder, &rest) && (length = strlen(rest)) >= sizeof ending &&
         strcmp(rest + length + 1 - sizeof ending, ending) == 0) {
         snprintf(id, PATH_SIZE, "%.*s", (int)(length + 1 - sizeof ending), rest);
         return STATUS_OK;

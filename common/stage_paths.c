@@ -10,12 +10,6 @@
 #include "common/memory.h"
 #include "common/stage_private.h"
 
-static bool is_below(const char *path, const char *folder) {
-    size_t length = strlen(folder);
-    if (length == 1) return path[0] == '/';
-    return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
-}
-
 static enum status add_text(struct stage *stage, const char *path, struct err *err) {
     char *copy = strdup(path);
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the input folders");
@@ -55,10 +49,10 @@ void stage_places_clear(struct stage *stage) {
 static bool is_in_a_place(const struct stage *stage, const char *path) {
     char real[PATH_MAX];
     for (int i = 0; i < stage->place_count; i++)
-        if (is_below(path, stage->places[i])) return true;
+        if (path_is_below(path, stage->places[i], NULL)) return true;
     /* One that was away when the stage began may be there by now, where a link leads. */
     for (int i = 0; i < stage->place_count; i++)
-        if (realpath(stage->places[i], real) != NULL && is_below(path, real)) return true;
+        if (realpath(stage->places[i], real) != NULL && path_is_below(path, real, NULL)) return true;
     return false;
 }
 
@@ -90,7 +84,7 @@ static enum status may_write(const struct stage *stage, const char *absolute, st
         FAIL_IF(errno != ENOENT, err, status_of_writing(errno), "%s: cannot be reached: %s", folder, strerror(errno));
         TRY(path_folder(folder, folder, sizeof folder, err));
     }
-    FAIL_IF(!is_below(real, stage->real_folder), err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(!path_is_below(real, stage->real_folder, NULL), err, STATUS_BAD_ARGUMENT,
             "%s would be written outside of %s: a link leads to %s; remove it", absolute, stage->folder, real);
     return STATUS_OK;
 }

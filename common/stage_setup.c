@@ -183,9 +183,20 @@ enum status stage_place(struct stage *stage, const char *folder, struct err *err
     return path_folder(stage->folder, stage->root, sizeof stage->root, err);
 }
 
+/* One file that has become unreadable since does not keep the stage from what it has of all the others. */
 static enum status visit_resumed(const struct item *item, void *context, struct err *err) {
     struct stage *stage = context;
-    return stage->descriptor->resume(stage, stage->state, item, err);
+    struct err mine = {0};
+    enum status status = stage->descriptor->resume(stage, stage->state, item, &mine);
+    if (!status_is_of_file(status)) {
+        if (status != STATUS_OK && err != NULL) *err = mine;
+        return status;
+    }
+    char reason[sizeof mine.message + 128];
+    snprintf(reason, sizeof reason, "it was done, but cannot be read again: %s; mend the file, or remove it and make it "
+             "anew (retry --lost), then `icestream retry`", mine.message);
+    log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
+    return ledger_fail_done(stage->ledger, item_id(item), reason, err);
 }
 
 /* A stage without CUDA kernels serves a graph that gives it a GPU all the same, but not in silence. */

@@ -221,8 +221,9 @@ enum status star_column_add(struct star_table *table, const char *name, const ch
                             struct err *err) {
     int column = star_column_find(table, name);
     if (column < 0) {
-        FAIL_IF(name[0] == '\0' || name[0] == '_' || !is_word(name), err, STATUS_BAD_ARGUMENT,
-                "\"%s\" cannot name a STAR column: a word without a leading underscore is expected", name);
+        /* One that begins with an underscore is odd, but files have it: what was read must be written. */
+        FAIL_IF(name[0] == '\0' || !is_word(name), err, STATUS_BAD_ARGUMENT,
+                "\"%s\" cannot name a STAR column: a word is expected", name);
         char *kept_name = NULL, *kept_fill = NULL;
         TRY(star_keep(table->file, name, strlen(name), &kept_name, err));
         if (fill != NULL && fill[0] != '\0') TRY(star_keep(table->file, fill, strlen(fill), &kept_fill, err));
@@ -272,6 +273,19 @@ enum status star_get_number(const struct star_table *table, size_t row, int colu
     FAIL_IF(end == text || *end != '\0', err, STATUS_BAD_FORMAT,
             "%s: table data_%s, row %zu: %s is \"%.100s\"; a number is expected", table->file->path, table->name,
             row + 1, table->columns[column].name, text);
+    *ret_value = value;
+    return STATUS_OK;
+}
+
+enum status star_need_number(const struct star_table *table, size_t row, const char *name, double least, double most,
+                             double *ret_value, struct err *err) {
+    int column = -1;
+    double value = 0;
+    TRY(star_column_need(table, name, &column, err));
+    TRY(star_get_number(table, row, column, &value, err));
+    FAIL_IF(!(value >= least && value <= most), err, STATUS_BAD_FORMAT,
+            "%s: table data_%s, row %zu: %s is %g; %g to %g is expected", table->file->path, table->name, row + 1, name,
+            value, least, most);
     *ret_value = value;
     return STATUS_OK;
 }

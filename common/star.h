@@ -61,6 +61,9 @@ enum status star_row_add(struct star_table *table, size_t *ret_row, struct err *
 const char *star_get(const struct star_table *table, size_t row, int column);
 enum status star_get_number(const struct star_table *table, size_t row, int column, double *ret_value, struct err *err);
 enum status star_get_integer(const struct star_table *table, size_t row, int column, long *ret_value, struct err *err);
+/* A number between two others, of a column that must be there. */
+enum status star_need_number(const struct star_table *table, size_t row, const char *column, double least, double most,
+                             double *ret_value, struct err *err);
 enum status star_set(struct star_table *table, size_t row, int column, const char *value, struct err *err);
 /* As RELION prints: six decimals, or %g style where that would lose it. NaN is refused. */
 enum status star_set_number(struct star_table *table, size_t row, int column, double value, struct err *err);

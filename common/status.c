@@ -54,6 +54,11 @@ enum status status_of_writing(int reason) {
     return among(reason, passing, sizeof passing / sizeof *passing) ? STATUS_UNAVAILABLE : status_of_reading(reason);
 }
 
+bool status_is_of_file(enum status status) {
+    return status == STATUS_BAD_FORMAT || status == STATUS_TRUNCATED || status == STATUS_UNSUPPORTED ||
+           status == STATUS_NOT_FOUND || status == STATUS_IO;
+}
+
 const char *status_name(enum status status) {
     switch (status) {
     case STATUS_OK: return "ok";

@@ -6,6 +6,8 @@
 #ifndef ICESTREAM_COMMON_STATUS_H
 #define ICESTREAM_COMMON_STATUS_H
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -47,6 +49,9 @@ enum status err_context(struct err *err, enum status status, const char *format,
  * the want of descriptors and network file systems that are away. */
 enum status status_of_writing(int reason);
 enum status status_of_reading(int reason);
+
+/* Whether something is wrong with a file, and not with the machine, which may do better later, or with who asked. */
+bool status_is_of_file(enum status status);
 
 /* A short English name: "bad format". */
 const char *status_name(enum status status);

@@ -22,9 +22,19 @@ void text_trim(char *text) {
     if (length - begin + 1 < character_bytes((unsigned char)text[begin - 1])) text[begin - 1] = '\0';
 }
 
-uint64_t text_hash(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (const unsigned char *byte = (const unsigned char *)text; *byte != '\0'; byte++)
-        hash = (hash ^ *byte) * 0x100000001b3u;
+uint64_t text_fnv(uint64_t begin, const void *bytes, size_t length) {
+    const unsigned char *byte = bytes;
+    uint64_t hash = begin;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t text_hash_bytes(const void *bytes, size_t length) {
+    uint64_t hash = text_fnv(TEXT_FNV_BEGIN, bytes, length);
     return hash ^ (hash >> 29);
+}
+
+uint64_t text_hash(const char *text) {
+    return text_hash_bytes(text, strlen(text));
 }

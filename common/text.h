@@ -12,5 +12,10 @@ void text_trim(char *text);
 size_t text_fit(const char *text, size_t most);
 /* FNV-1a of a text, mixed: the same on every machine and in every version, since names of files depend on it. */
 uint64_t text_hash(const char *text);
+uint64_t text_hash_bytes(const void *bytes, size_t length);
+/* Not mixed: names that differ in their last characters have the same high bits. begin: TEXT_FNV_BEGIN, or that of what
+ * came before. */
+#define TEXT_FNV_BEGIN 0xcbf29ce484222325u
+uint64_t text_fnv(uint64_t begin, const void *bytes, size_t length);
 
 #endif

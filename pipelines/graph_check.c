@@ -473,8 +473,9 @@ static bool star_has_pixel_size(const char *path) {
     return found;
 }
 
+/* Of a session that has begun the table was good, and may just be written anew: its stage waits for it. */
 static void check_pixel_size(struct check *c) {
-    if (graph_entry(&c->graph->session, "pixel_size") != NULL)
+    if (graph_entry(&c->graph->session, "pixel_size") != NULL || c->graph->begun)
         return;
     for (size_t i = 0; i < c->graph->stage_count; i++) {
         const struct graph_stage *stage = &c->graph->stages[i];

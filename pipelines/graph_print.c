@@ -14,16 +14,30 @@ static bool matters(const char *key) {
     return true;
 }
 
-static bool print_entry(const char *indent, const char *key, const struct graph_value *value, FILE *out) {
-    json_t *json = graph_value_json(value);
-    char *text = json ? json_dumps(json, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+/* JSON is YAML; a number keeps the spelling it was given. */
+static bool print_text(char *given, bool is_plain, FILE *out) {
+    const struct graph_value value = {.count = 1, .texts = &given, .is_plain = is_plain};
+    json_t *json = graph_value_json(&value);
+    char *text = json ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
     json_decref(json);
-    /* JSON is YAML; a number keeps the spelling it was given. */
-    bool plain = text != NULL && !value->is_list && text[0] != '"';
     if (text != NULL)
-        fprintf(out, "%s%s: %s\n", indent, key, plain ? value->texts[0] : text);
+        fputs(text[0] != '"' ? given : text, out);
     free(text);
     return text != NULL;
+}
+
+static bool print_entry(const char *indent, const char *key, const struct graph_value *value, FILE *out) {
+    bool well = true;
+    fprintf(out, value->is_list ? "%s%s: [" : "%s%s: ", indent, key);
+    if (!value->is_list && value->count == 0)
+        fputs("\"\"", out);
+    for (size_t i = 0; i < value->count; i++) {
+        if (i > 0)
+            fputs(", ", out);
+        well &= print_text(value->texts[i], value->is_plain, out);
+    }
+    fputs(value->is_list ? "]\n" : "\n", out);
+    return well;
 }
 
 static bool print_section(const struct graph_section *section, const char *indent, FILE *out) {

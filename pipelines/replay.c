@@ -187,11 +187,8 @@ enum status replay_begin(struct replay *replay, const char *target, struct err *
     TRY(file_make_folders(target, 0755, err));
     replay->target = realpath(target, NULL);
     FAIL_IF(replay->target == NULL, err, STATUS_IO, "%s: %s", target, strerror(errno));
-    size_t length = strlen(replay->source);
-    FAIL_IF(strncmp(replay->target, replay->source, length) == 0 &&
-                (replay->target[length] == '/' || replay->target[length] == '\0'),
-            err, STATUS_BAD_ARGUMENT, "%s lies inside %s, which is to be played into it; use another --session", target,
-            replay->source);
+    FAIL_IF(path_is_below(replay->target, replay->source, NULL), err, STATUS_BAD_ARGUMENT,
+            "%s lies inside %s, which is to be played into it; use another --session", target, replay->source);
     replay->start = clock_monotonic();
     /* Goes on where a stopped replay was. */
     for (; replay->next < replay->count; replay->next++) {
@@ -226,8 +223,8 @@ static enum status copy_bytes(int from, int to, off_t limit, const char *path, s
 }
 
 static enum status copy(const char *from, const char *to, bool half, struct err *err) {
-    int input = open(from, O_RDONLY | O_CLOEXEC);
     struct stat info;
+    _cleanup_(file_close) int input = open(from, O_RDONLY | O_CLOEXEC);
     FAIL_IF(input < 0 || fstat(input, &info) != 0, err, STATUS_IO, "%s: cannot be read: %s", from, strerror(errno));
     int output = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     enum status status = STATUS_OK;
@@ -240,7 +237,6 @@ static enum status copy(const char *from, const char *to, bool half, struct err 
         futimens(output, times);
     if (output >= 0 && close(output) != 0 && status == STATUS_OK)
         status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to, strerror(errno));
-    close(input);
     return status;
 }
 

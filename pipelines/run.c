@@ -11,6 +11,8 @@
 #include "pipelines/status.h"
 
 enum { MISCOUNT_LIMIT = 20 };
+/* s that a ledger is waited for while stages run, which nobody looks after meanwhile. What it was wanted for is tried again. */
+static const double PATIENCE = 2;
 
 static void inject_kills(struct run *run, struct supervisor *supervisor) {
     for (size_t k = 0; k < run->replay->kill_count; k++) {
@@ -117,8 +119,11 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
     if (begin - run->tally_at < pause)
         return STATUS_OK;
     struct tally tally;
-    if (tally_take(&run->session, run->planned, TALLY_LIVE, &tally, err) != STATUS_OK)
+    if (tally_take(&run->session, run->planned, TALLY_LIVE, &tally, err) != STATUS_OK) {
+        /* The counts stay what they were; states and notes go on. */
+        progress_draw(&run->progress, &run->session, run->plan, &run->tally);
         return miscount(run, err);
+    }
     run->miscounts = 0;
     tally_clear(&run->tally);
     run->tally = tally;
@@ -222,8 +227,11 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     }
     progress_begin(&run->progress, run->log);
     const struct supervisor_hooks hooks = {.context = run, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
-    return supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome,
-                          err);
+    run->session.patience = PATIENCE;
+    enum status status = supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks,
+                                        ret_outcome, err);
+    run->session.patience = 0;
+    return status;
 }
 
 /* A session that was begun before comes back by itself, perhaps while the disk is full: it waits for what the machine

@@ -79,7 +79,8 @@ static bool kill_stuck_writer(struct run *run, size_t stage) {
     for (size_t i = 0; writer > 0 && i < run->plan->instance_count; i++) {
         if (supervisor_pid(run->supervisor, i) != writer)
             continue;
-        double limit = hung_is_stopped(writer) ? STUCK : run->options->supervisor.hang_report;
+        const struct supervisor_options *options = &run->options->supervisor;
+        double limit = hung_is_stopped(writer) ? STUCK : options->hang_report + options->hang_kill;
         if (supervisor_silence(run->supervisor, i) < limit)
             continue;
         char text[160];
@@ -92,22 +93,12 @@ static bool kill_stuck_writer(struct run *run, size_t stage) {
     return false;
 }
 
-/* The ledger of a stage for what the launcher writes into it. NULL: a third party's. */
-static enum status write_ledger(struct run *run, size_t stage, struct ledger **ret_ledger, struct err *err) {
-    const char *name = run->graph->stages[stage].section.name;
-    kill_stuck_writer(run, stage);
-    struct err first = {0};
-    if (session_ledger(&run->session, name, false, ret_ledger, &first) == STATUS_OK)
-        return STATUS_OK;
-    kill_stuck_writer(run, stage);
-    return session_ledger(&run->session, name, false, ret_ledger, err);
-}
-
 enum status run_died(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err) {
     struct run *run = context;
     size_t stage = run->plan->instances[child].stage;
     struct ledger *ledger = NULL;
-    TRY(write_ledger(run, stage, &ledger, err));
+    kill_stuck_writer(run, stage);
+    TRY(session_ledger(&run->session, run->graph->stages[stage].section.name, false, &ledger, err));
     if (ledger == NULL) {
         /* A third party's: what it has acknowledged is what it has finished. */
         const struct tally_stage *tally = tally_find(&run->tally, run->graph->stages[stage].section.name);

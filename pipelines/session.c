@@ -92,7 +92,8 @@ enum status session_ledger(const struct session *session, const char *stage, boo
         *ret_ledger = NULL;
         return STATUS_OK;
     }
-    enum status status = ledger_open(path, read_only, ret_ledger, err);
+    double patience = session->patience > 0 ? session->patience : LEDGER_PATIENCE;
+    enum status status = ledger_open_patient(path, read_only, patience, ret_ledger, err);
     if (status != STATUS_NOT_FOUND)
         return status;
     if (err != NULL)

@@ -17,6 +17,7 @@ struct session {
     char path[PATH_SIZE]; /* absolute */
     int lock;             /* −1: none */
     int run;              /* from 1; counts the times it was started */
+    double patience;      /* s to wait for a ledger that a stage holds; 0: as long as stages wait */
 };
 
 /* Makes the folder where needed, takes the lock, and compares the graph with that of earlier runs. BAD_STATE: another
@@ -32,7 +33,7 @@ enum status session_read_plan(const struct session *session, json_t **ret_plan, 
 /* "log", "watcher.0", ".log" → SESSION/log/watcher.0.log */
 enum status session_file(const struct session *session, const char *folder, const char *name, const char *ending,
                          char path[PATH_SIZE], struct err *err);
-/* *ret_ledger is NULL when the stage keeps none. */
+/* *ret_ledger is NULL when the stage keeps none. UNAVAILABLE: others held it for longer than the session's patience. */
 enum status session_ledger(const struct session *session, const char *stage, bool read_only,
                            struct ledger **ret_ledger, struct err *err);
 

@@ -53,16 +53,11 @@ static enum status visit_own(const struct ledger_row *row, void *context, struct
     return add_item(context, row->id, row->reason, &values, err);
 }
 
-/* What a receiver said of an item: "done", "rejected: reason", "failed: reason". */
-static enum ledger_state verdict_state(const char *verdict, const char **ret_reason) {
-    const char *colon = verdict ? strchr(verdict, ':') : NULL;
-    *ret_reason = colon ? colon + 1 + strspn(colon + 1, " ") : NULL;
-    if (verdict != NULL && strncmp(verdict, "rejected", 8) == 0)
+/* What a receiver said of an item: "done", "rejected" or "failed"; its reason is in the receiver's own ledger. */
+static enum ledger_state verdict_state(const char *verdict) {
+    if (verdict != NULL && strcmp(verdict, "rejected") == 0)
         return LEDGER_REJECTED;
-    if (verdict != NULL && strncmp(verdict, "failed", 6) == 0)
-        return LEDGER_FAILED;
-    *ret_reason = NULL;
-    return LEDGER_DONE;
+    return verdict != NULL && strcmp(verdict, "failed") == 0 ? LEDGER_FAILED : LEDGER_DONE;
 }
 
 static enum status visit_sent(const struct ledger_parcel_row *row, void *context, struct err *err) {
@@ -71,13 +66,12 @@ static enum status visit_sent(const struct ledger_parcel_row *row, void *context
     if (to == NULL || strcmp(to + 1, stage->name) != 0)
         return STATUS_OK;
     struct tally_item values = {.sent = true, .time = row->time_sent};
-    const char *reason = NULL;
     values.waiting = isnan(row->time_acknowledged);
     if (!values.waiting) {
         values.time = row->time_acknowledged;
-        values.state = verdict_state(row->verdict, &reason);
+        values.state = verdict_state(row->verdict);
     }
-    return add_item(stage, row->id, reason, &values, err);
+    return add_item(stage, row->id, NULL, &values, err);
 }
 
 static int by_id(const void *a, const void *b) {

@@ -22,6 +22,10 @@ struct ctf {
 /* Electron wavelength, Å, from kV. */
 double ctf_wavelength(double voltage);
 
+/* Whether all of it are numbers, and such as a microscope can have, with a wide margin: what is beyond them is a broken
+ * table, and one value that is no number would end up in every pixel of a map. */
+int ctf_is_plausible(const struct ctf *ctf);
+
 /* What evaluation needs, worked out once per CTF: value at (x, y) in 1/Å. */
 struct ctf_terms {
     double xx, xy, yy;    /* quadratic form of π λ D u² */

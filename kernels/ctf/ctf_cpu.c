@@ -10,6 +10,19 @@ double ctf_wavelength(double voltage) {
     return 12.2643247 / sqrt(volts * (1 + 0.978466e-6 * volts));
 }
 
+int ctf_is_plausible(const struct ctf *ctf) {
+    const struct {
+        double value, minimum, maximum;
+    } limits[] = {{ctf->defocus_u, -1e7, 1e7},       {ctf->defocus_v, -1e7, 1e7}, {ctf->defocus_angle, -1e4, 1e4},
+                  {ctf->voltage, 1, 5000},           {ctf->spherical_aberration, -100, 100},
+                  {ctf->amplitude_contrast, -1, 1},  {ctf->phase_shift, -1e4, 1e4},
+                  {ctf->b_factor, -1000, 1e6},       {ctf->scale, -1e6, 1e6}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (!(limits[i].value >= limits[i].minimum && limits[i].value <= limits[i].maximum))
+            return 0;
+    return 1;
+}
+
 struct ctf_terms ctf_prepare(const struct ctf *ctf) {
     double lambda = ctf_wavelength(ctf->voltage);
     double c = cos(ctf->defocus_angle * DEGREES), s = sin(ctf->defocus_angle * DEGREES);

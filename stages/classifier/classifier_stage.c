@@ -160,7 +160,7 @@ struct state {
     int iteration;
     bool resumed;  /* items were already done when this run began */
     bool restored; /* or there was nothing to restore */
-    bool finished; /* the last run ended with these very particles */
+    size_t finished; /* the last run ended with these very particles, so many; 0: it did not */
     double last_time;
     size_t last_count;
     int last_updates;
@@ -285,34 +285,51 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
     return stage_emit(stage, item, NULL, err);
 }
 
+/* Several snapshots are kept: where the files of the last one are broken, those of one before serve, and without any
+ * it begins anew. No particle is lost by it. ret_snapshot: the one that serves; iteration 0: none. */
+static enum status take_up(struct stage *stage, struct state *s, int last, struct snapshot *ret_snapshot,
+                           struct err *err) {
+    struct err own = {0};
+    TRY(classifier_start(&s->classifier, err));
+    for (int i = last; i > 0; i = snapshot_last(stage_folder(stage), i)) {
+        struct snapshot snapshot = describe(stage, s, false);
+        snapshot.iteration = i;
+        bool final = false;
+        enum status status = snapshot_restore(&s->classifier, &snapshot, &final, &own);
+        if (status == STATUS_OK) {
+            s->finished = final ? dataset_count(s->dataset) : 0;
+            *ret_snapshot = snapshot;
+            return STATUS_OK;
+        }
+        FAIL_IF(!status_is_of_file(status), err, status, "%s", own.message);
+        stage_log(stage, LOG_WARN, "not-restored", "iteration %d cannot be gone on from: %s", i, own.message);
+    }
+    stage_log(stage, LOG_WARN, "not-restored", "begins anew, with all of the %zu particles", dataset_count(s->dataset));
+    classifier_clear(&s->classifier);
+    classifier_init(&s->classifier, &s->options, s->dataset);
+    ret_snapshot->iteration = 0;
+    return STATUS_OK;
+}
+
 /* Once, before the first step: the state of the last run, where there is one. */
 static enum status restore(struct stage *stage, struct state *s, struct err *err) {
     if (s->restored) return STATUS_OK;
     TRY(dataset_merge(s->dataset, NULL, err));
     if (dataset_count(s->dataset) == 0) return STATUS_OK;
+    int last = s->resumed ? snapshot_last(stage_folder(stage), INT_MAX) : 0;
+    struct snapshot snapshot = {0};
+    if (last > 0) TRY(take_up(stage, s, last, &snapshot, err));
     s->restored = true;
-    s->last_time = now_seconds() - 1e6; /* the first snapshot is due at once */
-    int last = s->resumed ? snapshot_last(stage_folder(stage)) : 0;
-    if (last == 0) return STATUS_OK;
     s->iteration = last;
-    struct snapshot snapshot = describe(stage, s, false);
-    struct err own = {0};
-    TRY(classifier_start(&s->classifier, err));
-    if (snapshot_restore(&s->classifier, &snapshot, &s->finished, &own) == STATUS_OK) {
-        stage_log(stage, LOG_INFO, "restored", "goes on from iteration %d with %zu particles", last,
-                  dataset_count(s->dataset));
-        s->last_count = dataset_count(s->dataset);
-        s->last_time = now_seconds();
-        s->last_updates = s->classifier.updates;
-        /* Its selection may not have got out before the end came; a known one is not sent again. */
-        return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
-    }
-    stage_log(stage, LOG_WARN, "not-restored", "begins anew: %s", own.message);
-    classifier_clear(&s->classifier);
-    classifier_init(&s->classifier, &s->options, s->dataset);
-    for (size_t i = 0; i < dataset_count(s->dataset); i++)
-        dataset_at(s->dataset, i)->visits = 0;
-    return STATUS_OK;
+    s->last_time = now_seconds() - 1e6; /* the first snapshot is due at once */
+    if (snapshot.iteration == 0) return STATUS_OK;
+    stage_log(stage, LOG_INFO, "restored", "goes on from iteration %d with %zu particles", snapshot.iteration,
+              dataset_count(s->dataset));
+    s->last_count = dataset_count(s->dataset);
+    s->last_time = now_seconds();
+    s->last_updates = s->classifier.updates;
+    /* Its selection may not have got out before the end came; a known one is not sent again. */
+    return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }
 
 /* Averages of noise alone explain that noise by some 10 to 15 at the most, because each image is in its own average:
@@ -392,7 +409,8 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
 static enum status flush(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     TRY(restore(stage, s, err));
-    if (s->finished) return STATUS_OK;
+    TRY(dataset_merge(s->dataset, NULL, err));
+    if (s->finished > 0 && s->finished == dataset_count(s->dataset)) return STATUS_OK;
     struct classifier_progress progress = {.more = true};
     while (progress.more) {
         if (stage_stopping(stage)) FAIL(err, STATUS_CANCELLED, "stopped before the last passes were through");

@@ -50,20 +50,30 @@ void dataset_batch_destroy(struct dataset_batch **batch) {
     *batch = NULL;
 }
 
+/* NaN where there is such a column and no number in it. */
 static double number_or(const struct star_table *table, size_t row, const char *name, double fallback) {
     int column = table != NULL ? star_column_find(table, name) : -1;
     double value;
-    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK) return fallback;
-    return value;
+    if (column < 0) return fallback;
+    return star_get_number(table, row, column, &value, NULL) == STATUS_OK ? value : NAN;
 }
 
-/* The row of the optics table with that group number, or -1. */
-static int optics_row(const struct dataset_batch *batch, size_t row) {
-    if (batch->optics == NULL || star_row_count(batch->optics) == 0) return -1;
+/* The row of the optics table with that row's group number; -1: there is no such table. */
+static enum status find_optics(const struct dataset_batch *batch, const char *star_path, size_t row, int *ret_row,
+                               struct err *err) {
+    *ret_row = -1;
+    if (batch->optics == NULL || star_row_count(batch->optics) == 0) return STATUS_OK;
+    int column = star_column_find(batch->table, "rlnOpticsGroup");
+    *ret_row = 0;
+    if (column < 0) return STATUS_OK;
     double group = number_or(batch->table, row, "rlnOpticsGroup", 1);
     for (size_t i = 0; i < star_row_count(batch->optics); i++)
-        if (number_or(batch->optics, i, "rlnOpticsGroup", 1) == group) return (int)i;
-    return 0;
+        if (number_or(batch->optics, i, "rlnOpticsGroup", 1) == group) {
+            *ret_row = (int)i;
+            return STATUS_OK;
+        }
+    FAIL(err, STATUS_BAD_FORMAT, "%s: row %zu is of optics group %.40s, which its optics table does not have", star_path,
+         row + 1, star_get(batch->table, row, column));
 }
 
 /* From the optics table, else (older files) from the row itself. */
@@ -74,9 +84,10 @@ static double shared_value(const struct dataset_batch *batch, size_t row, int op
     return number_or(batch->table, row, name, fallback);
 }
 
-static void read_ctf(const struct dataset_batch *batch, size_t row, struct dataset_particle *p) {
-    double u = number_or(batch->table, row, "rlnDefocusU", NAN);
-    p->has_ctf = isfinite(u) && u != 0;
+static enum status read_ctf(const struct dataset_batch *batch, const char *star_path, size_t row,
+                            struct dataset_particle *p, struct err *err) {
+    double u = number_or(batch->table, row, "rlnDefocusU", 0);
+    p->has_ctf = u != 0;
     p->ctf = (struct ctf){
         .defocus_u = u,
         .defocus_v = number_or(batch->table, row, "rlnDefocusV", u),
@@ -89,6 +100,16 @@ static void read_ctf(const struct dataset_batch *batch, size_t row, struct datas
         .scale = number_or(batch->table, row, "rlnCtfScalefactor", 1),
     };
     if (p->ctf.scale == 0) p->ctf.scale = 1;
+    FAIL_IF(p->has_ctf && !ctf_is_plausible(&p->ctf), err, STATUS_BAD_FORMAT,
+            "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is none "
+            "that a microscope can have: correct the table",
+            star_path, row + 1, u, p->ctf.defocus_v, p->ctf.voltage, p->ctf.spherical_aberration,
+            p->ctf.amplitude_contrast, p->ctf.b_factor);
+    return STATUS_OK;
+}
+
+static bool same_pixel_size(double a, double b) {
+    return fabs(a / b - 1) <= 0.01;
 }
 
 /* Index of the stack of that name in the batch; opened once to see that it is there and what size it has. */
@@ -105,6 +126,9 @@ static enum status find_stack(struct dataset_batch *batch, const char *star_path
     TRY(mrc_read_header(path, &header, err));
     FAIL_IF(header.nx != header.ny, err, STATUS_BAD_FORMAT, "%s: particle images must be square, these are %d × %d px",
             path, header.nx, header.ny);
+    FAIL_IF(header.nx % 2 != 0 || header.nx < DATASET_BOX_MIN || header.nx > DATASET_BOX_MAX, err, STATUS_UNSUPPORTED,
+            "%s: particles of %d px cannot be classified: the box must be even, and between %d and %d px", path,
+            header.nx, DATASET_BOX_MIN, DATASET_BOX_MAX);
     FAIL_IF(batch->box != 0 && header.nx != batch->box, err, STATUS_BAD_FORMAT,
             "%s: images of %d px among others of %d px; extract all with one box", path, header.nx, batch->box);
     batch->box = header.nx;
@@ -128,7 +152,7 @@ static enum status read_rows(struct dataset_batch *batch, const char *star_path,
         const char *name = star_get(batch->table, row, image), *at = strchr(name, '@');
         char *end;
         long slice = strtol(name, &end, 10);
-        FAIL_IF(at == NULL || end != at || slice < 1, err, STATUS_BAD_FORMAT,
+        FAIL_IF(at == NULL || end != at || at[1] == '\0' || slice < 1, err, STATUS_BAD_FORMAT,
                 "%s, row %zu: rlnImageName is \"%s\"; \"NNNNNN@stack.mrcs\" with a number from 1 was expected",
                 star_path, row + 1, name);
         if (strcmp(last, at + 1) != 0) {
@@ -140,12 +164,15 @@ static enum status read_rows(struct dataset_batch *batch, const char *star_path,
                 batch->stacks[stack].path, batch->stacks[stack].slices);
         *p = (struct dataset_particle){
             .row = (int)row, .stack = stack, .slice = (int)slice - 1, .class_index = -1, .norm = 1};
-        p->optics = optics_row(batch, row);
+        TRY(find_optics(batch, star_path, row, &p->optics, err));
         p->pixel_size = shared_value(batch, row, p->optics, "rlnImagePixelSize", batch->pixel_size);
-        FAIL_IF(!(p->pixel_size > 0), err, STATUS_BAD_FORMAT,
+        FAIL_IF(!(p->pixel_size > 0) || !isfinite(p->pixel_size), err, STATUS_BAD_FORMAT,
                 "%s: the pixel size is not known; rlnImagePixelSize in the optics table was expected", star_path);
         if (row == 0) batch->pixel_size = p->pixel_size;
-        read_ctf(batch, row, p);
+        FAIL_IF(!same_pixel_size(p->pixel_size, batch->pixel_size), err, STATUS_BAD_FORMAT,
+                "%s, row %zu: particles of %.4g Å/px among others of %.4g Å/px: one classification needs one pixel size",
+                star_path, row + 1, p->pixel_size, batch->pixel_size);
+        TRY(read_ctf(batch, star_path, row, p, err));
     }
     return STATUS_OK;
 }
@@ -205,7 +232,7 @@ static enum status submit_locked(struct dataset *d, struct dataset_batch **batch
     struct dataset_batch *b = *batch;
     FAIL_IF(d->box != 0 && b->box != d->box, err, STATUS_BAD_FORMAT,
             "particles of %d px came after particles of %d px: one classification needs one box", b->box, d->box);
-    FAIL_IF(d->box != 0 && fabs(b->pixel_size / d->pixel_size - 1) > 0.01, err, STATUS_BAD_FORMAT,
+    FAIL_IF(d->box != 0 && !same_pixel_size(b->pixel_size, d->pixel_size), err, STATUS_BAD_FORMAT,
             "particles of %.4g Å/px came after particles of %.4g Å/px: one classification needs one pixel size",
             b->pixel_size, d->pixel_size);
     TRY(grow((void **)&d->pending, &d->pending_capacity, d->pending_count + 1, sizeof *d->pending, err));
@@ -300,6 +327,10 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
         d->reader_batch = p->batch;
         d->reader_stack = p->stack;
     }
+    const struct mrc_header *header = mrc_reader_header(d->reader);
+    FAIL_IF(header->nx != d->box || header->ny != d->box, err, STATUS_BAD_FORMAT,
+            "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place",
+            d->batches[p->batch]->stacks[p->stack].path, header->nx, header->ny, d->box);
     size_t pixels = (size_t)d->box * (size_t)d->box;
     float *image = NULL;
     if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);

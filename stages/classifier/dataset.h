@@ -13,6 +13,9 @@
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 
+/* px; what a mask of at least 8 px needs, and what can be transformed */
+enum { DATASET_BOX_MIN = 10, DATASET_BOX_MAX = 2048 };
+
 struct dataset_particle {
     int batch, row;   /* its row in the table of that batch */
     int stack, slice; /* slice from 0 */

@@ -10,78 +10,145 @@
 #include "common/mrc.h"
 #include "snapshot.h"
 
-int snapshot_last(const char *folder) {
+enum { ITERATIONS_MAX = 1000000 };
+/* Beyond it squares of floats have no place in a float any more. */
+static const float VALUE_MAX = 1e12f;
+
+int snapshot_last(const char *folder, int before) {
     DIR *dir = opendir(folder);
     int last = 0;
     if (dir == NULL) return 0;
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        int number, length = 0;
-        if (sscanf(entry->d_name, "run_it%d_model.star%n", &number, &length) == 1 && length > 0 &&
-            entry->d_name[length] == '\0' && number > last)
-            last = number;
+        static const char prefix[] = "run_it";
+        char *end;
+        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
+        long number = strtol(entry->d_name + sizeof prefix - 1, &end, 10);
+        if (strcmp(end, "_model.star") == 0 && number > last && number < before && number < ITERATIONS_MAX)
+            last = (int)number;
     }
     closedir(dir);
     return last;
 }
 
-static enum status need_number(const struct star_table *t, size_t row, const char *name, double *ret_value,
-                               struct err *err) {
-    int column;
-    TRY(star_column_need(t, name, &column, err));
-    return star_get_number(t, row, column, ret_value, err);
+static enum status read_general(struct snapshot_state *s, const struct model_options *o, const struct star_table *t,
+                                struct err *err) {
+    double size, offset, final, box, px = o->pixel_size;
+    TRY(star_need_number(t, 0, "rlnOriginalImageSize", o->box, o->box, &box, err));
+    TRY(star_need_number(t, 0, "rlnCurrentImageSize", 4, o->max_size, &size, err));
+    TRY(star_need_number(t, 0, "rlnSigmaOffsetsAngst", 1e-6, 1e6, &offset, err));
+    TRY(star_need_number(t, 0, "rlnNormCorrectionAverage", 1e-6, 1e6, &s->average_norm, err));
+    TRY(star_need_number(t, 0, "icestreamFinal", 0, 1, &final, err));
+    TRY(star_need_number(t, 0, "icestreamParticles", 0, 1e12, &s->particles, err));
+    TRY(star_need_number(t, 0, "icestreamKeptParticles", 0, s->particles, &s->kept, err));
+    s->sigma_offset = offset / px;
+    s->size = (int)size / 2 * 2;
+    s->final = final != 0;
+    return STATUS_OK;
 }
 
-static enum status restore_model(struct model *m, const char *prefix, bool *ret_final, double *ret_particles,
-                                 double *ret_kept, struct err *err) {
-    char path[PATH_MAX];
-    struct image stack = {0};
+static enum status read_classes(struct snapshot_state *s, const struct model_options *o, const char *path,
+                                const struct star_table *t, struct err *err) {
+    size_t rows = star_row_count(t), least = 1 + (size_t)o->with_empty;
+    FAIL_IF(rows < least || rows > (size_t)o->class_capacity + (size_t)o->with_empty, err, STATUS_BAD_FORMAT,
+            "%s: %zu classes; %zu to %d were expected", path, rows, least, o->class_capacity + o->with_empty);
+    s->class_count = (int)rows - o->with_empty;
+    TRY(mem_new(rows, sizeof *s->fractions, "classes", &s->fractions, err));
+    for (size_t k = 0; k < rows; k++)
+        TRY(star_need_number(t, k, "rlnClassDistribution", 0, 1.001, &s->fractions[k], err));
+    return STATUS_OK;
+}
+
+static enum status read_noise(struct snapshot_state *s, const struct model_options *o, const char *path,
+                              const struct star_table *t, struct err *err) {
+    size_t shells = (size_t)o->box / 2 + 1;
+    FAIL_IF(star_row_count(t) != shells, err, STATUS_BAD_FORMAT, "%s: noise in %zu shells; %zu were expected", path,
+            star_row_count(t), shells);
+    TRY(mem_new(shells, sizeof *s->sigma2, "noise spectrum", &s->sigma2, err));
+    for (size_t shell = 0; shell < shells; shell++) {
+        double value;
+        TRY(star_need_number(t, shell, "rlnSigma2Noise", shell > 0 ? 1e-30 : 0, (double)VALUE_MAX, &value, err));
+        s->sigma2[shell] = (float)value;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_model(struct snapshot_state *s, const struct model_options *o, const char *path,
+                              struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
-    snprintf(path, sizeof path, "%s_model.star", prefix);
     TRY(star_read(path, &file, err));
     struct star_table *general = star_table_find(file, "model_general");
     struct star_table *classes = star_table_find(file, "model_classes");
     struct star_table *noise = star_table_find(file, "model_optics_group_1");
     FAIL_IF(general == NULL || classes == NULL || noise == NULL, err, STATUS_BAD_FORMAT,
             "%s: model_general, model_classes and model_optics_group_1 were expected", path);
-    double final, size, offset, box;
-    TRY(need_number(general, 0, "rlnOriginalImageSize", &box, err));
-    TRY(need_number(general, 0, "rlnCurrentImageSize", &size, err));
-    TRY(need_number(general, 0, "rlnSigmaOffsetsAngst", &offset, err));
-    TRY(need_number(general, 0, "rlnNormCorrectionAverage", &m->average_norm, err));
-    TRY(need_number(general, 0, "icestreamFinal", &final, err));
-    TRY(need_number(general, 0, "icestreamParticles", ret_particles, err));
-    TRY(need_number(general, 0, "icestreamKeptParticles", ret_kept, err));
-    int count = (int)star_row_count(classes) - m->options.with_empty, half = m->options.box / 2;
-    FAIL_IF((int)box != m->options.box || count < 1 || count > m->options.class_capacity ||
-                (int)star_row_count(noise) != half + 1 || !(size >= 4 && size <= m->options.max_size),
-            err, STATUS_BAD_FORMAT, "%s: does not fit these particles and parameters", path);
-    m->sigma_offset = offset / m->options.pixel_size;
-    m->size = (int)size / 2 * 2;
-    for (int s = 0; s <= half; s++) {
-        double value;
-        TRY(need_number(noise, (size_t)s, "rlnSigma2Noise", &value, err));
-        m->sigma2[s] = (float)value;
-    }
-    m->class_count = count;
+    TRY(read_general(s, o, general, err));
+    TRY(read_classes(s, o, path, classes, err));
+    return read_noise(s, o, path, noise, err);
+}
+
+static enum status read_stack(struct snapshot_state *s, const struct model_options *o, const char *path,
+                              struct err *err) {
+    TRY(mrc_read(path, &s->stack, err));
+    FAIL_IF(s->stack.nx != o->box || s->stack.ny != o->box || s->stack.nz < s->class_count, err, STATUS_BAD_FORMAT,
+            "%s: %d × %d × %d px; %d averages of %d px were expected", path, s->stack.nx, s->stack.ny, s->stack.nz,
+            s->class_count, o->box);
+    bool finite = true;
+    for (size_t i = 0; i < image_count(&s->stack); i++)
+        finite = finite && fabsf(s->stack.data[i]) < VALUE_MAX;
+    FAIL_IF(!finite, err, STATUS_BAD_FORMAT, "%s: holds values that are no densities", path);
+    return STATUS_OK;
+}
+
+static enum status read_state(struct snapshot_state *s, const struct model_options *o, const char *prefix,
+                              struct err *err) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s_model.star", prefix);
+    TRY(read_model(s, o, path, err));
     snprintf(path, sizeof path, "%s_classes.mrcs", prefix);
-    enum status status = mrc_read(path, &stack, err);
-    if (status == STATUS_OK && (stack.nx != m->options.box || stack.ny != m->options.box || stack.nz < count))
-        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "%s: %d × %d × %d px do not fit", path, stack.nx,
-                         stack.ny, stack.nz);
-    size_t pixels = (size_t)m->options.box * (size_t)m->options.box;
-    for (int k = 0; status == STATUS_OK && k < count; k++) {
-        double fraction;
-        status = model_set_map(m, k, 0, err);
-        if (status != STATUS_OK) break;
-        memcpy(m->classes[k].map, stack.data + (size_t)k * pixels, pixels * sizeof *stack.data);
-        status = model_set_map(m, k, 0, err);
-        if (status == STATUS_OK) status = need_number(classes, (size_t)k, "rlnClassDistribution", &fraction, err);
-        if (status == STATUS_OK) m->classes[k].weight[0] = m->classes[k].weight[1] = fraction / 2;
+    TRY(read_stack(s, o, path, err));
+    snprintf(path, sizeof path, "%s_data.star", prefix);
+    TRY(star_read(path, &s->data, err));
+    FAIL_IF(star_table_find(s->data, "particles") == NULL, err, STATUS_BAD_FORMAT,
+            "%s: a table of particles was expected", path);
+    return STATUS_OK;
+}
+
+enum status snapshot_read(const char *folder, int iteration, const struct model_options *options,
+                          struct snapshot_state *ret_state, struct err *err) {
+    char prefix[PATH_MAX];
+    struct snapshot_state s = {0};
+    snprintf(prefix, sizeof prefix, "%s/run_it%03d", folder, iteration);
+    enum status status = read_state(&s, options, prefix, err);
+    if (status != STATUS_OK) {
+        snapshot_state_clear(&s);
+        return status;
     }
-    image_destroy(&stack);
-    TRY(status);
-    if (m->options.with_empty) TRY(need_number(classes, (size_t)count, "rlnClassDistribution", &m->empty_weight, err));
-    *ret_final = final != 0;
+    *ret_state = s;
+    return STATUS_OK;
+}
+
+void snapshot_state_clear(struct snapshot_state *s) {
+    mem_free(&s->sigma2);
+    mem_free(&s->fractions);
+    image_destroy(&s->stack);
+    star_destroy(&s->data);
+}
+
+static enum status take_model(struct model *m, const struct snapshot_state *s, struct err *err) {
+    size_t pixels = (size_t)m->options.box * (size_t)m->options.box;
+    for (int k = 0; k < s->class_count; k++) {
+        TRY(model_set_map(m, k, 0, err));
+        memcpy(m->classes[k].map, s->stack.data + (size_t)k * pixels, pixels * sizeof *s->stack.data);
+        TRY(model_set_map(m, k, 0, err));
+        m->classes[k].weight[0] = m->classes[k].weight[1] = s->fractions[k] / 2;
+    }
+    if (m->options.with_empty) m->empty_weight = s->fractions[s->class_count];
+    memcpy(m->sigma2, s->sigma2, ((size_t)m->options.box / 2 + 1) * sizeof *m->sigma2);
+    m->average_norm = s->average_norm;
+    m->sigma_offset = s->sigma_offset;
+    m->size = s->size;
+    m->class_count = s->class_count;
+    m->empty_active = true;
     return STATUS_OK;
 }
 
@@ -94,70 +161,78 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
 
-static enum status restore_particle(const struct star_table *t, size_t row, int classes, struct dataset_particle *p,
-                                    struct err *err) {
-    double number, psi, x, y, norm, probability;
-    TRY(need_number(t, row, "rlnClassNumber", &number, err));
-    TRY(need_number(t, row, "rlnAnglePsi", &psi, err));
-    TRY(need_number(t, row, "rlnOriginXAngst", &x, err));
-    TRY(need_number(t, row, "rlnOriginYAngst", &y, err));
-    TRY(need_number(t, row, "rlnNormCorrection", &norm, err));
-    TRY(need_number(t, row, "rlnMaxValueProbDistribution", &probability, err));
-    if (number < 1 || number > classes) return STATUS_OK;
-    p->class_index = (int)number - 1;
-    p->psi = (float)psi;
-    p->x = (float)(x / p->pixel_size);
-    p->y = (float)(y / p->pixel_size);
-    p->norm = norm > 0 ? (float)norm : 1;
-    p->probability = (float)probability;
+enum { NUMBER, PSI, X, Y, NORM, PROBABILITY, RESULT_COLUMNS };
+
+/* A row that no classification has written tells nothing: its particle counts as not seen. */
+static void take_row(const double v[RESULT_COLUMNS], int classes, double box, struct dataset_particle *p) {
+    double extent = box * p->pixel_size;
+    bool plausible = v[NUMBER] >= 1 && v[NUMBER] <= classes && fabs(v[PSI]) <= 1e4 && fabs(v[X]) <= extent &&
+                     fabs(v[Y]) <= extent && v[NORM] >= 0 && v[NORM] <= 1e6 && v[PROBABILITY] >= 0 &&
+                     v[PROBABILITY] <= 1.001;
+    if (!plausible) return;
+    p->class_index = (int)v[NUMBER] - 1;
+    p->psi = (float)v[PSI];
+    p->x = (float)(v[X] / p->pixel_size);
+    p->y = (float)(v[Y] / p->pixel_size);
+    p->norm = v[NORM] > 1e-6 ? (float)v[NORM] : 1;
+    p->probability = (float)v[PROBABILITY];
     p->visits = 1;
-    return STATUS_OK;
 }
 
-static enum status restore_particles(struct classifier *c, const char *prefix, size_t *ret_known, struct err *err) {
-    char path[PATH_MAX];
-    _cleanup_(star_destroy) struct star_file *file = NULL;
-    snprintf(path, sizeof path, "%s_data.star", prefix);
-    TRY(star_read(path, &file, err));
-    struct star_table *t = star_table_find(file, "particles");
-    FAIL_IF(t == NULL, err, STATUS_BAD_FORMAT, "%s: a table of particles was expected", path);
-    size_t count = dataset_count(c->dataset), known = 0;
+static void take_rows(struct dataset *dataset, const struct star_table *t, const struct named *names, int classes,
+                      size_t *ret_known) {
+    static const char *const NAMES[RESULT_COLUMNS] = {"rlnClassNumber",    "rlnAnglePsi",
+                                                      "rlnOriginXAngst",   "rlnOriginYAngst",
+                                                      "rlnNormCorrection", "rlnMaxValueProbDistribution"};
+    int columns[RESULT_COLUMNS], name = star_column_find(t, "rlnImageName");
+    size_t known = 0;
+    for (int i = 0; i < RESULT_COLUMNS; i++)
+        columns[i] = star_column_find(t, NAMES[i]);
+    for (size_t row = 0; row < star_row_count(t); row++) {
+        struct named key = {.name = star_get(t, row, name)};
+        const struct named *found = bsearch(&key, names, dataset_count(dataset), sizeof *names, by_name);
+        if (found == NULL) continue;
+        struct dataset_particle *p = dataset_at(dataset, found->index);
+        double v[RESULT_COLUMNS];
+        bool read = p->visits == 0;
+        for (int i = 0; i < RESULT_COLUMNS && read; i++)
+            read = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
+        if (read) take_row(v, classes, dataset_box(dataset), p);
+        known += read && p->visits > 0;
+    }
+    *ret_known = known;
+}
+
+enum status snapshot_particles(const struct snapshot_state *s, struct dataset *dataset, int classes, size_t *ret_known,
+                               struct err *err) {
+    size_t count = dataset_count(dataset);
     _cleanup_(mem_free) struct named *names = NULL;
     TRY(mem_new(count, sizeof *names, "names of particles", &names, err));
     for (size_t i = 0; i < count; i++) {
         size_t row;
-        const struct star_table *own = dataset_row(c->dataset, i, &row);
+        const struct star_table *own = dataset_row(dataset, i, &row);
         names[i] = (struct named){.name = star_get(own, row, star_column_find(own, "rlnImageName")), .index = i};
     }
     qsort(names, count, sizeof *names, by_name);
-    int column;
-    TRY(star_column_need(t, "rlnImageName", &column, err));
-    for (size_t row = 0; row < star_row_count(t); row++) {
-        struct named key = {.name = star_get(t, row, column)};
-        const struct named *found = bsearch(&key, names, count, sizeof *names, by_name);
-        if (found == NULL) continue;
-        struct dataset_particle *p = dataset_at(c->dataset, found->index);
-        TRY(restore_particle(t, row, c->model->class_count + c->model->options.with_empty, p, err));
-        known += p->visits > 0;
-    }
-    *ret_known = known;
+    take_rows(dataset, star_table_find(s->data, "particles"), names, classes, ret_known);
     return STATUS_OK;
 }
 
 enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret_final, struct err *err) {
-    char prefix[PATH_MAX];
-    bool final = false;
-    double particles = 0, kept = 0;
+    struct snapshot_state state = {0};
     size_t known = 0;
-    snprintf(prefix, sizeof prefix, "%s/run_it%03d", s->folder, s->iteration);
-    TRY(restore_model(c->model, prefix, &final, &particles, &kept, err));
-    TRY(restore_particles(c, prefix, &known, err));
-    /* What was visited before has had its share; the sums themselves are gone, so the first batch is everything. */
-    c->visits = c->options.visits * (double)known;
-    c->updates = 20;
-    c->model->empty_active = true;
-    c->restored = true;
-    s->kept = (size_t)kept;
-    *ret_final = final && known == dataset_count(c->dataset) && (size_t)particles == known;
-    return STATUS_OK;
+    TRY(snapshot_read(s->folder, s->iteration, &c->model->options, &state, err));
+    enum status status = take_model(c->model, &state, err);
+    if (status == STATUS_OK)
+        status = snapshot_particles(&state, c->dataset, state.class_count + c->model->options.with_empty, &known, err);
+    if (status == STATUS_OK) {
+        /* What was visited before has had its share; the sums themselves are gone, so the first batch is everything. */
+        c->visits = c->options.visits * (double)known;
+        c->updates = 20;
+        c->restored = true;
+        s->kept = (size_t)state.kept;
+        *ret_final = state.final && known == dataset_count(c->dataset) && (size_t)state.particles == known;
+    }
+    snapshot_state_clear(&state);
+    return status;
 }

@@ -58,6 +58,9 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
     }
     size_t added;
     TRY(add_row(joined, star_column_name(from, 0), &added, err));
+    /* Columns that only other tables have: RELION wants a value in each. */
+    for (size_t c = 0; c < star_column_count(joined); c++)
+        TRY(star_set(joined, added, (int)c, "0", err));
     for (size_t c = 0; c < star_column_count(from); c++)
         TRY(put_text(joined, added, star_column_name(from, c), star_get(from, row, (int)c), err));
     TRY(put_integer(joined, added, "rlnOpticsGroup", (long)added + 1, err));

@@ -43,6 +43,7 @@ struct extractor {
     struct extract_options options;
     struct extract **workers; /* one per thread */
     int worker_count;
+    size_t unreadable; /* tables that the last summary had to leave out */
 };
 
 extern const struct stage_descriptor extractor_stage;

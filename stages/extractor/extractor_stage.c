@@ -166,6 +166,8 @@ struct walk {
     struct stage *stage;
     struct extractor_join *join;
     enum status (*add)(struct extractor_join *join, const char *path, struct err *err);
+    size_t unreadable; /* tables; what is wrong with the first of them */
+    struct err first;
 };
 
 /* The products' names follow from item and stage alone, so the item as it came in is enough. */
@@ -174,13 +176,32 @@ static enum status visit(const struct item *item, void *context, struct err *err
     char relative[PATH_MAX], path[PATH_MAX];
     TRY(stage_product(walk->stage, item, "_extract.star", relative, path, err));
     if (!file_exists(path)) return STATUS_OK; /* it had no picks */
-    return walk->add(walk->join, path, err);
+    struct err mine = {0};
+    enum status status = walk->add(walk->join, path, &mine);
+    if (status_is_of_file(status)) { /* one that a disk has lost does not take the others with it */
+        if (walk->unreadable++ == 0) walk->first = mine;
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK && err != NULL) *err = mine;
+    return status;
+}
+
+/* Once, and not with every summary. */
+static void tell_unreadable(struct stage *stage, struct extractor *extractor, const struct walk *walk) {
+    if (walk->unreadable > 0 && walk->unreadable != extractor->unreadable)
+        stage_log(stage, LOG_WARN, "particles-unreadable",
+                  "%zu tables are left out of particles.star, since they cannot be read, the first: %s; remove them, and "
+                  "`icestream retry --lost` makes them anew",
+                  walk->unreadable, walk->first.message);
+    extractor->unreadable = walk->unreadable;
 }
 
 /* Twice over the items: what columns and optics groups there are, then the rows. */
-static enum status join_into(struct stage *stage, struct extractor_join *join, const char *path, struct err *err) {
-    struct walk walk = {stage, join, extractor_join_note};
+static enum status join_into(struct stage *stage, struct extractor *extractor, struct extractor_join *join,
+                             const char *path, struct err *err) {
+    struct walk walk = {.stage = stage, .join = join, .add = extractor_join_note};
     TRY(stage_each_done(stage, visit, &walk, err));
+    tell_unreadable(stage, extractor, &walk);
     TRY(extractor_join_begin(join, path, err));
     walk.add = extractor_join_rows;
     TRY(stage_each_done(stage, visit, &walk, err));
@@ -188,12 +209,11 @@ static enum status join_into(struct stage *stage, struct extractor_join *join, c
 }
 
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
-    (void)state;
     struct extractor_join *join = NULL;
     char path[PATH_MAX];
     TRY(path_join(stage_folder(stage), "particles.star", path, sizeof path, err));
     TRY(extractor_join_create(&join, err));
-    enum status status = join_into(stage, join, path, err);
+    enum status status = join_into(stage, state, join, path, err);
     extractor_join_destroy(&join);
     return status;
 }

@@ -149,13 +149,29 @@ void extractor_join_destroy(struct extractor_join **join) {
     *join = NULL;
 }
 
+enum { GROUP_NAME_SIZE = 512 };
+
+/* A group whose name another one has already is told apart by its number, which is that of its row. */
+static void number_name(const char *name, size_t row, char unique[GROUP_NAME_SIZE]) {
+    snprintf(unique, GROUP_NAME_SIZE, "%.480s_%zu", name, row + 1);
+}
+
+static bool same_name(const char *joined, size_t row, const char *name) {
+    char unique[GROUP_NAME_SIZE];
+    number_name(name, row, unique);
+    return strcmp(joined, name) == 0 || strcmp(joined, unique) == 0;
+}
+
 /* Whether row `row` of `optics` says the same as the only row of `other`, the number of the group left out. */
 static bool same_optics(const struct star_table *optics, size_t row, const struct star_table *other) {
     for (size_t c = 0; c < star_column_count(other); c++) {
-        const char *name = star_column_name(other, c);
+        const char *name = star_column_name(other, c), *value = star_get(other, 0, (int)c);
         int column = star_column_find(optics, name);
         if (strcmp(name, "rlnOpticsGroup") == 0) continue;
-        if (column < 0 || strcmp(star_get(optics, row, column), star_get(other, 0, (int)c)) != 0) return false;
+        if (column < 0) return false;
+        const char *joined = star_get(optics, row, column);
+        bool same = strcmp(name, "rlnOpticsGroupName") == 0 ? same_name(joined, row, value) : strcmp(joined, value) == 0;
+        if (!same) return false;
     }
     return true;
 }
@@ -171,12 +187,12 @@ static enum status add_joined_optics(struct extractor_join *join, const struct s
     size_t groups = star_row_count(join->optics), row;
     int name_column = star_column_find(other, "rlnOpticsGroupName");
     const char *name = name_column >= 0 ? star_get(other, 0, name_column) : "opticsGroup";
-    char unique[512];
+    char unique[GROUP_NAME_SIZE];
     snprintf(unique, sizeof unique, "%s", name);
     int joined_names = star_column_find(join->optics, "rlnOpticsGroupName");
     for (row = 0; row < groups && joined_names >= 0; row++)
         if (strcmp(star_get(join->optics, row, joined_names), name) == 0)
-            snprintf(unique, sizeof unique, "%.480s_%zu", name, groups + 1);
+            number_name(name, groups, unique);
     int first;
     TRY(star_column_add(join->optics, star_column_name(other, 0), "0", &first, err)); /* a row needs a column */
     TRY(star_row_add(join->optics, &row, err));

@@ -7,6 +7,7 @@
 #include "common/files.h"
 #include "common/picture.h"
 #include "common/star.h"
+#include "common/text.h"
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/maps_file.h"
 #include "stages/lowpass-picker/pick_files.h"
@@ -319,12 +320,9 @@ static bool item_ctf(const struct stage *stage, const struct item *item, struct 
     return true;
 }
 
-/* FNV-1a of the id: the same noise for the same micrograph, wherever and whenever it is picked. */
+/* The same noise for the same micrograph, wherever and whenever it is picked. */
 static uint64_t seed_of(const char *id) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *id; id++)
-        hash = (hash ^ (unsigned char)*id) * 0x100000001b3u;
-    return hash;
+    return text_fnv(TEXT_FNV_BEGIN, id, strlen(id));
 }
 
 enum status lowpass_picker_process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {

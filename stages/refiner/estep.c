@@ -9,6 +9,7 @@
 
 /* A class that nobody is in stays one that a particle can be compared with. */
 static const double LEAST_SHARE = 1e-9;
+static const double LEAST_NORM = 1e-3; /* over the mean of all */
 
 /* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
 static int coarse_size(const struct refiner *r) {
@@ -150,7 +151,9 @@ static void take_over(struct refiner *r, struct half *h, struct particle *p, con
         h->class_change += p->class_index != seed + result->reference;
         h->changed++;
     }
-    p->norm = p->norm / h->average_norm * sqrt(2 * result->norm_sum);
+    /* Each norm is a multiple of the one before: that of an image that holds nothing falls with every iteration, until
+     * its inverse is no number any more. */
+    p->norm = fmax(p->norm / h->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * h->average_norm);
     h->norm_sum += p->norm;
     memcpy(p->pose, result->pose, sizeof p->pose);
     memcpy(p->origin, result->shift, sizeof p->origin);

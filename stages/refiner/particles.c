@@ -9,6 +9,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/mrc.h"
+#include "common/text.h"
 
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size) {
     *set = (struct particle_set){.seed = seed, .cache_limit = cache_limit, .fallback_pixel_size = fallback_pixel_size};
@@ -40,10 +41,8 @@ void particle_set_destroy(struct particle_set *set) {
 }
 
 uint64_t particle_hash(const char *name, unsigned seed) {
-    uint64_t h = 14695981039346656037u ^ ((uint64_t)seed * 0x9e3779b97f4a7c15u);
-    for (; *name != 0; name++)
-        h = (h ^ (unsigned char)*name) * 1099511628211u;
-    /* Mixed once more: names differ in their last characters, which have reached the low bits only. */
+    uint64_t h = text_fnv(TEXT_FNV_BEGIN ^ ((uint64_t)seed * 0x9e3779b97f4a7c15u), name, strlen(name));
+    /* Names differ in their last characters, which have reached the low bits only. */
     h ^= h >> 31;
     h *= 0xbf58476d1ce4e5b9u;
     return h ^ h >> 29;
@@ -124,15 +123,24 @@ static enum status number_or(const struct star_table *table, size_t row, int col
     return star_get_number(table, row, column, ret, err);
 }
 
-/* All groups must have the pixel size of the set: maps have one grid. */
-static enum status check_pixel_size(struct particle_set *set, double pixel_size, const char *path, struct err *err) {
+enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
     FAIL_IF(!(pixel_size > 0) || !isfinite(pixel_size), err, STATUS_BAD_FORMAT,
             "%s gives no pixel size for its particles: rlnImagePixelSize in the optics table, or session.pixel_size",
             path);
-    if (set->pixel_size == 0) set->pixel_size = pixel_size;
-    FAIL_IF(fabs(pixel_size / set->pixel_size - 1) > 1e-3, err, STATUS_UNSUPPORTED,
+    FAIL_IF(*common != 0 && fabs(pixel_size / *common - 1) > 1e-3, err, STATUS_UNSUPPORTED,
             "%s has particles of %g Å/px, those before had %g Å/px: extract them all at one pixel size", path,
-            pixel_size, set->pixel_size);
+            pixel_size, *common);
+    if (*common == 0) *common = pixel_size;
+    return STATUS_OK;
+}
+
+enum status particle_same_box(int *common, int box, const char *path, struct err *err) {
+    FAIL_IF(box % 2 != 0 || box < 16, err, STATUS_UNSUPPORTED,
+            "%s: particles of %d px cannot be refined: the box must be even and at least 16 px", path, box);
+    FAIL_IF(*common != 0 && box != *common, err, STATUS_UNSUPPORTED,
+            "%s has images of %d × %d px, %d × %d px were expected: extract all particles with one box", path, box, box,
+            *common, *common);
+    *common = box;
     return STATUS_OK;
 }
 
@@ -181,7 +189,7 @@ static enum status read_optics(struct reading *r, struct star_file *file, struct
         double done = 0;
         TRY(star_get_integer(t, row, number, &r->optics_numbers[row], err));
         TRY(number_or(t, row, pixel, r->set->fallback_pixel_size, &o.pixel_size, err));
-        TRY(check_pixel_size(r->set, o.pixel_size, r->path, err));
+        TRY(particle_same_pixel_size(&r->set->pixel_size, o.pixel_size, r->path, err));
         TRY(number_or(t, row, star_column_find(t, "rlnVoltage"), 300, &o.voltage, err));
         TRY(number_or(t, row, star_column_find(t, "rlnSphericalAberration"), 2.7, &o.spherical_aberration, err));
         TRY(number_or(t, row, star_column_find(t, "rlnAmplitudeContrast"), 0.1, &o.amplitude_contrast, err));
@@ -218,7 +226,7 @@ static enum status optics_of_row(struct reading *r, size_t row, int *ret_index, 
     TRY(number_or(r->table, row, c->magnification, NAN, &magnification, err));
     TRY(number_or(r->table, row, c->detector, NAN, &detector, err));
     if (magnification > 0 && detector > 0) o.pixel_size = 1e4 * detector / magnification;
-    TRY(check_pixel_size(r->set, o.pixel_size, r->path, err));
+    TRY(particle_same_pixel_size(&r->set->pixel_size, o.pixel_size, r->path, err));
     return add_optics(r, NULL, 0, "opticsGroup1", &o, ret_index, err);
 }
 
@@ -249,10 +257,9 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     struct particle_set *set = r->set;
     struct mrc_header header;
     TRY(mrc_read_header(path, &header, err));
-    if (set->box == 0) set->box = header.nx;
-    FAIL_IF(header.nx != header.ny || header.nx != set->box, err, STATUS_UNSUPPORTED,
-            "%s has images of %d × %d px, %d × %d px were expected: extract all particles with one box", path,
-            header.nx, header.ny, set->box, set->box);
+    FAIL_IF(header.nx != header.ny, err, STATUS_UNSUPPORTED,
+            "%s has images of %d × %d px: particle images must be square", path, header.nx, header.ny);
+    TRY(particle_same_box(&set->box, header.nx, path, err));
     TRY(append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
     struct particle_stack *stack = &set->stacks[set->stack_count - 1];
     stack->source = r->source;
@@ -314,7 +321,13 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     TRY(number_or(r->table, row, c->defocus_angle, 0, &p->ctf.defocus_angle, err));
     TRY(number_or(r->table, row, c->phase_shift, 0, &p->ctf.phase_shift, err));
     TRY(number_or(r->table, row, c->b_factor, 0, &p->ctf.b_factor, err));
-    return number_or(r->table, row, c->scale, 1, &p->ctf.scale, err);
+    TRY(number_or(r->table, row, c->scale, 1, &p->ctf.scale, err));
+    FAIL_IF(p->has_ctf && !ctf_is_plausible(&p->ctf), err, STATUS_BAD_FORMAT,
+            "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is none "
+            "that a microscope can have: correct the table",
+            r->path, row + 1, p->ctf.defocus_u, p->ctf.defocus_v, p->ctf.voltage, p->ctf.spherical_aberration,
+            p->ctf.amplitude_contrast, p->ctf.b_factor);
+    return STATUS_OK;
 }
 
 static enum status merge_row(struct reading *r, size_t row, struct err *err) {
@@ -430,6 +443,33 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
     return status;
 }
 
+enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path, int *ret_box,
+                             double *ret_pixel_size, struct err *err) {
+    struct particle_set scratch;
+    particle_set_init(&scratch, set->seed, 0, set->fallback_pixel_size);
+    enum status status = set->root != NULL ? copy_text(set->root, &scratch.root, err) : STATUS_OK;
+    if (status == STATUS_OK) status = particle_set_merge(&scratch, file, path, false, NULL, err);
+    if (scratch.source_count > 0) {
+        *file = scratch.sources[0].file;
+        scratch.sources[0].file = NULL;
+    }
+    if (status == STATUS_OK) {
+        *ret_box = scratch.box;
+        *ret_pixel_size = scratch.pixel_size;
+    }
+    particle_set_destroy(&scratch);
+    return status;
+}
+
+/* One value that is no number, or whose square would be none, would end up in all of the map. */
+static bool is_finite(const float *image, size_t count) {
+    const float limit = 1e12f;
+    bool finite = true;
+    for (size_t i = 0; i < count; i++)
+        finite = finite && fabsf(image[i]) < limit;
+    return finite;
+}
+
 static enum status read_one(const struct particle_set *set, const struct particle *p, struct mrc_reader **reader,
                             int *stack, float *out, struct err *err) {
     if (*stack != p->stack) {
@@ -438,10 +478,16 @@ static enum status read_one(const struct particle_set *set, const struct particl
         TRY(mrc_open(set->stacks[p->stack].path, reader, err));
         *stack = p->stack;
     }
-    FAIL_IF(p->slice >= mrc_reader_header(*reader)->nz, err, STATUS_BAD_FORMAT,
-            "%s has %d images, image %d was asked for", set->stacks[p->stack].path, mrc_reader_header(*reader)->nz,
-            p->slice + 1);
-    return mrc_read_slices(*reader, p->slice, 1, out, err);
+    const struct mrc_header *header = mrc_reader_header(*reader);
+    FAIL_IF(header->nx != set->box || header->ny != set->box, err, STATUS_BAD_FORMAT,
+            "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place",
+            set->stacks[p->stack].path, header->nx, header->ny, set->box);
+    FAIL_IF(p->slice >= header->nz, err, STATUS_BAD_FORMAT, "%s has %d images, image %d was asked for",
+            set->stacks[p->stack].path, header->nz, p->slice + 1);
+    size_t pixels = (size_t)set->box * (size_t)set->box;
+    TRY(mrc_read_slices(*reader, p->slice, 1, out, err));
+    if (!is_finite(out, pixels)) memset(out, 0, pixels * sizeof *out);
+    return STATUS_OK;
 }
 
 enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *out, struct err *err) {

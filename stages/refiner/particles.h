@@ -79,9 +79,19 @@ void particle_set_destroy(struct particle_set *set);
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
                                size_t *ret_new, struct err *err);
 
+/* Whether a set like this one, and empty, would take the file, which stays the caller's; and what its particles have in
+ * common (0: it has none). Looks at the root and at what is a setting only, so that several threads may ask. */
+enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path, int *ret_box,
+                             double *ret_pixel_size, struct err *err);
+/* Maps have one grid, so all particles of a set have one box and one pixel size: the first ones decide (*common was 0).
+ */
+enum status particle_same_box(int *common, int box, const char *path, struct err *err);
+enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
+
 struct particle *particle_find(const struct particle_set *set, const char *name);
 
-/* Images of particles[indices[0..count-1]], each box² floats at out + i · box². */
+/* Images of particles[indices[0..count-1]], each box² floats at out + i · box². One that holds values that are no
+ * numbers is all zeros: it says nothing of any map. */
 enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *out, struct err *err);
 
 /* The set as tables "optics" and "particles" of RELION 3.1, every column of the sources kept. */

@@ -9,6 +9,7 @@
 
 #include "common/memory.h"
 #include "stages/refiner/refiner_private.h"
+#include "stages/refiner/restored.h"
 
 double refiner_now(void) {
     struct timespec t;
@@ -101,6 +102,24 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
     return particle_set_merge(&r->set, file, path, replace, ret_new, err);
 }
 
+enum status refiner_try(const struct refiner *r, struct star_file **file, const char *path,
+                        struct refiner_grid *ret_grid, struct err *err) {
+    return particle_set_try(&r->set, file, path, &ret_grid->box, &ret_grid->pixel_size, err);
+}
+
+struct refiner_grid refiner_grid(const struct refiner *r) {
+    return (struct refiner_grid){.box = r->set.box, .pixel_size = r->set.pixel_size};
+}
+
+enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
+                         struct err *err) {
+    struct refiner_grid joined = *common;
+    if (grid->box != 0) TRY(particle_same_box(&joined.box, grid->box, path, err));
+    if (grid->pixel_size != 0) TRY(particle_same_pixel_size(&joined.pixel_size, grid->pixel_size, path, err));
+    *common = joined;
+    return STATUS_OK;
+}
+
 enum status refiner_set_threads(struct refiner *r, int threads, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "the number of threads cannot change in the middle of an iteration");
     if (threads < 1 || threads == r->options.threads) return STATUS_OK;
@@ -160,8 +179,6 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
     return STATUS_OK;
 }
 
-static void apply_restored(struct refiner *r);
-
 static enum status first_iteration(struct refiner *r, struct err *err) {
     TRY(setup_noise(r, err));
     TRY(setup_reference(r, err));
@@ -202,7 +219,8 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     r->began = refiner_now();
     if (r->box == 0) TRY(setup_allocate(r, err));
     TRY(setup_optics(r, err));
-    apply_restored(r);
+    if (r->restored != NULL) restored_poses(r->restored, &r->set, r->reference_count);
+    star_destroy(&r->restored);
     TRY(choose_members(r, iteration->most, err));
     r->oversampled = wants_children(r, iteration);
     if (!r->started) TRY(first_iteration(r, err));
@@ -257,37 +275,6 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
         r->cursor = 0;
     }
     return STATUS_OK;
-}
-
-/* Poses that an earlier run found, to the particles that have joined since. */
-static void apply_restored(struct refiner *r) {
-    if (r->restored == NULL) return;
-    const struct star_table *t = star_table_find(r->restored, "particles");
-    static const char *const NAMES[] = {"rlnImageName",    "rlnAngleRot",     "rlnAngleTilt",      "rlnAnglePsi",
-                                        "rlnOriginXAngst", "rlnOriginYAngst", "rlnNormCorrection", "rlnRandomSubset"};
-    int columns[8];
-    bool complete = t != NULL;
-    for (int i = 0; i < 8 && complete; i++)
-        complete = (columns[i] = star_column_find(t, NAMES[i])) >= 0;
-    int class_column = t != NULL ? star_column_find(t, "rlnClassNumber") : -1;
-    for (size_t row = 0; complete && row < star_row_count(t); row++) {
-        struct particle *p = particle_find(&r->set, star_get(t, row, columns[0]));
-        double v[8] = {0};
-        bool whole = p != NULL && !p->aligned;
-        for (int i = 1; i < 8 && whole; i++)
-            whole = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
-        if (!whole || (v[7] != 1 && v[7] != 2)) continue;
-        euler_to_matrix(v[1], v[2], v[3], p->pose);
-        p->origin[0] = v[4] / r->pixel_size;
-        p->origin[1] = v[5] / r->pixel_size;
-        p->norm = v[6] > 0 ? v[6] : 1;
-        p->half = (int)v[7] - 1;
-        p->aligned = true;
-        if (class_column >= 0 && star_get_number(t, row, class_column, &v[0], NULL) == STATUS_OK &&
-            v[0] >= 1 && v[0] <= r->reference_count)
-            p->class_index = (int)v[0] - 1;
-    }
-    star_destroy(&r->restored);
 }
 
 struct refiner_state refiner_state(const struct refiner *r) {

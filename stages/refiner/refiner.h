@@ -50,6 +50,19 @@ void refiner_destroy(struct refiner **refiner);
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
 size_t refiner_particles(const struct refiner *refiner);
+/* Whether the file could join by itself, whatever the others are like; at any time, from any thread. It stays the
+ * caller's. */
+struct refiner_grid {
+    int box;           /* px; 0: no particles */
+    double pixel_size; /* Å; 0: no particles */
+};
+enum status refiner_try(const struct refiner *refiner, struct star_file **file, const char *path,
+                        struct refiner_grid *ret_grid, struct err *err);
+/* That of the particles, or of the maps that it goes on from. Between iterations only. */
+struct refiner_grid refiner_grid(const struct refiner *refiner);
+/* Whether particles of that grid can join those of `common`, which the first ones decide. */
+enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
+                         struct err *err);
 
 /* Between iterations only. */
 enum status refiner_set_threads(struct refiner *refiner, int threads, struct err *err);
@@ -91,9 +104,11 @@ struct refiner_class refiner_class(const struct refiner *refiner, int index);
  * prefix is the folder's name relative to the session. Older iterations than `keep` are removed. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
-/* Goes on from the last iteration written below folder; ret_found false when there is none. Before any merge: poses
- * are given to particles as they join. */
-enum status refiner_restore(struct refiner *refiner, const char *folder, bool *ret_found, struct err *err);
+/* Goes on from an iteration whose files lie below folder. Before any merge: poses are given to particles as they join.
+ * Files that are not whole change nothing: another iteration may be tried. */
+enum status refiner_restore(struct refiner *refiner, const char *folder, int iteration, struct err *err);
+/* The last iteration before that one that was written below folder; 0: none. */
+int refiner_last(const char *folder, int before);
 
 /* Whether the final files below folder are of these very particles: then there is nothing left to do. */
 bool refiner_is_final(const struct refiner *refiner, const char *folder);

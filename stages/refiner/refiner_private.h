@@ -13,6 +13,7 @@
 #include "kernels/symmetry/symmetry.h"
 #include "stages/refiner/particles.h"
 #include "stages/refiner/refiner.h"
+#include "stages/refiner/schedule.h"
 
 enum { MASK_EDGE = 5, LEAST_SHELL = 5 }; /* px; below this shell there is no prior, and no less resolution */
 
@@ -45,25 +46,6 @@ struct half {
     double angle_change, offset_change, reliability_sum;
     double class_change;
     int changed; /* particles that had a pose before */
-};
-
-/* Where the sampling stands. */
-struct schedule {
-    int iteration, order;
-    double offset_range, offset_step; /* px, coarse */
-    double perturbation;
-    int current_size, resolution_shell;
-    int telling_size;     /* beyond it the reference says nothing of a pose: the final iteration is larger */
-    int increment;        /* shells added beyond what the maps hold */
-    bool large_increment; /* a quarter of the box instead */
-    int since_resolution, since_changes;
-    double best_resolution; /* 1/Å */
-    double smallest_angle, smallest_offset;
-    double accuracy_angle, accuracy_offset;
-    double average_pmax, best_pmax;
-    int max_order; /* while data arrive; −1: no bound */
-    bool stalled;  /* would go finer, but max_order forbids it */
-    bool converged, final;
 };
 
 struct refiner {

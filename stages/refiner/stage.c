@@ -1,5 +1,6 @@
 #include "stages/refiner/stage.h"
 
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -76,6 +77,7 @@ static const struct param PARAMS[] = {
 struct arrival {
     struct star_file *file;
     char *path;
+    struct refiner_grid grid;
     bool replace;
 };
 
@@ -84,11 +86,13 @@ struct state {
     bool lock_made;
     struct arrival *arrivals;
     int arrival_count, arrival_capacity;
+    struct refiner_grid grid; /* of what was accepted first; guarded by the lock */
     struct refiner *refiner;
     double last_arrival;      /* s, monotonic; guarded by the lock */
     size_t last_particles;    /* of the last iteration */
     size_t settled_particles; /* how many there were when nothing more was to be gained */
     bool settled, remarked, looked;
+    bool gone;          /* the file of the last selection, when the stage began */
     struct err refused; /* the first file that could not join; status OK: none */
 };
 
@@ -105,6 +109,26 @@ static double monotonic(void) {
 static void arrival_clear(struct arrival *a) {
     star_destroy(&a->file);
     mem_free(&a->path);
+}
+
+/* Several iterations are kept: where the files of the last one are broken, those of one before serve, and without any it
+ * begins anew. No particle is lost by it. */
+static enum status restore(struct stage *stage, struct refiner *refiner, struct err *err) {
+    struct err mine = {0};
+    bool tried = false;
+    for (int i = INT_MAX; (i = refiner_last(stage_folder(stage), i)) > 0;) {
+        enum status status = refiner_restore(refiner, stage_folder(stage), i, &mine);
+        if (status == STATUS_OK) {
+            stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d", i);
+            return STATUS_OK;
+        }
+        /* Once it has a grid the files were whole, and something else is wrong. */
+        FAIL_IF(!status_is_of_file(status) || refiner_grid(refiner).box != 0, err, status, "%s", mine.message);
+        stage_log(stage, LOG_WARN, "refine-not-restored", "iteration %d cannot be gone on from: %s", i, mine.message);
+        tried = true;
+    }
+    if (tried) stage_log(stage, LOG_WARN, "refine-not-restored", "begins anew, from the reference");
+    return STATUS_OK;
 }
 
 static enum status init(struct stage *stage, void *context, struct err *err) {
@@ -140,11 +164,8 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .fallback_pixel_size = session->pixel_size,
                                             .root = stage_root(stage)};
     TRY(refiner_create(&options, &state->refiner, err));
-    bool found = false;
-    TRY(refiner_restore(state->refiner, stage_folder(stage), &found, err));
-    if (found)
-        stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d",
-                  refiner_state(state->refiner).iteration);
+    TRY(restore(stage, state->refiner, err));
+    state->grid = refiner_grid(state->refiner);
     return STATUS_OK;
 }
 
@@ -206,7 +227,8 @@ static enum status check_stacks(struct stage *stage, const char *star_path, stru
     return STATUS_OK;
 }
 
-static enum status read_item(struct stage *stage, const struct item *item, struct arrival *arrival, struct err *err) {
+static enum status read_item(struct stage *stage, const struct state *state, const struct item *item,
+                             struct arrival *arrival, struct err *err) {
     const char *name;
     char path[PATH_SIZE];
     arrival_clear(arrival);
@@ -218,39 +240,42 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     arrival->path = strdup(path);
     FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
     TRY(star_read(path, &arrival->file, err));
-    return check_stacks(stage, path, arrival->file, err);
+    TRY(check_stacks(stage, path, arrival->file, err));
+    return refiner_try(state->refiner, &arrival->file, path, &arrival->grid, err);
 }
 
-/* Consumes the arrival. A selection makes all that wait before it needless. */
-static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
-    enum status status = STATUS_OK;
-    if (arrival->file == NULL) return STATUS_OK;
-    pthread_mutex_lock(&state->lock);
+static enum status keep_locked(struct state *state, struct arrival *arrival, struct err *err) {
+    struct refiner_grid grid = state->grid;
+    TRY(refiner_join(&grid, &arrival->grid, arrival->path, err));
+    if (state->arrival_count == state->arrival_capacity) {
+        int capacity = state->arrival_capacity > 0 ? 2 * state->arrival_capacity : 16;
+        struct arrival *larger = realloc(state->arrivals, (size_t)capacity * sizeof *larger);
+        FAIL_IF(larger == NULL, err, STATUS_NO_MEMORY, "no memory for %d files", capacity);
+        state->arrivals = larger;
+        state->arrival_capacity = capacity;
+    }
+    state->grid = grid;
     state->last_arrival = monotonic();
     for (int i = 0; arrival->replace && i < state->arrival_count; i++)
         arrival_clear(&state->arrivals[i]);
     if (arrival->replace) state->arrival_count = 0;
-    if (state->arrival_count == state->arrival_capacity) {
-        int capacity = state->arrival_capacity > 0 ? 2 * state->arrival_capacity : 16;
-        struct arrival *larger = realloc(state->arrivals, (size_t)capacity * sizeof *larger);
-        if (larger == NULL)
-            status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for %d files", capacity);
-        else {
-            state->arrivals = larger;
-            state->arrival_capacity = capacity;
-        }
-    }
-    if (status == STATUS_OK) {
-        state->arrivals[state->arrival_count++] = *arrival;
-        *arrival = (struct arrival){0};
-    }
+    state->arrivals[state->arrival_count++] = *arrival;
+    *arrival = (struct arrival){0};
+    return STATUS_OK;
+}
+
+/* Consumes the arrival, unless it is refused. A selection makes all that wait before it needless. Whose particles decide
+ * on box and pixel size is not left to which thread reads faster: this is called in the order of arrival. */
+static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
+    if (arrival->file == NULL) return STATUS_OK;
+    pthread_mutex_lock(&state->lock);
+    enum status status = keep_locked(state, arrival, err);
     pthread_mutex_unlock(&state->lock);
     return status;
 }
 
 static enum status load(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
-    (void)context;
-    return read_item(stage, lane->item, &((struct lane *)lane->state)->arrival, err);
+    return read_item(stage, context, lane->item, &((struct lane *)lane->state)->arrival, err);
 }
 
 static enum status store(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
@@ -258,10 +283,23 @@ static enum status store(struct stage *stage, void *context, struct stage_lane *
     return keep_arrival(context, &((struct lane *)lane->state)->arrival, err);
 }
 
+static bool is_gone(const struct stage *stage, const struct item *selection) {
+    char path[PATH_SIZE];
+    const char *name = item_string(selection, "selection.star");
+    return name != NULL && path_join(stage_root(stage), name, path, sizeof path, NULL) == STATUS_OK &&
+           !file_exists(path);
+}
+
 static enum status resume(struct stage *stage, void *context, const struct item *item, struct err *err) {
+    struct state *state = context;
     struct arrival arrival = {0};
-    enum status status = read_item(stage, item, &arrival, err);
-    if (status == STATUS_OK) status = keep_arrival(context, &arrival, err);
+    if (strcmp(item_kind(item), "selection") == 0) {
+        /* The classifier removes its selections after a while: no matter, unless it is the last one. */
+        state->gone = is_gone(stage, item);
+        if (state->gone) return STATUS_OK;
+    }
+    enum status status = read_item(stage, state, item, &arrival, err);
+    if (status == STATUS_OK) status = keep_arrival(state, &arrival, err);
     arrival_clear(&arrival);
     return status;
 }
@@ -269,6 +307,10 @@ static enum status resume(struct stage *stage, void *context, const struct item 
 /* What has arrived joins. A file that cannot is reported, and the others go on. */
 static enum status take_arrivals(struct stage *stage, struct state *state, struct err *err) {
     struct arrival *list;
+    if (state->gone)
+        stage_log(stage, LOG_ERROR, "refine-refused",
+                  "the file of the last selection is gone: its particles are missing until the next one comes");
+    state->gone = false;
     pthread_mutex_lock(&state->lock);
     list = state->arrivals;
     int count = state->arrival_count;

@@ -28,6 +28,13 @@ static enum status copy_row(const struct star_table *from, size_t from_row, stru
     return STATUS_OK;
 }
 
+/* Columns that only other sources have: RELION wants a value in each. */
+static enum status fill_row(struct star_table *t, size_t row, struct err *err) {
+    for (size_t c = 0; c < star_column_count(t); c++)
+        if (*star_get(t, row, (int)c) == '\0') TRY(star_set(t, row, (int)c, "0", err));
+    return STATUS_OK;
+}
+
 static struct star_table *particle_table(struct star_file *file) {
     struct star_table *t = star_table_find(file, "particles");
     if (t == NULL) t = star_table_find(file, "images");
@@ -54,6 +61,7 @@ static enum status export_optics(const struct particle_set *set, struct star_fil
         };
         TRY(put_text(t, row, "rlnOpticsGroupName", o->name, err));
         TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
+        TRY(fill_row(t, row, err));
     }
     return STATUS_OK;
 }
@@ -90,9 +98,10 @@ static enum status export_particle(const struct particle_set *set, const struct 
     TRY(put_text(t, row, "rlnImageName", p->name, err));
     /* The last column only where it says anything. */
     size_t count = sizeof cells / sizeof *cells;
-    return star_cells_put(t, row, cells,
-                          p->reliability != 1 || star_column_find(t, "rlnParticleReliability") >= 0 ? count : count - 1,
-                          err);
+    TRY(star_cells_put(t, row, cells,
+                       p->reliability != 1 || star_column_find(t, "rlnParticleReliability") >= 0 ? count : count - 1,
+                       err));
+    return fill_row(t, row, err);
 }
 
 enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err) {

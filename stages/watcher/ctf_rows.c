@@ -7,19 +7,24 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/star.h"
+#include "common/text.h"
 
 struct ctf_rows {
     char *path;
     struct stat seen;
+    bool may_grow; /* its last row, which is left out */
     struct star_file *file;
     struct star_table *table, *optics; /* optics may be NULL */
     int name_column, group_column;     /* group_column may be -1 */
     long *buckets, *next;              /* rows by the hash of their base name; -1 ends a chain */
     size_t bucket_count;
 };
+
+static const double SETTLED = 10; /* s without a change after which a last row without a line break is a whole one */
 
 /* Base name without ending: where it begins and how long it is. */
 static const char *stem(const char *path, size_t *ret_length) {
@@ -31,14 +36,10 @@ static const char *stem(const char *path, size_t *ret_length) {
 static uint64_t hash_stem(const char *path) {
     size_t length;
     const char *name = stem(path, &length);
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)name[i]) * 0x100000001b3u;
-    return hash ^ (hash >> 29);
+    return text_hash_bytes(name, length);
 }
 
-static enum status index_rows(struct ctf_rows *rows, struct err *err) {
-    size_t count = star_row_count(rows->table);
+static enum status index_rows(struct ctf_rows *rows, size_t count, struct err *err) {
     rows->bucket_count = 64;
     while (rows->bucket_count < 2 * count)
         rows->bucket_count *= 2;
@@ -57,6 +58,23 @@ static enum status index_rows(struct ctf_rows *rows, struct err *err) {
     return STATUS_OK;
 }
 
+/* Whether the file has not been changed for so long that it is taken for whole. */
+static bool is_settled(const struct stat *file) {
+    double age = clock_realtime() - ((double)file->st_mtim.tv_sec + 1e-9 * (double)file->st_mtim.tv_nsec);
+    return age < 0 || age >= SETTLED;
+}
+
+static enum status last_row_may_grow(const struct ctf_rows *rows, bool *ret_may, struct err *err) {
+    _cleanup_(file_close) int descriptor = -1;
+    int64_t size = 0;
+    char last = '\n';
+    TRY(file_open_read(rows->path, &descriptor, &size, err));
+    if (size > 0) TRY(file_read_at(descriptor, rows->path, size - 1, &last, 1, err));
+    /* One that has grown since was perhaps read in the middle of a row. */
+    *ret_may = size != rows->seen.st_size || (last != '\n' && !is_settled(&rows->seen));
+    return STATUS_OK;
+}
+
 static enum status load(struct ctf_rows *rows, struct err *err) {
     FAIL_IF(stat(rows->path, &rows->seen) != 0, err, STATUS_NOT_FOUND, "watcher.ctf %s is not there", rows->path);
     TRY(star_read(rows->path, &rows->file, err));
@@ -69,24 +87,50 @@ static enum status load(struct ctf_rows *rows, struct err *err) {
             "watcher.ctf %s: no table has the column rlnMicrographName: expected one row per micrograph", rows->path);
     rows->group_column = star_column_find(rows->table, "rlnOpticsGroup");
     rows->optics = star_table_find(rows->file, "optics");
-    return index_rows(rows, err);
+    TRY(last_row_may_grow(rows, &rows->may_grow, err));
+    size_t count = star_row_count(rows->table);
+    return index_rows(rows, count > 0 && rows->may_grow ? count - 1 : count, err);
 }
 
 static void unload(struct ctf_rows *rows) {
     star_destroy(&rows->file);
     mem_free(&rows->buckets);
     mem_free(&rows->next);
+    rows->table = rows->optics = NULL;
+    rows->may_grow = false;
 }
 
-enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct err *err) {
+/* ret_problem NULL: what is wrong with the file is an error. */
+static enum status open_rows(const char *path, struct ctf_rows **ret_rows, struct err *ret_problem, struct err *err) {
     _cleanup_(ctf_rows_close) struct ctf_rows *rows = calloc(1, sizeof *rows);
     FAIL_IF(rows == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
     rows->path = strdup(path);
     FAIL_IF(rows->path == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
-    TRY(load(rows, err));
+    struct err problem = {0};
+    enum status status = load(rows, &problem);
+    bool may_be = status == STATUS_OK || (ret_problem != NULL && status_is_of_file(status));
+    FAIL_IF(!may_be, err, status, "%s", problem.message);
+    if (status != STATUS_OK) unload(rows);
+    if (ret_problem != NULL) *ret_problem = problem;
     *ret_rows = rows;
     rows = NULL;
     return STATUS_OK;
+}
+
+enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct err *err) {
+    return open_rows(path, ret_rows, NULL, err);
+}
+
+enum status ctf_rows_await(const char *path, struct ctf_rows **ret_rows, struct err *ret_problem, struct err *err) {
+    return open_rows(path, ret_rows, ret_problem, err);
+}
+
+bool ctf_rows_are_read(const struct ctf_rows *rows) {
+    return rows->table != NULL;
+}
+
+bool ctf_rows_may_grow(const struct ctf_rows *rows) {
+    return rows->may_grow;
 }
 
 void ctf_rows_close(struct ctf_rows **rows) {
@@ -97,18 +141,26 @@ void ctf_rows_close(struct ctf_rows **rows) {
     *rows = NULL;
 }
 
+/* That of its inode too: one that could not be read may have got other permissions. */
+static bool is_same(const struct stat *a, const struct stat *b) {
+    return a->st_size == b->st_size && a->st_ino == b->st_ino && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+           a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
 enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct err *err) {
     struct stat now;
     *ret_changed = false;
     if (stat(rows->path, &now) != 0) return STATUS_OK; /* between two versions of itself */
-    if (now.st_size == rows->seen.st_size && now.st_ino == rows->seen.st_ino &&
-        now.st_mtim.tv_sec == rows->seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == rows->seen.st_mtim.tv_nsec)
-        return STATUS_OK;
+    if (is_same(&now, &rows->seen) && !(rows->may_grow && is_settled(&now))) return STATUS_OK;
     struct ctf_rows fresh = {.path = rows->path};
     enum status status = load(&fresh, err);
     if (status != STATUS_OK) {
         unload(&fresh);
-        rows->seen = now; /* said once, until it changes again */
+        if (status_is_of_file(status)) { /* said once, until it changes again */
+            rows->seen = now;
+            rows->may_grow = false;
+        }
         return status;
     }
     unload(rows);
@@ -146,6 +198,7 @@ long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
     long best = -1;
     int best_parts = 0;
     bool tie = false;
+    if (rows->table == NULL) return -1;
     for (long row = rows->buckets[hash_stem(path) & (rows->bucket_count - 1)]; row >= 0; row = rows->next[row]) {
         bool whole;
         int parts = 2 * common_parts(path, star_get(rows->table, (size_t)row, rows->name_column), &whole);

@@ -12,9 +12,17 @@ struct ctf_rows;
 
 /* Reads the file. */
 enum status ctf_rows_open(const char *path, struct ctf_rows **ret_rows, struct err *err);
+/* The same of a file that may be away or broken for the moment: *ret_problem says so (else its status is OK), and there
+ * are no rows until ctf_rows_refresh has been able to read it. */
+enum status ctf_rows_await(const char *path, struct ctf_rows **ret_rows, struct err *ret_problem, struct err *err);
+/* Whether it has been read since. */
+bool ctf_rows_are_read(const struct ctf_rows *rows);
+/* Whether its last row is left out for now: see ctf_rows_refresh. */
+bool ctf_rows_may_grow(const struct ctf_rows *rows);
 void ctf_rows_close(struct ctf_rows **rows);
 /* Reads it again when it has changed on disk. When it cannot be read (it is just being written) the former rows stay,
- * and the status says so, once for each change. */
+ * and the status says so, once for each change. A last row without a line break that is younger than 10 s is left out,
+ * and looked at again: its last number may have digits to come. */
 enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct err *err);
 
 /* The row of a micrograph: the one whose path is the end of `path` (or the other way round) in most parts, endings left

@@ -6,28 +6,16 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/text.h"
 
 struct known_slot {
     uint64_t hash;
     uint32_t file; /* index + 1; 0: free */
 };
 
-/* FNV-1a. */
-static uint64_t hash_bytes(const void *bytes, size_t length) {
-    const unsigned char *byte = bytes;
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash ^ (hash >> 29);
-}
-
-static uint64_t hash_text(const char *text) {
-    return hash_bytes(text, strlen(text));
-}
-
 static uint64_t hash_inode(dev_t device, ino_t inode) {
     const uint64_t both[2] = {(uint64_t)device, (uint64_t)inode};
-    return hash_bytes(both, sizeof both);
+    return text_hash_bytes(both, sizeof both);
 }
 
 /* The next slot with this hash after *position (start at the hash itself); 0 when there is none. */
@@ -76,7 +64,7 @@ void known_destroy(struct known *known) {
 }
 
 long known_find_path(const struct known *known, const char *path) {
-    uint64_t hash = hash_text(path);
+    uint64_t hash = text_hash(path);
     size_t position = (size_t)hash;
     uint32_t file;
     while ((file = next_match(&known->by_path, hash, &position)) != 0)
@@ -90,7 +78,7 @@ static bool has_id(const struct known_file *file, const char *id) {
 }
 
 long known_find_id(const struct known *known, const char *id) {
-    uint64_t hash = hash_text(id);
+    uint64_t hash = text_hash(id);
     size_t position = (size_t)hash;
     uint32_t file;
     while ((file = next_match(&known->by_id, hash, &position)) != 0)
@@ -121,7 +109,7 @@ enum status known_add(struct known *known, const char *path, long *ret_index, st
     char *copy = strdup(path);
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a file");
     long index = (long)known->count;
-    if (insert(&known->by_path, hash_text(path), index, err) != STATUS_OK) {
+    if (insert(&known->by_path, text_hash(path), index, err) != STATUS_OK) {
         free(copy);
         return STATUS_NO_MEMORY;
     }
@@ -132,6 +120,6 @@ enum status known_add(struct known *known, const char *path, long *ret_index, st
 
 enum status known_take(struct known *known, long index, const char *id, struct err *err) {
     const struct known_file *file = &known->files[index];
-    TRY(insert(&known->by_id, hash_text(id), index, err));
+    TRY(insert(&known->by_id, text_hash(id), index, err));
     return insert(&known->by_inode, hash_inode(file->device, file->inode), index, err);
 }

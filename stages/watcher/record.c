@@ -14,11 +14,8 @@ static double first_of(double a, double b, double fallback) {
 }
 
 const char *record_relative(const char *path, const char *root) {
-    size_t length = strlen(root);
-    while (length > 1 && root[length - 1] == '/')
-        length--;
-    if (length == 0 || strncmp(path, root, length) != 0 || path[length] != '/') return path;
-    return path + length + 1;
+    const char *rest;
+    return root[0] != '\0' && path_is_below(path, root, &rest) ? rest : path;
 }
 
 static enum status set_optics(const struct record_source *source, struct item *item, struct err *err) {
@@ -72,9 +69,13 @@ enum status record_make(const struct record_source *source, struct item **ret_it
 
 struct record_table {
     struct star_file *file;
-    struct star_table *optics, *micrographs;
+    struct star_table *optics, *micrographs; /* micrographs: columns alone */
+    struct star_file *piece;
+    struct star_table *rows; /* of the piece; not written yet */
+    struct star_writer *writer;
 };
 
+enum { PIECE_ROWS = 512 };
 enum { OPTICS_COLUMNS = 7 };
 
 static const char *const optics_columns[OPTICS_COLUMNS] = {
@@ -107,34 +108,68 @@ enum status record_table_create(struct record_table **ret_table, struct err *err
 
 void record_table_destroy(struct record_table **table) {
     if (table == NULL || *table == NULL) return;
+    star_writer_discard(&(*table)->writer);
+    star_destroy(&(*table)->piece);
     star_destroy(&(*table)->file);
     free(*table);
     *table = NULL;
 }
 
-/* The row of the item's optics, made when no earlier one is the same. Groups are few. */
-static enum status find_group(struct star_table *optics, const struct item *item, size_t *ret_row, struct err *err) {
+/* The row of the item's optics, or as many as there are. Groups are few. */
+static enum status find_group(const struct star_table *optics, const struct item *item, size_t *ret_row,
+                              struct err *err) {
     const char *name = item_string(item, "optics.group");
     name = name != NULL ? name : "opticsGroup1";
-    size_t count = star_row_count(optics);
-    for (size_t row = 0; row < count; row++) {
+    size_t row = 0;
+    for (; row < star_row_count(optics); row++) {
         bool same = strcmp(star_get(optics, row, 1), name) == 0;
         for (int i = 2; i < OPTICS_COLUMNS && same; i++) {
             double value;
             TRY(star_get_number(optics, row, i, &value, err));
             same = fabs(value - item_number(item, optics_members[i], 0)) <= 1e-5 * fabs(value);
         }
-        if (same) {
-            *ret_row = row;
-            return STATUS_OK;
-        }
+        if (same) break;
     }
-    TRY(star_row_add(optics, ret_row, err));
-    TRY(star_set_integer(optics, *ret_row, 0, (long)*ret_row + 1, err));
-    TRY(star_set(optics, *ret_row, 1, name, err));
-    for (int i = 2; i < OPTICS_COLUMNS; i++)
-        TRY(star_set_number(optics, *ret_row, i, item_number(item, optics_members[i], 0), err));
+    *ret_row = row;
     return STATUS_OK;
+}
+
+static enum status add_group(struct star_table *optics, const struct item *item, struct err *err) {
+    const char *name = item_string(item, "optics.group");
+    size_t row;
+    TRY(star_row_add(optics, &row, err));
+    TRY(star_set_integer(optics, row, 0, (long)row + 1, err));
+    TRY(star_set(optics, row, 1, name != NULL ? name : "opticsGroup1", err));
+    for (int i = 2; i < OPTICS_COLUMNS; i++)
+        TRY(star_set_number(optics, row, i, item_number(item, optics_members[i], 0), err));
+    return STATUS_OK;
+}
+
+enum status record_table_note(struct record_table *table, const struct item *item, struct err *err) {
+    size_t group;
+    TRY(find_group(table->optics, item, &group, err));
+    if (group == star_row_count(table->optics)) TRY(add_group(table->optics, item, err));
+    const char *name;
+    const json_t *value;
+    json_object_foreach(json_object_get(item_json(item), "columns"), name, value)
+        if (json_is_number(value)) TRY(star_column_add(table->micrographs, name, "0", NULL, err));
+    return STATUS_OK;
+}
+
+static enum status begin_piece(struct record_table *table, struct err *err) {
+    star_destroy(&table->piece);
+    TRY(star_create(&table->piece, err));
+    TRY(star_table_add(table->piece, "micrographs", true, &table->rows, err));
+    for (size_t i = 0; i < star_column_count(table->micrographs); i++)
+        TRY(star_column_add(table->rows, star_column_name(table->micrographs, i), "0", NULL, err));
+    return STATUS_OK;
+}
+
+enum status record_table_begin(struct record_table *table, const char *path, struct err *err) {
+    TRY(star_writer_create(path, &table->writer, err));
+    TRY(star_writer_table(table->writer, table->optics, err));
+    TRY(star_writer_table(table->writer, table->micrographs, err));
+    return begin_piece(table, err);
 }
 
 enum status record_table_add(struct record_table *table, const struct item *item, struct err *err) {
@@ -142,20 +177,24 @@ enum status record_table_add(struct record_table *table, const struct item *item
     size_t group, row;
     TRY(item_need_string(item, "micrograph.path", &path, err));
     TRY(find_group(table->optics, item, &group, err));
-    TRY(star_row_add(table->micrographs, &row, err));
-    TRY(star_set(table->micrographs, row, 0, path, err));
-    TRY(star_set_integer(table->micrographs, row, 1, (long)group + 1, err));
-    const char *name;
-    const json_t *value;
-    json_object_foreach(json_object_get(item_json(item), "columns"), name, value) {
-        int column;
-        if (!json_is_number(value)) continue;
-        TRY(star_column_add(table->micrographs, name, "0", &column, err));
-        TRY(star_set_number(table->micrographs, row, column, json_number_value(value), err));
+    if (group == star_row_count(table->optics)) return STATUS_OK; /* it came after the others were noted */
+    if (star_row_count(table->rows) == PIECE_ROWS) {
+        TRY(star_writer_rows(table->writer, table->rows, err));
+        TRY(begin_piece(table, err));
+    }
+    TRY(star_row_add(table->rows, &row, err));
+    TRY(star_set(table->rows, row, 0, path, err));
+    TRY(star_set_integer(table->rows, row, 1, (long)group + 1, err));
+    const json_t *columns = json_object_get(item_json(item), "columns");
+    for (size_t i = 2; i < star_column_count(table->rows); i++) {
+        const json_t *value = json_object_get(columns, star_column_name(table->rows, i));
+        TRY(json_is_number(value) ? star_set_number(table->rows, row, (int)i, json_number_value(value), err)
+                                  : star_set(table->rows, row, (int)i, "0", err));
     }
     return STATUS_OK;
 }
 
-enum status record_table_write(const struct record_table *table, const char *path, struct err *err) {
-    return star_write(table->file, path, err);
+enum status record_table_commit(struct record_table *table, struct err *err) {
+    TRY(star_writer_rows(table->writer, table->rows, err));
+    return star_writer_commit(&table->writer, err);
 }

@@ -25,11 +25,15 @@ enum status record_failed(const char *id, const char *path, const char *root, st
 /* "…/SESSION/a/b" → "a/b" when path lies in root, else path itself; points into path. */
 const char *record_relative(const char *path, const char *root);
 
-/* watcher/micrographs.star: an optics table and a row per micrograph with all numbers that are known of it. */
+/* watcher/micrographs.star: an optics table and a row per micrograph with all numbers that are known of it. Groups and
+ * columns are noted first, then come the rows, which are written in pieces, so that a long session needs no more memory.
+ * An item whose optics were not noted is left out. */
 struct record_table;
 enum status record_table_create(struct record_table **ret_table, struct err *err);
 void record_table_destroy(struct record_table **table);
+enum status record_table_note(struct record_table *table, const struct item *item, struct err *err);
+enum status record_table_begin(struct record_table *table, const char *path, struct err *err);
 enum status record_table_add(struct record_table *table, const struct item *item, struct err *err);
-enum status record_table_write(const struct record_table *table, const char *path, struct err *err);
+enum status record_table_commit(struct record_table *table, struct err *err);
 
 #endif

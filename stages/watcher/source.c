@@ -70,6 +70,29 @@ static enum status refuse_session_itself(struct stage *stage, const char *direct
     return STATUS_OK;
 }
 
+static enum status stop_at_first(const struct item *item, void *context, struct err *err) {
+    (void)item;
+    *(bool *)context = true;
+    FAIL(err, STATUS_CANCELLED, "one is enough");
+}
+
+/* A table that was never good is a wrong setting. Once micrographs have gone through, it is one that is just being
+ * written, or broken for a while: they wait for it as they wait for their rows. */
+static enum status open_rows(struct source *source, struct err *err) {
+    const char *path = source->params->ctf;
+    struct err problem = {0};
+    bool resumed = false;
+    enum status status = stage_each_done(source->stage, stop_at_first, &resumed, &problem);
+    if (!resumed) {
+        FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+        return ctf_rows_open(path, &source->rows, err);
+    }
+    TRY(ctf_rows_await(path, &source->rows, &problem, err));
+    if (!ctf_rows_are_read(source->rows))
+        stage_log(source->stage, LOG_WARN, "ctf-file", "%s; micrographs wait for it", problem.message);
+    return STATUS_OK;
+}
+
 enum status source_create(struct stage *stage, struct source **ret_source, struct err *err) {
     _cleanup_(source_destroy) struct source *source = calloc(1, sizeof *source);
     FAIL_IF(source == NULL, err, STATUS_NO_MEMORY, "no memory for a watcher");
@@ -92,7 +115,7 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
     source->held_until = INFINITY;
     TRY(refuse_session_itself(stage, params->directory, err));
     TRY(watcher_create(&options, &source->watcher, err));
-    if (params->ctf != NULL) TRY(ctf_rows_open(params->ctf, &source->rows, err));
+    if (params->ctf != NULL) TRY(open_rows(source, err));
     struct err problem;
     if (params->notices && notices_open(&source->notices, &problem) != STATUS_OK)
         stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", problem.message, params->poll);
@@ -204,6 +227,11 @@ static void look_for_space(struct source *source) {
     if (!paused) source->held_until = -INFINITY;
 }
 
+/* Where nothing but the CTF file tells the pixel size, that file is needed. */
+static bool may_go_without(const struct source *source) {
+    return ctf_rows_are_read(source->rows) || !isnan(stage_session(source->stage)->pixel_size);
+}
+
 /* Those whose row has come, and those that have waited long enough. The order stays. */
 static enum status release_held(struct source *source, double now, struct err *err) {
     size_t kept = 0;
@@ -215,7 +243,7 @@ static enum status release_held(struct source *source, double now, struct err *e
         long row = go_on ? ctf_rows_find(source->rows, held->path) : -1;
         if (go_on && row >= 0)
             status = pass_on(source, held->id, held->path, &held->image, row, err);
-        else if (go_on && now >= held->until)
+        else if (go_on && now >= held->until && may_go_without(source))
             status = pass_on_without(source, held, err);
         else {
             source->held_until = fmin(source->held_until, held->until);
@@ -233,8 +261,13 @@ static enum status refresh_ctf(struct source *source, double now, struct err *er
     if (source->rows == NULL) return STATUS_OK;
     struct err problem;
     bool changed = false;
-    if (ctf_rows_refresh(source->rows, &changed, &problem) != STATUS_OK)
-        stage_log(source->stage, LOG_WARN, "ctf-file", "%s; the rows read before stay in use", problem.message);
+    bool was_read = ctf_rows_are_read(source->rows);
+    enum status status = ctf_rows_refresh(source->rows, &changed, &problem);
+    if (status_is_of_file(status))
+        stage_log(source->stage, LOG_WARN, "ctf-file", "%s; %s", problem.message,
+                  was_read ? "the rows read before stay in use" : "micrographs wait for it");
+    if (changed && !was_read)
+        stage_log(source->stage, LOG_INFO, "ctf-file", "%s can be read now", source->params->ctf);
     bool due = (changed || now >= source->held_until) && !source->is_paused;
     return due && source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
 }
@@ -324,9 +357,14 @@ enum status source_idle(struct source *source, double now, double seconds, bool 
     /* Where notices never come, something may lie there unseen. */
     TRY(sweep(source, now, err));
     if (watcher_pending(source->watcher) > 0 || (source->held_count > 0 && source->is_paused)) return STATUS_OK;
+    if (source->held_count > 0 && ctf_rows_may_grow(source->rows)) return STATUS_OK;
     for (size_t i = 0; i < source->held_count; i++)
         source->held[i].until = now;
     if (source->held_count > 0) TRY(release_held(source, now, err));
+    FAIL_IF(source->held_count > 0 && !may_go_without(source) && !stage_stopping(source->stage), err, STATUS_BAD_FORMAT,
+            "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
+            "set session.pixel_size",
+            source->held_count, source->params->ctf);
     tell_counts(source);
     *ret_idle = source->held_count == 0;
     return STATUS_OK;

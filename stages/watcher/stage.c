@@ -65,6 +65,10 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     return STATUS_OK;
 }
 
+static enum status note(const struct item *item, void *context, struct err *err) {
+    return record_table_note(context, item, err);
+}
+
 static enum status add_row(const struct item *item, void *context, struct err *err) {
     return record_table_add(context, item, err);
 }
@@ -73,10 +77,12 @@ static enum status summarise(struct stage *stage, void *state, struct err *err) 
     (void)state;
     _cleanup_(record_table_destroy) struct record_table *table = NULL;
     char path[PATH_SIZE];
-    TRY(record_table_create(&table, err));
-    TRY(stage_each_done(stage, add_row, table, err));
     TRY(path_join(stage_folder(stage), "micrographs.star", path, sizeof path, err));
-    return record_table_write(table, path, err);
+    TRY(record_table_create(&table, err));
+    TRY(stage_each_done(stage, note, table, err));
+    TRY(record_table_begin(table, path, err));
+    TRY(stage_each_done(stage, add_row, table, err));
+    return record_table_commit(table, err);
 }
 
 const struct stage_descriptor watcher_stage = {

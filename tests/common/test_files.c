@@ -47,6 +47,16 @@ static void paths_are_joined_and_split(void **state) {
     assert_string_equal(path, ".");
     assert_ok(path_folder("/c", path, sizeof path, &err));
     assert_string_equal(path, "/");
+    const char *rest = NULL;
+    assert_true(path_is_below("/a/b/c", "/a/b", &rest));
+    assert_string_equal(rest, "c");
+    assert_true(path_is_below("/a/b/c", "/a/b/", NULL));
+    assert_true(path_is_below("/a/b", "/a/b", &rest));
+    assert_string_equal(rest, "");
+    assert_true(path_is_below("/a", "/", &rest));
+    assert_string_equal(rest, "a");
+    assert_false(path_is_below("/a/bc", "/a/b", &rest));
+    assert_false(path_is_below("/a", "/a/b", &rest));
     assert_string_equal(path_name("a/b.c"), "b.c");
     assert_string_equal(path_name("b.c"), "b.c");
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/ledger.h"
 #include "tests/common/scratch.h"
 
@@ -342,6 +343,31 @@ static void ends_belong_to_a_run(void **state) {
     ledger_close(&ledger);
 }
 
+/* Whoever looks after other things may not wait as long as a stage. */
+static void patience_with_other_processes_ends(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path), *other = NULL;
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    double begin = clock_monotonic();
+    assert_int_equal(ledger_open_patient(path, false, 0.2, &other, &err), STATUS_UNAVAILABLE);
+    assert_null(other);
+    double waited = clock_monotonic() - begin;
+    assert_true(waited >= 0.2);
+    assert_true(waited < LEDGER_PATIENCE / 2.);
+    /* A reader waits for nobody. */
+    assert_ok(ledger_open_patient(path, true, 0.2, &other, &err));
+    ledger_close(&other);
+    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    assert_ok(ledger_open_patient(path, false, 0.2, &other, &err));
+    ledger_close(&other);
+    sqlite3_close(db);
+    ledger_close(&ledger);
+}
+
 static void what_is_no_ledger_is_refused(void **state) {
     (void)state;
     char path[PATH_SIZE];
@@ -379,6 +405,7 @@ int main(void) {
         cmocka_unit_test(many_in_one_transaction),
         cmocka_unit_test(crashes_count_and_retries_forgive),
         cmocka_unit_test(ends_belong_to_a_run),
+        cmocka_unit_test(patience_with_other_processes_ends),
         cmocka_unit_test(what_is_no_ledger_is_refused),
     };
     return scratch_run("ledger", tests, sizeof tests / sizeof *tests);

@@ -29,6 +29,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char events[TRACE_MAX];
+    enum status unreadable; /* what resume says of mic_04 */
     int loaded, processed, stored, flushed, resumed, summaries, reconfigured, inside, inside_max;
     bool hold_store, hold_first_load;
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -114,8 +115,10 @@ static enum status trace_flush(struct stage *stage, void *state, struct err *err
 }
 
 static enum status trace_resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
-    (void)stage, (void)state, (void)err;
+    (void)stage, (void)state;
     trace_event(&trace.resumed, "R", item_id(item));
+    FAIL_IF(trace.unreadable != STATUS_OK && strcmp(item_id(item), "mic_04") == 0, err, trace.unreadable,
+            "mic_04.star is broken");
     return STATUS_OK;
 }
 
@@ -335,6 +338,41 @@ static void a_second_run_resumes_from_the_ledger(void **state) {
     stage_results_clear(&results);
 }
 
+/* It has failed after all, and the others are there; but what the machine lacks fails the start, and nothing else. */
+static void what_was_done_and_cannot_be_read_again_has_failed(void **state) {
+    struct fixture *fixture = *state;
+    char path[PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/unreadable.sqlite", fixture->folder);
+    struct stage_results results = {0};
+    struct err err = {0};
+    assert_int_equal(stage_run_results(&traced, fixture->folder, path, NULL, fixture->items, 8, &results, &err),
+                     STATUS_OK);
+    stage_results_clear(&results);
+    trace_reset();
+    trace.unreadable = STATUS_UNAVAILABLE;
+    assert_int_equal(stage_run_results(&traced, fixture->folder, path, NULL, fixture->items, 8, &results, &err),
+                     STATUS_UNAVAILABLE);
+    for (int again = 0; again < 2; again++) {
+        trace_reset();
+        trace.unreadable = STATUS_BAD_FORMAT;
+        assert_int_equal(stage_run_results(&traced, fixture->folder, path, NULL, fixture->items, 8, &results, &err),
+                         STATUS_OK);
+        assert_int_equal(trace.resumed, again ? 7 : 8);
+        stage_results_clear(&results);
+    }
+    trace.unreadable = STATUS_OK;
+    struct ledger *ledger = NULL;
+    struct ledger_counts counts;
+    assert_int_equal(ledger_open(path, false, &ledger, &err), STATUS_OK);
+    assert_int_equal(ledger_counts(ledger, &counts, &err), STATUS_OK);
+    assert_int_equal(counts.done, 7);
+    assert_int_equal(counts.failed, 1);
+    int64_t count = 0;
+    assert_int_equal(ledger_retry(ledger, "mic_04", &count, &err), STATUS_OK);
+    assert_int_equal(count, 1);
+    ledger_close(&ledger);
+}
+
 static enum status device_gone(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     (void)stage, (void)state, (void)lane;
     FAIL(err, STATUS_DEVICE, "the device fell off the bus");
@@ -421,6 +459,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_a_cumulative_stage_emits_goes_on_instead_of_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stage_without_process_passes_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_second_run_resumes_from_the_ledger, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_done_and_cannot_be_read_again_has_failed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lost_device_ends_the_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_source_produces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_parameters_are_refused, set_up, tear_down),

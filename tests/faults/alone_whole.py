@@ -31,8 +31,7 @@ def in_thirds(work, between, **keys):
             between(i)
             sent += len(part)
             wait_until(lambda: done(session, "extractor") == sent, 60, f"part {i} is done", live)
-        live.signal(signal.SIGINT)  # not --until-idle, which sweeps the folder as well
-        said = live.finish(0)
+        said = live.drain()  # not --until-idle, which sweeps the folder as well
     check("starting it again" not in said and "has not answered" not in said, "no process died or hung")
     same(calm(), outcome(session, incoming))
     whole(session)

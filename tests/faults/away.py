@@ -14,26 +14,28 @@ with Work("away") as work:
     os.makedirs(work("disk/raw"))
     os.symlink("disk/raw", work("raw"))
     graph = relays(work, "poll: 0.2, settle: 1")
-    with start(work, graph, "--until-idle", 3, env=environment(work)) as live:
+    with start(work, graph, env=environment(work)) as live:
         for i in range(COUNT):
             put(work("raw"), f"a{i}.mrc")
-        wait_until(lambda: done(session, "relay") == COUNT, 30, "what was there is done", live)
+        wait_until(lambda: done(session, "relay") == COUNT, 60, "what was there is done", live)
         os.rename(work("disk"), work("elsewhere"))
         os.kill(pids(session)["watcher.0"], signal.SIGKILL)
-        wait_until(lambda: live.says("watcher.0 cannot go on"), 20, "it is said", live)
-        wait_until(lambda: pids(session, "relay"), 1, "the others go on", live)
+        wait_until(lambda: live.says("watcher.0 cannot go on"), 60, "it is said", live)
+        wait_until(lambda: pids(session, "relay"), 60, "the others go on", live)
         os.rename(work("elsewhere"), work("disk"))
         for i in range(COUNT):
             put(work("raw"), f"b{i}.mrc")
-        said = live.finish(0)
+        wait_until(lambda: done(session, "relay") == 2 * COUNT, 100, "what came after is done", live)
+        said = live.drain()
     check(said.count("cannot go on") == 1, "it is said once")
     os.rename(work("disk"), work("elsewhere"))
-    with Run(os.path.join(session, "graph.yaml"), session, "--until-idle", 3, env=environment(work)) as live:
-        wait_until(lambda: live.says("watcher.0 cannot go on"), 20, "the session begins, and it is said", live)
+    with Run(os.path.join(session, "graph.yaml"), session, env=environment(work)) as live:
+        wait_until(lambda: live.says("watcher.0 cannot go on"), 60, "the session begins, and it is said", live)
         os.rename(work("elsewhere"), work("disk"))
         for i in range(COUNT):
             put(work("raw"), f"c{i}.mrc")
-        live.finish(0)
+        wait_until(lambda: done(session, "relay") == 3 * COUNT, 100, "all is done", live)
+        live.drain()
     for stage, found in counts(session).items():
         check(found == {"seen": 3 * COUNT, "done": 3 * COUNT, "rejected": 0, "failed": 0, "in_flight": 0}, f"{stage}: {found}")
     finish()

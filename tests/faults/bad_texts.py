@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Broken STAR, YAML and JSON files, each given to the program that reads it: the exit code and what it says are those of
-the table in broken_texts.py, and it takes no longer than ten seconds, whatever stands there."""
+the table in broken_texts.py, and it takes no longer than a minute of a busy machine, whatever stands there."""
 import os
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ import broken_images
 import broken_texts
 
 BIN = Path(os.environ['ICESTREAM_BIN'])
-SECONDS = 10
+SECONDS = 60
 
 
 def star_beside(folder):
@@ -45,6 +45,21 @@ def ctf(path, folder, more=''):
 
 def ctf_picked(path, folder):
     return ctf(path, folder, '  lowpass-picker: {from: watcher, diameter: 60}\n')
+
+
+def ctf_again(path, folder):
+    """A session whose CTF file, which alone tells the pixel size, has broken when it is run again with one image more."""
+    graph, images, table = folder / 'graph.yaml', folder / 'in', folder / 'ctf.star'
+    images.mkdir()
+    (images / 'good.mrc').write_bytes(broken_images.mrc())
+    table.write_text(broken_texts.optics() + broken_texts.star(['rlnMicrographName', 'rlnOpticsGroup'], 'good.mrc 1'))
+    graph.write_text(f'stages:\n  watcher: {{directory: {images}, ctf: {table}}}\n')
+    run = [BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2', '--restarts', '1']
+    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    shutil.copy(path, table)
+    (images / 'late.mrc').write_bytes(broken_images.mrc())
+    run[2] = folder / 'session' / 'graph.yaml'
+    return run
 
 
 def check(path, folder):
@@ -91,6 +106,7 @@ READERS = {
     'refined': on_files('refiner', '--diameter', '60', '--reference', 'good.mrc'),
     'ctf': ctf,
     'ctf_picked': ctf_picked,
+    'ctf_again': ctf_again,
     'check': check,
     'instance': instance,
     'describe': describe,

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """File systems that tell of no new files: the sweep finds all, in folders that come later, too."""
 import errno
-import signal
 
 from alone import environment, logs, put, relays, start
 from faults import Work, check, counts, done, finish, wait_until
@@ -21,12 +20,11 @@ with Work("blind") as work:
         env = environment(work, "inotify", ICESTREAM_FAULT_INOTIFY=mode)
         # Without --until-idle, which sweeps the folder before it believes that nothing comes.
         with start(work, graph, env=env, session=f"session{number}") as live:
-            wait_until(lambda: done(session, "relay") == 3, 30, "what was there is done", live)
+            wait_until(lambda: done(session, "relay") == 3, 60, "what was there is done", live)
             for i in range(3):
                 put(folder, f"new/deep{i % 2}/later{i}.mrc")
-            wait_until(lambda: done(session, "relay") == 6, 10, "what came later is done", live)
-            live.signal(signal.SIGINT)
-            live.finish(0)
+            wait_until(lambda: done(session, "relay") == 6, 60, "what came later is done", live)
+            live.drain()
         found = counts(session)
         check(all(f["seen"] == f["done"] == 6 for f in found.values()), f"{mode}: {found['relay']}")
         told = [line for line in logs(session, "watcher.0") if " no-notices " in line]

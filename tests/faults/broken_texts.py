@@ -119,6 +119,8 @@ def stars():
                                         'refined', 3, "row 1: rlnImageName is '000000@good.mrc'"),
         'ctf_no_names.star': text(star(['rlnDefocusU'], '1e4'), 'ctf', 1, 'no table has the column rlnMicrographName'),
         'ctf_cut.star': text(star(groups, one, 'good').rstrip('\n'), 'ctf', 1, 'line 8: 1 values'),
+        'ctf_again.star': text(star(groups, one, 'late').rstrip('\n'), 'ctf_again', 1,
+                               ('1 micrographs wait for watcher.ctf', 'set session.pixel_size'), False),
         'ctf_strange.star': text((optics(rlnVoltage='inf', rlnOpticsGroupName='gr\xfcn') + star(
             groups + ['.', 'rln..a', 'a' * 130, '\xe9', 'rlnDefocusU'], f'{one} 1 2 3 4 nan')).encode('latin-1'),
             'ctf', 0, 'watcher 1/1', False),
@@ -262,8 +264,9 @@ def jsons():
         'half.plan': text('{"v": 1, "stages": [', 'plan', 1, 'plan.json: not the plan of a session', False),
         'stages_object.plan': text('{"stages": {}}', 'plan', 1, 'not the plan of a session', False),
         'stage_number.plan': text('{"stages": [7]}', 'plan', 1, 'plan.json', False),
-        'rubbish.ledger': text(b'this is no database ' * 300, 'ledger', 1, 'watcher.sqlite', False),
-        'cut.ledger': text('', 'cut_ledger', 1, 'watcher.sqlite', False),
+        'rubbish.ledger': text(b'this is no database ' * 300, 'ledger', 1,
+                               ('watcher.sqlite', 'put back a copy of'), False),
+        'cut.ledger': text('', 'cut_ledger', 1, ('watcher.sqlite', 'put back a copy of'), False),
     }
 
 

@@ -85,8 +85,7 @@ class Fed(Run):
         while self.parts:
             self.send()
         wait_until(lambda: done(self.session, "watcher") >= COUNT, 60, "all are found", self)
-        self.signal(signal.SIGINT)  # drains
-        self.finish(0)
+        self.drain()
         same(calm(), outcome(self.session, self.folder), what)
         whole(self.session, what)
 
@@ -105,12 +104,12 @@ def case_refused(rounds):
                 folder = ("extractor", "lowpass-picker", "ledger", "log", "watcher", "")[i % 6]
                 number = errors[i] if i < 2 else chosen.choice(errors)  # products: a full disk and a read-only one, always
                 name = f"{errno.errorcode[number]} in {folder or 'the session'}"
-                wait_until(lambda: done(session, "watcher") > 0, 60, "it has begun", live)
+                wait_until(lambda: done(session, "extractor") > 0, 60, "all stages have begun", live)
                 fault.on(os.path.join(session, folder), number)
                 live.send()
                 if folder in ("extractor", "lowpass-picker", "ledger"):
                     told = "the ledger cannot" if folder == "ledger" else f"{session}/{folder}"
-                    wait_until(lambda: "waits: " in notes(session) and told in notes(session), 30, f"{name} is said",
+                    wait_until(lambda: "waits: " in notes(session) and told in notes(session), 60, f"{name} is said",
                                live)
                     check(True, f"{name}: {notes(session)[:160]}")
                 else:
@@ -135,7 +134,7 @@ def case_folder(rounds):
                 live.settle()
                 os.rename(work("session", stage), work("away"))
                 live.send()
-                wait_until(lambda: f"{stage}: the folder" in notes(session), 30, f"{stage}: that it is gone is said",
+                wait_until(lambda: f"{stage}: the folder" in notes(session), 60, f"{stage}: that it is gone is said",
                            live)
                 check(True, notes(session)[:160])
                 os.rename(work("away"), work("session", stage))
@@ -148,7 +147,7 @@ def case_folder(rounds):
                 live.settle()
                 os.chmod(work("closed", "extractor"), 0o500)
                 live.send()
-                wait_until(lambda: "denied" in notes(session), 30, "that the folder is closed is said", live)
+                wait_until(lambda: "denied" in notes(session), 60, "that the folder is closed is said", live)
                 os.chmod(work("closed", "extractor"), 0o755)
                 live.end_calmly("closed and opened")
         session = work("deleted")
@@ -158,7 +157,7 @@ def case_folder(rounds):
             os.rename(work("deleted", "lowpass-picker"), work("dust"))  # or files come while it is emptied
             shutil.rmtree(work("dust"))
             live.send()
-            wait_until(lambda: "gone" in notes(session), 30, "that the folder was deleted is said", live)
+            wait_until(lambda: "gone" in notes(session), 60, "that the folder was deleted is said", live)
             live.signal(signal.SIGTERM)
             live.finish(1)
             rest, folder = live.parts, live.folder
@@ -202,13 +201,13 @@ def case_full(rounds):
                 live.settle()
                 fill(ballast)
                 live.send()
-                wait_until(lambda: "No space" in notes(session) or "full" in notes(session), 30, "a full disk is said",
+                wait_until(lambda: "No space" in notes(session) or "full" in notes(session), 60, "a full disk is said",
                            live)
                 check(True, notes(session)[:160])
                 check(not half_written(session), "nothing half-written")
                 if i == rounds - 1:  # a stage that dies meanwhile comes back
                     os.kill(pids(session)["extractor.0"], signal.SIGKILL)
-                    wait_until(lambda: live.says("starting it again") or live.says("tried again until that works"), 30,
+                    wait_until(lambda: live.says("starting it again") or live.says("tried again until that works"), 60,
                                "the launcher buries it, or says why it waits with that", live)
                 os.unlink(ballast)
             live.end_calmly("full")
@@ -228,9 +227,9 @@ def case_memory(rounds):
 
     with Work("limit") as work:
         session, path = work("session"), graph(work.path)
-        with Run(path, session, "--until-idle", "2", "--restarts", "30",
+        with Run(path, session, "--restarts", "30",
                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (100 << 20, resource.RLIM_INFINITY))) as live:
-            wait_until(lambda: live.says("temporarily unavailable") or live.says("no memory"), 30,
+            wait_until(lambda: live.says("temporarily unavailable") or live.says("no memory"), 60,
                        "that memory is short is said", live)
             check(True, next(line for line in live.output().splitlines() if re.search("unavailable|no memory", line)))
             lift(live)
@@ -238,9 +237,10 @@ def case_memory(rounds):
             for name, pid in pids(session).items():
                 size = int(open(f"/proc/{pid}/statm").read().split()[0]) * resource.getpagesize()
                 limit(pid, size)
-            wait_until(lambda: done(session, "extractor") >= 60, 30, "what is in its stride needs no more memory", live)
+            wait_until(lambda: done(session, "extractor") >= 60, 100, "what is in its stride needs no more memory", live)
             lift(live)
-            live.finish(0)
+            wait_until(lambda: done(session, "extractor") == COUNT, 100, "all are done", live)
+            live.drain()
             same(calm(), outcome(session), "memory")
             whole(session, "memory")
         finish()
@@ -285,11 +285,36 @@ def case_begin(rounds):
             check(live.says("No space"), "a new session says so and ends")
         fault.on(session, errno.ENOSPC)
         with Run(path, session, "--until-idle", "1", env=fault.environment) as live:
-            wait_until(lambda: live.says("it is tried again until that works"), 30, "it says what it waits for", live)
+            wait_until(lambda: live.says("it is tried again until that works"), 60, "it says what it waits for", live)
             fault.off()
             live.finish(0)
         same(calm(), outcome(session, folder), "a full disk at the beginning")
         whole(session, "a full disk at the beginning")
+        finish()
+
+
+def case_still(rounds):
+    """A disk that stands still while a replica writes its ledger: both are silent, and nobody is killed for it."""
+    with Work("still") as work:
+        fault, session, folder = Fault(work("fault")), work("session"), work("in")
+        everything = names()
+        arrive(everything[:COUNT // 2], folder)
+        path = graph(work.path, micrographs=folder, picker="replicas: 2")
+        with Run(path, session, "--hang-report", "2", env=fault.environment) as live:
+            wait_until(lambda: done(session, "lowpass-picker") >= 20, 60, "twenty items done", live)
+            fault.on(f"{session}/ledger/lowpass-picker.sqlite-wal", -1)
+            arrive(everything[COUNT // 2:], folder)
+            for replica in range(2):
+                wait_until(lambda: live.says(f"lowpass-picker.{replica} has not answered"), 60, "it is silent", live)
+            fault.off()
+            for replica in range(2):
+                wait_until(lambda: live.says(f"lowpass-picker.{replica} answers again"), 60, "it answers again", live)
+            wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
+            live.signal(signal.SIGINT)
+            output = live.finish(0)
+        check("killed" not in output.replace("it will be killed", ""), "nobody was killed")
+        same(calm(), outcome(session, folder), "a disk that stood still")
+        whole(session, "a disk that stood still")
         finish()
 
 

@@ -14,6 +14,8 @@ import hashlib
 import json
 import os
 import random
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -53,11 +55,11 @@ def names():
 
 
 def arrive(some, folder):
-    """Micrographs appear in a watched folder, whole, each under a name of its own: they are links, so this is quick."""
+    """Micrographs appear in a watched folder, whole, each under a name of its own."""
     os.makedirs(folder, exist_ok=True)
     for name in some:
         hidden = os.path.join(folder, f".{name}.coming")
-        os.link(os.path.join(MICROGRAPHS, name), hidden)
+        shutil.copy2(os.path.join(MICROGRAPHS, name), hidden)
         os.rename(hidden, os.path.join(folder, name))
 
 
@@ -113,6 +115,12 @@ class Run:
         self.process.kill()
         self.process.wait()
         wait_until(lambda: not pids(self.session), 30, "no stage outlives a killed launcher")
+
+    def drain(self, seconds=100):
+        """Ends the run when what there is is done. --until-idle would end it in the middle of a test that is held up."""
+        wait_until(lambda: pids(self.session), 60, "the launcher, which takes signals before it starts a stage, listens", self)
+        self.signal(signal.SIGINT)
+        return self.finish(0, seconds)
 
     def finish(self, expected=0, seconds=100):
         """Waits for the end; returns what was said."""

@@ -11,12 +11,14 @@ import sqlite3
 import sys
 import time
 
-from faults import (COUNT, Run, Work, arrive, calm, check, done, finish, graph, ledger, names, outcome, pids, run, same,
+from faults import (BIN, COUNT, Run, Work, arrive, calm, check, done, finish, graph, ledger, names, outcome, pids, run, same,
                     seeded, wait_until, whole)
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0
-LIMITS = () if SECONDS else ("--hang-report", "2")
+LIMITS = () if SECONDS else ("--hang-report", "4")  # longer than a busy machine holds up a heartbeat
 HALF = COUNT // 2
+# Commits take a while, so that there are moments within them.
+SLOW = {**os.environ, "LD_PRELOAD": os.path.join(BIN, "../tests/preload_disk.so"), "ICESTREAM_DISK_SLOW": "1"}
 
 
 def held(session, stage, replica):
@@ -45,7 +47,7 @@ def stop_with_items(session, instance, incoming, chance, locking):
         time.sleep(chance.uniform(0, 0.02))  # the moment of a fault, not a wait for anything
         pid = pids(session)[instance]
         os.kill(pid, signal.SIGSTOP)
-        wait_until(lambda: open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T", 10, "it is stopped")
+        wait_until(lambda: open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T", 60, "it is stopped")
         items = held(session, stage, int(replica))
         if items and is_locked(session, stage) == locking:
             arrive(waiting[count + 1:], incoming)
@@ -64,7 +66,7 @@ def begin(work, name, *options, **keys):
     incoming, session = work(f"{name}-incoming"), work(name)
     arrive(names()[:HALF], incoming)
     path = graph(work.path, f"{name}.yaml", micrographs=incoming, **keys)
-    return incoming, session, Run(path, session, *LIMITS, *options)
+    return incoming, session, Run(path, session, *LIMITS, *options, env=SLOW)
 
 
 def one_of_two(work, instance, chance):
@@ -87,8 +89,7 @@ def one_of_two(work, instance, chance):
         wait_until(lambda: time.monotonic() - stopped > SECONDS, SECONDS + 10, "it was stopped for long enough")
         os.kill(pid, signal.SIGCONT)
         wait_until(lambda: live.says(f"{instance} answers again"), 60, "it is reported that it answers again", live)
-        live.signal(signal.SIGINT)
-        output = live.finish(0)
+        output = live.drain()
     check("starting it again" not in output, f"{stage}: nobody was killed")
     attempts = dict(ledger(session, stage, "SELECT id, attempts FROM items"))
     check(all(attempts[item] == 2 for item in items), f"{stage}: each of its items was taken up by another")
@@ -106,8 +107,7 @@ def with_the_ledger(work, instance, chance):
         wait_until(lambda: done(session, stage) >= 20, 60, "twenty items done", live)
         stop_with_items(session, instance, incoming, chance, True)
         wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
-        live.signal(signal.SIGINT)
-        output = live.finish(0)
+        output = live.drain()
     check(f"{instance} does not answer and keeps the others from the ledger: it is killed" in output,
           f"{stage} with the ledger: killed")
     same(calm(), outcome(session, incoming), f"{stage} with the ledger")
@@ -116,13 +116,14 @@ def with_the_ledger(work, instance, chance):
 
 def only_one(work, instance):
     stage = instance.rsplit(".", 1)[0]
-    incoming, session, live = begin(work, f"only-{stage}", "--hang-kill", "1", "--until-idle", "1")
+    incoming, session, live = begin(work, f"only-{stage}", "--hang-kill", "1")
     with live:
         wait_until(lambda: done(session, stage) >= 20, 60, "twenty items done", live)
         pid = pids(session)[instance]
         os.kill(pid, signal.SIGSTOP)
         arrive(names()[HALF:], incoming)
-        output = live.finish(0)
+        wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
+        output = live.drain()
     check(f"{instance} has not answered for" in output and "it will be killed and started again in 1 s" in output,
           f"{stage} alone: reported")
     check("its items go to" not in output, f"{stage} alone: there is nobody to take its items")

@@ -19,7 +19,7 @@ CHAIN = (*STAGES, "classifier")
 CLASSIFIER = "  classifier: {from: extractor, classes: 2, diameter: 150, snapshot_interval: 1}\n"
 VICTIMS = ("watcher.0", "lowpass-picker.0", "lowpass-picker.1", "extractor.0", "extractor.1", "classifier.0", "all stages",
            "launcher")
-OPTIONS = ("--until-idle", "1", "--restarts", "1000", "--backoff", "0.05")
+OPTIONS = ("--restarts", "1000", "--backoff", "0.05")
 
 
 def fingerprint(session, stage, item):
@@ -94,7 +94,8 @@ def one_round(work, chance, number):
             if victim == "launcher":
                 live = Run(path, session, *OPTIONS)
         remember(session, acknowledged)
-        live.finish(0)
+        wait_until(lambda: done(session, "extractor") == COUNT, 100, "all are done", live)
+        live.drain()
     finally:
         live.__exit__(*sys.exc_info())
     print(f"killed: {struck}")

@@ -29,8 +29,8 @@ with Work("logs") as work:
     put(work("raw"), "whole.mrc")
     graph = relays(work, "settle: 0, poll: 0.2")
     with start(work, graph, "--until-idle", 2, "--log-size", SIZE, env=env) as live:
-        wait_until(lambda: done(session, "relay") == 1, 30, "the whole one is done", live)
-        wait_until(lambda: os.path.exists(work("said")), 30, "the library has said all", live)
+        wait_until(lambda: done(session, "relay") == 1, 60, "the whole one is done", live)
+        wait_until(lambda: os.path.exists(work("said")), 60, "the library has said all", live)
         live.finish(3)
     check(counts(session)["watcher"]["failed"] == MANY, f"{counts(session)['watcher']}")
     told = [line for line in logs(session, "watcher.0") if " WARN failed " in line]

@@ -1,5 +1,6 @@
 /* Stages that do nothing, to load edges, ledgers and the launcher with many items:
- *   null-source   emits `count` items as fast as they are taken, or one every `pause` s
+ *   null-source   emits `count` items as fast as they are taken, or one every `pause` s; before these others, until
+ *                 `meet` replicas of the stage "wide" have had one
  *   null-stage    passes them on, each after `work` s
  * Both are this file; which one it is says the program's name. */
 #include <math.h>
@@ -9,10 +10,10 @@
 
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/stage.h"
+#include "common/stage_private.h"
 
 struct parameters {
-    int count;
+    int count, meet;
     double pause, work;
 };
 
@@ -20,6 +21,7 @@ struct parameters {
 static const struct param table[] = {
     {"count", PARAM_INT, OFFSET(count), "", "1000", 0, 10000000, NULL, 0, false, "items of a source"},
     {"pause", PARAM_FLOAT, OFFSET(pause), "s", "0", 0, 60, NULL, 0, false, "of a source, between two items"},
+    {"meet", PARAM_INT, OFFSET(meet), "", "0", 0, 1000, NULL, 0, false, "replicas that have work before a source counts"},
     {"work", PARAM_FLOAT, OFFSET(work), "s", "0", 0, 60, NULL, 0, false, "of a stage, on each item"},
 };
 
@@ -48,10 +50,26 @@ static enum status emit(struct stage *stage, int number, struct err *err) {
     return status;
 }
 
+static void had_path(const struct stage *stage, const char *name, int instance, char path[PATH_SIZE]) {
+    snprintf(path, PATH_SIZE, "%.4000s/../%s/had_%d", stage_folder(stage), name, instance);
+}
+
+/* Whether that many replicas have had an item. */
+static bool have_met(const struct stage *stage, int count) {
+    char path[PATH_SIZE];
+    for (int i = 0; i < count; i++) {
+        had_path(stage, "wide", i, path);
+        if (!file_exists(path)) return false;
+    }
+    return true;
+}
+
 static enum status produce(struct stage *stage, void *state, struct err *err) {
     (void)state;
     const struct parameters *parameters = stage_params(stage);
-    for (int i = 0; i < parameters->count && !stage_stopping(stage); i++) {
+    int before = 0;
+    for (int i = 0; i < before + parameters->count && !stage_stopping(stage); i++) {
+        if (i == before && !have_met(stage, parameters->meet)) before++;
         TRY(emit(stage, i, err));
         /* Acknowledgements wake it too, so it waits for the rest once more. */
         for (double end = clock_monotonic() + parameters->pause, now; (now = clock_monotonic()) < end;)
@@ -61,8 +79,11 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
-    (void)state, (void)lane, (void)err;
+    (void)state, (void)lane;
     const struct parameters *parameters = stage_params(stage);
+    char path[PATH_SIZE];
+    had_path(stage, "wide", stage->instance, path);
+    if (parameters->meet > 0 && !file_exists(path)) TRY(file_write_whole(path, "", 0, err));
     const struct timespec time = {(time_t)parameters->work, (long)(1e9 * fmod(parameters->work, 1))};
     if (parameters->work > 0) nanosleep(&time, NULL);
     return STATUS_OK;

@@ -29,20 +29,28 @@ def resume(work, session, undisturbed, what):
         shutil.rmtree(session)
 
 
+def is_stopped(pid):
+    """All its threads: one that waits for the disk stops only then."""
+    states = (open(path).read().rsplit(")", 1)[1].split()[0] for path in glob.glob(f"/proc/{pid}/task/*/stat"))
+    return all(state == "T" for state in states)
+
+
 def case_copy(instants, work, chosen, undisturbed):
     targets = sorted(chosen.randrange(COUNT) for _ in range(instants))
     session = work("session")
-    with Run(graph(work.path), session, "--until-idle", "0.5") as live:
+    with Run(graph(work.path), session) as live:
         for i, target in enumerate(targets):
             wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
             time.sleep(0.05 * chosen.random())  # not a synchronisation: a random instant
             all_of_them = [live.pid, *pids(session).values()]
             for pid in all_of_them:
                 os.kill(pid, signal.SIGSTOP)
+            wait_until(lambda: all(is_stopped(pid) for pid in all_of_them), 60, "all stand still")
             shutil.copytree(session, work(f"copy{i}"), symlinks=True)
             for pid in all_of_them:
                 os.kill(pid, signal.SIGCONT)
-        live.finish(0)
+        wait_until(lambda: done(session, "extractor") == COUNT, 100, "all are done", live)
+        live.drain()
     same(undisturbed, outcome(session), "the session that was copied")
     for i, target in enumerate(targets):
         resume(work, work(f"copy{i}"), undisturbed, f"copied at {target}")

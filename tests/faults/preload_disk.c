@@ -1,5 +1,7 @@
 /* A disk that fails: while the file ICESTREAM_DISK_FAULT exists, what is written below the folder that its first line
- * names is refused with the error whose number its second line holds. For tests that have no right to mount anything.
+ * names is refused with the error whose number its second line holds; where that is -1, it stands still instead: whoever
+ * syncs there waits until the file is gone. With ICESTREAM_DISK_SLOW each sync takes 10 ms at least. For tests that have
+ * no right to mount anything.
  *
  * Streams of the C library write past this library, so a file is found wanting when it is flushed or synced; half of what
  * was written to it is then taken away, as a disk does that was full half way. */
@@ -15,12 +17,15 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-/* The error that holds for a path now, or 0. */
-static int fault_of(const char *path) {
+enum { STILL = -1 };
+
+/* The error that holds for a path now, 0, or STILL. */
+static int control_of(const char *path) {
     const char *control = getenv("ICESTREAM_DISK_FAULT");
     char text[PATH_MAX + 32];
     int descriptor = control != NULL ? REAL(open)(control, O_RDONLY | O_CLOEXEC) : -1;
@@ -36,7 +41,12 @@ static int fault_of(const char *path) {
     return below ? atoi(number) : 0;
 }
 
-static int fault_of_descriptor(int descriptor) {
+static int fault_of(const char *path) {
+    int fault = control_of(path);
+    return fault != STILL ? fault : 0;
+}
+
+static int control_of_descriptor(int descriptor) {
     char link[64], path[PATH_MAX];
     int saved = errno;
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -44,7 +54,20 @@ static int fault_of_descriptor(int descriptor) {
     errno = saved;
     if (length <= 0) return 0;
     path[length] = '\0';
-    return fault_of(path);
+    return control_of(path);
+}
+
+static int fault_of_descriptor(int descriptor) {
+    int fault = control_of_descriptor(descriptor);
+    return fault != STILL ? fault : 0;
+}
+
+/* As a disk that does not answer: the state of a process that waits for one is another, but it is not stopped either. */
+static void wait_for_disk(int descriptor) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    if (getenv("ICESTREAM_DISK_SLOW") != NULL) nanosleep(&pause, NULL);
+    while (control_of_descriptor(descriptor) == STILL)
+        nanosleep(&pause, NULL);
 }
 
 static bool refused(int fault) {
@@ -104,10 +127,12 @@ int fflush(FILE *stream) {
 }
 
 int fsync(int descriptor) {
+    wait_for_disk(descriptor);
     return refused(fault_of_descriptor(descriptor)) ? -1 : REAL(fsync)(descriptor);
 }
 
 int fdatasync(int descriptor) {
+    wait_for_disk(descriptor);
     return refused(fault_of_descriptor(descriptor)) ? -1 : REAL(fdatasync)(descriptor);
 }
 

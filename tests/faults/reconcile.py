@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 
-from faults import COUNT, DATA, Run, Work, arrive, calm, check, finish, graph, names, outcome, program, same, whole
+from faults import COUNT, DATA, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, program, same, whole
 
 
 def ask(session, *options):
@@ -52,9 +52,10 @@ with Work("reconcile") as work:
     # A stage is in the middle of something whenever it is asked: that must not look like a miscount.
     incoming, session, asked = work("incoming"), work("session"), 0
     path = graph(work.path, micrographs=incoming, picker="replicas: 2", extractor="replicas: 2")
-    with Run(path, session, "--until-idle", "1") as live:
+    with Run(path, session) as live:
         waiting = names()
-        while live.poll() is None:
+        while waiting or asked <= COUNT // 10 or done(session, "extractor") < COUNT:
+            assert live.poll() is None, "the run has ended"
             arrive(waiting[:5], incoming)
             del waiting[:5]
             answer = ask(session)
@@ -62,7 +63,7 @@ with Work("reconcile") as work:
                 check(False, f"asked during the run: {answer.stderr}")
                 break
             asked += answer.returncode == 0
-        live.finish(0)
+        live.drain()
     check(asked > COUNT // 10, f"asked {asked} times during a run, each time all added up")
     same(calm(), outcome(session, incoming))
     whole(session)

@@ -74,7 +74,7 @@ with Work("systemd") as work:
     with Service(unit, session) as live:
         wait_until(lambda: pids(session) and done(session, "extractor") == COUNT // 2, 60, "what was there is done after the reboot", live)
         live.signal(signal.SIGTERM)
-        live.finish(1, 10)  # one of SuccessExitStatus, well before TimeoutStopSec
+        live.finish(1, float(unit["Service"]["TimeoutStopSec"]))  # one of SuccessExitStatus
         check(not pids(session), "nothing is left running")
     arrive(names()[COUNT // 2:COUNT], work("raw"))
     with Service(unit, session) as live:

@@ -74,7 +74,8 @@ class Session:
         raise AssertionError(f"{stage} has not done {number} within a minute")
 
     def pid(self, stage):
-        return self.status()["stages"][stage]["instances"][0]["pid"]
+        """None: it has just been started, and has told nobody."""
+        return self.status()["stages"][stage]["instances"][0].get("pid")
 
 
 def chain(folder, count, source="", first=""):
@@ -216,6 +217,27 @@ def case_stop(folder):
     assert "run it again" in session.finish(live, 1)
     assert session.counts("two")[1] < MANY, "nothing was left to go on with"
     session.run()
+    all_done(session, MANY)
+
+
+def case_locked_ledger(folder):
+    """While one ledger cannot be written, so that a death cannot be put down in it, the other stages are looked after."""
+    session = chain(folder, MANY)
+    live = session.start("--backoff", "0.1")
+    session.wait_done("two", 20, live)
+    with contextlib.closing(sqlite3.connect(f"{session.path}/ledger/one.sqlite", timeout=60, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        before = session.pid("two")
+        for stage in ("one", "two"):
+            os.kill(session.pid(stage), signal.SIGKILL)
+        # As long as a stage waits for a ledger, and again: nobody else would be looked after meanwhile.
+        end = time.time() + 30
+        while session.pid("two") in (before, None):
+            assert live.poll() is None, live.stdout.read()
+            assert time.time() < end, "nothing was started again while a ledger was locked"
+            time.sleep(0.05)
+        other.execute("ROLLBACK")
+    assert session.finish(live, 0).count("starting it again") == 2
     all_done(session, MANY)
 
 

@@ -24,7 +24,7 @@ static const char text[] = "# comment\n"
                            "stages:\n"
                            "  a:\n"
                            "    directory: \"12\"\n"
-                           "    size: [1, 2.5, 007]\n"
+                           "    size: [1, 2.50, 007]\n"
                            "    on: true\n"
                            "    empty:\n"
                            "    none: ~\n"
@@ -55,7 +55,7 @@ static void test_values_and_lines(void **state) {
     assert_true(json_is_true(on));
     json_decref(on);
     char *typed = graph_value_text(&graph_entry(a, "size")->value);
-    assert_string_equal(typed, "1,2.5,007");
+    assert_string_equal(typed, "1,2.50,007");
     free(typed);
     graph_destroy(&graph);
     assert_null(graph);
@@ -99,7 +99,7 @@ static void differs(const char *set, const char *expected) {
 static void test_differences_are_named(void **state) {
     (void)state;
     differs("a.directory=13", "a.directory was 12 and is 13");
-    differs("a.size=[1, 2.5, 8]", "a.size was 1,2.5,007 and is 1,2.5,8");
+    differs("a.size=[1, 2.50, 8]", "a.size was 1,2.50,007 and is 1,2.50,8");
     differs("a.extra-key=5", "a.extra_key was not set and is 5");
     differs("session.pixel_size=1.63", "session.pixel_size was 1.62 and is 1.63");
     differs("a.threads=7", ""); /* where, not what */

@@ -16,6 +16,8 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/mrc.h"
+#include "common/stage_private.h"
+#include "stages/classifier/classifier_stage.h"
 #include "stages/classifier/snapshot.h"
 
 enum { BOX = 32, SHAPES = 3, PER_SHAPE = 70, NOISE = 30, COUNT = SHAPES * PER_SHAPE + NOISE, PARTS = 3 };
@@ -267,7 +269,7 @@ static void a_state_is_taken_up_again(void **state) {
     s.final = true;
     OK(snapshot_write(&c, &s, &err));
     OK(snapshot_history(&c, &s, &err));
-    assert_int_equal(snapshot_last(folder), 7);
+    assert_int_equal(snapshot_last(folder, INT_MAX), 7);
     assert_true(s.kept > 150);
     assert_true(nearer.kept > 0 && nearer.kept < s.kept);
     struct dataset *second = NULL;
@@ -298,11 +300,77 @@ static void a_state_is_taken_up_again(void **state) {
     printf("restored: %d of %d particles moved\n", moved, COUNT / PARTS);
     assert_true(moved <= COUNT / PARTS / 5);
     snapshot_remove(&s, 7, false);
-    assert_int_equal(snapshot_last(folder), 0);
+    assert_int_equal(snapshot_last(folder, INT_MAX), 0);
     classifier_clear(&again);
     classifier_clear(&c);
     dataset_destroy(&second);
     dataset_destroy(&dataset);
+}
+
+static void run_stage(struct item *const *items, size_t count) {
+    char ledger[PATH_MAX];
+    const char *const parameters[] = {"classes", "6",      "diameter", "100",          "threads",
+                                      "2",       "visits", "2",        "final_passes", "2", NULL};
+    struct stage_results results = {0};
+    snprintf(ledger, sizeof ledger, "%.200s/classifier.sqlite", folder);
+    OK(stage_run_results(&classifier_stage, folder, ledger, parameters, items, count, &results, &err));
+    for (size_t i = 0; i < results.outcome_count; i++)
+        assert_int_equal(results.outcomes[i].state, LEDGER_DONE);
+    stage_results_clear(&results);
+}
+
+static void path_of(char path[PATH_MAX], int iteration, const char *part) {
+    snprintf(path, PATH_MAX, "%.200s/classifier/run_it%03d_%s", folder, iteration, part);
+}
+
+static size_t classified_in(int iteration) {
+    char path[PATH_MAX];
+    struct star_file *file = NULL;
+    path_of(path, iteration, "data.star");
+    OK(star_read(path, &file, &err));
+    size_t rows = star_row_count(star_table_find(file, "particles"));
+    star_destroy(&file);
+    return rows;
+}
+
+/* The stage in a session: where files of the last snapshot are broken, the one before serves, and without it it begins
+ * anew. All particles are there each time. */
+static void broken_snapshots_are_passed_over(void **state) {
+    (void)state;
+    static const char *const parts[] = {"classes.mrcs", "data.star", "model.star"};
+    struct item *items[PARTS];
+    char path[PATH_MAX], own[PATH_MAX];
+    for (int part = 0; part < PARTS; part++) {
+        snprintf(path, sizeof path, "part%d", part);
+        OK(item_create(path, "particles", &items[part], &err));
+        snprintf(path, sizeof path, "part%d.star", part);
+        OK(item_set_string(items[part], "particles.star", path, &err));
+    }
+    run_stage(items, 2);
+    snprintf(own, sizeof own, "%.200s/classifier", folder);
+    int first = snapshot_last(own, INT_MAX);
+    assert_true(first > 0);
+    run_stage(items + 2, 1);
+    int last = snapshot_last(own, INT_MAX);
+    assert_true(last > first);
+    for (int i = 0; i < 3; i++) {
+        path_of(path, last, parts[i]);
+        assert_int_equal(truncate(path, 700), 0);
+        run_stage(NULL, 0);
+        int next = snapshot_last(own, INT_MAX);
+        assert_int_equal(next, last + 1);
+        assert_int_equal(classified_in(next), COUNT);
+        last = next;
+    }
+    for (int i = last; i > 0; i = snapshot_last(own, i)) {
+        path_of(path, i, "model.star");
+        assert_int_equal(truncate(path, 0), 0);
+    }
+    run_stage(NULL, 0);
+    assert_int_equal(snapshot_last(own, INT_MAX), last + 1);
+    assert_int_equal(classified_in(last + 1), COUNT);
+    for (int part = 0; part < PARTS; part++)
+        item_destroy(&items[part]);
 }
 
 /* Some images of a table that no program should have written: the rest is classified as if they were not there. */
@@ -406,22 +474,43 @@ static void bad_tables_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *rows, *expected;
+        const char *optics, *column; /* NULL: none */
     } cases[] = {
         {"000001@nowhere.mrcs 1\n", "nowhere.mrcs"},
         {"part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
         {"000999@part0.mrcs 1\n", "999"},
         {"0@part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
+        {"1@odd.mrcs 1\n", "box must be even"},
+        {"1@part0.mrcs 1 nan\n", "row 1: its CTF", NULL, "rlnDefocusU"},
+        {"1@part0.mrcs 1 12\n2@part0.mrcs 1 many\n", "row 2: its CTF", NULL, "rlnDefocusU"},
+        {"1@part0.mrcs 1 12000 -1e6\n", "row 1: its CTF", NULL, "rlnDefocusU\n_rlnCtfBfactor"},
+        {"1@part0.mrcs 1 12000\n", "row 1: its CTF", "1 4 0", "rlnDefocusU"},
+        {"1@part0.mrcs 7\n", "row 1 is of optics group 7", "1 4 300", NULL},
+        {"1@part0.mrcs 1\n", "pixel size is not known", "1 small 300", NULL},
+        {"1@part0.mrcs 1\n2@part0.mrcs 2\n", "row 2: particles of 5 Å/px among", "1 4 300\n2 5 300", NULL},
     };
+    char path[PATH_MAX];
+    struct image odd = {0};
+    OK(image_resize(&odd, 17, 17, 1, &err));
+    snprintf(path, sizeof path, "%.200s/odd.mrcs", folder);
+    OK(mrc_write(path, &odd, MRC_STACK, MRC_FLOAT32, &err));
+    image_destroy(&odd);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char star[PATH_MAX], text[512];
+        char star[PATH_MAX], text[1024] = "";
         struct dataset_batch *batch = NULL;
+        if (cases[i].optics != NULL)
+            snprintf(text, sizeof text,
+                     "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnImagePixelSize\n_rlnVoltage\n%s\n\n",
+                     cases[i].optics);
+        size_t length = strlen(text);
+        snprintf(text + length, sizeof text - length,
+                 "data_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n%s%s\n%s\n",
+                 cases[i].column != NULL ? "_" : "", cases[i].column != NULL ? cases[i].column : "", cases[i].rows);
         snprintf(star, sizeof star, "%.200s/bad.star", folder);
-        snprintf(text, sizeof text, "data_particles\n\nloop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n%s\n",
-                 cases[i].rows);
         OK(file_write_whole(star, text, strlen(text), &err));
         struct err err = {0};
         assert_int_not_equal(dataset_batch_read(star, resolve, NULL, &batch, &err), STATUS_OK);
-        assert_non_null(strstr(err.message, cases[i].expected));
+        if (strstr(err.message, cases[i].expected) == NULL) fail_msg("'%s', not '%s'", err.message, cases[i].expected);
         assert_null(batch);
     }
 }
@@ -432,6 +521,7 @@ int main(void) {
         cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(rules_are_read),
         cmocka_unit_test(broken_images_spoil_nothing), cmocka_unit_test(few_particles_are_enough),
         cmocka_unit_test(bad_tables_are_refused),
+        cmocka_unit_test(broken_snapshots_are_passed_over),
     };
     return cmocka_run_group_tests(tests, make_particles, remove_particles);
 }

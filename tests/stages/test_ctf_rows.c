@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/star.h"
 #include "stages/watcher/record.h"
 #include "tests/stages/watched.h"
 
@@ -138,32 +139,103 @@ static void file_that_grows_is_read_again(void **state) {
     assert_int_equal(ctf_rows_open(path, &rows, &err), STATUS_NOT_FOUND);
 }
 
+static double defocus_of(const struct ctf_rows *rows, const char *name) {
+    struct err err = {0};
+    struct item *item = NULL;
+    long row = ctf_rows_find(rows, name);
+    if (row < 0) return 0;
+    assert_ok(item_create("x", "micrograph", &item, &err));
+    assert_ok(ctf_rows_columns(rows, row, item, &err));
+    double defocus = item_number(item, "columns.rlnDefocusU", 0);
+    item_destroy(&item);
+    return defocus;
+}
+
+/* Cut anywhere, it tells nothing that the whole file does not; when it is whole it is read. */
+static void half_a_file_is_waited_for(void **state) {
+    (void)state;
+    char whole[4096], part[4096], path[PATH_SIZE];
+    size_t length = (size_t)snprintf(whole, sizeof whole, "%s%s", OPTICS,
+                                     "data_micrographs\n\nloop_\n_rlnMicrographName #1\n_rlnOpticsGroup #2\n"
+                                     "_rlnDefocusU #3\na.mrc 1 15000.5\nb.mrc 2 16000.5\n");
+    int awaited = 0;
+    scratch_path("half.star", path);
+    for (size_t kept = 0; kept <= length; kept++) {
+        struct ctf_rows *rows = NULL;
+        struct err err = {0}, problem = {0};
+        bool changed;
+        snprintf(part, sizeof part, "%.*s", (int)kept, whole);
+        watched_put_text("half.star", part);
+        assert_ok(ctf_rows_await(path, &rows, &problem, &err));
+        assert_int_equal(ctf_rows_are_read(rows), problem.status == STATUS_OK);
+        awaited += !ctf_rows_are_read(rows);
+        if (!ctf_rows_are_read(rows)) assert_non_null(strstr(problem.message, "half.star"));
+        double a = defocus_of(rows, "/x/a.mrc"), b = defocus_of(rows, "/x/b.mrc");
+        assert_true((a == 0 || a == 15000.5) && (b == 0 || b == 16000.5));
+        if (kept < length) assert_true(b == 0);
+        watched_put_text("half.star", whole);
+        assert_ok(ctf_rows_refresh(rows, &changed, &err));
+        assert_true(kept == length || changed);
+        assert_true(defocus_of(rows, "/x/a.mrc") == 15000.5 && defocus_of(rows, "/x/b.mrc") == 16000.5);
+        ctf_rows_close(&rows);
+    }
+    assert_true(awaited > 100);
+    /* Some programs end their files so. */
+    struct ctf_rows *rows = NULL;
+    struct err err = {0};
+    snprintf(part, sizeof part, "%.*s", (int)length - 1, whole);
+    watched_put_text("half.star", part);
+    watched_date("half.star", 1000);
+    assert_ok(ctf_rows_open(path, &rows, &err));
+    assert_true(defocus_of(rows, "/x/b.mrc") == 16000.5);
+    ctf_rows_close(&rows);
+}
+
+enum { ROUNDS = 400 };
+
 static void table_of_micrographs_reads_back(void **state) {
     (void)state;
     struct err err = {0};
     struct ctf_rows *rows = both("table.star"), *again = NULL;
     struct record_table *table = NULL;
+    struct item *items[3] = {NULL};
     assert_ok(record_table_create(&table, &err));
     for (long row = 0; row < 3; row++) {
         struct stage_session session = {NAN, NAN, NAN, NAN};
-        struct item *item = NULL;
         struct record_source source = source_of(rows, row, &session);
         source.path = row == 0   ? "/session/raw/grid1/mic_1.mrc"
                       : row == 1 ? "/session/raw/grid2/mic_1.mrc"
                                  : "/m/mic_2.mrc";
-        assert_ok(record_make(&source, &item, &err));
-        assert_ok(record_table_add(table, item, &err));
-        item_destroy(&item);
+        assert_ok(record_make(&source, &items[row], &err));
     }
+    assert_ok(item_set_number(items[1], "columns.onlyHere", 7, &err));
+    for (int i = 0; i < 3; i++)
+        assert_ok(record_table_note(table, items[i], &err));
     char path[PATH_SIZE];
     scratch_path("micrographs.star", path);
-    assert_ok(record_table_write(table, path, &err));
+    assert_ok(record_table_begin(table, path, &err));
+    /* More than are held at once. */
+    for (int i = 0; i < 3 * ROUNDS; i++)
+        assert_ok(record_table_add(table, items[i % 3], &err));
+    assert_ok(record_table_commit(table, &err));
     record_table_destroy(&table);
+    for (int i = 0; i < 3; i++)
+        item_destroy(&items[i]);
+    struct star_file *file = NULL;
+    assert_ok(star_read(path, &file, &err));
+    const struct star_table *written = star_table_find(file, "micrographs");
+    assert_int_equal(star_row_count(written), 3 * ROUNDS);
+    for (size_t i = 0; i < 3 * ROUNDS; i++) {
+        double only = NAN;
+        assert_ok(star_get_number(written, i, star_column_find(written, "onlyHere"), &only, &err));
+        assert_true(only == (i % 3 == 1 ? 7 : 0));
+    }
+    star_destroy(&file);
     assert_ok(ctf_rows_open(path, &again, &err));
     long row = ctf_rows_find(again, "/session/raw/grid2/mic_1.mrc");
     struct ctf_optics optics;
     ctf_rows_optics(again, row, &optics);
-    assert_int_equal(row, 1);
+    assert_int_equal(row % 3, 1);
     assert_string_equal(optics.group, "second");
     assert_float_equal(optics.spherical_aberration, 1.4, 1e-6);
     ctf_rows_optics(again, 2, &optics);
@@ -178,6 +250,7 @@ int main(void) {
         cmocka_unit_test(session_stands_before_optics_before_header),
         cmocka_unit_test(older_files_carry_optics_in_each_row),
         cmocka_unit_test(file_that_grows_is_read_again),
+        cmocka_unit_test(half_a_file_is_waited_for),
         cmocka_unit_test(table_of_micrographs_reads_back),
     };
     return scratch_run("ctf-rows", tests, sizeof tests / sizeof *tests);

@@ -14,6 +14,7 @@
 
 #include "common/files.h"
 #include "common/mrc.h"
+#include "common/star.h"
 #include "stages/extractor/extractor.h"
 
 enum { NX = 90, NY = 70 };
@@ -212,12 +213,51 @@ static void nonsense_is_refused(void **state) {
     item_destroy(&item);
 }
 
+/* Groups of one name that say different things: each keeps its particles, under a name of its own. */
+static void joined_tables_keep_every_particle(void **state) {
+    (void)state;
+    static const int voltages[] = {300, 200, 200, 300, 120};
+    enum { FILES = sizeof voltages / sizeof *voltages };
+    char paths[FILES][PATH_MAX], out[PATH_MAX], text[512];
+    struct extractor_join *join = NULL;
+    struct star_file *file = NULL;
+    OK(extractor_join_create(&join, &err));
+    for (int i = 0; i < FILES; i++) {
+        snprintf(text, sizeof text, "%d_extract.star", i);
+        place(text, paths[i]);
+        snprintf(text, sizeof text,
+                 "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnOpticsGroupName\n_rlnVoltage\n1 og %d\n\n"
+                 "data_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n1@%d.mrcs 1\n2@%d.mrcs 1\n\n",
+                 voltages[i], i, i);
+        OK(file_write_whole(paths[i], text, strlen(text), &err));
+        OK(extractor_join_note(join, paths[i], &err));
+    }
+    place("particles.star", out);
+    OK(extractor_join_begin(join, out, &err));
+    for (int i = 0; i < FILES; i++)
+        OK(extractor_join_rows(join, paths[i], &err));
+    OK(extractor_join_commit(join, &err));
+    extractor_join_destroy(&join);
+    OK(star_read(out, &file, &err));
+    struct star_table *optics = star_table_find(file, "optics"), *particles = star_table_find(file, "particles");
+    assert_int_equal(star_row_count(optics), 3);
+    assert_int_equal(star_row_count(particles), 2 * FILES);
+    for (size_t i = 0; i < 2 * FILES; i++) {
+        long group = 0, voltage = 0;
+        OK(star_get_integer(particles, i, star_column_find(particles, "rlnOpticsGroup"), &group, &err));
+        OK(star_get_integer(optics, (size_t)group - 1, star_column_find(optics, "rlnVoltage"), &voltage, &err));
+        assert_int_equal(voltage, voltages[i / 2]);
+    }
+    star_destroy(&file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(picks_become_particles),
         cmocka_unit_test(broken_pixels_are_left_out),
         cmocka_unit_test(no_picks_go_on_without_a_stack),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(joined_tables_keep_every_particle),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -8,18 +8,51 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/files.h"
+#include "common/stage_private.h"
 #include "common/star.h"
 #include "kernels/fsc/fsc.h"
+#include "stages/refiner/refiner.h"
 #include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 
 enum { BLOBS = 14 };
 static struct object object;
+
+/* Empty images: enough for what is not refined. */
+static void write_plain(const char *folder, const char *name, int box, double pixel_size, int count, const char *image) {
+    char path[PATH_SIZE + 64];
+    float *stack = calloc((size_t)(count * box * box), sizeof *stack);
+    const struct image images = {.nx = box, .ny = box, .nz = count, .pixel_size = (float)pixel_size, .data = stack};
+    snprintf(path, sizeof path, "%s/%s.mrcs", folder, name);
+    assert_int_equal(mrc_write(path, &images, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
+    free(stack);
+    snprintf(path, sizeof path, "%s/%s.star", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "data_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnImagePixelSize #2\n1 %g\n\n"
+            "data_particles\n\nloop_\n_%s #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n",
+            pixel_size, image);
+    for (int i = 0; i < count; i++)
+        fprintf(f, "%06d@%s.mrcs 1 12000\n", i + 1, name);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void put_float(const char *folder, const char *name, long offset, float value) {
+    char path[PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(&value, sizeof value, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+}
 
 static struct item *particles_item(const char *name, const char *kind, const char *folder) {
     struct item *item = NULL;
@@ -102,8 +135,10 @@ static void an_object_comes_back_from_its_images(void **state) {
     assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) < 32);
 
     /* A selection takes the place of what was there; the run goes on from the last iteration. */
-    struct item *selection[1] = {particles_item("a", "selection", scratch)};
-    run(scratch, reference, "1", selection, 1);
+    write_plain(scratch, "other", 24, PIXEL, 20, "rlnImageName");
+    struct item *selection[2] = {particles_item("other", "particles", scratch),
+                                 particles_item("a", "selection", scratch)};
+    run(scratch, reference, "1", selection, 2);
     assert_int_equal(rows_of(folder, "run_data.star"), 150);
 }
 
@@ -120,19 +155,218 @@ static void noise_makes_no_map_that_is_believed(void **state) {
     make_map(&object, map, SIGMA);
     write_map(scratch, "reference.mrc", map, reference);
     write_particles(scratch, "noise", &object, 1, 120, 100.0);
+    put_float(scratch, "noise.mrcs", 1024 + 4 * 77, NAN); /* one image holds what no camera has seen */
+    put_float(scratch, "noise.mrcs", 1024 + 4 * (3 * BOX * BOX + 9), 1e30f);
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
     run(scratch, reference, "2", items, 1);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
     assert_int_equal(fsc_maps(BOX, half, map, fsc, NULL), STATUS_OK);
+    for (int i = 0; i < BOX * BOX * BOX; i++)
+        assert_true(isfinite(map[i]) && isfinite(half[i]) && fabsf(map[i]) < 1e6f);
     /* Nothing beyond what both halves were given (50 Å, and the 40 Å that they share). */
     assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) > 32);
+}
+
+static void replace_in_file(const char *folder, const char *name, const char *old, const char *new) {
+    char path[PATH_SIZE + 64], *text = NULL, *at;
+    size_t length;
+    snprintf(path, sizeof path, "%s/%s.star", folder, name);
+    assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
+    assert_non_null(at = strstr(text, old));
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
+    assert_int_equal(fclose(f), 0);
+    free(text);
+}
+
+static void scratch_session(const char *name, char scratch[PATH_SIZE], char reference[PATH_SIZE],
+                            char ledger[PATH_SIZE + 16]) {
+    static float map[BOX * BOX * BOX];
+    char folder[PATH_SIZE + 16];
+    scratch_path(name, scratch);
+    snprintf(folder, sizeof folder, "%s/refiner", scratch);
+    snprintf(ledger, PATH_SIZE + 16, "%s/refiner.sqlite", scratch);
+    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
+    write_map(scratch, "reference.mrc", map, reference);
+}
+
+/* What becomes of each item: a part of the reason for which it failed; NULL: it is done. */
+struct expected {
+    const char *name, *reason;
+};
+
+static void expect(const char *folder, const char *ledger, const char *reference, const struct expected *expected,
+                   size_t count) {
+    const char *parameters[] = {"reference", reference, "diameter", "60", NULL};
+    struct item *items[16];
+    struct stage_results results = {0};
+    struct err err = {0};
+    for (size_t i = 0; i < count; i++)
+        items[i] = particles_item(expected[i].name, "particles", folder);
+    if (stage_run_results(&refiner_stage, folder, ledger, parameters, items, count, &results, &err) != STATUS_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(results.outcome_count, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct stage_outcome *outcome = &results.outcomes[i];
+        assert_string_equal(outcome->id, expected[i].name);
+        if (outcome->state != (expected[i].reason != NULL ? LEDGER_FAILED : LEDGER_DONE))
+            fail_msg("%s is %s: %s", outcome->id, ledger_state_name(outcome->state), outcome->reason);
+        if (expected[i].reason != NULL && strstr(outcome->reason, expected[i].reason) == NULL)
+            fail_msg("%s failed with '%s', not '%s'", outcome->id, outcome->reason, expected[i].reason);
+        item_destroy(&items[i]);
+    }
+    stage_results_clear(&results);
+}
+
+/* Each fails by itself, the first that is good decides on box and pixel size, and those decide after a restart too. */
+static void particles_that_cannot_join_fail_as_items(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], ledger[PATH_SIZE + 16], path[PATH_SIZE + 64];
+    scratch_session("join", scratch, reference, ledger);
+    write_plain(scratch, "odd_box", 17, 6, 3, "rlnImageName");
+    write_plain(scratch, "small_box", 8, 6, 3, "rlnImageName");
+    write_plain(scratch, "no_number", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "good", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "larger", 32, 6, 3, "rlnImageName");
+    write_plain(scratch, "finer", 24, 5, 3, "rlnImageName");
+    write_plain(scratch, "no_images", 24, 6, 3, "rlnSomething");
+    write_plain(scratch, "no_group", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "no_voltage", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "cut", 24, 6, 3, "rlnImageName");
+    write_plain(scratch, "last", 24, 6, 3, "rlnImageName");
+    replace_in_file(scratch, "no_number", "12000", "nan");
+    replace_in_file(scratch, "no_group", "cs 1 12", "cs 2 12");
+    replace_in_file(scratch, "no_voltage", "Size #2\n1 6", "Size #2\n_rlnVoltage #3\n1 6 0");
+    snprintf(path, sizeof path, "%s/cut.mrcs", scratch);
+    assert_int_equal(truncate(path, 2000), 0);
+    const struct expected first[] = {{"odd_box", "box must be even"},
+                                     {"small_box", "at least 16 px"},
+                                     {"no_number", "row 1: its CTF"},
+                                     {"good", NULL},
+                                     {"larger", "32 × 32 px, 24 × 24 px were expected"},
+                                     {"finer", "5 Å/px, those before had 6 Å/px"},
+                                     {"no_images", "rlnImageName"},
+                                     {"no_group", "optics group 2"},
+                                     {"no_voltage", "row 1: its CTF"},
+                                     {"cut", "cut.mrcs"},
+                                     {"last", NULL}};
+    expect(scratch, ledger, reference, first, sizeof first / sizeof *first);
+    write_plain(scratch, "later", 32, 6, 3, "rlnImageName");
+    const struct expected second[] = {{"later", "24 × 24 px were expected"}};
+    expect(scratch, ledger, reference, second, 1);
+}
+
+static enum ledger_state state_of(const char *path, const char *id) {
+    struct ledger *ledger = NULL;
+    bool known = false;
+    enum ledger_state state = LEDGER_IN_FLIGHT;
+    assert_int_equal(ledger_open(path, true, &ledger, NULL), STATUS_OK);
+    assert_int_equal(ledger_lookup(ledger, id, &known, &state, NULL), STATUS_OK);
+    assert_true(known);
+    ledger_close(&ledger);
+    return state;
+}
+
+/* A table that broke since is told of its item; selections that the classifier has removed are not missed. */
+static void a_restart_takes_what_is_still_there(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], ledger[PATH_SIZE + 16], path[PATH_SIZE + 64];
+    static const char *const names[] = {"broken", "whole", "removed", "kept"};
+    struct stage_results results = {0};
+    struct item *items[4];
+    struct err err = {0};
+    scratch_session("restart", scratch, reference, ledger);
+    for (int i = 0; i < 4; i++) {
+        write_plain(scratch, names[i], 24, 6, 3, "rlnImageName");
+        items[i] = particles_item(names[i], i < 2 ? "particles" : "selection", scratch);
+    }
+    const char *parameters[] = {"reference", reference, "diameter", "60", NULL};
+    for (int again = 0; again < 2; again++) {
+        if (stage_run_results(&refiner_stage, scratch, ledger, parameters, items, 4, &results, &err) != STATUS_OK)
+            fail_msg("%s", err.message);
+        assert_int_equal(results.outcome_count, again ? 0 : 4);
+        stage_results_clear(&results);
+        snprintf(path, sizeof path, "%s/broken.star", scratch);
+        assert_int_equal(truncate(path, 150), 0);
+        snprintf(path, sizeof path, "%s/removed.star", scratch);
+        if (!again) assert_int_equal(unlink(path), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(state_of(ledger, names[i]), i == 0 ? LEDGER_FAILED : LEDGER_DONE);
+        item_destroy(&items[i]);
+    }
+}
+
+static void damage(const char *path, const char *text, size_t length, int how) {
+    char *copy = malloc(length);
+    memcpy(copy, text, length);
+    size_t kept = how < 5 ? length * (size_t)how / 5 : length;
+    for (int i = 0; how >= 5 && i < 3; i++)
+        copy[(size_t)(uniform() * (double)length)] ^= (char)(1 << (int)(8 * uniform()));
+    assert_int_equal(file_write_whole(path, copy, kept, NULL), STATUS_OK);
+    free(copy);
+}
+
+/* Cut or with bits turned, each file of the last iteration is read as it is, or refused by its name; and then the one
+ * before serves. In the session of an_object_comes_back_from_its_images. */
+static void broken_iterations_are_passed_over(void **state) {
+    (void)state;
+    static const char *const parts[] = {"half1_model.star", "half2_model.star", "half1_class001.mrc", "half2_class001.mrc",
+                                        "optimiser.star",   "sampling.star",    "data.star"};
+    char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE + 16], path[PATH_SIZE + 64], name[64];
+    int refused = 0;
+    scratch_path("object", scratch);
+    snprintf(folder, sizeof folder, "%s/refiner", scratch);
+    snprintf(reference, sizeof reference, "%s/reference.mrc", scratch);
+    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 1,
+                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_step = 1};
+    int last = refiner_last(folder, 1000);
+    assert_true(last > 1 && refiner_last(folder, last) == last - 1);
+    for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
+        for (int how = 0; how < 10; how++) {
+            struct refiner *refiner = NULL;
+            struct err err = {0};
+            char *text;
+            size_t length;
+            snprintf(name, sizeof name, "run_it%03d_%s", last, parts[part]);
+            snprintf(path, sizeof path, "%s/%s", folder, name);
+            assert_int_equal(file_read_whole(path, 1 << 24, &text, &length, NULL), STATUS_OK);
+            damage(path, text, length, how);
+            assert_int_equal(refiner_create(&options, &refiner, &err), STATUS_OK);
+            enum status status = refiner_restore(refiner, folder, last, &err);
+            if (status != STATUS_OK) {
+                refused++;
+                assert_true(status_is_of_file(status));
+                /* A turned bit may make two files differ that are both good: either may be blamed. */
+                if (strstr(err.message, how < 5 ? name : "run_it") == NULL)
+                    fail_msg("'%s' does not name %s", err.message, name);
+                assert_int_equal(refiner_restore(refiner, folder, last - 1, &err), STATUS_OK);
+            }
+            assert_int_equal(refiner_grid(refiner).box, BOX);
+            refiner_destroy(&refiner);
+            assert_int_equal(file_write_whole(path, text, length, NULL), STATUS_OK);
+            free(text);
+        }
+    printf("%d of 70 refused\n", refused);
+    assert_true(refused >= 28);
+    /* The stage does so by itself. */
+    assert_int_equal(truncate(path, 100), 0);
+    snprintf(path, sizeof path, "%s/run_it%03d_half2_class001.mrc", folder, last);
+    assert_int_equal(truncate(path, 5000), 0);
+    struct item *items[1] = {particles_item("b", "selection", scratch)};
+    run(scratch, reference, "1", items, 1);
+    assert_int_equal(rows_of(folder, "run_data.star"), 150);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object_comes_back_from_its_images),
         cmocka_unit_test(noise_makes_no_map_that_is_believed),
+        cmocka_unit_test(broken_iterations_are_passed_over),
+        cmocka_unit_test(particles_that_cannot_join_fail_as_items),
+        cmocka_unit_test(a_restart_takes_what_is_still_there),
     };
     return scratch_run("refiner", tests, sizeof tests / sizeof *tests);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -180,6 +181,35 @@ static void one_reference_becomes_two_classes(void **state) {
     run_expecting(STATUS_BAD_STATE, scratch, reference, "C1", "3", "1");
 }
 
+static int iterations_done(const char *folder) {
+    char path[PATH_SIZE], *text;
+    size_t length;
+    int lines = 0;
+    assert_int_equal(path_join(folder, "history.jsonl", path, sizeof path, NULL), STATUS_OK);
+    assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
+    for (size_t i = 0; i < length; i++)
+        lines += text[i] == '\n';
+    free(text);
+    return lines;
+}
+
+/* Whichever file of the last iteration is cut, the one before serves, and but one iteration is done again. */
+static void check_broken(const char *scratch, const char *folder, const char *reference) {
+    static const char *const parts[] = {"optimiser.star", "sampling.star", "model.star", "class002.mrc", "data.star"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char name[64], path[PATH_SIZE];
+        int done = iterations_done(folder);
+        snprintf(name, sizeof name, "run_it005_%s", parts[i]);
+        assert_int_equal(path_join(folder, name, path, sizeof path, NULL), STATUS_OK);
+        assert_int_equal(truncate(path, 20), 0);
+        assert_int_equal(path_join(folder, "run_data.star", path, sizeof path, NULL), STATUS_OK);
+        assert_int_equal(remove(path), 0);
+        run(scratch, reference, "D2", "2", "5");
+        assert_int_equal(iterations_done(folder), done + 1);
+        check_apart(folder, 0.9);
+    }
+}
+
 /* D2, each reference of its own, but blurred to 50 Å; stopped after two iterations and gone on with. */
 static void listed_references_with_symmetry(void **state) {
     (void)state;
@@ -208,6 +238,7 @@ static void listed_references_with_symmetry(void **state) {
     assert_int_equal(path_join(folder, "run_it006_optimiser.star", path, sizeof path, NULL), STATUS_OK);
     assert_false(file_exists(path));
     check_apart(folder, 0.9);
+    check_broken(scratch, folder, reference);
 }
 
 int main(void) {

@@ -11,9 +11,8 @@
 #include "tests/stages/watched.h"
 
 /* One run over what is there: no waiting for anything. */
-static struct stage_results run(const char *session, const char *const *more) {
-    struct err err = {0};
-    struct stage_results results = {0};
+static enum status try_run(const char *session, const char *const *more, struct stage_results *ret_results,
+                           struct err *err) {
     char root[PATH_SIZE], ledger[PATH_SIZE + 16], directory[PATH_SIZE + 8];
     watched_folder(session);
     scratch_path(session, root);
@@ -22,7 +21,13 @@ static struct stage_results run(const char *session, const char *const *more) {
     const char *key_values[32] = {"directory", directory, "until_idle", "0", "settle", "0"};
     for (int i = 0; more != NULL && more[i] != NULL; i++)
         key_values[6 + i] = more[i];
-    assert_ok(stage_run_results(&watcher_stage, root, ledger, key_values, NULL, 0, &results, &err));
+    return stage_run_results(&watcher_stage, root, ledger, key_values, NULL, 0, ret_results, err);
+}
+
+static struct stage_results run(const char *session, const char *const *more) {
+    struct err err = {0};
+    struct stage_results results = {0};
+    assert_ok(try_run(session, more, &results, &err));
     return results;
 }
 
@@ -122,6 +127,43 @@ static void rules_reject_by_ctf_column(void **state) {
     stage_results_clear(&results);
 }
 
+/* At the first start a broken table is a wrong setting. Later micrographs wait for it, and go on without only where
+ * something else tells their pixel size. */
+static void a_broken_ctf_table_does_not_keep_a_session_from_going_on(void **state) {
+    (void)state;
+    static const char good[] = "data_optics\nloop_\n_rlnOpticsGroup\n_rlnMicrographPixelSize\n1 1.5\n\n"
+                               "data_micrographs\nloop_\n_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n"
+                               "a.mrc 1 12000\nb.mrc 1 13000\nc.mrc 1 14000\n";
+    struct err err = {0};
+    struct stage_results results = {0};
+    char star[PATH_SIZE];
+    scratch_path("s5/ctf.star", star);
+    const char *alone[] = {"ctf", star, NULL}, *with_size[] = {"ctf", star, "pixel_size", "1.5", NULL};
+    watched_put("s5/raw/a.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put_text("s5/ctf.star", "data_optics\nloop_\n_rlnOpticsGr");
+    assert_int_not_equal(try_run("s5", with_size, &results, &err), STATUS_OK);
+    assert_non_null(strstr(err.message, "ctf.star"));
+    watched_put_text("s5/ctf.star", good);
+    results = run("s5", alone);
+    assert_int_equal(results.emitted_count, 1);
+    stage_results_clear(&results);
+    watched_put("s5/raw/b.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put_text("s5/ctf.star", "data_optics\nloop_\n_rlnOpticsGr");
+    results = run("s5", with_size);
+    assert_int_equal(results.emitted_count, 1);
+    assert_false(item_has(emitted(&results, "b"), "columns.rlnDefocusU"));
+    stage_results_clear(&results);
+    watched_put("s5/raw/c.mrc", 8, 6, WATCHED_WHOLE);
+    assert_int_not_equal(try_run("s5", alone, &results, &err), STATUS_OK);
+    assert_non_null(strstr(err.message, "1 micrographs wait for watcher.ctf"));
+    watched_put_text("s5/ctf.star", good);
+    results = run("s5", alone);
+    assert_int_equal(results.emitted_count, 1);
+    assert_true(item_number(emitted(&results, "c"), "columns.rlnDefocusU", 0) == 14000);
+    assert_true(item_number(emitted(&results, "c"), "optics.pixel_size", 0) == 1.5);
+    stage_results_clear(&results);
+}
+
 static void unknown_pixel_size_ends_the_stage(void **state) {
     (void)state;
     struct err err = {0};
@@ -183,6 +225,7 @@ int main(void) {
         cmocka_unit_test(items_carry_what_is_known),
         cmocka_unit_test(nothing_goes_twice_and_what_failed_may_go_later),
         cmocka_unit_test(rules_reject_by_ctf_column),
+        cmocka_unit_test(a_broken_ctf_table_does_not_keep_a_session_from_going_on),
         cmocka_unit_test(unknown_pixel_size_ends_the_stage),
         cmocka_unit_test(the_system_tells_of_files_and_folders),
     };

@@ -1,0 +1,303 @@
+#include "stages/refiner/restored.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/mrc.h"
+#include "kernels/sampling/sampling.h"
+
+enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000, BOX_MIN = 16, BOX_MAX = 2048 };
+/* Beyond it squares of floats have no place in a float any more. */
+static const float VALUE_MAX = 1e12f;
+
+int restored_last(const char *folder, int before) {
+    DIR *d = opendir(folder);
+    int last = 0;
+    if (d == NULL) return 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        static const char prefix[] = "run_it";
+        char *end;
+        if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;
+        long iteration = strtol(e->d_name + sizeof prefix - 1, &end, 10);
+        if (strcmp(end, "_optimiser.star") == 0 && iteration > last && iteration < before && iteration < ITERATIONS_MAX)
+            last = (int)iteration;
+    }
+    closedir(d);
+    return last;
+}
+
+static enum status part_path(const char *folder, int iteration, const char *part, char *path, struct err *err) {
+    char name[64];
+    snprintf(name, sizeof name, "run_it%03d_%s", iteration, part);
+    return path_join(folder, name, path, PATH_SIZE, err);
+}
+
+static enum status need_table(struct star_file *file, const char *path, const char *name, struct star_table **ret_table,
+                              struct err *err) {
+    *ret_table = star_table_find(file, name);
+    FAIL_IF(*ret_table == NULL || star_row_count(*ret_table) == 0, err, STATUS_BAD_FORMAT, "%s lacks the table data_%s",
+            path, name);
+    return STATUS_OK;
+}
+
+static enum status value(const struct star_table *t, const char *column, double least, double most, double *ret,
+                         struct err *err) {
+    return star_need_number(t, 0, column, least, most, ret, err);
+}
+
+static enum status whole(const struct star_table *t, const char *column, int least, int most, int *ret,
+                         struct err *err) {
+    double number;
+    TRY(value(t, column, least, most, &number, err));
+    *ret = (int)number;
+    return STATUS_OK;
+}
+
+static int count_groups(struct star_file *file) {
+    int groups = 0;
+    char name[64];
+    do
+        snprintf(name, sizeof name, "model_optics_group_%d", groups + 1);
+    while (star_table_find(file, name) != NULL && ++groups < GROUPS_MAX);
+    return groups;
+}
+
+static enum status read_noise(struct restored *r, struct restored_half *h, struct star_file *file, const char *path,
+                              struct err *err) {
+    size_t shells = (size_t)r->shells;
+    TRY(mem_new((size_t)r->groups * shells, sizeof *h->sigma2, "noise spectra", &h->sigma2, err));
+    for (int o = 0; o < r->groups; o++) {
+        char name[64];
+        struct star_table *t;
+        snprintf(name, sizeof name, "model_optics_group_%d", o + 1);
+        TRY(need_table(file, path, name, &t, err));
+        FAIL_IF(star_row_count(t) != shells, err, STATUS_BAD_FORMAT,
+                "%s: table data_%s has %zu rows, %zu were expected", path, name, star_row_count(t), shells);
+        for (size_t s = 0; s < shells; s++) {
+            double sigma2;
+            TRY(star_need_number(t, s, "rlnSigma2Noise", s > 0 ? 1e-30 : 0, (double)VALUE_MAX, &sigma2, err));
+            h->sigma2[(size_t)o * shells + s] = (float)sigma2;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* How many there are is said twice, so that one broken number is not taken for another setting. */
+static enum status read_classes(const struct restored *r, struct restored_half *h, struct star_file *file,
+                                const char *path, const struct star_table *general, struct err *err) {
+    struct star_table *t;
+    int classes;
+    TRY(need_table(file, path, "model_classes", &t, err));
+    TRY(whole(general, "rlnNrClasses", 1, CLASSES_MAX, &classes, err));
+    FAIL_IF(star_row_count(t) != (size_t)classes, err, STATUS_BAD_FORMAT,
+            "%s: rlnNrClasses is %d, but table data_model_classes has %zu rows", path, classes, star_row_count(t));
+    FAIL_IF(classes != r->classes, err, STATUS_BAD_STATE,
+            "%s has %d classes, %d are asked for: set `classes` to %d, or remove the files of its folder to begin anew",
+            path, classes, r->classes, classes);
+    TRY(mem_new((size_t)classes, sizeof *h->shares, "classes", &h->shares, err));
+    for (int k = 0; k < classes; k++)
+        TRY(star_need_number(t, (size_t)k, "rlnClassDistribution", 0, 1.001, &h->shares[k], err));
+    return STATUS_OK;
+}
+
+/* The first half decides on what both must have in common. */
+static enum status read_model(struct restored *r, struct restored_half *h, struct star_file *file, const char *path,
+                              struct err *err) {
+    struct star_table *t;
+    int box, groups = count_groups(file);
+    double pixel_size;
+    TRY(need_table(file, path, "model_general", &t, err));
+    TRY(whole(t, "rlnOriginalImageSize", BOX_MIN, BOX_MAX, &box, err));
+    TRY(value(t, "rlnPixelSize", 1e-3, 1e4, &pixel_size, err));
+    TRY(value(t, "rlnNormCorrectionAverage", 1e-6, 1e6, &h->average_norm, err));
+    TRY(value(t, "rlnSigmaOffsetsAngst", 1e-6, 1e6, &h->sigma_offset, err));
+    h->sigma_offset /= pixel_size;
+    TRY(read_classes(r, h, file, path, t, err));
+    FAIL_IF(groups == 0, err, STATUS_BAD_FORMAT, "%s lacks the table data_model_optics_group_1", path);
+    FAIL_IF(box % 2 != 0, err, STATUS_BAD_FORMAT, "%s: rlnOriginalImageSize is %d; it must be even", path, box);
+    FAIL_IF(r->box != 0 && (box != r->box || groups != r->groups || fabs(pixel_size / r->pixel_size - 1) > 1e-3), err,
+            STATUS_BAD_FORMAT,
+            "%s: %d px of %g Å and %d optics groups, those of the other half are %d px of %g Å and %d", path, box,
+            pixel_size, groups, r->box, r->pixel_size, r->groups);
+    r->box = box;
+    r->shells = box / 2 + 1;
+    r->pixel_size = pixel_size;
+    r->groups = groups;
+    return read_noise(r, h, file, path, err);
+}
+
+static enum status read_map(const struct restored *r, struct image *map, const char *path, struct err *err) {
+    TRY(mrc_read(path, map, err));
+    FAIL_IF(map->nx != r->box || map->ny != r->box || map->nz != r->box ||
+                !(fabs(map->pixel_size / r->pixel_size - 1) < 1e-3),
+            err, STATUS_BAD_FORMAT, "%s: %d × %d × %d px of %g Å, a cube of %d px of %g Å was expected", path, map->nx,
+            map->ny, map->nz, (double)map->pixel_size, r->box, r->pixel_size);
+    bool finite = true;
+    for (size_t i = 0; i < image_count(map); i++)
+        finite = finite && fabsf(map->data[i]) < VALUE_MAX;
+    FAIL_IF(!finite, err, STATUS_BAD_FORMAT, "%s: holds values that are no densities", path);
+    return STATUS_OK;
+}
+
+static enum status read_half(struct restored *r, const char *folder, int iteration, int half, struct err *err) {
+    char whose[16] = "", part[64], path[PATH_SIZE];
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    struct restored_half *h = &r->half[half];
+    if (r->half_count == 2) snprintf(whose, sizeof whose, "half%d_", half + 1);
+    snprintf(part, sizeof part, "%smodel.star", whose);
+    TRY(part_path(folder, iteration, part, path, err));
+    TRY(star_read(path, &file, err));
+    TRY(read_model(r, h, file, path, err));
+    TRY(mem_new((size_t)r->classes, sizeof *h->maps, "maps", &h->maps, err));
+    for (int k = 0; k < r->classes; k++) {
+        snprintf(part, sizeof part, "%sclass%03d.mrc", whose, k + 1);
+        TRY(part_path(folder, iteration, part, path, err));
+        TRY(read_map(r, &h->maps[k], path, err));
+    }
+    return STATUS_OK;
+}
+
+/* A classification does not go on from a refinement, nor that from it. Said twice as well. */
+static enum status check_kind(const struct restored *r, const struct star_table *t, const char *path, struct err *err) {
+    int refined, halves;
+    TRY(whole(t, "rlnDoAutoRefine", 0, 1, &refined, err));
+    TRY(whole(t, "rlnDoSplitRandomHalves", 0, 1, &halves, err));
+    FAIL_IF(refined != halves, err, STATUS_BAD_FORMAT, "%s: rlnDoAutoRefine is %d, but rlnDoSplitRandomHalves %d", path,
+            refined, halves);
+    FAIL_IF((refined != 0) != (r->half_count == 2), err, STATUS_BAD_STATE,
+            "%s is of a %s, but `classes` is %d: remove the files of its folder to begin anew", path,
+            refined != 0 ? "refinement" : "classification", r->classes);
+    return STATUS_OK;
+}
+
+static enum status read_sampling(struct restored *r, const char *folder, int iteration, struct err *err) {
+    static const double STEPS_MAX = 300; /* shifts are tried so far to each side, at most */
+    char path[PATH_SIZE];
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    struct star_table *t;
+    struct schedule *s = &r->schedule;
+    double px = r->pixel_size, extent = r->box * px;
+    TRY(part_path(folder, iteration, "sampling.star", path, err));
+    TRY(star_read(path, &file, err));
+    TRY(need_table(file, path, "sampling_general", &t, err));
+    TRY(whole(t, "rlnHealpixOrder", 0, SAMPLING_MAX_ORDER, &s->order, err));
+    TRY(value(t, "rlnOffsetRange", 0, extent, &s->offset_range, err));
+    TRY(value(t, "rlnOffsetStep", fmax(s->offset_range / STEPS_MAX, 1e-3 * px), extent, &s->offset_step, err));
+    TRY(value(t, "rlnSamplingPerturbInstance", -1, 1, &s->perturbation, err));
+    s->offset_range /= px;
+    s->offset_step /= px;
+    return STATUS_OK;
+}
+
+static enum status read_schedule(struct restored *r, const struct star_table *t, int iteration, struct err *err) {
+    struct schedule *s = &r->schedule;
+    double px = r->pixel_size;
+    int large;
+    TRY(whole(t, "rlnCurrentIteration", iteration, iteration, &s->iteration, err));
+    TRY(whole(t, "rlnIncrementImageSize", 0, r->box, &s->increment, err));
+    TRY(whole(t, "rlnHasHighFscAtResolLimit", 0, 1, &large, err));
+    TRY(whole(t, "rlnNumberOfIterWithoutResolutionGain", 0, ITERATIONS_MAX, &s->since_resolution, err));
+    TRY(whole(t, "rlnNumberOfIterWithoutChangingAssignments", 0, ITERATIONS_MAX, &s->since_changes, err));
+    TRY(whole(t, "icestreamResolutionShell", 1, r->shells - 1, &s->resolution_shell, err));
+    TRY(value(t, "rlnBestResolutionThusFar", 0, 1 / px, &s->best_resolution, err));
+    TRY(value(t, "rlnSmallestChangesOrientations", 0, 1e9, &s->smallest_angle, err));
+    TRY(value(t, "rlnSmallestChangesOffsets", 0, 1e9, &s->smallest_offset, err));
+    TRY(value(t, "rlnAveragePmax", 0, 1.001, &s->average_pmax, err));
+    TRY(value(t, "rlnCurrentResolution", 0, 1e9, &r->resolution, err));
+    s->smallest_offset /= px;
+    s->large_increment = large != 0;
+    return STATUS_OK;
+}
+
+static enum status read_progress(struct restored *r, const struct star_table *t, struct err *err) {
+    double particles;
+    TRY(whole(t, "icestreamWholeIterations", 0, ITERATIONS_MAX, &r->whole_iterations, err));
+    TRY(value(t, "icestreamWholeParticles", 0, 1e12, &particles, err));
+    r->whole_particles = (size_t)particles;
+    return STATUS_OK;
+}
+
+static enum status read_all(struct restored *r, const char *folder, int iteration, struct err *err) {
+    char path[PATH_SIZE];
+    _cleanup_(star_destroy) struct star_file *optimiser = NULL;
+    struct star_table *t;
+    TRY(part_path(folder, iteration, "optimiser.star", path, err));
+    TRY(star_read(path, &optimiser, err));
+    TRY(need_table(optimiser, path, "optimiser_general", &t, err));
+    TRY(check_kind(r, t, path, err));
+    for (int h = 0; h < r->half_count; h++)
+        TRY(read_half(r, folder, iteration, h, err));
+    TRY(read_schedule(r, t, iteration, err));
+    TRY(read_sampling(r, folder, iteration, err));
+    if (r->half_count == 1) TRY(read_progress(r, t, err));
+    TRY(part_path(folder, iteration, "data.star", path, err));
+    TRY(star_read(path, &r->data, err));
+    return need_table(r->data, path, "particles", &t, err);
+}
+
+enum status restored_read(const char *folder, int iteration, int classes, struct restored *ret_restored,
+                          struct err *err) {
+    struct restored r = {.classes = classes, .half_count = classes > 1 ? 1 : 2};
+    enum status status = read_all(&r, folder, iteration, err);
+    if (status != STATUS_OK) {
+        restored_clear(&r);
+        return status;
+    }
+    *ret_restored = r;
+    return STATUS_OK;
+}
+
+void restored_clear(struct restored *r) {
+    for (int h = 0; h < 2; h++) {
+        for (int k = 0; r->half[h].maps != NULL && k < r->classes; k++)
+            image_destroy(&r->half[h].maps[k]);
+        mem_free(&r->half[h].maps);
+        mem_free(&r->half[h].shares);
+        mem_free(&r->half[h].sigma2);
+    }
+    star_destroy(&r->data);
+}
+
+enum { NAME, ROT, TILT, PSI, X, Y, NORM, SUBSET, CLASS, POSE_COLUMNS };
+
+/* A row that no iteration has written tells nothing: its particle is searched for as a new one. */
+static void take_pose(const double v[POSE_COLUMNS], const struct particle_set *set, int classes, struct particle *p) {
+    double extent = set->box * set->pixel_size;
+    bool plausible = fabs(v[X]) <= extent && fabs(v[Y]) <= extent && v[NORM] >= 0 && v[NORM] < 1e6 &&
+                     (v[SUBSET] == 1 || v[SUBSET] == 2) && (classes == 1 || (v[CLASS] >= 1 && v[CLASS] <= classes));
+    for (int i = ROT; i <= PSI; i++)
+        plausible = plausible && fabs(v[i]) <= 1e4;
+    if (!plausible) return;
+    euler_to_matrix(v[ROT], v[TILT], v[PSI], p->pose);
+    p->origin[0] = v[X] / set->pixel_size;
+    p->origin[1] = v[Y] / set->pixel_size;
+    p->norm = v[NORM] > 1e-6 ? v[NORM] : 1;
+    p->half = (int)v[SUBSET] - 1;
+    p->class_index = classes > 1 ? (int)v[CLASS] - 1 : 0;
+    p->aligned = true;
+}
+
+void restored_poses(const struct star_file *data, struct particle_set *set, int classes) {
+    const struct star_table *t = star_table_find((struct star_file *)data, "particles");
+    static const char *const NAMES[POSE_COLUMNS] = {"rlnImageName",      "rlnAngleRot",     "rlnAngleTilt",
+                                                    "rlnAnglePsi",       "rlnOriginXAngst", "rlnOriginYAngst",
+                                                    "rlnNormCorrection", "rlnRandomSubset", "rlnClassNumber"};
+    int columns[POSE_COLUMNS];
+    bool complete = t != NULL;
+    for (int i = 0; i < POSE_COLUMNS && complete; i++)
+        complete = (columns[i] = star_column_find(t, NAMES[i])) >= 0;
+    for (size_t row = 0; complete && row < star_row_count(t); row++) {
+        struct particle *p = particle_find(set, star_get(t, row, columns[NAME]));
+        double v[POSE_COLUMNS] = {0};
+        bool read = p != NULL && !p->aligned;
+        for (int i = ROT; i < POSE_COLUMNS && read; i++)
+            read = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
+        if (read) take_pose(v, set, classes, p);
+    }
+}
