@@ -321,7 +321,8 @@ static void broken_iterations_are_passed_over(void **state) {
     snprintf(folder, sizeof folder, "%s/refiner", scratch);
     snprintf(reference, sizeof reference, "%s/reference.mrc", scratch);
     const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 1,
-                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_step = 1};
+                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_step = 1,
+                                            .max_significant = 300};
     int last = refiner_last(folder, 1000);
     assert_true(last > 1 && refiner_last(folder, last) == last - 1);
     for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
