@@ -49,7 +49,7 @@ static void check_set(const struct particle_set *set) {
         FUZZ_CHECK(p->stack >= 0 && p->stack < set->stack_count);
         if (p->source < 0) continue;
         present++;
-        FUZZ_CHECK(p->optics >= 0 && p->optics < set->optics_count && (!p->has_ctf || ctf_is_plausible(&p->ctf)));
+        FUZZ_CHECK(p->optics >= 0 && p->optics < set->optics_count && ctf_is_plausible(&p->ctf));
         FUZZ_CHECK(set->sources[p->source].file != NULL);
     }
     FUZZ_CHECK(present == set->present);
@@ -138,8 +138,7 @@ static void classify(const char *first, const char *second) {
         const struct dataset_particle *p = dataset_at(dataset, i);
         const float *image;
         size_t row;
-        FUZZ_CHECK(!p->has_ctf || ctf_is_plausible(&p->ctf));
-        FUZZ_CHECK(fabs(p->pixel_size / dataset_pixel_size(dataset) - 1) < 0.03);
+        FUZZ_CHECK(ctf_is_plausible(&p->ctf) && fabs(p->pixel_size / dataset_pixel_size(dataset) - 1) < 0.03);
         FUZZ_CHECK(dataset_image(dataset, i, scratch, &image, NULL) == STATUS_OK && !p->unusable);
         const struct star_table *table = dataset_row(dataset, i, &row);
         FUZZ_CHECK(strchr(star_get(table, row, star_column_find(table, "rlnImageName")), '@') != NULL);
