@@ -100,7 +100,7 @@ static enum status read_ctf(const struct dataset_batch *batch, const char *star_
         .scale = number_or(batch->table, row, "rlnCtfScalefactor", 1),
     };
     if (p->ctf.scale == 0) p->ctf.scale = 1;
-    FAIL_IF(p->has_ctf && !ctf_is_plausible(&p->ctf), err, STATUS_BAD_FORMAT,
+    FAIL_IF(!ctf_is_plausible(&p->ctf), err, STATUS_BAD_FORMAT,
             "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is none "
             "that a microscope can have: correct the table",
             star_path, row + 1, u, p->ctf.defocus_v, p->ctf.voltage, p->ctf.spherical_aberration,

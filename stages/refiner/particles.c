@@ -322,7 +322,7 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     TRY(number_or(r->table, row, c->phase_shift, 0, &p->ctf.phase_shift, err));
     TRY(number_or(r->table, row, c->b_factor, 0, &p->ctf.b_factor, err));
     TRY(number_or(r->table, row, c->scale, 1, &p->ctf.scale, err));
-    FAIL_IF(p->has_ctf && !ctf_is_plausible(&p->ctf), err, STATUS_BAD_FORMAT,
+    FAIL_IF(!ctf_is_plausible(&p->ctf), err, STATUS_BAD_FORMAT,
             "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is none "
             "that a microscope can have: correct the table",
             r->path, row + 1, p->ctf.defocus_u, p->ctf.defocus_v, p->ctf.voltage, p->ctf.spherical_aberration,
