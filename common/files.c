@@ -29,6 +29,20 @@ const char *path_name(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
+int file_last_number(const char *folder, const char *prefix, const char *suffix, int before) {
+    DIR *entries = opendir(folder);
+    int last = 0;
+    if (entries == NULL) return 0;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        char *end;
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0) continue;
+        long number = strtol(entry->d_name + strlen(prefix), &end, 10);
+        if (strcmp(end, suffix) == 0 && number > last && number < before) last = (int)number;
+    }
+    closedir(entries);
+    return last;
+}
+
 bool path_is_below(const char *path, const char *folder, const char **ret_rest) {
     size_t length = strlen(folder);
     while (length > 0 && folder[length - 1] == '/')

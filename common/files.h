@@ -63,6 +63,10 @@ enum status file_sync_folders(const char *folder, struct err *err);
 /* The folders in which the file `path` lies. */
 enum status file_make_parents(const char *path, mode_t mode, struct err *err);
 
+/* The greatest number, above 0 and below `before`, that stands between prefix and suffix in the name of an entry of the
+ * folder; 0: there is none. */
+int file_last_number(const char *folder, const char *prefix, const char *suffix, int before);
+
 /* Whether `path` is `folder` or lies below it, by their texts alone. ret_rest: what follows the folder, "" where they are
  * one; points into path; may be NULL. */
 bool path_is_below(const char *path, const char *folder, const char **ret_rest);

@@ -1,6 +1,7 @@
 #include "common/image.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,13 @@ static enum status read_mrc_slice(const char *path, int slice, struct image *ima
     TRY(image_resize_unset(image, h->nx, h->ny, 1, err));
     image->pixel_size = h->pixel_size;
     return mrc_read_slices(reader, slice, 1, image->data, err);
+}
+
+bool image_values_fit(const float *values, size_t count) {
+    bool fit = true;
+    for (size_t i = 0; i < count; i++)
+        fit = fit && fabsf(values[i]) < IMAGE_VALUE_MAX;
+    return fit;
 }
 
 enum status image_read_slice(const char *name, struct image *image, struct err *err) {

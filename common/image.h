@@ -32,6 +32,12 @@ enum status image_resize(struct image *image, int nx, int ny, int nz, struct err
 enum status image_resize_unset(struct image *image, int nx, int ny, int nz, struct err *err);
 void image_destroy(struct image *image);
 
+/* Larger values are not taken for an image's: their squares have no place in a float. */
+#define IMAGE_VALUE_MAX 1e12f
+
+/* Whether all of them are numbers below that. */
+bool image_values_fit(const float *values, size_t count);
+
 static inline size_t image_count(const struct image *image) {
     return (size_t)image->nx * (size_t)image->ny * (size_t)image->nz;
 }

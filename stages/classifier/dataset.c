@@ -306,15 +306,6 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
 }
 
-/* One value that is no number, or whose square would be none, would end up in every average. */
-static bool is_finite(const float *image, size_t count) {
-    const float limit = 1e12f;
-    bool finite = true;
-    for (size_t i = 0; i < count; i++)
-        finite = finite && fabsf(image[i]) < limit;
-    return finite;
-}
-
 enum status dataset_image(struct dataset *d, size_t index, float *scratch, const float **ret_image, struct err *err) {
     struct dataset_particle *p = &d->particles[index];
     if (p->image != NULL) {
@@ -340,7 +331,7 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
         free(image);
         return status;
     }
-    p->unusable = !is_finite(to, pixels);
+    p->unusable = !image_values_fit(to, pixels);
     if (p->unusable) memset(to, 0, pixels * sizeof *to);
     if (image != NULL) d->memory_used += pixels * sizeof *image;
     p->image = image;

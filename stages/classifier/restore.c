@@ -1,5 +1,4 @@
 /* A classification goes on from its last snapshot. */
-#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,27 +6,14 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "common/files.h"
 #include "common/mrc.h"
 #include "snapshot.h"
 
 enum { ITERATIONS_MAX = 1000000 };
-/* Beyond it squares of floats have no place in a float any more. */
-static const float VALUE_MAX = 1e12f;
 
 int snapshot_last(const char *folder, int before) {
-    DIR *dir = opendir(folder);
-    int last = 0;
-    if (dir == NULL) return 0;
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        static const char prefix[] = "run_it";
-        char *end;
-        if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
-        long number = strtol(entry->d_name + sizeof prefix - 1, &end, 10);
-        if (strcmp(end, "_model.star") == 0 && number > last && number < before && number < ITERATIONS_MAX)
-            last = (int)number;
-    }
-    closedir(dir);
-    return last;
+    return file_last_number(folder, "run_it", "_model.star", before < ITERATIONS_MAX ? before : ITERATIONS_MAX);
 }
 
 static enum status read_general(struct snapshot_state *s, const struct model_options *o, const struct star_table *t,
@@ -66,7 +52,7 @@ static enum status read_noise(struct snapshot_state *s, const struct model_optio
     TRY(mem_new(shells, sizeof *s->sigma2, "noise spectrum", &s->sigma2, err));
     for (size_t shell = 0; shell < shells; shell++) {
         double value;
-        TRY(star_need_number(t, shell, "rlnSigma2Noise", shell > 0 ? 1e-30 : 0, (double)VALUE_MAX, &value, err));
+        TRY(star_need_number(t, shell, "rlnSigma2Noise", shell > 0 ? 1e-30 : 0, (double)IMAGE_VALUE_MAX, &value, err));
         s->sigma2[shell] = (float)value;
     }
     return STATUS_OK;
@@ -92,10 +78,7 @@ static enum status read_stack(struct snapshot_state *s, const struct model_optio
     FAIL_IF(s->stack.nx != o->box || s->stack.ny != o->box || s->stack.nz < s->class_count, err, STATUS_BAD_FORMAT,
             "%s: %d × %d × %d px; %d averages of %d px were expected", path, s->stack.nx, s->stack.ny, s->stack.nz,
             s->class_count, o->box);
-    bool finite = true;
-    for (size_t i = 0; i < image_count(&s->stack); i++)
-        finite = finite && fabsf(s->stack.data[i]) < VALUE_MAX;
-    FAIL_IF(!finite, err, STATUS_BAD_FORMAT, "%s: holds values that are no densities", path);
+    FAIL_IF(!image_values_fit(s->stack.data, image_count(&s->stack)), err, STATUS_BAD_FORMAT, "%s: holds values that are no densities", path);
     return STATUS_OK;
 }
 

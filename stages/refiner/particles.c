@@ -461,15 +461,6 @@ enum status particle_set_try(const struct particle_set *set, struct star_file **
     return status;
 }
 
-/* One value that is no number, or whose square would be none, would end up in all of the map. */
-static bool is_finite(const float *image, size_t count) {
-    const float limit = 1e12f;
-    bool finite = true;
-    for (size_t i = 0; i < count; i++)
-        finite = finite && fabsf(image[i]) < limit;
-    return finite;
-}
-
 static enum status read_one(const struct particle_set *set, const struct particle *p, struct mrc_reader **reader,
                             int *stack, float *out, struct err *err) {
     if (*stack != p->stack) {
@@ -486,7 +477,8 @@ static enum status read_one(const struct particle_set *set, const struct particl
             set->stacks[p->stack].path, header->nz, p->slice + 1);
     size_t pixels = (size_t)set->box * (size_t)set->box;
     TRY(mrc_read_slices(*reader, p->slice, 1, out, err));
-    if (!is_finite(out, pixels)) memset(out, 0, pixels * sizeof *out);
+    /* One such value would end up in all of the map. */
+    if (!image_values_fit(out, pixels)) memset(out, 0, pixels * sizeof *out);
     return STATUS_OK;
 }
 

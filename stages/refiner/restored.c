@@ -1,6 +1,5 @@
 #include "stages/refiner/restored.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,23 +12,9 @@
 #include "kernels/sampling/sampling.h"
 
 enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000, BOX_MIN = 16, BOX_MAX = 2048 };
-/* Beyond it squares of floats have no place in a float any more. */
-static const float VALUE_MAX = 1e12f;
 
 int restored_last(const char *folder, int before) {
-    DIR *d = opendir(folder);
-    int last = 0;
-    if (d == NULL) return 0;
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        static const char prefix[] = "run_it";
-        char *end;
-        if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;
-        long iteration = strtol(e->d_name + sizeof prefix - 1, &end, 10);
-        if (strcmp(end, "_optimiser.star") == 0 && iteration > last && iteration < before && iteration < ITERATIONS_MAX)
-            last = (int)iteration;
-    }
-    closedir(d);
-    return last;
+    return file_last_number(folder, "run_it", "_optimiser.star", before < ITERATIONS_MAX ? before : ITERATIONS_MAX);
 }
 
 static enum status part_path(const char *folder, int iteration, const char *part, char *path, struct err *err) {
@@ -81,7 +66,7 @@ static enum status read_noise(struct restored *r, struct restored_half *h, struc
                 "%s: table data_%s has %zu rows, %zu were expected", path, name, star_row_count(t), shells);
         for (size_t s = 0; s < shells; s++) {
             double sigma2;
-            TRY(star_need_number(t, s, "rlnSigma2Noise", s > 0 ? 1e-30 : 0, (double)VALUE_MAX, &sigma2, err));
+            TRY(star_need_number(t, s, "rlnSigma2Noise", s > 0 ? 1e-30 : 0, (double)IMAGE_VALUE_MAX, &sigma2, err));
             h->sigma2[(size_t)o * shells + s] = (float)sigma2;
         }
     }
@@ -138,10 +123,7 @@ static enum status read_map(const struct restored *r, struct image *map, const c
                 !(fabs(map->pixel_size / r->pixel_size - 1) < 1e-3),
             err, STATUS_BAD_FORMAT, "%s: %d × %d × %d px of %g Å, a cube of %d px of %g Å was expected", path, map->nx,
             map->ny, map->nz, (double)map->pixel_size, r->box, r->pixel_size);
-    bool finite = true;
-    for (size_t i = 0; i < image_count(map); i++)
-        finite = finite && fabsf(map->data[i]) < VALUE_MAX;
-    FAIL_IF(!finite, err, STATUS_BAD_FORMAT, "%s: holds values that are no densities", path);
+    FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT, "%s: holds values that are no densities", path);
     return STATUS_OK;
 }
 

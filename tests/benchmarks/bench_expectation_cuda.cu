@@ -144,7 +144,7 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
     std::vector<float> grid_values = normals(2 * (size_t)nx * ny * ny), images = normals((size_t)particles * 2 * n);
     std::vector<float> ctf = normals((size_t)particles * n);
     std::vector<float> weight((size_t)particles * n, spread / std::sqrt(2 * (float)n));
-    struct grid_cuda grid = {upload(grid_values), nx, ny, reach, size / 2, 3};
+    struct grid_cuda grid = {upload(grid_values), nx, ny, reach, size / 2, 3, nullptr};
     struct pixels_cuda p = {upload(std::vector<short>(pixels.kx, pixels.kx + n)),
                             upload(std::vector<short>(pixels.ky, pixels.ky + n)), box, n};
     float *m = upload(matrices), *x = upload(images), *c = upload(ctf), *w = upload(weight), *t = upload(shift);
