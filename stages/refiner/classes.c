@@ -144,5 +144,6 @@ enum status classes_mstep(struct refiner *r, struct err *err) {
     r->whole_iterations = !whole ? 0 : r->whole_particles == r->set.present ? r->whole_iterations + 1 : 1;
     r->whole_particles = whole ? r->set.present : 0;
     r->schedule.converged = r->whole_iterations >= r->options.iterations;
+    refiner_spent(r, REFINER_MAPS);
     return STATUS_OK;
 }

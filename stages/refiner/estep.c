@@ -44,11 +44,13 @@ static enum status reserve_batch(struct refiner *r, int count, struct err *err) 
     size_t n = (size_t)count;
     r->batch_room = 0;
     mem_free(&r->images);
+    mem_free(&r->image_at);
     mem_free(&r->batch);
     mem_free(&r->results);
     mem_free(&r->powers);
     mem_free(&r->weights);
     TRY(mem_new(n * (size_t)r->box * (size_t)r->box, sizeof *r->images, "particle images", &r->images, err));
+    TRY(mem_new(n, sizeof *r->image_at, "particle images", &r->image_at, err));
     TRY(mem_new(n, sizeof *r->batch, "particles", &r->batch, err));
     TRY(mem_new(n, sizeof *r->results, "particles", &r->results, err));
     TRY(mem_new(n * (size_t)r->shells, sizeof *r->powers, "spectra", &r->powers, err));
@@ -100,9 +102,11 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
 enum status estep_begin(struct refiner *r, struct half *h, struct err *err) {
     TRY(estep_set_references(r, h, 0, r->reference_count, err));
     clear_sums(r, h);
-    if (r->seed_class < 0) return estep_compare_with(r, h, 0, r->reference_count, err);
-    r->seed_class = 0;
-    return estep_compare_with(r, h, 0, 1, err);
+    refiner_spent(r, REFINER_REFERENCES);
+    if (r->seed_class >= 0) r->seed_class = 0;
+    TRY(estep_compare_with(r, h, 0, r->seed_class < 0 ? r->reference_count : 1, err));
+    refiner_spent(r, REFINER_PLAN);
+    return STATUS_OK;
 }
 
 static struct particle *member(const struct refiner *r, const struct half *h, int index) {
@@ -113,11 +117,11 @@ enum status estep_load(struct refiner *r, const struct half *h, int first, int *
     int most = alignment_batch(r->alignment);
     int end = r->seed_class < 0 ? h->member_count : h->references[r->seed_class].seed_end;
     int count = end - first < most ? end - first : most;
-    TRY(particle_set_images(&r->set, h->members + first, count, r->images, err));
+    TRY(particle_set_images(&r->set, h->members + first, count, r->images, r->image_at, err));
     for (int i = 0; i < count; i++) {
         const struct particle *p = member(r, h, first + i);
         struct alignment_particle *b = &r->batch[i];
-        *b = (struct alignment_particle){.image = r->images + (size_t)i * (size_t)r->box * (size_t)r->box,
+        *b = (struct alignment_particle){.image = r->image_at[i],
                                          .ctf = p->has_ctf ? &p->ctf : NULL,
                                          .optics = p->optics,
                                          .shift = {(int)lround(p->origin[0]), (int)lround(p->origin[1])},
@@ -179,8 +183,11 @@ static enum status next_class(struct refiner *r, struct half *h, int first, stru
 enum status estep_batch(struct refiner *r, struct half *h, int first, int *ret_count, struct err *err) {
     TRY(next_class(r, h, first, err));
     TRY(estep_load(r, h, first, ret_count, err));
+    refiner_spent(r, REFINER_IMAGES);
     TRY(alignment_add(r->alignment, r->batch, *ret_count, r->results, err));
+    refiner_spent(r, REFINER_COMPARE);
     for (int i = 0; i < *ret_count; i++)
         take_over(r, h, member(r, h, first + i), &r->results[i]);
+    refiner_spent(r, REFINER_PARTICLES);
     return STATUS_OK;
 }

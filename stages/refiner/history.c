@@ -19,10 +19,14 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     int length = snprintf(line, size,
                           "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
                           "\"resolution\": %.3f, \"seconds\": %.2f, \"order\": %d, \"size\": %d, \"accuracy\": %.2f, "
-                          "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"files\": [",
+                          "\"pmax\": %.3f, \"significant\": %.1f, \"final\": %s, \"steps\": {",
                           (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
                           s->seconds, s->order, s->current_size, s->accuracy_angle, s->average_pmax, s->significant,
                           s->final ? "true" : "false");
+    for (int i = 0; i < REFINER_STEPS && length >= 0 && (size_t)length < size; i++)
+        length += snprintf(line + length, size - (size_t)length, "%s\"%s\": %.3f", i > 0 ? ", " : "",
+                           refiner_step_name((enum refiner_step)i), s->steps[i]);
+    if (length >= 0 && (size_t)length < size) length += snprintf(line + length, size - (size_t)length, "}, \"files\": [");
     for (int k = 0; k < s->classes && length >= 0 && (size_t)length < size; k++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s/%s_class%03d.mrc\"", k > 0 ? ", " : "", prefix,
                            stem, k + 1);

@@ -112,6 +112,7 @@ enum status mstep(struct refiner *r, struct err *err) {
         TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
         TRY(reconstruct(r, c, NULL, c->unfiltered, NULL, err));
     }
+    refiner_spent(r, REFINER_MAPS);
     TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
     /* Beyond the current size the maps hold nothing but what the division by the interpolation's fall-off leaves. */
     for (int s = r->pixels.size / 2 + 1; s < r->shells; s++)
@@ -120,6 +121,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     double join = fmax(r->options.join_resolution, r->resolution);
     if (!final) accumulator_join_shells(a->accumulator, b->accumulator, (int)ceil(r->box * r->pixel_size / join));
     TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
+    refiner_spent(r, REFINER_FSC);
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->half[h].references;
         priors_from_fsc(r, c, false, c->ssnr, c->tau2);
@@ -131,6 +133,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     float ssnr[4097], tau2[4097];
     priors_from_fsc(r, a, true, ssnr, tau2);
     TRY(reconstruct(r, a, tau2, r->combined, NULL, err));
+    refiner_spent(r, REFINER_MAPS);
     if (final) return STATUS_OK;
     bool found;
     TRY(find_solvent(r, &found, err));
@@ -138,5 +141,6 @@ enum status mstep(struct refiner *r, struct err *err) {
     for (int h = 0; h < 2; h++)
         mstep_flatten(r, mask, r->half[h].references->map);
     mstep_flatten(r, NULL, r->combined);
+    refiner_spent(r, REFINER_MASK);
     return STATUS_OK;
 }

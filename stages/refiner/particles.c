@@ -482,18 +482,17 @@ static enum status read_one(const struct particle_set *set, const struct particl
     return STATUS_OK;
 }
 
-enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *out, struct err *err) {
+enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *room,
+                                const float **ret_images, struct err *err) {
     size_t pixels = (size_t)set->box * (size_t)set->box;
     struct mrc_reader *reader = NULL;
     int stack = -1;
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++) {
         struct particle *p = &set->particles[indices[i]];
-        float *image = out + (size_t)i * pixels;
-        if (p->image != NULL) {
-            memcpy(image, p->image, pixels * sizeof *image);
-            continue;
-        }
+        float *image = room + (size_t)i * pixels;
+        ret_images[i] = p->image != NULL ? p->image : image;
+        if (p->image != NULL) continue;
         status = read_one(set, p, &reader, &stack, image, err);
         if (status == STATUS_OK && set->cached_bytes + pixels * sizeof *image <= set->cache_limit &&
             (p->image = mem_aligned(pixels, sizeof *image)) != NULL) {

@@ -90,9 +90,11 @@ enum status particle_same_pixel_size(double *common, double pixel_size, const ch
 
 struct particle *particle_find(const struct particle_set *set, const char *name);
 
-/* Images of particles[indices[0..count-1]], each box² floats at out + i · box². One that holds values that are no
- * numbers is all zeros: it says nothing of any map. */
-enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *out, struct err *err);
+/* Images of particles[indices[0..count-1]], each box² floats: those that are kept in memory stay where they are (until
+ * the next merge), the others are read to room + i · box². One that holds values that are no numbers is all zeros: it
+ * says nothing of any map. */
+enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *room,
+                                const float **ret_images, struct err *err);
 
 /* The set as tables "optics" and "particles" of RELION 3.1, every column of the sources kept. */
 enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err);

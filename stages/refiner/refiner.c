@@ -17,6 +17,18 @@ double refiner_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+void refiner_spent(struct refiner *r, enum refiner_step step) {
+    double now = refiner_now();
+    r->steps[step] += now - r->step_began;
+    r->step_began = now;
+}
+
+const char *refiner_step_name(enum refiner_step step) {
+    static const char *const NAMES[REFINER_STEPS] = {"plan",     "references", "images", "compare", "particles",
+                                                     "sums", "accuracy",   "maps",   "fsc",     "mask"};
+    return NAMES[step];
+}
+
 static enum status keep_text(const char *text, char **ret_copy, struct err *err) {
     if (text == NULL) return STATUS_OK;
     *ret_copy = strdup(text);
@@ -85,8 +97,8 @@ void refiner_destroy(struct refiner **refiner) {
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
     void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->solvent, r->combined,
-                     r->fsc,            r->fsc_joined, r->shell_pixels, r->images,  r->batch,   r->results,
-                     r->powers,         r->weights,    r->log_shares,   r->projectors, r->accumulators};
+                     r->fsc,            r->fsc_joined, r->shell_pixels, r->images,  r->image_at, r->batch,
+                     r->results,        r->powers,     r->weights,      r->log_shares, r->projectors, r->accumulators};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -216,7 +228,8 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
     struct schedule *s = &r->schedule;
-    r->began = refiner_now();
+    r->began = r->step_began = refiner_now();
+    memset(r->steps, 0, sizeof r->steps);
     if (r->box == 0) TRY(setup_allocate(r, err));
     TRY(setup_optics(r, err));
     if (r->restored != NULL) restored_poses(r->restored, &r->set, r->reference_count);
@@ -244,11 +257,13 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     if (s->iteration == 1 && r->map_count < r->reference_count) TRY(classes_seed(r, err));
     r->current_half = r->cursor = 0;
     r->busy = true;
+    refiner_spent(r, REFINER_PLAN);
     return STATUS_OK;
 }
 
 static enum status refine_mstep(struct refiner *r, struct err *err) {
     TRY(schedule_accuracy(r, err));
+    refiner_spent(r, REFINER_ACCURACY);
     TRY(mstep(r, err));
     schedule_after(r);
     return STATUS_OK;
@@ -257,6 +272,7 @@ static enum status refine_mstep(struct refiner *r, struct err *err) {
 enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err) {
     FAIL_IF(!r->busy, err, STATUS_BAD_STATE, "no iteration is running");
     *ret_complete = false;
+    r->step_began = refiner_now(); /* others may have worked since */
     if (r->current_half == r->half_count) {
         TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
         r->seconds = refiner_now() - r->began;
@@ -271,6 +287,7 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
     r->cursor += count;
     if (r->cursor >= h->member_count) {
         TRY(alignment_finish(r->alignment, err));
+        refiner_spent(r, REFINER_SUMS);
         r->current_half++;
         r->cursor = 0;
     }
@@ -297,6 +314,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .average_pmax = s->average_pmax,
                                   .classes = classifies(r) ? r->reference_count : 1,
                                   .seconds = r->seconds};
+    memcpy(state.steps, r->steps, sizeof state.steps);
     if (count > 0) {
         state.significant = (r->half[0].significant_sum + r->half[1].significant_sum) / count;
         state.reliability = (r->half[0].reliability_sum + r->half[1].reliability_sum) / count;

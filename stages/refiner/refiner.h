@@ -76,6 +76,22 @@ enum status refiner_begin(struct refiner *refiner, const struct refiner_iteratio
 enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err *err);
 bool refiner_busy(const struct refiner *refiner); /* inside an iteration */
 
+/* What an iteration's time goes into. */
+enum refiner_step {
+    REFINER_PLAN,       /* grids, memory */
+    REFINER_REFERENCES, /* maps become what slices are taken from */
+    REFINER_IMAGES,     /* read, or found in memory */
+    REFINER_COMPARE,    /* the E-step */
+    REFINER_PARTICLES,  /* what it found, into the particles */
+    REFINER_SUMS,       /* its sums, into the M-step's */
+    REFINER_ACCURACY,
+    REFINER_MAPS,       /* sums become maps */
+    REFINER_FSC,
+    REFINER_MASK,
+    REFINER_STEPS
+};
+const char *refiner_step_name(enum refiner_step step);
+
 struct refiner_state {
     int iteration, order, current_size;
     bool local, converged, final;
@@ -87,7 +103,8 @@ struct refiner_state {
     double offset_step;                     /* px, of the fine pass */
     double accuracy_angle, accuracy_offset; /* °, px */
     double average_pmax, significant;       /* means over particles */
-    double seconds;                         /* of the last iteration */
+    double seconds;                         /* of the last iteration, and of what it was made of: */
+    double steps[REFINER_STEPS];
     double reliability;                     /* mean over particles */
     int classes;
     double class_changes; /* share of particles that went to another class than before */

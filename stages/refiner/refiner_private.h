@@ -72,6 +72,7 @@ struct refiner {
     char remark[512];
 
     /* of the iteration that runs */
+    double steps[REFINER_STEPS], step_began; /* s */
     bool busy, local, sharp, started;
     bool oversampled; /* the fine pass compares children; else the coarse samples themselves */
     double began;
@@ -83,7 +84,8 @@ struct refiner {
     struct prepare *prepare; /* for the noise of the particles as they come */
     /* Of a batch; they grow with it. */
     int batch_room;
-    float *images; /* [batch][box²] */
+    float *images;          /* [batch][box²]: those that are not kept in memory */
+    const float **image_at; /* [batch] */
     struct alignment_particle *batch;
     struct alignment_result *results;
     float *powers; /* [batch][shells], of results */
@@ -100,6 +102,8 @@ struct refiner {
 };
 
 double refiner_now(void);
+/* The time since the last call, or since the iteration began, went into this step. */
+void refiner_spent(struct refiner *r, enum refiner_step step);
 
 /* setup.c: once the particles' box is known */
 enum status setup_allocate(struct refiner *r, struct err *err);

@@ -161,6 +161,7 @@ enum status setup_reference(struct refiner *r, struct err *err) {
 static enum status noise_of_half(struct refiner *r, struct half *h, struct err *err) {
     int count = h->member_count < NOISE_PARTICLES ? h->member_count : NOISE_PARTICLES;
     size_t pixels = (size_t)r->box * (size_t)r->box;
+    const float *found = NULL;
     _cleanup_(mem_free) float *image = NULL;
     _cleanup_(mem_free) float *average = NULL;
     _cleanup_(mem_free) float *power = NULL;
@@ -171,12 +172,12 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct err *
     TRY(mem_new(pixels, sizeof *image, "a particle", &image, err));
     const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
     for (int i = 0; i < count; i++) {
-        TRY(particle_set_images(&r->set, &h->members[i], 1, image, err));
-        prepare_image(r->prepare, image, &options, NULL, NULL, NULL, power);
+        TRY(particle_set_images(&r->set, &h->members[i], 1, image, &found, err));
+        prepare_image(r->prepare, found, &options, NULL, NULL, NULL, power);
         for (int s = 0; s < r->shells; s++)
             sum[s] += power[s] / (double)count;
         for (size_t j = 0; j < pixels; j++)
-            average[j] += image[j] / (float)count;
+            average[j] += found[j] / (float)count;
     }
     prepare_image(r->prepare, average, &options, NULL, NULL, NULL, power);
     for (int s = 0; s < r->shells; s++)
