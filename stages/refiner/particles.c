@@ -389,6 +389,8 @@ static enum status find_columns(struct reading *r, struct err *err) {
 
 /* Lets go of files that no particle and no optics group of the present set is from. */
 static void release_sources(struct particle_set *set) {
+    set->outdated = set->held;
+    if (set->held) return;
     for (int s = 0; s < set->source_count; s++) {
         bool needed = false;
         for (size_t i = 0; i < set->count && !needed; i++)
@@ -397,6 +399,15 @@ static void release_sources(struct particle_set *set) {
             needed = set->optics[i].source == s;
         if (!needed) star_destroy(&set->sources[s].file);
     }
+}
+
+void particle_set_hold(struct particle_set *set) {
+    set->held = true;
+}
+
+void particle_set_let_go(struct particle_set *set) {
+    set->held = false;
+    if (set->outdated) release_sources(set);
 }
 
 static enum status merge_rows(struct reading *r, struct star_file *file, bool replace, struct err *err) {

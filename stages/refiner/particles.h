@@ -69,6 +69,7 @@ struct particle_set {
     unsigned seed;
     char *root;                 /* what relative paths are tried against first */
     double fallback_pixel_size; /* where a file does not say; NaN: none */
+    bool held, outdated;        /* by particle_set_hold; some file could be let go */
 };
 
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);
@@ -95,6 +96,11 @@ struct particle *particle_find(const struct particle_set *set, const char *name)
  * says nothing of any map. */
 enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *room,
                                 const float **ret_images, struct err *err);
+
+/* From the one to the other a copy of particles, optics and sources may be exported, from another thread: files that no
+ * particle needs any more stay. */
+void particle_set_hold(struct particle_set *set);
+void particle_set_let_go(struct particle_set *set);
 
 /* The set as tables "optics" and "particles" of RELION 3.1, every column of the sources kept. */
 enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err);

@@ -313,7 +313,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .accuracy_offset = s->accuracy_offset,
                                   .average_pmax = s->average_pmax,
                                   .classes = classifies(r) ? r->reference_count : 1,
-                                  .seconds = r->seconds};
+                                  .seconds = r->seconds,
+                                  .device_seconds = r->device_seconds};
     memcpy(state.steps, r->steps, sizeof state.steps);
     if (count > 0) {
         state.significant = (r->half[0].significant_sum + r->half[1].significant_sum) / count;

@@ -105,6 +105,8 @@ struct refiner_state {
     double average_pmax, significant;       /* means over particles */
     double seconds;                         /* of the last iteration, and of what it was made of: */
     double steps[REFINER_STEPS];
+    double device_seconds; /* of these, in which the device was at work; 0: there is none */
+    double waited;         /* s, after them, for the files of the iteration before and a copy of what its own will hold */
     double reliability;                     /* mean over particles */
     int classes;
     double class_changes; /* share of particles that went to another class than before */

@@ -12,8 +12,8 @@
 #include "common/memory.h"
 #include "common/mrc.h"
 #include "kernels/postprocess/postprocess.h"
-#include "stages/refiner/history.h"
 #include "stages/refiner/refiner.h"
+#include "stages/refiner/writer.h"
 
 struct params {
     char *reference, *symmetry, *mask;
@@ -88,6 +88,7 @@ struct state {
     int arrival_count, arrival_capacity;
     struct refiner_grid grid; /* of what was accepted first; guarded by the lock */
     struct refiner *refiner;
+    struct writer *writer;
     double last_arrival;      /* s, monotonic; guarded by the lock */
     size_t last_particles;    /* of the last iteration */
     size_t settled_particles; /* how many there were when nothing more was to be gained */
@@ -165,6 +166,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .root = stage_root(stage)};
     TRY(refiner_create(&options, &state->refiner, err));
     TRY(restore(stage, state->refiner, err));
+    TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
     state->grid = refiner_grid(state->refiner);
     return STATUS_OK;
 }
@@ -172,6 +174,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
 static void fini(struct stage *stage, void *context) {
     (void)stage;
     struct state *state = context;
+    writer_destroy(&state->writer);
     refiner_destroy(&state->refiner);
     for (int i = 0; i < state->arrival_count; i++)
         arrival_clear(&state->arrivals[i]);
@@ -336,65 +339,16 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     return status;
 }
 
-/* The stage's folder as seen from the session: what paths in STAR files begin with. */
-static const char *prefix(const struct stage *stage) {
-    const char *root = stage_root(stage), *folder = stage_folder(stage);
-    size_t length = strlen(root);
-    return strncmp(folder, root, length) == 0 && folder[length] == '/' ? folder + length + 1 : folder;
-}
-
-/* What the log says of classes: " in 3 classes (52, 31, 17 %)". */
-static void describe_classes(const struct refiner *refiner, int classes, char *text, size_t size) {
-    int used = snprintf(text, size, " in %d classes (", classes);
-    for (int k = 0; k < classes && used >= 0 && (size_t)used < size; k++)
-        used += snprintf(text + used, size - (size_t)used, "%s%.0f", k > 0 ? ", " : "",
-                         100 * refiner_class(refiner, k).share);
-    if (used >= 0 && (size_t)used < size) snprintf(text + used, size - (size_t)used, " %%)");
-}
-
-static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s) {
-    char classes[512];
-    describe_classes(refiner, s->classes, classes, sizeof classes);
-    stage_note(stage, "iteration %d, %zu particles%s", s->iteration, s->particles, classes);
-    stage_log(stage, LOG_INFO, "refine-iteration",
-              "iteration %d: %zu particles%s, %.2f Å, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
-              "Pmax %.2f, %.0f significant, %.1f s",
-              s->iteration, s->particles, classes, s->resolution, 100 * s->class_changes, s->order, s->angle_step,
-              s->offset_step, s->current_size, s->average_pmax, s->significant, s->seconds);
-}
-
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
-    const struct params *p = stage_params(stage);
-    struct refiner_state s = refiner_state(state->refiner);
     if (!state->remarked && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->remarked = true;
-    enum status status;
-    struct stage_patience patience = {0};
-    do
-        status = refiner_write(state->refiner, stage_folder(stage), prefix(stage), p->keep_iterations, err);
-    while (stage_wait_out(stage, status, err, &patience));
-    TRY(status);
-    do
-        status = history_write(stage_folder(stage), prefix(stage), &s, err);
-    while (stage_wait_out(stage, status, err, &patience));
-    TRY(status);
-    if (s.classes > 1) {
-        log_classes(stage, state->refiner, &s);
-        return STATUS_OK;
-    }
-    stage_note(stage, "iteration %d, %zu particles, %.1f Å", s.iteration, s.particles, s.resolution);
-    stage_log(stage, LOG_INFO, "refine-iteration",
-              "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
-              "Pmax %.2f, %.0f significant, %.1f s",
-              s.iteration, s.final ? " (final)" : "", s.particles, s.resolution, s.order, s.local ? " near" : "",
-              s.angle_step, s.offset_step, s.current_size, s.accuracy_angle, s.accuracy_offset, s.average_pmax,
-              s.significant, s.seconds);
-    return STATUS_OK;
+    return writer_write(state->writer, err);
 }
 
 /* A batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
+    TRY(writer_look(state->writer, err));
     TRY(refiner_work(state->refiner, ret_complete, err));
     return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
 }
@@ -422,6 +376,7 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     const struct params *p = stage_params(stage);
     bool complete = false;
     *ret_work = STAGE_WORK_NONE;
+    TRY(writer_look(state->writer, err));
     if (refiner_busy(state->refiner)) {
         TRY(work_on(stage, state, &complete, err));
         if (complete) {
@@ -470,14 +425,17 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
                                                 .adhoc_bfactor = NAN,
                                                 .seed = 1};
     struct postprocess_result result = {0};
-    TRY(path_join(prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
-    TRY(path_join(prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
+    TRY(path_join(writer_prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
+    TRY(path_join(writer_prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
     TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
     struct stage_patience patience = {0};
-    enum status status;
-    do
-        status = postprocess_write(&result, &options, stage_folder(stage), half1, half2, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    /* Its files say that all is done: they come last. */
+    enum status status = writer_wait(state->writer, err);
+    if (status == STATUS_OK) {
+        do
+            status = postprocess_write(&result, &options, stage_folder(stage), half1, half2, err);
+        while (stage_wait_out(stage, status, err, &patience));
+    }
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "refine-postprocess", "%.2f Å inside a mask, B-factor %.0f Å²", result.resolution,
                   result.bfactor);
@@ -489,6 +447,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct params *p = stage_params(stage);
     if (refiner_busy(state->refiner)) TRY(finish_iteration(stage, state, err));
+    TRY(writer_wait(state->writer, err));
     TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
@@ -507,7 +466,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         TRY(finish_iteration(stage, state, err));
         if (refiner_state(state->refiner).converged) break;
     }
-    if (classifies) return STATUS_OK;
+    if (classifies) return writer_wait(state->writer, err);
     TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1, .final = true}, err));
     TRY(finish_iteration(stage, state, err));
     return postprocess(stage, state, err);

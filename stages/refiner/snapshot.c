@@ -1,0 +1,153 @@
+/* The copy has the shape of a refinement itself, so that one code writes both; what is written of neither is not there
+ * (NULL). */
+#include "stages/refiner/snapshot.h"
+
+#include <string.h>
+
+#include "common/memory.h"
+#include "stages/refiner/refiner_private.h"
+
+/* Arrays that are kept from iteration to iteration: they grow with what is to be copied. */
+struct room {
+    void *data;
+    size_t bytes;
+};
+
+struct snapshot {
+    struct refiner refiner;
+    bool taken;
+    struct room particles, optics, sources, combined, fsc;
+    struct room references[2], members[2], sigma2[2];
+    struct room *classes; /* [references of both halves][ROOMS] */
+    int class_count;
+};
+
+enum { MAP, TAU2, SSNR, COMPLETENESS, SIGMA2, ROOMS };
+
+enum status snapshot_create(struct snapshot **ret_snapshot, struct err *err) {
+    return mem_new(1, sizeof(struct snapshot), "the files of an iteration", ret_snapshot, err);
+}
+
+void snapshot_destroy(struct snapshot **snapshot) {
+    struct snapshot *s = *snapshot;
+    if (s == NULL) return;
+    struct room *own[] = {&s->particles,     &s->optics,        &s->sources,    &s->combined,   &s->fsc,
+                          &s->references[0], &s->references[1], &s->members[0], &s->members[1], &s->sigma2[0],
+                          &s->sigma2[1]};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        mem_free(&own[i]->data);
+    for (int i = 0; s->classes != NULL && i < s->class_count * ROOMS; i++)
+        mem_free(&s->classes[i].data);
+    mem_free(&s->classes);
+    mem_free(snapshot);
+}
+
+static enum status copy(struct room *room, const void *from, size_t count, size_t size, const void *ret_pointer,
+                        struct err *err) {
+    size_t bytes = count * size;
+    if (bytes > room->bytes) {
+        mem_free(&room->data);
+        room->bytes = 0;
+        TRY(mem_new_unset(count, size, "the files of an iteration", &room->data, err));
+        room->bytes = bytes;
+    }
+    if (bytes > 0) memcpy(room->data, from, bytes);
+    memcpy((void *)ret_pointer, &room->data, sizeof room->data);
+    return STATUS_OK;
+}
+
+/* Of each map the one that is written: in the end that without a prior. */
+static enum status copy_reference(struct room rooms[ROOMS], const struct refiner *r, struct reference *c,
+                                  struct err *err) {
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
+    bool unfiltered = r->schedule.final && c->unfiltered != NULL;
+    const float *map = unfiltered ? c->unfiltered : c->map;
+    c->map = c->unfiltered = NULL;
+    c->projector = NULL;
+    c->accumulator = NULL;
+    TRY(copy(&rooms[MAP], map, voxels, sizeof *map, unfiltered ? &c->unfiltered : &c->map, err));
+    TRY(copy(&rooms[TAU2], c->tau2, shells, sizeof *c->tau2, &c->tau2, err));
+    TRY(copy(&rooms[SSNR], c->ssnr, shells, sizeof *c->ssnr, &c->ssnr, err));
+    TRY(copy(&rooms[COMPLETENESS], c->completeness, shells, sizeof *c->completeness, &c->completeness, err));
+    return copy(&rooms[SIGMA2], c->sigma2_reconstruction, shells, sizeof *c->sigma2_reconstruction,
+                &c->sigma2_reconstruction, err);
+}
+
+static enum status copy_half(struct snapshot *s, const struct refiner *r, int index, struct err *err) {
+    struct half *h = &s->refiner.half[index];
+    size_t references = (size_t)r->reference_count, members = (size_t)h->member_count;
+    size_t noise = (size_t)r->sigma2_optics * (size_t)r->shells;
+    h->sigma2_sum = h->optics_weight = NULL;
+    TRY(copy(&s->references[index], h->references, references, sizeof *h->references, &h->references, err));
+    TRY(copy(&s->members[index], h->members, members, sizeof *h->members, &h->members, err));
+    TRY(copy(&s->sigma2[index], h->sigma2, noise, sizeof *h->sigma2, &h->sigma2, err));
+    for (int k = 0; k < r->reference_count; k++)
+        TRY(copy_reference(s->classes + (index * r->reference_count + k) * ROOMS, r, &h->references[k], err));
+    return STATUS_OK;
+}
+
+/* Names stay where they are for as long as the refinement is there, and tables while a copy is out. */
+static enum status copy_particles(struct snapshot *s, const struct particle_set *from, struct err *err) {
+    struct particle_set *set = &s->refiner.set;
+    set->table = NULL;
+    set->table_size = 0;
+    set->stacks = NULL;
+    set->stack_count = 0;
+    TRY(copy(&s->particles, from->particles, from->count, sizeof *from->particles, &set->particles, err));
+    TRY(copy(&s->optics, from->optics, (size_t)from->optics_count, sizeof *from->optics, &set->optics, err));
+    return copy(&s->sources, from->sources, (size_t)from->source_count, sizeof *from->sources, &set->sources, err);
+}
+
+/* What belongs to the iteration that runs, and is not to be looked at. */
+static void leave_out(struct refiner *r) {
+    r->mask = r->solvent = r->fsc_joined = NULL;
+    r->shell_pixels = NULL;
+    r->alignment = NULL;
+    r->prepare = NULL;
+    r->images = NULL;
+    r->image_at = NULL;
+    r->batch = NULL;
+    r->results = NULL;
+    r->powers = r->weights = r->log_shares = NULL;
+    r->projectors = NULL;
+    r->accumulators = NULL;
+    r->restored = NULL;
+    r->sampling.pixels = NULL;
+    r->sampling.frames = NULL;
+    r->sampling.shifts = NULL;
+    r->pixels = (struct fourier_pixels){.box = r->pixels.box, .size = r->pixels.size, .count = r->pixels.count};
+}
+
+static enum status copy_all(struct snapshot *s, const struct refiner *r, struct err *err) {
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    if (s->classes == NULL) {
+        s->class_count = r->half_count * r->reference_count;
+        TRY(mem_new((size_t)s->class_count * ROOMS, sizeof *s->classes, "the files of an iteration", &s->classes, err));
+    }
+    s->refiner = *r;
+    leave_out(&s->refiner);
+    TRY(copy_particles(s, &r->set, err));
+    for (int h = 0; h < r->half_count; h++)
+        TRY(copy_half(s, r, h, err));
+    TRY(copy(&s->fsc, r->fsc, (size_t)r->shells, sizeof *r->fsc, &s->refiner.fsc, err));
+    s->refiner.combined = NULL;
+    return classifies(r) ? STATUS_OK : copy(&s->combined, r->combined, voxels, sizeof *r->combined, &s->refiner.combined, err);
+}
+
+enum status snapshot_take(struct snapshot *s, struct refiner *r, struct err *err) {
+    FAIL_IF(s->taken || r->busy, err, STATUS_BAD_STATE, "a refinement is copied between two iterations, once each");
+    TRY(copy_all(s, r, err));
+    s->taken = true;
+    particle_set_hold(&r->set);
+    return STATUS_OK;
+}
+
+void snapshot_return(struct snapshot *s, struct refiner *r) {
+    if (!s->taken) return;
+    s->taken = false;
+    particle_set_let_go(&r->set);
+}
+
+const struct refiner *snapshot_refiner(const struct snapshot *s) {
+    return &s->refiner;
+}

@@ -1,0 +1,82 @@
+/* A thread beside its owner: one thing at a time, in order, and what it came to is told once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/worker.h"
+
+struct job {
+    int *done, order; /* done: counted up; order: what it was then */
+    enum status status;
+};
+
+static enum status run(void *context, struct err *err) {
+    struct job *job = context;
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    job->order = (*job->done)++;
+    FAIL_IF(job->status != STATUS_OK, err, job->status, "job %d failed", job->order);
+    return STATUS_OK;
+}
+
+static void one_thing_at_a_time_in_order(void **state) {
+    (void)state;
+    struct worker *worker = NULL;
+    int done = 0;
+    struct job jobs[3] = {{.done = &done}, {.done = &done}, {.done = &done}};
+    assert_int_equal(worker_create(&worker, NULL), STATUS_OK);
+    assert_int_equal(worker_wait(worker, NULL), STATUS_OK);
+    assert_false(worker_busy(worker));
+    for (int i = 0; i < 3; i++) {
+        worker_start(worker, run, &jobs[i]);
+        assert_true(done >= i);
+    }
+    assert_true(worker_busy(worker));
+    assert_int_equal(worker_wait(worker, NULL), STATUS_OK);
+    assert_false(worker_busy(worker));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(jobs[i].order, i);
+    worker_destroy(&worker);
+    assert_null(worker);
+}
+
+static void an_outcome_is_told_once(void **state) {
+    (void)state;
+    struct worker *worker = NULL;
+    int done = 0;
+    struct job bad = {.done = &done, .status = STATUS_UNAVAILABLE}, good = {.done = &done};
+    struct err err = {0};
+    assert_int_equal(worker_create(&worker, NULL), STATUS_OK);
+    worker_start(worker, run, &bad);
+    assert_int_equal(worker_wait(worker, &err), STATUS_UNAVAILABLE);
+    assert_int_equal(err.status, STATUS_UNAVAILABLE);
+    assert_string_equal(err.message, "job 0 failed");
+    assert_int_equal(worker_wait(worker, &err), STATUS_OK);
+    worker_start(worker, run, &good);
+    assert_int_equal(worker_wait(worker, &err), STATUS_OK);
+    worker_destroy(&worker);
+}
+
+static void its_end_waits_for_what_is_being_done(void **state) {
+    (void)state;
+    struct worker *worker = NULL;
+    int done = 0;
+    struct job job = {.done = &done};
+    assert_int_equal(worker_create(&worker, NULL), STATUS_OK);
+    worker_start(worker, run, &job);
+    worker_destroy(&worker);
+    assert_int_equal(done, 1);
+    worker_destroy(&worker);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thing_at_a_time_in_order),
+        cmocka_unit_test(an_outcome_is_told_once),
+        cmocka_unit_test(its_end_waits_for_what_is_being_done),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/* Files of an iteration that are written while the refinement goes on: they are those of that iteration, whatever has
+ * changed since, and a disk that refuses them ends the run as it would without. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/star.h"
+#include "stages/refiner/snapshot.h"
+#include "stages/refiner/stage.h"
+#include "tests/common/scratch.h"
+#include "tests/stages/blobs.h"
+
+static const char *const PARTS[] = {"half1_class001.mrc", "half2_class001.mrc", "class001.mrc",  "class001.png", "data.star",
+                                    "half1_model.star",   "half2_model.star",   "sampling.star", "optimiser.star"};
+static struct object object;
+
+/* An object, a reference and two files of particles, below scratch. */
+static void prepare(const char *name, char scratch[PATH_SIZE], char reference[PATH_SIZE]) {
+    static float map[BOX * BOX * BOX];
+    scratch_path(name, scratch);
+    assert_int_equal(file_make_folders(scratch, 0755, NULL), STATUS_OK);
+    srand(11);
+    make_object(&object, 14);
+    make_map(&object, map, SIGMA);
+    write_map(scratch, "reference.mrc", map, reference);
+    write_particles(scratch, "a", &object, 1, 60, 1.0);
+    write_particles(scratch, "b", &object, 1, 60, 1.0);
+}
+
+static void merge(struct refiner *refiner, const char *scratch, const char *name, bool replace) {
+    char path[PATH_SIZE];
+    struct star_file *file = NULL;
+    struct err err = {0};
+    assert_int_equal(path_join(scratch, name, path, sizeof path, NULL), STATUS_OK);
+    assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
+    if (refiner_merge(refiner, &file, path, replace, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
+}
+
+static void iterate(struct refiner *refiner) {
+    bool complete = false;
+    struct err err = {0};
+    enum status status = refiner_begin(refiner, &(struct refiner_iteration){.max_order = 1}, &err);
+    while (status == STATUS_OK && !complete)
+        status = refiner_work(refiner, &complete, &err);
+    if (status != STATUS_OK) fail_msg("%s", err.message);
+}
+
+static void assert_same_file(const char *a, const char *b, const char *name) {
+    char path[PATH_SIZE], *text[2] = {NULL, NULL};
+    size_t length[2];
+    const char *const folders[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(path_join(folders[i], name, path, sizeof path, NULL), STATUS_OK);
+        assert_int_equal(file_read_whole(path, 1 << 24, &text[i], &length[i], NULL), STATUS_OK);
+    }
+    if (length[0] != length[1] || memcmp(text[0], text[1], length[0]) != 0) fail_msg("%s differs", name);
+    free(text[0]);
+    free(text[1]);
+}
+
+static void files_are_of_their_iteration(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], then[PATH_SIZE + 16], later[PATH_SIZE + 16], name[64];
+    struct refiner *refiner = NULL;
+    struct snapshot *snapshot = NULL;
+    prepare("files", scratch, reference);
+    snprintf(then, sizeof then, "%s/then", scratch);
+    snprintf(later, sizeof later, "%s/later", scratch);
+    assert_int_equal(file_make_folders(then, 0755, NULL), STATUS_OK);
+    assert_int_equal(file_make_folders(later, 0755, NULL), STATUS_OK);
+    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 2,
+                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_range = 3,
+                                            .offset_step = 1, .max_significant = 300, .join_resolution = 40,
+                                            .local_order = 4, .tau_fudge = 1};
+    assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
+    assert_int_equal(snapshot_create(&snapshot, NULL), STATUS_OK);
+    snapshot_return(snapshot, refiner);
+    merge(refiner, scratch, "a.star", false);
+    /* Twice: the second copy has memory already. */
+    for (int i = 1; i <= 2; i++) {
+        iterate(refiner);
+        assert_int_equal(refiner_write(refiner, then, "", 0, NULL), STATUS_OK);
+        assert_int_equal(snapshot_take(snapshot, refiner, NULL), STATUS_OK);
+        assert_int_equal(snapshot_take(snapshot, refiner, NULL), STATUS_BAD_STATE);
+        /* Another selection: tables, particles, poses and maps change, and the next iteration is done. */
+        merge(refiner, scratch, "b.star", true);
+        iterate(refiner);
+        assert_int_equal(refiner_write(snapshot_refiner(snapshot), later, "", 0, NULL), STATUS_OK);
+        snapshot_return(snapshot, refiner);
+        for (size_t part = 0; part < sizeof PARTS / sizeof *PARTS; part++) {
+            snprintf(name, sizeof name, "run_it%03d_%s", 2 * i - 1, PARTS[part]);
+            assert_same_file(then, later, name);
+        }
+        merge(refiner, scratch, "a.star", i == 1);
+    }
+    snapshot_destroy(&snapshot);
+    refiner_destroy(&refiner);
+}
+
+/* What is in the way stays in the way. */
+static void a_file_that_cannot_be_written_ends_the_run(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], folder[PATH_SIZE + 16], path[PATH_SIZE + 64], item_path[PATH_SIZE + 16];
+    struct item *item = NULL, **out = NULL;
+    struct err err = {0};
+    size_t count = 0;
+    prepare("refused", scratch, reference);
+    snprintf(folder, sizeof folder, "%s/refiner", scratch);
+    snprintf(path, sizeof path, "%s/run_it002_half2_model.star", folder);
+    assert_int_equal(file_make_folders(path, 0755, NULL), STATUS_OK);
+    snprintf(item_path, sizeof item_path, "%s/a.star", scratch);
+    assert_int_equal(item_create("a", "particles", &item, NULL), STATUS_OK);
+    assert_int_equal(item_set_string(item, "particles.star", item_path, NULL), STATUS_OK);
+    const char *parameters[] = {"reference", reference, "diameter", "150", "initial_lowpass", "50", "healpix_order", "1",
+                                "live_order", "1", "max_iterations", "4", "offset_range", "3", NULL};
+    assert_int_equal(stage_run_in_process(&refiner_stage, scratch, parameters, &item, 1, &out, &count, &err), STATUS_IO);
+    assert_non_null(strstr(err.message, "run_it002_half2_model.star"));
+    free(out);
+    item_destroy(&item);
+    /* The first iteration is whole, the second is not, and no later one says that it was. */
+    assert_int_equal(refiner_last(folder, 1000), 1);
+    snprintf(path, sizeof path, "%s/run_it002_class001.mrc", folder);
+    assert_true(file_exists(path));
+    snprintf(path, sizeof path, "%s/run_class001.mrc", folder);
+    assert_false(file_exists(path));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_are_of_their_iteration),
+        cmocka_unit_test(a_file_that_cannot_be_written_ends_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
