@@ -25,10 +25,11 @@ static enum arena_scope innermost(const struct arena *a) {
     return (enum arena_scope)scope;
 }
 
-static void record(struct arena *a) {
-    enum arena_scope scope = innermost(a);
+static void record(struct arena *a, enum arena_operation operation, enum arena_scope scope, const char *what) {
     if (a->top > a->peak[scope]) a->peak[scope] = a->top;
-    if (a->step_count < a->step_capacity) a->steps[a->step_count++] = (struct arena_step){scope, a->top};
+    if (a->steps == NULL) return;
+    if (a->step_count < a->step_capacity) a->steps[a->step_count] = (struct arena_step){operation, scope, what, a->top};
+    a->step_count++;
 }
 
 enum status arena_create(const struct device *device, size_t bytes, struct arena **ret_arena, struct err *err) {
@@ -73,7 +74,7 @@ enum status arena_open(struct arena *a, enum arena_scope scope, struct err *err)
     FAIL_IF(scope <= open, err, STATUS_BAD_STATE, "a device's memory: scope %d was opened inside scope %d", (int)scope,
             (int)open);
     a->mark[scope] = a->top;
-    record(a);
+    record(a, ARENA_OPEN, scope, NULL);
     return STATUS_OK;
 }
 
@@ -82,7 +83,7 @@ void arena_close(struct arena *a, enum arena_scope scope) {
         if (a->mark[s] == CLOSED) continue;
         a->top = a->mark[s];
         a->mark[s] = CLOSED;
-        record(a);
+        record(a, ARENA_CLOSE, (enum arena_scope)s, NULL);
     }
 }
 
@@ -96,7 +97,7 @@ enum status arena_take(struct arena *a, size_t count, size_t size, const char *w
             (a->capacity - a->top) >> 20, a->capacity >> 20);
     *(void **)ret_pointer = a->base + a->top;
     a->top += bytes;
-    record(a);
+    record(a, ARENA_TAKE, innermost(a), what);
     return STATUS_OK;
 }
 
@@ -120,4 +121,9 @@ void arena_trace(struct arena *a, struct arena_step *steps, size_t capacity) {
 
 size_t arena_trace_count(const struct arena *a) {
     return a->step_count;
+}
+
+const char *arena_scope_name(enum arena_scope scope) {
+    static const char *const names[ARENA_SCOPES] = {"run", "iteration", "particles", "orientations"};
+    return names[scope];
 }

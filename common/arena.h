@@ -52,14 +52,20 @@ static inline size_t arena_need(size_t count, size_t size) {
 /* The highest the top ever was while this was the innermost scope. */
 size_t arena_peak(const struct arena *arena, enum arena_scope scope);
 
-/* Where the top was after each operation, for pictures and tests: room for `capacity` of them, of which the first are
- * kept. NULL ends it. */
+/* Where the top was after each operation, for pictures and tests: room for `capacity` of them, the caller's, of which the
+ * first are kept. NULL ends it. */
+enum arena_operation { ARENA_OPEN, ARENA_TAKE, ARENA_CLOSE };
 struct arena_step {
-    enum arena_scope scope; /* the innermost that is open */
+    enum arena_operation operation;
+    enum arena_scope scope; /* opened or closed; or taken from */
+    const char *what;       /* taken, as arena_take was given it; else NULL */
     size_t top;
 };
 void arena_trace(struct arena *arena, struct arena_step *steps, size_t capacity);
+/* How many operations there were; more than `capacity` where some were not kept. */
 size_t arena_trace_count(const struct arena *arena);
+/* "run", "iteration", "particles", "orientations". */
+const char *arena_scope_name(enum arena_scope scope);
 
 #ifdef __cplusplus
 }
