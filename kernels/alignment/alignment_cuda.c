@@ -73,7 +73,6 @@ int alignment_cuda_batch(const struct alignment_cuda *a) {
 
 enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
     struct sums_fill fill = {0};
-    TRY(alignment_cuda_sums_flush(a, err));
     TRY(stream_cuda_wait(a->stream, err));
     TRY(device_get(&a->options.device, &fill, a->sums.overflow, sizeof fill, err));
     FAIL_IF(fill.overflow, err, STATUS_BAD_STATE,

@@ -22,8 +22,6 @@ void *stream_cuda_kernels(const struct stream_cuda *stream);
 /* On the queue of kernels. */
 enum status stream_cuda_zero(struct stream_cuda *stream, void *to, size_t bytes, struct err *err);
 enum status stream_cuda_put(struct stream_cuda *stream, void *to, const void *host, size_t bytes, struct err *err);
-/* Both of the device. */
-enum status stream_cuda_copy(struct stream_cuda *stream, void *to, const void *from, size_t bytes, struct err *err);
 enum status stream_cuda_get(struct stream_cuda *stream, void *host, const void *from, size_t bytes, struct err *err);
 /* Until all of it is done. */
 enum status stream_cuda_wait(struct stream_cuda *stream, struct err *err);
