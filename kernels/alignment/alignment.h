@@ -119,6 +119,8 @@ enum status alignment_add(struct alignment *alignment, const struct alignment_pa
                           struct alignment_result *results, struct err *err);
 /* The accumulators hold everything when it returns. */
 enum status alignment_finish(struct alignment *alignment, struct err *err);
+/* s that the device has been at work on E-steps so far, by its own clock; of the CPU 0. */
+enum status alignment_device_seconds(struct alignment *alignment, double *ret_seconds, struct err *err);
 
 #ifdef __cplusplus
 }

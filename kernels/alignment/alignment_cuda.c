@@ -22,6 +22,7 @@ static enum status open_all(struct alignment_cuda *a, struct err *err) {
     TRY(stream_cuda_create(o->device.index, &a->stream, err));
     TRY(coarse_cuda_create(o->device.index, &a->coarse, err));
     TRY(prepare_cuda_create(o->box, ALIGNMENT_PARTICLES_MOST, &a->prepare, err));
+    TRY(worker_create(&a->worker, err));
     return arena_create(&o->device, (size_t)o->memory, &a->arena, err);
 }
 
@@ -44,11 +45,13 @@ enum status alignment_cuda_create(const struct alignment_options *options, struc
 void alignment_cuda_destroy(struct alignment_cuda **alignment) {
     struct alignment_cuda *a = *alignment;
     if (a == NULL) return;
+    worker_destroy(&a->worker);
     arena_destroy(&a->arena);
     prepare_cuda_destroy(&a->prepare);
     coarse_cuda_destroy(&a->coarse);
     stream_cuda_destroy(&a->stream);
     device_host_free(&a->options.device, &a->host_block);
+    device_host_free(&a->options.device, &a->near_block);
     for (int i = 0; a->near != NULL && i < ALIGNMENT_PARTICLES_MOST; i++)
         sampling_subset_destroy(&a->near[i]);
     mem_free(&a->near);
@@ -79,11 +82,17 @@ enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
             "sums over particles went beyond what they hold: images are not normalised (their background's standard "
             "deviation should be about 1)");
     for (int k = 0; k < a->iteration.reference_count; k++) {
+        TRY(stream_cuda_begin(a->stream, err));
         TRY(sums_to_double_cuda(&a->sums, k, stream_cuda_kernels(a->stream), err));
+        TRY(stream_cuda_end(a->stream, err));
         TRY(stream_cuda_wait(a->stream, err));
         struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
         TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
     }
     arena_close(a->arena, ARENA_ITERATION);
     return STATUS_OK;
+}
+
+enum status alignment_cuda_seconds(struct alignment_cuda *a, double *ret_seconds, struct err *err) {
+    return stream_cuda_seconds(a->stream, ret_seconds, err);
 }

@@ -126,6 +126,10 @@ enum status keep_fill_cuda(const struct samples_cuda *samples, int particles, co
 enum status values_begin_cuda(const uint32_t *begin, int particles, int each, size_t *ret_begin, void *stream,
                               struct err *err);
 
+/* The samples of rows of which every shift is looked at: ret_samples[row_count · shifts]. */
+enum status whole_rows_cuda(const struct row_cuda *rows, size_t row_count, int shifts, uint32_t *ret_samples,
+                            void *stream, struct err *err);
+
 /* Fine poses that contribute: ascending by particle, slice, fine shift. Weights sum to 1 over all poses, kept or not. */
 struct contribution_cuda {
     int particle;

@@ -8,6 +8,7 @@
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const double ADAPTIVE_FRACTION = 0.999;
+enum { BRINGING_THREADS = 4 };
 
 /* The particles of a part, as they come and as they are found. */
 struct part {
@@ -46,17 +47,26 @@ static void describe(const struct alignment_cuda *a, const struct part *part, in
 _Static_assert(sizeof(struct ctf_terms) == sizeof((struct prepare_particle_cuda *)0)->ctf, "terms of a CTF");
 
 /* The images of a part on their way to the device. */
-static enum status bring(struct alignment_cuda *a, const struct part *part, struct err *err) {
+static enum status bring(struct alignment_cuda *a, const struct part *part, int threads, struct err *err) {
     struct alignment_slot *from = &a->host[part->slot], *to = &a->device[part->slot];
     size_t n = (size_t)part->count, pixels = (size_t)a->options.box * (size_t)a->options.box;
     TRY(stream_cuda_brought(a->stream, part->slot, err));
-#pragma omp parallel for num_threads(a->options.threads) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < part->count; i++)
         describe(a, part, i, from);
     TRY(stream_cuda_bring(a->stream, part->slot, to->images, from->images, n * pixels * sizeof(float), err));
     /* What follows the images lies in one piece. */
     size_t rest = (size_t)((char *)(from->residual + a->particles) - (char *)from->which);
     return stream_cuda_bring(a->stream, part->slot, to->which, from->which, rest, err);
+}
+
+/* On the worker's thread, and few more: others list poses meanwhile. */
+static enum status bring_next(void *context, struct err *err) {
+    const struct bringing *b = context;
+    const struct part part = {.particles = b->particles, .count = b->count, .slot = b->slot};
+    int threads = b->alignment->options.threads;
+    TRY(stream_cuda_adopt(b->alignment->stream, err));
+    return bring(b->alignment, &part, threads < BRINGING_THREADS ? threads : BRINGING_THREADS, err);
 }
 
 static enum status take_particles(struct alignment_cuda *a, int count, struct particles_cuda *p, struct err *err) {
@@ -93,9 +103,11 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
     TRY(arena_open(a->arena, ARENA_ORIENTATIONS, err));
     TRY(arena_take(a->arena, prepare_cuda_scratch(a->prepare, part->count), 1, "transforms", &scratch, err));
     TRY(stream_cuda_await(a->stream, part->slot, err));
+    TRY(stream_cuda_begin(a->stream, err));
     TRY(prepare_cuda_run(a->prepare, &a->references, &a->sampling, slot->images, slot->which, a->options.pixel_size,
                          a->options.mask_radius, a->sigma2, a->iteration.sigma_offset, scratch, particles,
                          stream_cuda_kernels(a->stream), err));
+    TRY(stream_cuda_end(a->stream, err));
     arena_close(a->arena, ARENA_ORIENTATIONS);
     return STATUS_OK;
 }
@@ -158,6 +170,7 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
     TRY(arena_take(a->arena, n * shifts * rows, sizeof *dots, "weights of the coarse pass", &dots, err));
     TRY(arena_take(a->arena, n * rows, sizeof *norms, "weights of the coarse pass", &norms, err));
     TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
+    TRY(stream_cuda_begin(a->stream, err));
     TRY(multiply(a, p, dots, norms, err));
     const struct posterior_input input = {.dots = dots,
                                           .norms = norms,
@@ -173,6 +186,7 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
                             stream, err));
     TRY(stream_cuda_get(a->stream, a->found.counts, pass->counts, n * sizeof *pass->counts, err));
     TRY(stream_cuda_get(a->stream, a->found.coarse, pass->sums, n * sizeof *pass->sums, err));
+    TRY(stream_cuda_end(a->stream, err));
     arena_close(a->arena, ARENA_ORIENTATIONS);
     return STATUS_OK;
 }
@@ -192,10 +206,12 @@ static enum status list_samples(struct alignment_cuda *a, const struct coarse_pa
     }
     TRY(arena_take(a->arena, (size_t)list->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
     TRY(arena_take(a->arena, (size_t)list->count + 1, sizeof *samples, "lists of samples", &samples, err));
+    TRY(stream_cuda_begin(a->stream, err));
     /* Counted once more: beginnings are relative to the first particle. */
     TRY(compress_count_cuda(kept, p->count, shifts, a->rows, pass->counts, begin, row_begin, stream, err));
     TRY(compress_fill_cuda(kept, p->count, shifts, a->rows, a->row_log_prior, begin, row_begin, rows, samples, stream,
                            err));
+    TRY(stream_cuda_end(a->stream, err));
     list->rows = rows;
     list->samples = samples;
     return STATUS_OK;
@@ -255,7 +271,7 @@ static enum status fine_parts(struct alignment_cuda *a, const struct part *part,
     return STATUS_OK;
 }
 
-static enum status run(struct alignment_cuda *a, const struct part *part, const struct part *next, struct err *err) {
+static enum status compare(struct alignment_cuda *a, const struct part *part, struct err *err) {
     struct particles_cuda particles;
     struct coarse_pass pass = {0};
     TRY(prepare(a, part, &particles, err));
@@ -263,11 +279,21 @@ static enum status run(struct alignment_cuda *a, const struct part *part, const 
         TRY(alignment_cuda_find_near(a, part->particles, part->count, err));
     else
         TRY(coarse_global(a, &particles, &pass, err));
-    if (next->count > 0) TRY(bring(a, next, err));
     TRY(stream_cuda_wait(a->stream, err));
     TRY(fine_parts(a, part, &pass, &particles, err));
     TRY(stream_cuda_release(a->stream, part->slot, err));
-    TRY(stream_cuda_wait(a->stream, err));
+    return stream_cuda_wait(a->stream, err);
+}
+
+static enum status run(struct alignment_cuda *a, const struct part *part, const struct part *next, struct err *err) {
+    a->bringing =
+        (struct bringing){.alignment = a, .particles = next->particles, .count = next->count, .slot = next->slot};
+    if (next->count > 0) worker_start(a->worker, bring_next, &a->bringing);
+    enum status status = compare(a, part, err);
+    enum status brought = worker_wait(a->worker, status == STATUS_OK ? err : NULL);
+    TRY(status);
+    TRY(brought);
+#pragma omp parallel for num_threads(a->options.threads) schedule(static)
     for (int i = 0; i < part->count; i++)
         alignment_cuda_result(a, &part->particles[i], i, &part->results[i]);
     return STATUS_OK;
@@ -287,7 +313,7 @@ enum status alignment_cuda_add(struct alignment_cuda *a, const struct alignment_
                                struct alignment_result *results, struct err *err) {
     struct part part = part_of(a, particles, results, count, 0);
     if (part.count == 0) return STATUS_OK;
-    TRY(bring(a, &part, err));
+    TRY(bring(a, &part, a->options.threads, err));
     for (int index = 0; part.count > 0; index++) {
         struct part next = part_of(a, particles, results, count, index + 1);
         TRY(arena_open(a->arena, ARENA_PARTICLES, err));

@@ -41,6 +41,7 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
     for (int i = first; i < first + p->count; i++)
         if (a->found.counts[i].samples > longest) longest = a->found.counts[i].samples;
     TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
+    TRY(stream_cuda_begin(a->stream, err));
     TRY(compare_cuda(&a->references, &a->sampling, p, samples, 1, f->values, stream, err));
     TRY(weigh_cuda(p, samples, &a->sampling, a->each, f->values, f->least, stream, err));
     TRY(values_begin_cuda(samples->begin, p->count, a->each, f->begin, stream, err));
@@ -50,6 +51,7 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
                                  f->contributions_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found.contributions, f->contributions_begin + p->count,
                         sizeof *a->found.contributions, err));
+    TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
     *ret_count = *a->found.contributions;
     return STATUS_OK;
@@ -84,6 +86,7 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     /* Residuals are done with it when sums begin. */
     if (bytes < residuals_scratch(p)) bytes = residuals_scratch(p);
     TRY(arena_take(a->arena, bytes, 1, "poses that contribute", &scratch, err));
+    TRY(stream_cuda_begin(a->stream, err));
     TRY(contributions_fill_cuda(p, samples, &a->sampling, f.values, f.sums, f.best, f.contributions_begin,
                                 contributions, f.reference_weights, stream, err));
     TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
@@ -91,7 +94,8 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     TRY(reliability_cuda(a->options.reliability, jobs->residual, f.residuals, p->count, f.factors, stream, err));
     TRY(back_project_cuda(&a->references, &a->sampling, p, f.factors, contributions, f.contributions_begin, count,
                           a->iteration.local, scratch, &a->sums, stream, err));
-    return get_results(a, n, (size_t)first, p, &f, err);
+    TRY(get_results(a, n, (size_t)first, p, &f, err));
+    return stream_cuda_end(a->stream, err);
 }
 
 void alignment_cuda_result(const struct alignment_cuda *a, const struct alignment_particle *particle, int i,

@@ -50,14 +50,29 @@ enum status alignment_cuda_find_near(struct alignment_cuda *a, const struct alig
     return failed;
 }
 
-/* What the host lists of some particles: one block. */
+/* What the host lists of some particles: parts of one block, page-locked. The samples of a row are all shifts: the device
+ * lists those. */
 struct near_lists {
     size_t row_count, count, longest;
     struct row_cuda *rows;
-    uint32_t *samples, *begin, *row_begin;
-    size_t *begin_wide;
-    void *block;
+    uint32_t *begin, *row_begin;
 };
+
+static enum status reserve_lists(struct alignment_cuda *a, int count, struct near_lists *l, struct err *err) {
+    size_t n = (size_t)count + 1, rows = arena_need(l->row_count + 1, sizeof *l->rows);
+    size_t bytes = rows + 2 * arena_need(n, sizeof *l->begin);
+    if (bytes > a->near_bytes) {
+        device_host_free(&a->options.device, &a->near_block);
+        a->near_bytes = 0;
+        TRY(device_host_new(&a->options.device, 2 * bytes, 1, "poses near particles", &a->near_block, err));
+        a->near_bytes = 2 * bytes;
+    }
+    char *at = a->near_block;
+    l->rows = (struct row_cuda *)(void *)at;
+    l->begin = (uint32_t *)(void *)(at + rows);
+    l->row_begin = (uint32_t *)(void *)(at + rows + arena_need(n, sizeof *l->begin));
+    return STATUS_OK;
+}
 
 static void count_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l) {
     size_t shifts = (size_t)a->sampling.shift_count, references = (size_t)a->iteration.reference_count;
@@ -70,47 +85,40 @@ static void count_lists(const struct alignment_cuda *a, int first, int count, st
     l->count = l->row_count * shifts;
 }
 
-static void fill_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l) {
+static void fill_particle(const struct alignment_cuda *a, const struct sampling_subset *near, int particle,
+                          uint32_t row, struct row_cuda *rows) {
     const struct alignment_iteration *it = &a->iteration;
-    uint32_t row = 0, sample = 0, shifts = (uint32_t)a->sampling.shift_count;
-    for (int i = 0; i < count; i++) {
-        const struct sampling_subset *near = &a->near[first + i];
-        l->begin[i] = sample, l->row_begin[i] = row, l->begin_wide[i] = sample;
-        for (int k = 0; k < it->reference_count; k++) {
-            float prior = it->reference_log_prior != NULL ? it->reference_log_prior[k] : 0;
-            for (int o = 0; o < near->count; o++) {
-                int index = k * a->orientations + near->orientations[o];
-                l->rows[row++] = (struct row_cuda){
-                    .particle = i, .row = index, .first = sample, .log_prior = near->log_priors[o] + prior};
-                for (uint32_t t = 0; t < shifts; t++)
-                    l->samples[sample++] = (uint32_t)index * shifts + t;
-            }
-        }
+    uint32_t shifts = (uint32_t)a->sampling.shift_count;
+    for (int k = 0; k < it->reference_count; k++) {
+        float prior = it->reference_log_prior != NULL ? it->reference_log_prior[k] : 0;
+        for (int o = 0; o < near->count; o++, row++)
+            rows[row] = (struct row_cuda){.particle = particle,
+                                          .row = k * a->orientations + near->orientations[o],
+                                          .first = row * shifts,
+                                          .log_prior = near->log_priors[o] + prior};
     }
-    l->rows[row] = (struct row_cuda){.particle = count, .first = sample};
-    l->begin[count] = sample, l->row_begin[count] = row, l->begin_wide[count] = sample;
 }
 
-static enum status make_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l,
-                              struct err *err) {
+static void fill_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l) {
+    uint32_t row = 0, shifts = (uint32_t)a->sampling.shift_count;
+    for (int i = 0; i < count; i++) {
+        l->begin[i] = row * shifts, l->row_begin[i] = row;
+        row += (uint32_t)(a->near[first + i].count * a->iteration.reference_count);
+    }
+    l->begin[count] = row * shifts, l->row_begin[count] = row;
+    l->rows[row] = (struct row_cuda){.particle = count, .first = row * shifts};
+#pragma omp parallel for num_threads(a->options.threads) schedule(static)
+    for (int i = 0; i < count; i++)
+        fill_particle(a, &a->near[first + i], i, l->row_begin[i], l->rows);
+}
+
+static enum status make_lists(struct alignment_cuda *a, int first, int count, struct near_lists *l, struct err *err) {
     count_lists(a, first, count, l);
     FAIL_IF((size_t)a->rows * (size_t)a->sampling.shift_count > UINT32_MAX || l->count > UINT32_MAX / 2, err,
             STATUS_UNSUPPORTED, "%d poses × %d shifts are more than a list numbers", a->rows, a->sampling.shift_count);
-    TRY(mem_new(l->row_count + 1, sizeof *l->rows, "poses near particles", &l->rows, err));
-    TRY(mem_new(l->count + 1, sizeof *l->samples, "poses near particles", &l->samples, err));
-    TRY(mem_new((size_t)count + 1, sizeof *l->begin, "poses near particles", &l->begin, err));
-    TRY(mem_new((size_t)count + 1, sizeof *l->row_begin, "poses near particles", &l->row_begin, err));
-    TRY(mem_new((size_t)count + 1, sizeof *l->begin_wide, "poses near particles", &l->begin_wide, err));
+    TRY(reserve_lists(a, count, l, err));
     fill_lists(a, first, count, l);
     return STATUS_OK;
-}
-
-static void free_lists(struct near_lists *l) {
-    mem_free(&l->rows);
-    mem_free(&l->samples);
-    mem_free(&l->begin);
-    mem_free(&l->row_begin);
-    mem_free(&l->begin_wide);
 }
 
 static enum status put(struct alignment_cuda *a, const void *host, size_t count, size_t size, const void *ret_pointer,
@@ -124,13 +132,20 @@ static enum status put(struct alignment_cuda *a, const void *host, size_t count,
 
 static enum status put_lists(struct alignment_cuda *a, const struct near_lists *l, int count,
                              struct samples_cuda *list, const size_t **ret_begin, struct err *err) {
-    size_t n = (size_t)count + 1;
+    size_t n = (size_t)count + 1, *begin = NULL;
+    uint32_t *samples = NULL;
+    void *stream = stream_cuda_kernels(a->stream);
     *list = (struct samples_cuda){.count = (uint32_t)l->count, .row_count = (uint32_t)l->row_count};
     TRY(put(a, l->rows, l->row_count + 1, sizeof *l->rows, &list->rows, err));
-    TRY(put(a, l->samples, l->count + 1, sizeof *l->samples, &list->samples, err));
     TRY(put(a, l->begin, n, sizeof *l->begin, &list->begin, err));
     TRY(put(a, l->row_begin, n, sizeof *l->row_begin, &list->row_begin, err));
-    return put(a, l->begin_wide, n, sizeof *l->begin_wide, ret_begin, err);
+    TRY(arena_take(a->arena, n, sizeof *begin, "poses near particles", &begin, err));
+    TRY(arena_take(a->arena, l->count + 1, sizeof *samples, "poses near particles", &samples, err));
+    TRY(values_begin_cuda(list->begin, count, 1, begin, stream, err));
+    TRY(whole_rows_cuda(list->rows, l->row_count, a->sampling.shift_count, samples, stream, err));
+    list->samples = samples;
+    *ret_begin = begin;
+    return STATUS_OK;
 }
 
 /* Weights of all that is listed, and what of it is kept. */
@@ -158,6 +173,7 @@ static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p
     TRY(keep_count_cuda(list, p->count, weights, sums, counts, kept_begin, kept_row_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found.counts + first, counts, n * sizeof *counts, err));
     TRY(stream_cuda_get(a->stream, a->found.coarse + first, sums, n * sizeof *sums, err));
+    TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
     *ret_kept = (struct samples_cuda){.begin = kept_begin, .row_begin = kept_row_begin};
     for (int i = first; i < first + p->count; i++) {
@@ -166,7 +182,9 @@ static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p
     }
     TRY(arena_take(a->arena, ret_kept->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
     TRY(arena_take(a->arena, ret_kept->count + 1, sizeof *samples, "lists of samples", &samples, err));
+    TRY(stream_cuda_begin(a->stream, err));
     TRY(keep_fill_cuda(list, p->count, weights, sums, kept_begin, kept_row_begin, rows, samples, stream, err));
+    TRY(stream_cuda_end(a->stream, err));
     ret_kept->rows = rows;
     ret_kept->samples = samples;
     return STATUS_OK;
@@ -177,9 +195,11 @@ enum status alignment_cuda_near(struct alignment_cuda *a, const struct particles
     struct near_lists lists = {0};
     struct samples_cuda list;
     const size_t *begin = NULL;
-    enum status status = make_lists(a, first, p->count, &lists, err);
-    if (status == STATUS_OK) status = put_lists(a, &lists, p->count, &list, &begin, err);
+    TRY(make_lists(a, first, p->count, &lists, err));
+    TRY(stream_cuda_begin(a->stream, err));
+    enum status status = put_lists(a, &lists, p->count, &list, &begin, err);
     if (status == STATUS_OK) status = keep(a, p, &list, begin, lists.longest, first, ret_kept, err);
-    free_lists(&lists);
+    /* As keep does: the host's lists are free once they have been read. */
+    if (status == STATUS_NO_MEMORY) TRY(stream_cuda_wait(a->stream, err));
     return status;
 }

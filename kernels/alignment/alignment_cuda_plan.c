@@ -210,7 +210,9 @@ static enum status make_quads(struct alignment_cuda *a, struct err *err) {
         struct grid_cuda *grid = &a->references.grids[k];
         float *quads = NULL;
         TRY(arena_take(a->arena, floats, sizeof *quads, "a reference", &quads, err));
+        TRY(stream_cuda_begin(a->stream, err));
         TRY(grid_quads_cuda(grid, quads, stream_cuda_kernels(a->stream), err));
+        TRY(stream_cuda_end(a->stream, err));
         grid->quads = quads;
     }
     return STATUS_OK;
@@ -224,7 +226,9 @@ static enum status make_fine_slices(struct alignment_cuda *a, struct err *err) {
     a->references.slices = NULL;
     if (a->iteration.local || slices * row * sizeof *values > arena_left(a->arena) / 2) return make_quads(a, err);
     TRY(arena_take(a->arena, slices * row, sizeof *values, "slices of the fine pass", &values, err));
+    TRY(stream_cuda_begin(a->stream, err));
     TRY(fine_slices_cuda(&a->references, &a->sampling, 0, a->rows, values, stream_cuda_kernels(a->stream), err));
+    TRY(stream_cuda_end(a->stream, err));
     a->references.slices = values;
     return STATUS_OK;
 }

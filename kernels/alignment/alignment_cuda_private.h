@@ -2,6 +2,7 @@
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_PRIVATE_H
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_PRIVATE_H
 
+#include "common/worker.h"
 #include "kernels/alignment/alignment.h"
 #include "kernels/alignment/alignment_cuda.h"
 #include "kernels/alignment/alignment_private.h"
@@ -59,6 +60,14 @@ struct alignment_cuda {
     void *host_block;
     size_t host_bytes;
     struct sampling_subset *near; /* [particles] of the host */
+    void *near_block;             /* page-locked: lists of them */
+    size_t near_bytes;
+    struct bringing {
+        struct alignment_cuda *alignment;
+        const struct alignment_particle *particles;
+        int count, slot;
+    } bringing; /* what the worker does: the images of the next particles on their way to the device */
+    struct worker *worker;
 };
 
 enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 4 };

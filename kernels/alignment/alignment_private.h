@@ -31,6 +31,7 @@ int alignment_cuda_batch(const struct alignment_cuda *alignment);
 enum status alignment_cuda_add(struct alignment_cuda *alignment, const struct alignment_particle *particles, int count,
                                struct alignment_result *results, struct err *err);
 enum status alignment_cuda_finish(struct alignment_cuda *alignment, struct err *err);
+enum status alignment_cuda_seconds(struct alignment_cuda *alignment, double *ret_seconds, struct err *err);
 
 #ifdef __cplusplus
 }

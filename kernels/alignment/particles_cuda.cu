@@ -17,6 +17,11 @@ __global__ void spread(const uint32_t *begin, int n, size_t each, size_t *ret_be
 }
 
 /* As alignment_reliability. */
+__global__ void list_shifts(const row_cuda *rows, size_t count, unsigned shifts, uint32_t *ret_samples) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) ret_samples[i] = (uint32_t)rows[i / shifts].row * shifts + (uint32_t)(i % shifts);
+}
+
 __global__ void rely(enum alignment_norm norm, const double *before, const double *residuals, int n,
                      float *ret_factors) {
     int i = (int)(blockIdx.x * THREADS + threadIdx.x);
@@ -41,5 +46,15 @@ extern "C" enum status reliability_cuda(enum alignment_norm norm, const double *
     rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(norm, before, residuals, particles,
                                                                       ret_factors);
     CUDA_TRY(cudaGetLastError(), err, "weighing particles");
+    return STATUS_OK;
+}
+
+extern "C" enum status whole_rows_cuda(const struct row_cuda *rows, size_t row_count, int shifts, uint32_t *ret_samples,
+                                       void *stream, struct err *err) {
+    size_t count = row_count * (size_t)shifts;
+    if (count == 0) return STATUS_OK;
+    list_shifts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, (cudaStream_t)stream>>>(
+        rows, count, (unsigned)shifts, ret_samples);
+    CUDA_TRY(cudaGetLastError(), err, "listing poses");
     return STATUS_OK;
 }

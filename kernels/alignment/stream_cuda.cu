@@ -2,11 +2,14 @@
 
 #include <stdlib.h>
 
+#include "common/device_busy_cuda.h"
 #include "common/device_cuda.h"
 
 struct stream_cuda {
     cudaStream_t kernels, images;
     cudaEvent_t brought[STREAM_SLOTS], released[STREAM_SLOTS];
+    struct device_busy *busy;
+    int device;
 };
 
 static enum status open_all(struct stream_cuda *s, struct err *err) {
@@ -16,13 +19,14 @@ static enum status open_all(struct stream_cuda *s, struct err *err) {
         CUDA_TRY(cudaEventCreateWithFlags(&s->brought[slot], cudaEventDisableTiming), err, "making an event");
         CUDA_TRY(cudaEventCreateWithFlags(&s->released[slot], cudaEventDisableTiming), err, "making an event");
     }
-    return STATUS_OK;
+    return device_busy_create(&s->busy, err);
 }
 
 extern "C" enum status stream_cuda_create(int device, struct stream_cuda **ret_stream, struct err *err) {
     CUDA_TRY(cudaSetDevice(device), err, "choosing it");
     struct stream_cuda *s = (struct stream_cuda *)calloc(1, sizeof *s);
     FAIL_IF(s == NULL, err, STATUS_NO_MEMORY, "no memory for a device's streams");
+    s->device = device;
     enum status status = open_all(s, err);
     if (status != STATUS_OK) {
         stream_cuda_destroy(&s);
@@ -39,6 +43,7 @@ extern "C" void stream_cuda_destroy(struct stream_cuda **stream) {
         if (s->brought[slot]) (void)cudaEventDestroy(s->brought[slot]);
         if (s->released[slot]) (void)cudaEventDestroy(s->released[slot]);
     }
+    device_busy_destroy(&s->busy);
     if (s->kernels) (void)cudaStreamDestroy(s->kernels);
     if (s->images) (void)cudaStreamDestroy(s->images);
     free(s);
@@ -63,6 +68,23 @@ extern "C" enum status stream_cuda_put(struct stream_cuda *s, void *to, const vo
 extern "C" enum status stream_cuda_get(struct stream_cuda *s, void *host, const void *from, size_t bytes,
                                        struct err *err) {
     CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, s->kernels), err, "copying from it");
+    return STATUS_OK;
+}
+
+extern "C" enum status stream_cuda_begin(struct stream_cuda *s, struct err *err) {
+    return device_busy_begin(s->busy, s->kernels, err);
+}
+
+extern "C" enum status stream_cuda_end(struct stream_cuda *s, struct err *err) {
+    return device_busy_end(s->busy, s->kernels, err);
+}
+
+extern "C" enum status stream_cuda_seconds(struct stream_cuda *s, double *ret_seconds, struct err *err) {
+    return device_busy_seconds(s->busy, ret_seconds, err);
+}
+
+extern "C" enum status stream_cuda_adopt(const struct stream_cuda *s, struct err *err) {
+    CUDA_TRY(cudaSetDevice(s->device), err, "choosing it");
     return STATUS_OK;
 }
 

@@ -23,6 +23,13 @@ void *stream_cuda_kernels(const struct stream_cuda *stream);
 enum status stream_cuda_zero(struct stream_cuda *stream, void *to, size_t bytes, struct err *err);
 enum status stream_cuda_put(struct stream_cuda *stream, void *to, const void *host, size_t bytes, struct err *err);
 enum status stream_cuda_get(struct stream_cuda *stream, void *host, const void *from, size_t bytes, struct err *err);
+/* What is queued for kernels between the two is time that the device is at work. The host only queues between them. */
+enum status stream_cuda_begin(struct stream_cuda *stream, struct err *err);
+enum status stream_cuda_end(struct stream_cuda *stream, struct err *err);
+/* s of it so far. */
+enum status stream_cuda_seconds(struct stream_cuda *stream, double *ret_seconds, struct err *err);
+/* Before another thread than the one that made it uses it (one at a time): to bring. */
+enum status stream_cuda_adopt(const struct stream_cuda *stream, struct err *err);
 /* Until all of it is done. */
 enum status stream_cuda_wait(struct stream_cuda *stream, struct err *err);
 

@@ -234,6 +234,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     TRY(setup_optics(r, err));
     if (r->restored != NULL) restored_poses(r->restored, &r->set, r->reference_count);
     star_destroy(&r->restored);
+    TRY(alignment_device_seconds(r->alignment, &r->device_before, err));
     TRY(choose_members(r, iteration->most, err));
     r->oversampled = wants_children(r, iteration);
     if (!r->started) TRY(first_iteration(r, err));
@@ -269,12 +270,20 @@ static enum status refine_mstep(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
+static enum status device_time(struct refiner *r, struct err *err) {
+    double now;
+    TRY(alignment_device_seconds(r->alignment, &now, err));
+    r->device_seconds = now - r->device_before;
+    return STATUS_OK;
+}
+
 enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err) {
     FAIL_IF(!r->busy, err, STATUS_BAD_STATE, "no iteration is running");
     *ret_complete = false;
     r->step_began = refiner_now(); /* others may have worked since */
     if (r->current_half == r->half_count) {
         TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
+        TRY(device_time(r, err));
         r->seconds = refiner_now() - r->began;
         r->busy = false;
         *ret_complete = true;

@@ -73,7 +73,7 @@ struct refiner {
 
     /* of the iteration that runs */
     double steps[REFINER_STEPS], step_began; /* s */
-    double device_seconds;
+    double device_before, device_seconds; /* s that the device has been at work: before it, in it */
     bool busy, local, sharp, started;
     bool oversampled; /* the fine pass compares children; else the coarse samples themselves */
     double began;

@@ -131,7 +131,8 @@ static enum status copy_all(struct snapshot *s, const struct refiner *r, struct 
         TRY(copy_half(s, r, h, err));
     TRY(copy(&s->fsc, r->fsc, (size_t)r->shells, sizeof *r->fsc, &s->refiner.fsc, err));
     s->refiner.combined = NULL;
-    return classifies(r) ? STATUS_OK : copy(&s->combined, r->combined, voxels, sizeof *r->combined, &s->refiner.combined, err);
+    if (classifies(r)) return STATUS_OK;
+    return copy(&s->combined, r->combined, voxels, sizeof *r->combined, &s->refiner.combined, err);
 }
 
 enum status snapshot_take(struct snapshot *s, struct refiner *r, struct err *err) {
