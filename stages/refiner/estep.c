@@ -10,6 +10,7 @@
 /* A class that nobody is in stays one that a particle can be compared with. */
 static const double LEAST_SHARE = 1e-9;
 static const double LEAST_NORM = 1e-3; /* over the mean of all */
+enum { LEAST_BATCH = 16 };
 
 /* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
 static int coarse_size(const struct refiner *r) {
@@ -43,14 +44,10 @@ static enum status reserve_batch(struct refiner *r, int count, struct err *err) 
     if (count <= r->batch_room) return STATUS_OK;
     size_t n = (size_t)count;
     r->batch_room = 0;
-    mem_free(&r->images);
-    mem_free(&r->image_at);
     mem_free(&r->batch);
     mem_free(&r->results);
     mem_free(&r->powers);
     mem_free(&r->weights);
-    TRY(mem_new(n * (size_t)r->box * (size_t)r->box, sizeof *r->images, "particle images", &r->images, err));
-    TRY(mem_new(n, sizeof *r->image_at, "particle images", &r->image_at, err));
     TRY(mem_new(n, sizeof *r->batch, "particles", &r->batch, err));
     TRY(mem_new(n, sizeof *r->results, "particles", &r->results, err));
     TRY(mem_new(n * (size_t)r->shells, sizeof *r->powers, "spectra", &r->powers, err));
@@ -113,15 +110,37 @@ static struct particle *member(const struct refiner *r, const struct half *h, in
     return &r->set.particles[h->members[index]];
 }
 
-enum status estep_load(struct refiner *r, const struct half *h, int first, int *ret_count, struct err *err) {
+/* Two batches are held where images are read each time: they have a 16th of the memory each. */
+static int batch_most(const struct refiner *r) {
     int most = alignment_batch(r->alignment);
-    int end = r->seed_class < 0 ? h->member_count : h->references[r->seed_class].seed_end;
-    int count = end - first < most ? end - first : most;
-    TRY(particle_set_images(&r->set, h->members + first, count, r->images, r->image_at, err));
+    double image = (double)r->box * r->box * sizeof(float), room = r->options.memory / 16 / image;
+    if ((double)r->set.present * image <= (double)r->set.cache_limit || room >= most) return most;
+    return room < LEAST_BATCH ? (most < LEAST_BATCH ? most : LEAST_BATCH) : (int)room;
+}
+
+static int batch_at(const struct refiner *r, const struct half *h, int first) {
+    int end = r->seed_class < 0 ? h->member_count : h->references[r->seed_class].seed_end, most = batch_most(r);
+    return end - first < most ? end - first : most;
+}
+
+/* What is compared after the batch before `next` is read meanwhile. */
+static void read_ahead(struct refiner *r, const struct half *h, int next) {
+    const struct half *after = h;
+    if (!r->busy) return;
+    if (next == h->member_count && h == &r->half[0] && r->half_count == 2) after = &r->half[1], next = 0;
+    int count = batch_at(r, after, next);
+    if (count > 0) loader_begin(r->loader, after->members + next, count);
+}
+
+enum status estep_load(struct refiner *r, const struct half *h, int first, int *ret_count, struct err *err) {
+    int count = batch_at(r, h, first);
+    const float *const *images;
+    TRY(loader_take(r->loader, h->members + first, count, &images, err));
+    read_ahead(r, h, first + count);
     for (int i = 0; i < count; i++) {
         const struct particle *p = member(r, h, first + i);
         struct alignment_particle *b = &r->batch[i];
-        *b = (struct alignment_particle){.image = r->image_at[i],
+        *b = (struct alignment_particle){.image = images[i],
                                          .ctf = p->has_ctf ? &p->ctf : NULL,
                                          .optics = p->optics,
                                          .shift = {(int)lround(p->origin[0]), (int)lround(p->origin[1])},

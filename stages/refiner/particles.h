@@ -30,7 +30,7 @@ struct particle {
     double reliability; /* 1: as good as before */
     double residual;    /* at the best pose of the last iteration, over shells up to residual_shell; < 0: unknown */
     int residual_shell;
-    float *image; /* box², or NULL: read when needed */
+    float *image; /* box², or NULL: read when needed (loader.h) */
 };
 
 struct particle_optics {
@@ -90,12 +90,6 @@ enum status particle_same_box(int *common, int box, const char *path, struct err
 enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
 
 struct particle *particle_find(const struct particle_set *set, const char *name);
-
-/* Images of particles[indices[0..count-1]], each box² floats: those that are kept in memory stay where they are (until
- * the next merge), the others are read to room + i · box². One that holds values that are no numbers is all zeros: it
- * says nothing of any map. */
-enum status particle_set_images(struct particle_set *set, const int *indices, int count, float *room,
-                                const float **ret_images, struct err *err);
 
 /* From the one to the other a copy of particles, optics and sources may be exported, from another thread: files that no
  * particle needs any more stay. */

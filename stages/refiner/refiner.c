@@ -88,7 +88,7 @@ void refiner_destroy(struct refiner **refiner) {
     for (int h = 0; h < 2; h++)
         destroy_half(&r->half[h], r->reference_count);
     alignment_destroy(&r->alignment);
-    prepare_destroy(&r->prepare);
+    loader_destroy(&r->loader);
     symmetry_destroy(&r->symmetry);
     particle_set_destroy(&r->set);
     sampling_destroy(&r->sampling);
@@ -97,8 +97,8 @@ void refiner_destroy(struct refiner **refiner) {
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
     void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->solvent, r->combined,
-                     r->fsc,            r->fsc_joined, r->shell_pixels, r->images,  r->image_at, r->batch,
-                     r->results,        r->powers,     r->weights,      r->log_shares, r->projectors, r->accumulators};
+                     r->fsc,            r->fsc_joined, r->shell_pixels, r->batch,   r->results,  r->powers,
+                     r->weights,        r->log_shares, r->projectors,   r->accumulators};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -111,6 +111,7 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
         star_destroy(file);
         FAIL(err, STATUS_BAD_STATE, "particles cannot join in the middle of an iteration");
     }
+    loader_stop(r->loader);
     return particle_set_merge(&r->set, file, path, replace, ret_new, err);
 }
 

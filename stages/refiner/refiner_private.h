@@ -11,6 +11,7 @@
 #include "kernels/reconstruct/reconstruct.h"
 #include "kernels/sampling/sampling.h"
 #include "kernels/symmetry/symmetry.h"
+#include "stages/refiner/loader.h"
 #include "stages/refiner/particles.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
@@ -82,11 +83,9 @@ struct refiner {
     int coarse_pixels;
     int current_half, cursor;
     struct alignment *alignment;
-    struct prepare *prepare; /* for the noise of the particles as they come */
+    struct loader *loader;
     /* Of a batch; they grow with it. */
     int batch_room;
-    float *images;          /* [batch][box²]: those that are not kept in memory */
-    const float **image_at; /* [batch] */
     struct alignment_particle *batch;
     struct alignment_result *results;
     float *powers; /* [batch][shells], of results */

@@ -11,7 +11,15 @@
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/refiner_private.h"
 
-enum { NOISE_PARTICLES = 1000, SCALE_PARTICLES = 96 };
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) {
+    return 0;
+}
+#endif
+
+enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_THREADS = 4 };
 
 static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
@@ -91,7 +99,8 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     for (int h = 0; h < r->half_count; h++)
         TRY(allocate_half(r, &r->half[h], err));
     TRY(count_pixels(r, err));
-    TRY(prepare_create(r->box, &r->prepare, err));
+    int readers = r->options.threads < READING_THREADS ? r->options.threads : READING_THREADS;
+    TRY(loader_create(&r->set, readers, &r->loader, err));
     TRY(setup_alignment(r, err));
     return r->mask_path != NULL ? read_mask(r, err) : STATUS_OK;
 }
@@ -157,29 +166,77 @@ enum status setup_reference(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-/* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
-static enum status noise_of_half(struct refiner *r, struct half *h, struct err *err) {
-    int count = h->member_count < NOISE_PARTICLES ? h->member_count : NOISE_PARTICLES;
-    size_t pixels = (size_t)r->box * (size_t)r->box;
-    const float *found = NULL;
-    _cleanup_(mem_free) float *image = NULL;
-    _cleanup_(mem_free) float *average = NULL;
-    _cleanup_(mem_free) float *power = NULL;
-    _cleanup_(mem_free) double *sum = NULL;
-    TRY(mem_new(pixels, sizeof *average, "the average particle", &average, err));
-    TRY(mem_new((size_t)r->shells, sizeof *power, "spectra", &power, err));
-    TRY(mem_new((size_t)r->shells, sizeof *sum, "spectra", &sum, err));
-    TRY(mem_new(pixels, sizeof *image, "a particle", &image, err));
+/* Of the particles as they come: the mean of their powers, and the image that they average to. */
+struct noise {
+    int count, threads;
+    size_t pixels, shells;
+    struct prepare **prepares; /* [threads] */
+    float *average, *powers;   /* [pixels]; [NOISE_BATCH][shells] */
+    double *sum;               /* [shells] */
+};
+
+static enum status noise_open(const struct refiner *r, const struct half *h, struct noise *n, struct err *err) {
+    *n = (struct noise){.count = h->member_count < NOISE_PARTICLES ? h->member_count : NOISE_PARTICLES,
+                        .threads = r->options.threads,
+                        .pixels = (size_t)r->box * (size_t)r->box,
+                        .shells = (size_t)r->shells};
+    TRY(mem_new((size_t)n->threads, sizeof(struct prepare *), "the noise of particles", &n->prepares, err));
+    TRY(mem_new(n->pixels, sizeof *n->average, "the average particle", &n->average, err));
+    TRY(mem_new(NOISE_BATCH * n->shells, sizeof *n->powers, "spectra", &n->powers, err));
+    TRY(mem_new(n->shells, sizeof *n->sum, "spectra", &n->sum, err));
+    for (int t = 0; t < n->threads; t++)
+        TRY(prepare_create(r->box, &n->prepares[t], err));
+    return STATUS_OK;
+}
+
+static void noise_close(struct noise *n) {
+    for (int t = 0; n->prepares != NULL && t < n->threads; t++)
+        prepare_destroy(&n->prepares[t]);
+    mem_free(&n->prepares);
+    mem_free(&n->average);
+    mem_free(&n->powers);
+    mem_free(&n->sum);
+}
+
+/* Sums in the order of particles, whatever the number of threads. */
+static void noise_add(const struct refiner *r, struct noise *n, const float *const *images, int count) {
     const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
-    for (int i = 0; i < count; i++) {
-        TRY(particle_set_images(&r->set, &h->members[i], 1, image, &found, err));
-        prepare_image(r->prepare, found, &options, NULL, NULL, NULL, power);
-        for (int s = 0; s < r->shells; s++)
-            sum[s] += power[s] / (double)count;
-        for (size_t j = 0; j < pixels; j++)
-            average[j] += found[j] / (float)count;
+#pragma omp parallel num_threads(n->threads)
+    {
+        struct prepare *mine = n->prepares[omp_get_thread_num()];
+#pragma omp for schedule(static)
+        for (int i = 0; i < count; i++)
+            prepare_image(mine, images[i], &options, NULL, NULL, NULL, n->powers + (size_t)i * n->shells);
+#pragma omp for schedule(static)
+        for (size_t j = 0; j < n->pixels; j++)
+            for (int i = 0; i < count; i++)
+                n->average[j] += images[i][j] / (float)n->count;
     }
-    prepare_image(r->prepare, average, &options, NULL, NULL, NULL, power);
+    for (int i = 0; i < count; i++)
+        for (size_t s = 0; s < n->shells; s++)
+            n->sum[s] += n->powers[(size_t)i * n->shells + s] / (double)n->count;
+}
+
+static enum status noise_gather(struct refiner *r, const struct half *h, struct noise *n, struct err *err) {
+    for (int first = 0, count; first < n->count; first += count) {
+        const float *const *images;
+        count = n->count - first < NOISE_BATCH ? n->count - first : NOISE_BATCH;
+        TRY(loader_take(r->loader, h->members + first, count, &images, err));
+        int next = first + count, left = n->count - next;
+        if (left > 0) loader_begin(r->loader, h->members + next, left < NOISE_BATCH ? left : NOISE_BATCH);
+        noise_add(r, n, images, count);
+    }
+    return STATUS_OK;
+}
+
+/* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
+static enum status noise_of_half(struct refiner *r, struct half *h, struct noise *n, struct err *err) {
+    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
+    TRY(noise_open(r, h, n, err));
+    TRY(noise_gather(r, h, n, err));
+    float *power = n->powers;
+    double *sum = n->sum;
+    prepare_image(n->prepares[0], n->average, &options, NULL, NULL, NULL, power);
     for (int s = 0; s < r->shells; s++)
         sum[s] -= power[s];
     for (int s = 1; s < r->shells; s++)
@@ -187,7 +244,7 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct err *
     for (int s = r->shells - 2; s >= 0; s--)
         if (sum[s] <= 0) sum[s] = sum[s + 1];
     FAIL_IF(!(sum[1] > 0), err, STATUS_BAD_FORMAT,
-            "the particles have no noise: every image is the same or empty (%d looked at)", count);
+            "the particles have no noise: every image is the same or empty (%d looked at)", n->count);
     for (int o = 0; o < r->sigma2_optics; o++)
         for (int s = 0; s < r->shells; s++)
             h->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];
@@ -197,8 +254,12 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct err *
 }
 
 enum status setup_noise(struct refiner *r, struct err *err) {
-    for (int h = 0; h < r->half_count; h++)
-        TRY(noise_of_half(r, &r->half[h], err));
+    for (int h = 0; h < r->half_count; h++) {
+        struct noise noise;
+        enum status status = noise_of_half(r, &r->half[h], &noise, err);
+        noise_close(&noise);
+        TRY(status);
+    }
     return STATUS_OK;
 }
 

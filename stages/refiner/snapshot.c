@@ -103,9 +103,7 @@ static void leave_out(struct refiner *r) {
     r->mask = r->solvent = r->fsc_joined = NULL;
     r->shell_pixels = NULL;
     r->alignment = NULL;
-    r->prepare = NULL;
-    r->images = NULL;
-    r->image_at = NULL;
+    r->loader = NULL;
     r->batch = NULL;
     r->results = NULL;
     r->powers = r->weights = r->log_shares = NULL;

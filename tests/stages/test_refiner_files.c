@@ -16,8 +16,9 @@
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 
-static const char *const PARTS[] = {"half1_class001.mrc", "half2_class001.mrc", "class001.mrc",  "class001.png", "data.star",
-                                    "half1_model.star",   "half2_model.star",   "sampling.star", "optimiser.star"};
+static const char *const PARTS[] = {"half1_class001.mrc", "half2_class001.mrc", "class001.mrc",
+                                    "class001.png",       "data.star",          "half1_model.star",
+                                    "half2_model.star",   "sampling.star",      "optimiser.star"};
 static struct object object;
 
 /* An object, a reference and two files of particles, below scratch. */
@@ -106,7 +107,8 @@ static void files_are_of_their_iteration(void **state) {
 /* What is in the way stays in the way. */
 static void a_file_that_cannot_be_written_ends_the_run(void **state) {
     (void)state;
-    char scratch[PATH_SIZE], reference[PATH_SIZE], folder[PATH_SIZE + 16], path[PATH_SIZE + 64], item_path[PATH_SIZE + 16];
+    char scratch[PATH_SIZE], reference[PATH_SIZE], folder[PATH_SIZE + 16], path[PATH_SIZE + 64];
+    char item_path[PATH_SIZE + 16];
     struct item *item = NULL, **out = NULL;
     struct err err = {0};
     size_t count = 0;
@@ -119,7 +121,8 @@ static void a_file_that_cannot_be_written_ends_the_run(void **state) {
     assert_int_equal(item_set_string(item, "particles.star", item_path, NULL), STATUS_OK);
     const char *parameters[] = {"reference", reference, "diameter", "150", "initial_lowpass", "50", "healpix_order", "1",
                                 "live_order", "1", "max_iterations", "4", "offset_range", "3", NULL};
-    assert_int_equal(stage_run_in_process(&refiner_stage, scratch, parameters, &item, 1, &out, &count, &err), STATUS_IO);
+    enum status status = stage_run_in_process(&refiner_stage, scratch, parameters, &item, 1, &out, &count, &err);
+    assert_int_equal(status, STATUS_IO);
     assert_non_null(strstr(err.message, "run_it002_half2_model.star"));
     free(out);
     item_destroy(&item);

@@ -1,0 +1,234 @@
+#include "stages/refiner/loader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/image.h"
+#include "common/memory.h"
+#include "common/mrc.h"
+#include "common/worker.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) {
+    return 0;
+}
+#endif
+
+/* An image that is to be read. */
+struct job {
+    int particle, stack, slice, at; /* at: where in the batch */
+    float *to;
+    bool kept; /* to is the particle's from then on */
+};
+
+struct batch {
+    int *indices, count, room;
+    const float **images;
+    struct job *jobs;
+    float *space; /* for images that are not kept */
+    size_t space_floats;
+    bool begun; /* by loader_begin */
+};
+
+struct loader {
+    struct particle_set *set;
+    int threads;
+    struct worker *worker;
+    struct batch batches[2]; /* one is being read while the other is in use */
+    int used;
+};
+
+enum status loader_create(struct particle_set *set, int threads, struct loader **ret_loader, struct err *err) {
+    struct loader *l = NULL;
+    TRY(mem_new(1, sizeof *l, "reading particles", &l, err));
+    *l = (struct loader){.set = set, .threads = threads > 1 ? threads : 1};
+    enum status status = worker_create(&l->worker, err);
+    if (status != STATUS_OK) {
+        loader_destroy(&l);
+        return status;
+    }
+    *ret_loader = l;
+    return STATUS_OK;
+}
+
+void loader_destroy(struct loader **loader) {
+    struct loader *l = *loader;
+    if (l == NULL) return;
+    worker_destroy(&l->worker);
+    for (int i = 0; i < 2; i++) {
+        struct batch *b = &l->batches[i];
+        void *owned[] = {b->indices, b->images, b->jobs, b->space};
+        for (size_t j = 0; j < sizeof owned / sizeof *owned; j++)
+            free(owned[j]);
+    }
+    mem_free(loader);
+}
+
+static enum status reserve(struct batch *b, int count, struct err *err) {
+    size_t n = (size_t)count;
+    if (count <= b->room) return STATUS_OK;
+    b->room = 0;
+    mem_free(&b->indices);
+    mem_free(&b->images);
+    mem_free(&b->jobs);
+    TRY(mem_new(n, sizeof *b->indices, "particle images", &b->indices, err));
+    TRY(mem_new(n, sizeof *b->images, "particle images", &b->images, err));
+    TRY(mem_new(n, sizeof *b->jobs, "particle images", &b->jobs, err));
+    b->room = count;
+    return STATUS_OK;
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct job *x = a, *y = b;
+    return x->stack != y->stack ? (x->stack > y->stack) - (x->stack < y->stack)
+                                : (x->slice > y->slice) - (x->slice < y->slice);
+}
+
+/* What is not in memory, and where it goes: to stay there while the limit allows. */
+static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, struct err *err) {
+    struct particle_set *set = l->set;
+    size_t pixels = (size_t)set->box * (size_t)set->box, bytes = pixels * sizeof(float), kept = 0, unkept = 0;
+    int jobs = 0;
+    for (int i = 0; i < b->count; i++) {
+        struct particle *p = &set->particles[b->indices[i]];
+        b->images[i] = p->image;
+        if (p->image != NULL) continue;
+        struct job *job = &b->jobs[jobs++];
+        *job = (struct job){.particle = b->indices[i], .stack = p->stack, .slice = p->slice, .at = i};
+        if (set->cached_bytes + (kept + 1) * bytes <= set->cache_limit &&
+            mem_new_unset(pixels, sizeof(float), "a particle", &job->to, NULL) == STATUS_OK) {
+            job->kept = true;
+            kept++;
+        } else
+            unkept++;
+    }
+    *ret_jobs = jobs;
+    if (unkept * pixels > b->space_floats) {
+        mem_free(&b->space);
+        b->space_floats = 0;
+        TRY(mem_new_unset(unkept * pixels, sizeof *b->space, "particle images", &b->space, err));
+        b->space_floats = unkept * pixels;
+    }
+    size_t used = 0;
+    for (int i = 0; i < jobs; i++)
+        if (!b->jobs[i].kept) b->jobs[i].to = b->space + pixels * used++;
+    qsort(b->jobs, (size_t)jobs, sizeof *b->jobs, by_place);
+    return STATUS_OK;
+}
+
+static enum status read_one(const struct particle_set *set, const struct job *job, struct mrc_reader **reader,
+                            int *stack, struct err *err) {
+    const char *path = set->stacks[job->stack].path;
+    if (*stack != job->stack) {
+        mrc_close(reader);
+        *stack = -1;
+        TRY(mrc_open(path, reader, err));
+        *stack = job->stack;
+    }
+    const struct mrc_header *header = mrc_reader_header(*reader);
+    FAIL_IF(header->nx != set->box || header->ny != set->box, err, STATUS_BAD_FORMAT,
+            "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place", path,
+            header->nx, header->ny, set->box);
+    FAIL_IF(job->slice >= header->nz, err, STATUS_BAD_FORMAT, "%s has %d images, image %d was asked for", path,
+            header->nz, job->slice + 1);
+    size_t pixels = (size_t)set->box * (size_t)set->box;
+    TRY(mrc_read_slices(*reader, job->slice, 1, job->to, err));
+    /* One such value would end up in all of the map. */
+    if (!image_values_fit(job->to, pixels)) memset(job->to, 0, pixels * sizeof *job->to);
+    return STATUS_OK;
+}
+
+static enum status read_some(const struct particle_set *set, const struct job *jobs, int count, struct err *err) {
+    struct mrc_reader *reader = NULL;
+    enum status status = STATUS_OK;
+    int stack = -1;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = read_one(set, &jobs[i], &reader, &stack, err);
+    mrc_close(&reader);
+    return status;
+}
+
+/* Of several that failed the first is told, whoever was the fastest. */
+static enum status read_jobs(const struct loader *l, const struct batch *b, int jobs, struct err *err) {
+    enum { THREADS_MOST = 16 };
+    int threads = l->threads < THREADS_MOST ? l->threads : THREADS_MOST;
+    if (threads > jobs / 8) threads = jobs < 8 ? 1 : jobs / 8;
+    enum status statuses[THREADS_MOST] = {STATUS_OK};
+    struct err errs[THREADS_MOST] = {{0}};
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++) {
+        int first = (int)((long)jobs * t / threads), end = (int)((long)jobs * (t + 1) / threads);
+        statuses[t] = read_some(l->set, b->jobs + first, end - first, &errs[t]);
+    }
+    for (int t = 0; t < threads; t++)
+        if (statuses[t] != STATUS_OK) {
+            if (err != NULL) *err = errs[t];
+            return statuses[t];
+        }
+    return STATUS_OK;
+}
+
+static enum status read_batch(struct loader *l, struct batch *b, struct err *err) {
+    struct particle_set *set = l->set;
+    int jobs = 0;
+    enum status status = list_jobs(l, b, &jobs, err);
+    if (status == STATUS_OK && jobs > 0) status = read_jobs(l, b, jobs, err);
+    for (int i = 0; i < jobs; i++) {
+        struct job *job = &b->jobs[i];
+        b->images[job->at] = job->to;
+        if (!job->kept) continue;
+        if (status != STATUS_OK) {
+            free(job->to);
+            continue;
+        }
+        set->particles[job->particle].image = job->to;
+        set->cached_bytes += (size_t)set->box * (size_t)set->box * sizeof(float);
+    }
+    return status;
+}
+
+/* On the worker's thread. */
+static enum status read_ahead(void *context, struct err *err) {
+    struct loader *l = context;
+    return read_batch(l, &l->batches[1 - l->used], err);
+}
+
+void loader_stop(struct loader *l) {
+    if (l == NULL) return;
+    (void)worker_wait(l->worker, NULL); /* it is tried again by whoever wants it */
+    l->batches[1 - l->used].begun = false;
+}
+
+static enum status fill(struct batch *b, const int *indices, int count, struct err *err) {
+    TRY(reserve(b, count, err));
+    memcpy(b->indices, indices, (size_t)count * sizeof *indices);
+    b->count = count;
+    return STATUS_OK;
+}
+
+void loader_begin(struct loader *l, const int *indices, int count) {
+    struct batch *b = &l->batches[1 - l->used];
+    loader_stop(l);
+    if (fill(b, indices, count, NULL) != STATUS_OK) return;
+    b->begun = true;
+    worker_start(l->worker, read_ahead, l);
+}
+
+enum status loader_take(struct loader *l, const int *indices, int count, const float *const **ret_images,
+                        struct err *err) {
+    struct batch *b = &l->batches[1 - l->used];
+    bool ready = b->begun && b->count == count && memcmp(b->indices, indices, (size_t)count * sizeof *indices) == 0;
+    if (ready) {
+        b->begun = false;
+        TRY(worker_wait(l->worker, err));
+    } else {
+        loader_stop(l);
+        TRY(fill(b, indices, count, err));
+        TRY(read_batch(l, b, err));
+    }
+    l->used = 1 - l->used;
+    *ret_images = b->images;
+    return STATUS_OK;
+}
