@@ -87,6 +87,12 @@ void arena_close(struct arena *a, enum arena_scope scope) {
     }
 }
 
+void arena_reset(struct arena *a) {
+    arena_close(a, ARENA_ITERATION);
+    a->top = 0;
+    record(a, ARENA_CLOSE, ARENA_RUN, NULL);
+}
+
 enum status arena_take(struct arena *a, size_t count, size_t size, const char *what, void *ret_pointer,
                        struct err *err) {
     size_t bytes = 0;

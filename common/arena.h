@@ -35,6 +35,9 @@ enum status arena_open(struct arena *arena, enum arena_scope scope, struct err *
 /* Closes it and what is open inside it; the top returns to where it was when it was opened. */
 void arena_close(struct arena *arena, enum arena_scope scope);
 
+/* Closes all scopes and gives back what was taken in the run's, too. */
+void arena_reset(struct arena *arena);
+
 /* count × size bytes of the device, not zeroed, aligned to ARENA_ALIGNMENT. STATUS_NO_MEMORY where they are not left: the
  * message names what they were for, how much that is and how much there is. */
 enum status arena_take(struct arena *arena, size_t count, size_t size, const char *what, void *ret_pointer,

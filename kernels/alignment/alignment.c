@@ -55,11 +55,33 @@ void alignment_destroy(struct alignment **alignment) {
     mem_free(alignment);
 }
 
+struct workspace *alignment_workspace(const struct alignment *a) {
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) return alignment_cuda_workspace(a->cuda);
+#endif
+    (void)a;
+    return NULL;
+}
+
+/* References and sums lie in the host's memory, or in this device's. */
+static enum status check_places(const struct alignment *a, const struct alignment_iteration *iteration,
+                                struct err *err) {
+    const struct workspace *mine = alignment_workspace(a);
+    for (int k = 0; k < iteration->reference_count; k++) {
+        const struct workspace *reference = projector_grid(iteration->references[k]).workspace;
+        const struct workspace *sums = accumulator_grid(iteration->sums[k]).workspace;
+        FAIL_IF((reference != NULL && reference != mine) || (sums != NULL && sums != mine), err, STATUS_BAD_ARGUMENT,
+                "reference %d or its sums lie in another device's memory", k + 1);
+    }
+    return STATUS_OK;
+}
+
 enum status alignment_begin(struct alignment *a, const struct alignment_iteration *iteration, struct err *err) {
     FAIL_IF(iteration->reference_count < 1 || iteration->coarse_pixels < 1 ||
                 iteration->coarse_pixels > iteration->pixels->count || iteration->pixels->box != a->options.box,
             err, STATUS_BAD_ARGUMENT, "%d references and %d of %d Fourier pixels of a box of %d px cannot be compared",
             iteration->reference_count, iteration->coarse_pixels, iteration->pixels->count, iteration->pixels->box);
+    TRY(check_places(a, iteration, err));
     a->begun = false;
     a->iteration = *iteration;
 #ifdef ALIGNMENT_HAVE_CUDA
@@ -90,6 +112,9 @@ static enum status check_count(const struct alignment *a, int count, struct err 
 /* Once in a refinement, and soon done beside the first iteration: a CPU serves every device. */
 static enum status need_cpu(struct alignment *a, struct err *err) {
     if (a->cpu != NULL) return STATUS_OK;
+    for (int k = 0; k < a->iteration.reference_count; k++)
+        FAIL_IF(projector_grid(a->iteration.references[k]).workspace != NULL, err, STATUS_UNSUPPORTED,
+                "a grey scale is looked for with references in the host's memory");
     struct alignment_options options = a->options;
     options.device = (struct device){.kind = DEVICE_CPU};
     TRY(alignment_cpu_create(&options, &a->cpu, err));

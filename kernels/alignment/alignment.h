@@ -19,6 +19,7 @@
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 #include "kernels/fourier/pixels.h"
+#include "kernels/fourier/workspace.h"
 #include "kernels/projector/projector.h"
 #include "kernels/reconstruct/reconstruct.h"
 #include "kernels/sampling/sampling.h"
@@ -74,9 +75,14 @@ struct alignment_iteration {
     int optics_count;
 };
 
+/* Memory of the device, for references and sums that are kept there: the E-step then takes and adds to them where they
+ * are. It is what options.memory leaves to all of this together. NULL: the CPU does it. Lives as long as the alignment. */
+struct workspace *alignment_workspace(const struct alignment *alignment);
+
 /* Plans memory; an iteration that was not finished is given up. STATUS_NO_MEMORY where the least that the iteration
  * needs is more than options.memory; the message says how much that is. On the CPU references and sums, which are the
- * caller's, come on top. */
+ * caller's, come on top; those of the workspace are part of it. Of references in the host's memory a device takes copies,
+ * to sums there it copies what it has added. */
 enum status alignment_begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err);
 /* How many particles alignment_add takes at a time. */
 int alignment_batch(const struct alignment *alignment);

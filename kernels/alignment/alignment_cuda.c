@@ -23,7 +23,9 @@ static enum status open_all(struct alignment_cuda *a, struct err *err) {
     TRY(coarse_cuda_create(o->device.index, &a->coarse, err));
     TRY(prepare_cuda_create(o->box, ALIGNMENT_PARTICLES_MOST, &a->prepare, err));
     TRY(worker_create(&a->worker, err));
-    return arena_create(&o->device, (size_t)o->memory, &a->arena, err);
+    TRY(arena_create(&o->device, (size_t)o->memory, &a->arena, err));
+    return workspace_create(&o->device, a->arena, stream_cuda_kernels(a->stream),
+                            stream_cuda_busy(a->stream), &a->workspace, err);
 }
 
 enum status alignment_cuda_create(const struct alignment_options *options, struct alignment_cuda **ret_alignment,
@@ -46,6 +48,7 @@ void alignment_cuda_destroy(struct alignment_cuda **alignment) {
     struct alignment_cuda *a = *alignment;
     if (a == NULL) return;
     worker_destroy(&a->worker);
+    workspace_destroy(&a->workspace);
     arena_destroy(&a->arena);
     prepare_cuda_destroy(&a->prepare);
     coarse_cuda_destroy(&a->coarse);
@@ -70,6 +73,10 @@ enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignmen
     return alignment_cuda_plan(a, err);
 }
 
+struct workspace *alignment_cuda_workspace(const struct alignment_cuda *a) {
+    return a->workspace;
+}
+
 int alignment_cuda_batch(const struct alignment_cuda *a) {
     return ALIGNMENT_PARTS * a->particles;
 }
@@ -82,12 +89,12 @@ enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
             "sums over particles went beyond what they hold: images are not normalised (their background's standard "
             "deviation should be about 1)");
     for (int k = 0; k < a->iteration.reference_count; k++) {
+        struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
         TRY(stream_cuda_begin(a->stream, err));
         TRY(sums_to_double_cuda(&a->sums, k, stream_cuda_kernels(a->stream), err));
         TRY(stream_cuda_end(a->stream, err));
         TRY(stream_cuda_wait(a->stream, err));
-        struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
-        TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
+        if (grid.workspace == NULL) TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
     }
     arena_close(a->arena, ARENA_ITERATION);
     return STATUS_OK;

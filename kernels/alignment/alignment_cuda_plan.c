@@ -111,12 +111,16 @@ static enum status upload_references(struct alignment_cuda *a, struct err *err) 
         size_t values = (size_t)grid.nx * (size_t)grid.ny * (size_t)grid.nz;
         r->grids[k] = (struct grid_cuda){
             .nx = grid.nx, .ny = grid.ny, .reach = grid.reach, .r_max = grid.r_max, .dimensions = grid.dimensions};
-        TRY(upload(a, grid.values, values, 2 * sizeof(float), "a reference", &r->grids[k].values, err));
+        if (grid.workspace != NULL)
+            r->grids[k].values = grid.values;
+        else
+            TRY(upload(a, grid.values, values, 2 * sizeof(float), "a reference", &r->grids[k].values, err));
     }
     return STATUS_OK;
 }
 
-/* The accumulator's own size (kernels/reconstruct/accumulator.h). */
+/* The accumulator's own size (kernels/reconstruct/accumulator.h), and where it lies on the device the accumulator
+ * itself: fixed point becomes doubles in place. */
 static enum status take_sums(struct alignment_cuda *a, struct err *err) {
     const struct alignment_iteration *it = &a->iteration;
     int dimensions = a->references.grids[0].dimensions, r_max = it->pixels->size / 2, reach = 2 * r_max + 1;
@@ -130,7 +134,13 @@ static enum status take_sums(struct alignment_cuda *a, struct err *err) {
     sums_scale_cuda(it->sigma2, it->optics_count, a->shells, PARTICLES_OF_SUMS, s);
     size_t voxels = (size_t)s->nx * (size_t)s->ny * (size_t)s->nz;
     for (int k = 0; k < it->reference_count; k++) {
-        TRY(arena_take(a->arena, voxels, 4 * sizeof(int64_t), "the sums of a reference", &s->voxels[k], err));
+        struct accumulator_grid grid = accumulator_grid(it->sums[k]);
+        FAIL_IF(grid.nx != s->nx || grid.ny != s->ny || grid.nz != s->nz, err, STATUS_BAD_ARGUMENT,
+                "sums of %d px were not cleared for a Fourier size of %d px", grid.r_max * 2, it->pixels->size);
+        if (grid.workspace != NULL)
+            s->voxels[k] = (int64_t *)grid.values;
+        else
+            TRY(arena_take(a->arena, voxels, 4 * sizeof(int64_t), "the sums of a reference", &s->voxels[k], err));
         TRY(stream_cuda_zero(a->stream, s->voxels[k], voxels * 4 * sizeof(int64_t), err));
     }
     TRY(arena_take(a->arena, 1, sizeof *s->overflow, "the sums of a reference", &s->overflow, err));

@@ -37,6 +37,7 @@ struct alignment_cuda {
     double *shell_pixels; /* [shells]: of the half plane */
     struct arena *arena;
     struct stream_cuda *stream;
+    struct workspace *workspace; /* of both */
     struct coarse_cuda *coarse;
     struct prepare_cuda *prepare;
     int prepare_most;

@@ -54,6 +54,10 @@ extern "C" void *stream_cuda_kernels(const struct stream_cuda *stream) {
     return stream->kernels;
 }
 
+extern "C" struct device_busy *stream_cuda_busy(const struct stream_cuda *stream) {
+    return stream->busy;
+}
+
 extern "C" enum status stream_cuda_zero(struct stream_cuda *s, void *to, size_t bytes, struct err *err) {
     CUDA_TRY(cudaMemsetAsync(to, 0, bytes, s->kernels), err, "clearing memory");
     return STATUS_OK;

@@ -19,6 +19,9 @@ void stream_cuda_destroy(struct stream_cuda **stream);
 /* The cudaStream_t of kernels. */
 void *stream_cuda_kernels(const struct stream_cuda *stream);
 
+/* What times its work. */
+struct device_busy *stream_cuda_busy(const struct stream_cuda *stream);
+
 /* On the queue of kernels. */
 enum status stream_cuda_zero(struct stream_cuda *stream, void *to, size_t bytes, struct err *err);
 enum status stream_cuda_put(struct stream_cuda *stream, void *to, const void *host, size_t bytes, struct err *err);

@@ -1,5 +1,5 @@
 /* What .cu files that use cuFFT share: every call is checked by CUFFT_TRY, as in CUDA_TRY of common/device_cuda.h; sizes
- * of launches and of pieces of scratch; sums of a warp. */
+ * of launches and of pieces of scratch; whole roots; sums of a warp. */
 #ifndef ICESTREAM_KERNELS_FOURIER_CUFFT_CUH
 #define ICESTREAM_KERNELS_FOURIER_CUFFT_CUH
 
@@ -24,6 +24,16 @@ static inline unsigned blocks_for(size_t count, unsigned each) {
 
 static inline size_t aligned(size_t bytes) {
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+}
+
+/* The largest integer whose square is at most v, 0 ≤ v < 2²⁴: such a root is never rounded up to an integer. */
+static __device__ inline int root_below(int v) {
+    return (int)sqrtf((float)v);
+}
+
+/* The smallest integer ≥ 0 whose square is at least v < 2²⁴. */
+static __device__ inline int root_above(int v) {
+    return v > 0 ? root_below(v - 1) + 1 : 0;
 }
 
 /* The same in every lane. */

@@ -1,67 +1,17 @@
-#include "kernels/projector/projector.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
 #include "common/multiversion.h"
+#include "kernels/projector/projector_private.h"
 
 /* Pixels are placed BLOCK at a time, and their corners asked for AHEAD of use where the grid is larger than the cache
  * next to the core. */
-enum { PAD = 2, BLOCK = 256, AHEAD = 48, NEAR_CACHE_BYTES = 1 << 22 };
+enum { PAD = PROJECTOR_PAD, BLOCK = 256, AHEAD = 48, NEAR_CACHE_BYTES = 1 << 22 };
 
 /* Four floats: one pair of neighbours along x, re im re im. */
 typedef float quad __attribute__((vector_size(16)));
-
-struct projector {
-    int dimensions, box, threads;
-    int r_max;          /* px of the unpadded transform; PAD · r_max grid points */
-    struct fft_plan *plan;
-    float *padded;      /* (PAD · box)^dimensions */
-    float *spectrum;
-    /* The half grid about the origin: [z][y][x] complex, x = 0 .. PAD r_max + 1, y and z = −reach .. reach, where
-     * reach = PAD r_max + 1, so that every trilinear corner of a point within PAD r_max is inside. */
-    float *grid;
-    size_t grid_capacity;
-    int nx, ny, nz, reach;
-};
-
-enum status projector_create(int dimensions, int box, int threads, struct projector **ret_projector, struct err *err) {
-    FAIL_IF(dimensions != 2 && dimensions != 3, err, STATUS_BAD_ARGUMENT,
-            "a reference has 2 or 3 dimensions, not %d", dimensions);
-    FAIL_IF(box < 4 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
-            "a reference of %d px cannot be projected: the box must be even and between 4 and 2048 px", box);
-    struct projector *p = NULL;
-    TRY(mem_new(1, sizeof *p, "projector", &p, err));
-    p->dimensions = dimensions;
-    p->box = box;
-    p->threads = threads > 0 ? threads : 1;
-    int n = PAD * box;
-    const struct fft_options options = {
-        .rank = dimensions, .shape = {n, n, n}, .direction = FFT_FORWARD, .threads = p->threads};
-    enum status status = fft_create(&options, &p->plan, err);
-    if (status == STATUS_OK)
-        status = mem_new(fft_real_count(p->plan), sizeof *p->padded, "padded reference", &p->padded, err);
-    if (status == STATUS_OK)
-        status = mem_new(fft_complex_floats(p->plan), sizeof *p->spectrum, "reference transform", &p->spectrum, err);
-    if (status != STATUS_OK) {
-        projector_destroy(&p);
-        return status;
-    }
-    *ret_projector = p;
-    return STATUS_OK;
-}
-
-void projector_destroy(struct projector **projector) {
-    if (projector == NULL || *projector == NULL)
-        return;
-    fft_destroy(&(*projector)->plan);
-    mem_free(&(*projector)->padded);
-    mem_free(&(*projector)->spectrum);
-    mem_free(&(*projector)->grid);
-    mem_free(projector);
-}
 
 /* What trilinear interpolation between grid points does to the map, by squared distance from the centre, is undone
  * beforehand. */
@@ -111,24 +61,27 @@ static void copy_grid(struct projector *p) {
     }
 }
 
-enum status projector_set_map(struct projector *p, const float *map, int size, struct err *err) {
-    FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
-            size, p->box);
+static enum status make_plan(struct projector *p, struct err *err) {
+    int n = PAD * p->box;
+    const struct fft_options options = {
+        .rank = p->dimensions, .shape = {n, n, n}, .direction = FFT_FORWARD, .threads = p->threads};
+    if (p->plan == NULL)
+        TRY(fft_create(&options, &p->plan, err));
+    if (p->padded == NULL)
+        TRY(mem_new(fft_real_count(p->plan), sizeof *p->padded, "padded reference", &p->padded, err));
+    if (p->spectrum == NULL)
+        TRY(mem_new(fft_complex_floats(p->plan), sizeof *p->spectrum, "reference transform", &p->spectrum, err));
+    return STATUS_OK;
+}
+
+enum status projector_cpu_set_map(struct projector *p, const float *map, int size, struct err *err) {
     _cleanup_(mem_free) float *correction = NULL;
     TRY(mem_new((size_t)(p->dimensions * (p->box / 2) * (p->box / 2) + 1), sizeof *correction, "gridding correction",
                 &correction, err));
-    int r_max = size / 2, reach = PAD * r_max + 1;
-    int nx = reach + 1, ny = 2 * reach + 1, nz = p->dimensions == 3 ? 2 * reach + 1 : 1;
-    size_t floats = 2 * (size_t)nx * (size_t)ny * (size_t)nz;
-    if (floats > p->grid_capacity) {
-        float *grid = NULL;
-        TRY(mem_new(floats, sizeof *grid, "reference slices", &grid, err));
-        mem_free(&p->grid);
-        p->grid = grid;
-        p->grid_capacity = floats;
-    }
-    p->r_max = r_max, p->reach = reach;
-    p->nx = nx, p->ny = ny, p->nz = nz;
+    TRY(make_plan(p, err));
+    projector_shape(p, size);
+    TRY(projector_reserve(p, err));
+    p->workspace = NULL;
     fill_correction(p->box, p->dimensions, correction);
     pad_map(p, map, correction);
     fft_run(p->plan, p->padded, p->spectrum);
@@ -136,7 +89,7 @@ enum status projector_set_map(struct projector *p, const float *map, int size, s
     return STATUS_OK;
 }
 
-void projector_power(const struct projector *p, float *ret_power) {
+void projector_cpu_power(const struct projector *p, float *ret_power) {
     int shells = p->box / 2 + 1, limit = PAD * p->r_max;
     double sum[1025] = {0}, count[1025] = {0};
     for (int row = 0; row < p->nz * p->ny; row++) {
@@ -153,10 +106,6 @@ void projector_power(const struct projector *p, float *ret_power) {
     }
     for (int s = 0; s < shells; s++)
         ret_power[s] = count[s] > 0 ? (float)(sum[s] / count[s] / 2) : 0;
-}
-
-struct projector_grid projector_grid(const struct projector *p) {
-    return (struct projector_grid){p->grid, p->nx, p->ny, p->nz, p->reach, p->r_max, p->dimensions};
 }
 
 /* Where each pixel of a block lies in the grid. */

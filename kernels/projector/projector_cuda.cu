@@ -4,7 +4,7 @@
 
 namespace {
 
-enum { PAD = 2, THREADS = 256 };
+enum { PAD = 2, THREADS = 256, SHELL_THREADS = 64 };
 
 /* A row of the map, divided by what interpolation does to it, into a padded one. */
 __global__ void pad_rows(const float *map, int box, int depth, int n, int first, const float *correction, float *out) {
@@ -23,6 +23,41 @@ __global__ void mirror_column(float2 *values, int nx, int ny, int nz, int from) 
     /* (−y, −z) is the row as far from the end. */
     float2 value = values[(size_t)(rows - 1 - row) * nx + from];
     values[(size_t)row * nx + nx - 1] = make_float2(value.x, -value.y);
+}
+
+/* A block for each shell of each plane: ret_sums[plane][shell][2], |F|² and how many. The shell of radius s holds the
+ * padded radii 2 s − 1 ≤ r < 2 s + 1, as far as the limit. */
+__global__ void sum_power(const float2 *values, int nx, int ny, int reach, int depth, int limit, double *ret_sums) {
+    int s = (int)blockIdx.x, z = (int)blockIdx.y - depth, far = (PAD * s + 1) * (PAD * s + 1) - 1;
+    int near = s == 0 ? 0 : (PAD * s - 1) * (PAD * s - 1);
+    double sum = 0, count = 0;
+    if (far > limit * limit) far = limit * limit;
+    for (int y = (int)threadIdx.x - limit; y <= limit; y += SHELL_THREADS) {
+        int rest = y * y + z * z, first = root_above(near - rest), last = far < rest ? -1 : root_below(far - rest);
+        const float2 *row = values + ((size_t)blockIdx.y * ny + (size_t)(y + reach)) * nx;
+        for (int x = first; x <= last; x++) {
+            sum += (double)(row[x].x * row[x].x + row[x].y * row[x].y);
+            count += 1;
+        }
+    }
+    sum = block_sum(sum);
+    count = block_sum(count);
+    if (threadIdx.x > 0) return;
+    double *ret = ret_sums + 2 * ((size_t)blockIdx.y * gridDim.x + blockIdx.x);
+    ret[0] = sum, ret[1] = count;
+}
+
+/* A block for each shell: planes in a fixed order. Shells beyond are 0. */
+__global__ void mean_power(const double *sums, int planes, int shells, float *ret_power) {
+    int s = (int)blockIdx.x;
+    double sum = 0, count = 0;
+    for (int plane = (int)threadIdx.x; plane < planes && s < shells; plane += SHELL_THREADS) {
+        sum += sums[2 * ((size_t)plane * shells + s)];
+        count += sums[2 * ((size_t)plane * shells + s) + 1];
+    }
+    sum = block_sum(sum);
+    count = block_sum(count);
+    if (threadIdx.x == 0) ret_power[s] = count > 0 ? (float)(sum / count / 2) : 0;
 }
 
 } // namespace
@@ -75,5 +110,25 @@ extern "C" enum status projector_cuda_set_map(struct padded_cuda *p, const float
                                                                                          grid->ny, nz, n - columns);
         CUDA_TRY(cudaGetLastError(), err, "padding a reference");
     }
+    return STATUS_OK;
+}
+
+/* The grid has a margin of a plane at each end. */
+static int power_planes(const struct grid_cuda *grid) {
+    return grid->dimensions == 3 ? grid->ny : 1;
+}
+
+extern "C" size_t projector_cuda_power_scratch(const struct grid_cuda *grid) {
+    return (size_t)power_planes(grid) * (grid->r_max + 1) * 2 * sizeof(double);
+}
+
+extern "C" enum status projector_cuda_power(const struct grid_cuda *grid, const float *values, int box, void *scratch,
+                                            float *ret_power, void *cuda_stream, struct err *err) {
+    cudaStream_t stream = (cudaStream_t)cuda_stream;
+    int planes = power_planes(grid), shells = grid->r_max + 1, depth = planes > 1 ? grid->reach : 0;
+    sum_power<<<dim3((unsigned)shells, (unsigned)planes), SHELL_THREADS, 0, stream>>>(
+        (const float2 *)values, grid->nx, grid->ny, grid->reach, depth, PAD * grid->r_max, (double *)scratch);
+    mean_power<<<(unsigned)box / 2 + 1, SHELL_THREADS, 0, stream>>>((const double *)scratch, planes, shells, ret_power);
+    CUDA_TRY(cudaGetLastError(), err, "summing over shells");
     return STATUS_OK;
 }

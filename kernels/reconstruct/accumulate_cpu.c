@@ -12,63 +12,6 @@
 /* Pixels are placed BLOCK at a time, and their voxels asked for AHEAD of use. */
 enum { PAD = ACCUMULATOR_PAD, BLOCK = 256, AHEAD = 16, MAX_SLABS = 256, SAMPLED_SLICES = 512 };
 
-enum status accumulator_create(int dimensions, int box, int size, struct accumulator **ret_accumulator,
-                               struct err *err) {
-    FAIL_IF(dimensions != 2 && dimensions != 3, err, STATUS_BAD_ARGUMENT,
-            "a reconstruction has 2 or 3 dimensions, not %d", dimensions);
-    FAIL_IF(box < 4 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
-            "a box of %d px cannot be reconstructed: it must be even and between 4 and 2048 px", box);
-    struct accumulator *a = NULL;
-    TRY(mem_new(1, sizeof *a, "accumulator", &a, err));
-    a->dimensions = dimensions;
-    a->box = box;
-    enum status status = accumulator_clear(a, size, err);
-    if (status != STATUS_OK) {
-        accumulator_destroy(&a);
-        return status;
-    }
-    *ret_accumulator = a;
-    return STATUS_OK;
-}
-
-void accumulator_destroy(struct accumulator **accumulator) {
-    if (accumulator == NULL || *accumulator == NULL)
-        return;
-    mem_free(&(*accumulator)->voxels);
-    mem_free(accumulator);
-}
-
-enum status accumulator_clear(struct accumulator *a, int size, struct err *err) {
-    FAIL_IF(size < 2 || size > a->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
-            size, a->box);
-    int r_max = size / 2, reach = PAD * r_max + 1;
-    int nx = reach + 1, ny = 2 * reach + 1, nz = a->dimensions == 3 ? ny : 1;
-    size_t count = (size_t)nx * (size_t)ny * (size_t)nz;
-    if (count > a->capacity) {
-        mem_free(&a->voxels);
-        a->capacity = 0;
-        TRY(mem_new(count, sizeof *a->voxels, "Fourier grid of a reconstruction", &a->voxels, err));
-        a->capacity = count;
-    } else {
-        memset(a->voxels, 0, count * sizeof *a->voxels);
-    }
-    a->r_max = r_max, a->reach = reach;
-    a->nx = nx, a->ny = ny, a->nz = nz;
-    return STATUS_OK;
-}
-
-struct accumulator_grid accumulator_grid(struct accumulator *a) {
-    size_t voxels = (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
-    return (struct accumulator_grid){.values = (double *)a->voxels,
-                                     .bytes = voxels * sizeof *a->voxels,
-                                     .nx = a->nx,
-                                     .ny = a->ny,
-                                     .nz = a->nz,
-                                     .reach = a->reach,
-                                     .r_max = a->r_max,
-                                     .dimensions = a->dimensions};
-}
-
 /* Where the pixels of a block go; those that fall beyond r_max or outside the slab are left out. */
 struct places {
     int pixel[BLOCK]; /* within the block */
@@ -198,6 +141,7 @@ enum status accumulator_add(struct accumulator *a, const struct fourier_pixels *
                             struct err *err) {
     FAIL_IF(count < 0 || count > pixels->count, err, STATUS_BAD_ARGUMENT,
             "%d Fourier pixels were to be added, of a list of %d", count, pixels->count);
+    FAIL_IF(a->workspace != NULL, err, STATUS_UNSUPPORTED, "the CPU adds slices to sums in the host's memory only");
     int slabs = a->dimensions == 2 || threads < 1 ? 1 : threads > MAX_SLABS ? MAX_SLABS : threads;
     int first[MAX_SLABS + 1] = {0, a->nz};
     if (slabs > 1)
@@ -218,7 +162,8 @@ enum status accumulator_add(struct accumulator *a, const struct fourier_pixels *
     return STATUS_OK;
 }
 
-void accumulator_merge(struct accumulator *a, const struct accumulator *b) {
+enum status accumulator_host_merge(struct accumulator *a, const struct accumulator *b, struct err *err) {
+    (void)err;
     int reach = a->reach < b->reach ? a->reach : b->reach;
     int first = a->dimensions == 3 ? -reach : 0;
     for (int z = first; z <= -first; z++)
@@ -228,10 +173,13 @@ void accumulator_merge(struct accumulator *a, const struct accumulator *b) {
             for (int x = 0; x <= reach; x++)
                 to[x] += from[x];
         }
+    return STATUS_OK;
 }
 
-void accumulator_scale(struct accumulator *a, double factor) {
-    size_t count = (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
+enum status accumulator_scale(struct accumulator *a, double factor, struct err *err) {
+    FAIL_IF(a->workspace != NULL, err, STATUS_UNSUPPORTED, "sums are multiplied in the host's memory only");
+    size_t count = accumulator_voxels(a);
     for (size_t i = 0; i < count; i++)
         a->voxels[i] *= factor;
+    return STATUS_OK;
 }

@@ -18,9 +18,40 @@ struct accumulator {
     int dimensions, box;
     int r_max, reach;
     int nx, ny, nz;
-    accumulator_voxel *voxels;
+    accumulator_voxel *voxels; /* the host's */
     size_t capacity;
+    const struct accumulator_work *work; /* what is done with it where it lies */
+    struct workspace *workspace;         /* where that is; NULL: on the host */
+    double *device_voxels;
 };
+
+static inline size_t accumulator_voxels(const struct accumulator *a) {
+    return (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
+}
+
+/* As the functions of reconstruct.h, which look after what they are given. */
+struct accumulator_work {
+    enum status (*finish)(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads, struct err *err);
+    enum status (*merge)(struct accumulator *a, const struct accumulator *b, struct err *err);
+    enum status (*join_shells)(struct accumulator *a, struct accumulator *b, int shells, struct err *err);
+    enum status (*fsc)(const struct accumulator *a, const struct accumulator *b, float *ret_fsc, struct err *err);
+    enum status (*sigma2)(const struct accumulator *a, float *ret_sigma2, struct err *err);
+    enum status (*map)(const struct accumulator *a, const struct reconstruct_options *options, float *map,
+                       float *ret_data_vs_prior, float *ret_completeness, struct err *err);
+};
+extern const struct accumulator_work accumulator_host_work;
+/* Built where CUDA is. */
+extern const struct accumulator_work accumulator_device_work;
+
+enum status accumulator_host_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
+                                    struct err *err);
+enum status accumulator_host_merge(struct accumulator *a, const struct accumulator *b, struct err *err);
+enum status accumulator_host_join_shells(struct accumulator *a, struct accumulator *b, int shells, struct err *err);
+enum status accumulator_host_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc,
+                                 struct err *err);
+enum status accumulator_host_sigma2(const struct accumulator *a, float *ret_sigma2, struct err *err);
+enum status accumulator_host_map(const struct accumulator *a, const struct reconstruct_options *options, float *map,
+                                 float *ret_data_vs_prior, float *ret_completeness, struct err *err);
 
 /* Row x = 0 .. at y, z relative to the origin. */
 static inline accumulator_voxel *accumulator_row(const struct accumulator *a, int z, int y) {

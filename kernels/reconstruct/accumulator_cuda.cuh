@@ -11,14 +11,4 @@ static __host__ __device__ inline double2 *accumulator_at(const accumulator_cuda
     return (double2 *)a.voxels + 2 * ((plane * (size_t)a.ny + (size_t)(y + a.reach)) * (size_t)a.nx);
 }
 
-/* The largest integer whose square is at most v, 0 ≤ v < 2²⁴: such a root is never rounded up to an integer. */
-static __device__ inline int root_below(int v) {
-    return (int)sqrtf((float)v);
-}
-
-/* The smallest integer ≥ 0 whose square is at least v < 2²⁴. */
-static __device__ inline int root_above(int v) {
-    return v > 0 ? root_below(v - 1) + 1 : 0;
-}
-
 #endif

@@ -100,17 +100,16 @@ static enum status sum_operators(struct accumulator *a, const struct symmetry *s
     return STATUS_OK;
 }
 
-enum status accumulator_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
-                               struct err *err) {
-    FAIL_IF(a->dimensions == 2 && symmetry_or_null != NULL && symmetry_or_null->count > 1, err, STATUS_BAD_ARGUMENT,
-            "symmetry %s cannot be applied to a 2-D reconstruction", symmetry_or_null->name);
+enum status accumulator_host_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
+                                    struct err *err) {
     join_pairs(a);
     if (symmetry_or_null != NULL && symmetry_or_null->count > 1)
         return sum_operators(a, symmetry_or_null, threads, err);
     return STATUS_OK;
 }
 
-void accumulator_join_shells(struct accumulator *a, struct accumulator *b, int shells) {
+enum status accumulator_host_join_shells(struct accumulator *a, struct accumulator *b, int shells, struct err *err) {
+    (void)err;
     int reach = a->reach < b->reach ? a->reach : b->reach, limit = PAD * shells < reach ? PAD * shells : reach;
     int depth = a->dimensions == 3 ? limit : 0;
     for (int z = -depth; z <= depth; z++)
@@ -119,6 +118,7 @@ void accumulator_join_shells(struct accumulator *a, struct accumulator *b, int s
             for (int x = 0; x * x + y * y + z * z <= limit * limit; x++)
                 p[x] = q[x] = 0.5 * (p[x] + q[x]);
         }
+    return STATUS_OK;
 }
 
 /* The padded points that a point of the unpadded grid stands for: those that ROUND(i / PAD) brings to k. */
@@ -165,9 +165,8 @@ static void correlate_plane(const struct accumulator *a, const struct accumulato
         }
 }
 
-enum status accumulator_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc, struct err *err) {
-    FAIL_IF(a->box != b->box || a->dimensions != b->dimensions, err, STATUS_BAD_ARGUMENT,
-            "halves with boxes of %d and %d px cannot be correlated", a->box, b->box);
+enum status accumulator_host_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc,
+                                 struct err *err) {
     int r_max = a->r_max < b->r_max ? a->r_max : b->r_max;
     int depth = a->dimensions == 3 ? r_max : 0;
     size_t shells = (size_t)r_max + 1;

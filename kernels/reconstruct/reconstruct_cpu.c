@@ -163,8 +163,8 @@ static enum status transform(const struct wiener *w, const struct shell_sums *su
     return status;
 }
 
-enum status reconstruct_map(const struct accumulator *a, const struct reconstruct_options *options, float *map,
-                            float *ret_data_vs_prior, float *ret_completeness, struct err *err) {
+enum status accumulator_host_map(const struct accumulator *a, const struct reconstruct_options *options, float *map,
+                                 float *ret_data_vs_prior, float *ret_completeness, struct err *err) {
     int threads = options->threads > 0 ? options->threads : 1, shells = a->box / 2 + 1;
     _cleanup_(mem_free) short *round = NULL;
     _cleanup_(mem_free) short *below = NULL;
@@ -193,7 +193,8 @@ enum status reconstruct_map(const struct accumulator *a, const struct reconstruc
     return STATUS_OK;
 }
 
-void accumulator_sigma2(const struct accumulator *a, float *ret_sigma2) {
+enum status accumulator_host_sigma2(const struct accumulator *a, float *ret_sigma2, struct err *err) {
+    (void)err;
     int limit = PAD * a->r_max, depth = a->dimensions == 3 ? limit : 0;
     double oversampling = a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD;
     double sum[1025] = {0}, count[1025] = {0};
@@ -208,4 +209,5 @@ void accumulator_sigma2(const struct accumulator *a, float *ret_sigma2) {
         }
     for (int s = 0; s <= a->box / 2; s++)
         ret_sigma2[s] = sum[s] > 0 ? (float)(count[s] / (oversampling * sum[s])) : 0;
+    return STATUS_OK;
 }

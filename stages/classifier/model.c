@@ -120,7 +120,7 @@ enum status model_set_map(struct model *m, int index, int lowpass_shell, struct 
     if (lowpass_shell > 0) lowpass(m, c->map, lowpass_shell);
     mask_sphere(2, m->options.box, c->map, m->options.mask_radius, 5, 0);
     TRY(projector_set_map(c->projector, c->map, m->options.max_size, err));
-    projector_power(c->projector, c->tau2);
+    TRY(projector_power(c->projector, c->tau2, err));
     return STATUS_OK;
 }
 
@@ -128,7 +128,7 @@ enum status model_fade(struct model *m, double factor, struct err *err) {
     for (int k = 0; k < m->class_count; k++)
         for (int h = 0; h < 2; h++) {
             if (factor > 0)
-                accumulator_scale(m->classes[k].half[h], factor);
+                TRY(accumulator_scale(m->classes[k].half[h], factor, err));
             else
                 TRY(accumulator_clear(m->classes[k].half[h], m->options.max_size, err));
             m->classes[k].weight[h] *= factor;
@@ -175,8 +175,8 @@ static enum status maximise_class(struct model *m, int index, struct err *err) {
     for (int i = 0; i < 3; i++)
         TRY(accumulator_clear(s[i], o->max_size, err));
     for (int h = 0; h < 2; h++) {
-        accumulator_merge(s[h], c->half[h]);
-        accumulator_merge(s[2], c->half[h]);
+        TRY(accumulator_merge(s[h], c->half[h], err));
+        TRY(accumulator_merge(s[2], c->half[h], err));
     }
     for (int i = 0; i < 3; i++)
         TRY(accumulator_finish(s[i], NULL, o->threads, err));
@@ -247,13 +247,13 @@ enum status model_split(struct model *m, int from, int to, struct err *err) {
     if (b->projector == NULL) TRY(create_class(o, b, err));
     for (int h = 0; h < 2; h++) {
         TRY(accumulator_clear(b->half[h], o->max_size, err));
-        accumulator_merge(b->half[h], a->half[1]);
+        TRY(accumulator_merge(b->half[h], a->half[1], err));
     }
     TRY(accumulator_clear(a->half[1], o->max_size, err));
-    accumulator_merge(a->half[1], a->half[0]);
+    TRY(accumulator_merge(a->half[1], a->half[0], err));
     for (int h = 0; h < 2; h++) {
-        accumulator_scale(a->half[h], 0.5);
-        accumulator_scale(b->half[h], 0.5);
+        TRY(accumulator_scale(a->half[h], 0.5, err));
+        TRY(accumulator_scale(b->half[h], 0.5, err));
     }
     b->weight[0] = b->weight[1] = a->weight[1] / 2;
     a->weight[0] = a->weight[1] = a->weight[0] / 2;

@@ -104,7 +104,7 @@ static enum status reconstruct(struct refiner *r, struct reference *c, struct er
                                                 .minres_shell = LEAST_SHELL,
                                                 .threads = r->options.threads};
     TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
-    accumulator_sigma2(c->accumulator, c->sigma2_reconstruction);
+    TRY(accumulator_sigma2(c->accumulator, c->sigma2_reconstruction, err));
     TRY(reconstruct_map(c->accumulator, &options, c->map, c->ssnr, c->completeness, err));
     mstep_flatten(r, r->mask, c->map);
     return STATUS_OK;

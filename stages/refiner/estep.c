@@ -72,9 +72,9 @@ enum status estep_set_references(struct refiner *r, struct half *h, int first, i
         r->projectors[k] = c->projector;
         r->accumulators[k] = c->accumulator;
         r->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
-        TRY(projector_set_map(c->projector, c->map, r->pixels.size, err));
-        TRY(accumulator_clear(c->accumulator, r->pixels.size, err));
-        if (classifies(r)) projector_power(c->projector, c->tau2);
+        TRY(projector_set_map_on(c->projector, r->workspace, c->map, r->pixels.size, err));
+        TRY(accumulator_clear_on(c->accumulator, r->sums_on_device ? r->workspace : NULL, r->pixels.size, err));
+        if (classifies(r)) TRY(projector_power(c->projector, c->tau2, err));
     }
     return STATUS_OK;
 }
@@ -96,7 +96,26 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
     return reserve_batch(r, alignment_batch(r->alignment), err);
 }
 
+/* A device takes references in its memory. Sums stay there until the M-step, which it then does, where those of the half
+ * that is not worked on take no more than a third of the memory, and all of them leave room for what the M-step needs
+ * beside them. Else they come to the host after each half, and the M-step is the host's. */
+enum status estep_place(struct refiner *r, struct err *err) {
+    r->workspace = alignment_workspace(r->alignment);
+    r->sums_on_device = false;
+    if (r->workspace == NULL) return STATUS_OK;
+    int size = r->pixels.size;
+    size_t each = (size_t)r->reference_count * (accumulator_bytes(3, size) + projector_bytes(3, size));
+    size_t all = (size_t)r->half_count * each, scratch, capacity = workspace_capacity(r->workspace);
+    workspace_reset(r->workspace);
+    TRY(reconstruct_scratch(r->workspace, 3, r->box, size, &r->symmetry, &scratch, err));
+    r->sums_on_device = all - each <= capacity / 3 && all + scratch <= capacity;
+    r->sums_on_host = !r->sums_on_device;
+    return STATUS_OK;
+}
+
 enum status estep_begin(struct refiner *r, struct half *h, struct err *err) {
+    /* The other half has done with its reference. */
+    if (r->workspace != NULL && !r->sums_on_device) workspace_reset(r->workspace);
     TRY(estep_set_references(r, h, 0, r->reference_count, err));
     clear_sums(r, h);
     refiner_spent(r, REFINER_REFERENCES);

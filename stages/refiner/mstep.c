@@ -15,8 +15,9 @@ static double clamp_fsc(double f) {
 }
 
 /* joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)). */
-static void priors_from_fsc(const struct refiner *r, struct reference *c, bool joined, float *ssnr, float *tau2) {
-    accumulator_sigma2(c->accumulator, c->sigma2_reconstruction);
+static enum status priors_from_fsc(const struct refiner *r, struct reference *c, bool joined, float *ssnr, float *tau2,
+                                   struct err *err) {
+    TRY(accumulator_sigma2(c->accumulator, c->sigma2_reconstruction, err));
     for (int s = 0; s < r->shells; s++) {
         double f = clamp_fsc(r->fsc_joined[s]);
         if (joined) f = clamp_fsc(sqrt(2 * f / (1 + f)));
@@ -24,6 +25,7 @@ static void priors_from_fsc(const struct refiner *r, struct reference *c, bool j
         ssnr[s] = (float)value;
         tau2[s] = (float)(value * c->sigma2_reconstruction[s]);
     }
+    return STATUS_OK;
 }
 
 /* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and
@@ -119,19 +121,20 @@ enum status mstep(struct refiner *r, struct err *err) {
         r->fsc[s] = 0;
     r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
     double join = fmax(r->options.join_resolution, r->resolution);
-    if (!final) accumulator_join_shells(a->accumulator, b->accumulator, (int)ceil(r->box * r->pixel_size / join));
+    int shells = (int)ceil(r->box * r->pixel_size / join);
+    if (!final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shells, err));
     TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
     refiner_spent(r, REFINER_FSC);
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->half[h].references;
-        priors_from_fsc(r, c, false, c->ssnr, c->tau2);
+        TRY(priors_from_fsc(r, c, false, c->ssnr, c->tau2, err));
         TRY(reconstruct(r, c, c->tau2, c->map, c->completeness, err));
         mstep_parameters(r, &r->half[h]);
     }
     /* The map of all particles; the accumulators are not needed any more. */
-    accumulator_merge(a->accumulator, b->accumulator);
+    TRY(accumulator_merge(a->accumulator, b->accumulator, err));
     float ssnr[4097], tau2[4097];
-    priors_from_fsc(r, a, true, ssnr, tau2);
+    TRY(priors_from_fsc(r, a, true, ssnr, tau2, err));
     TRY(reconstruct(r, a, tau2, r->combined, NULL, err));
     refiner_spent(r, REFINER_MAPS);
     if (final) return STATUS_OK;

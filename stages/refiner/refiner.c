@@ -66,17 +66,19 @@ enum status refiner_create(const struct refiner_options *options, struct refiner
     return STATUS_OK;
 }
 
-static void destroy_reference(struct reference *c) {
+static void destroy_reference(const struct device *device, struct reference *c) {
     projector_destroy(&c->projector);
     accumulator_destroy(&c->accumulator);
-    void *owned[] = {c->map, c->unfiltered, c->tau2, c->ssnr, c->completeness, c->sigma2_reconstruction};
+    device_host_free(device, &c->map);
+    device_host_free(device, &c->unfiltered);
+    void *owned[] = {c->tau2, c->ssnr, c->completeness, c->sigma2_reconstruction};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
 }
 
-static void destroy_half(struct half *h, int references) {
+static void destroy_half(const struct device *device, struct half *h, int references) {
     for (int k = 0; h->references != NULL && k < references; k++)
-        destroy_reference(&h->references[k]);
+        destroy_reference(device, &h->references[k]);
     void *owned[] = {h->references, h->members, h->sigma2, h->sigma2_sum, h->optics_weight};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
@@ -86,7 +88,8 @@ void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
     for (int h = 0; h < 2; h++)
-        destroy_half(&r->half[h], r->reference_count);
+        destroy_half(&r->options.device, &r->half[h], r->reference_count);
+    device_host_free(&r->options.device, &r->combined);
     alignment_destroy(&r->alignment);
     loader_destroy(&r->loader);
     symmetry_destroy(&r->symmetry);
@@ -96,7 +99,7 @@ void refiner_destroy(struct refiner **refiner) {
     star_destroy(&r->restored);
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
-    void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->solvent, r->combined,
+    void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->solvent,
                      r->fsc,            r->fsc_joined, r->shell_pixels, r->batch,   r->results,  r->powers,
                      r->weights,        r->log_shares, r->projectors,   r->accumulators};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
@@ -193,6 +196,8 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
 }
 
 static enum status first_iteration(struct refiner *r, struct err *err) {
+    r->workspace = NULL; /* the grey scale is found by the CPU */
+    r->sums_on_device = false;
     TRY(setup_noise(r, err));
     TRY(setup_reference(r, err));
     schedule_start(r);
@@ -256,6 +261,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     s->perturbation = sampling_next_perturbation(s->perturbation, uniform);
     schedule_sizes(r);
     TRY(estep_open(r, err));
+    TRY(estep_place(r, err));
     if (s->iteration == 1 && r->map_count < r->reference_count) TRY(classes_seed(r, err));
     r->current_half = r->cursor = 0;
     r->busy = true;
@@ -264,8 +270,6 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
 }
 
 static enum status refine_mstep(struct refiner *r, struct err *err) {
-    TRY(schedule_accuracy(r, err));
-    refiner_spent(r, REFINER_ACCURACY);
     TRY(mstep(r, err));
     schedule_after(r);
     return STATUS_OK;
@@ -298,6 +302,8 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
     if (r->cursor >= h->member_count) {
         TRY(alignment_finish(r->alignment, err));
         refiner_spent(r, REFINER_SUMS);
+        if (!classifies(r)) TRY(schedule_accuracy(r, h, err));
+        refiner_spent(r, REFINER_ACCURACY);
         r->current_half++;
         r->cursor = 0;
     }
@@ -324,7 +330,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .average_pmax = s->average_pmax,
                                   .classes = classifies(r) ? r->reference_count : 1,
                                   .seconds = r->seconds,
-                                  .device_seconds = r->device_seconds};
+                                  .device_seconds = r->device_seconds,
+                                  .sums_on_host = r->sums_on_host};
     memcpy(state.steps, r->steps, sizeof state.steps);
     if (count > 0) {
         state.significant = (r->half[0].significant_sum + r->half[1].significant_sum) / count;

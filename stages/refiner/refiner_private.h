@@ -84,6 +84,8 @@ struct refiner {
     int current_half, cursor;
     struct alignment *alignment;
     struct loader *loader;
+    struct workspace *workspace; /* the alignment's, where references are; NULL: in the host's memory */
+    bool sums_on_device, sums_on_host; /* of a device: those that the M-step works on */
     /* Of a batch; they grow with it. */
     int batch_room;
     struct alignment_particle *batch;
@@ -121,6 +123,7 @@ enum status lowpass_map(float *map, int box, double shell, struct err *err);
 
 /* estep.c */
 enum status estep_open(struct refiner *r, struct err *err); /* grids and pixel lists of an iteration */
+enum status estep_place(struct refiner *r, struct err *err); /* where its references and sums are to be */
 enum status estep_begin(struct refiner *r, struct half *half, struct err *err);
 /* Maps of references first .. first+count−1 become what is projected; their sums are cleared. */
 enum status estep_set_references(struct refiner *r, struct half *half, int first, int count, struct err *err);
@@ -165,6 +168,7 @@ void schedule_sizes(struct refiner *r);
 void schedule_after(struct refiner *r);
 /* The last shell in which a map's signal outweighs its noise. */
 int schedule_resolution_shell(const struct refiner *r, const struct reference *reference);
-enum status schedule_accuracy(struct refiner *r, struct err *err);
+/* Of a half whose E-step is done: its reference is still there. */
+enum status schedule_accuracy(struct refiner *r, struct half *half, struct err *err);
 
 #endif

@@ -215,27 +215,25 @@ static void particle_accuracy(struct accuracy *a, const struct particle *p, doub
 
 /* How far a pose must be off before the images can tell: over at most 100 particles of each half, with the maps and
  * noise of the E-step that has just been done. */
-enum status schedule_accuracy(struct refiner *r, struct err *err) {
+enum status schedule_accuracy(struct refiner *r, struct half *half, struct err *err) {
     size_t n = (size_t)r->pixels.count;
     double angles[ACCURACY_PARTICLES], offsets[ACCURACY_PARTICLES];
+    int count = half->member_count < ACCURACY_PARTICLES ? half->member_count : ACCURACY_PARTICLES;
     _cleanup_(mem_free) float *space = NULL;
-    TRY(mem_new(5 * n * (size_t)r->options.threads, sizeof *space, "accuracies", &space, err));
-    for (int h = 0; h < 2; h++) {
-        struct half *half = &r->half[h];
-        int count = half->member_count < ACCURACY_PARTICLES ? half->member_count : ACCURACY_PARTICLES;
+    TRY(mem_new_unset(5 * n * (size_t)r->options.threads, sizeof *space, "accuracies", &space, err));
+    TRY(projector_to_host(half->references->projector, err));
 #pragma omp parallel for num_threads(r->options.threads) schedule(dynamic)
-        for (int i = 0; i < count; i++) {
-            float *mine = space + 5 * n * (size_t)omp_get_thread_num();
-            struct accuracy a = {.r = r, .half = half, .f1 = mine, .f2 = mine + 2 * n, .ctf = mine + 4 * n};
-            particle_accuracy(&a, &r->set.particles[half->members[i]], &angles[i], &offsets[i]);
-        }
-        half->accuracy_angle = half->accuracy_offset = 0;
-        for (int i = 0; i < count; i++) {
-            half->accuracy_angle += angles[i];
-            half->accuracy_offset += offsets[i];
-        }
-        half->accuracy_angle /= count;
-        half->accuracy_offset /= count;
+    for (int i = 0; i < count; i++) {
+        float *mine = space + 5 * n * (size_t)omp_get_thread_num();
+        struct accuracy a = {.r = r, .half = half, .f1 = mine, .f2 = mine + 2 * n, .ctf = mine + 4 * n};
+        particle_accuracy(&a, &r->set.particles[half->members[i]], &angles[i], &offsets[i]);
     }
+    half->accuracy_angle = half->accuracy_offset = 0;
+    for (int i = 0; i < count; i++) {
+        half->accuracy_angle += angles[i];
+        half->accuracy_offset += offsets[i];
+    }
+    half->accuracy_angle /= count;
+    half->accuracy_offset /= count;
     return STATUS_OK;
 }

@@ -23,15 +23,17 @@ enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_
 
 static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
-    TRY(mem_new(voxels, sizeof *c->map, "a map", &c->map, err));
-    if (r->half_count == 2) TRY(mem_new(voxels, sizeof *c->unfiltered, "a map", &c->unfiltered, err));
+    const struct device *device = &r->options.device;
+    TRY(device_host_new(device, voxels, sizeof *c->map, "a map", &c->map, err));
+    if (r->half_count == 2) TRY(device_host_new(device, voxels, sizeof *c->unfiltered, "a map", &c->unfiltered, err));
     TRY(mem_new(shells, sizeof *c->tau2, "spectra", &c->tau2, err));
     TRY(mem_new(shells, sizeof *c->ssnr, "spectra", &c->ssnr, err));
     TRY(mem_new(shells, sizeof *c->completeness, "spectra", &c->completeness, err));
     TRY(mem_new(shells, sizeof *c->sigma2_reconstruction, "spectra", &c->sigma2_reconstruction, err));
     TRY(projector_create(3, r->box, r->options.threads, &c->projector, err));
     c->share = 1.0 / r->reference_count;
-    return accumulator_create(3, r->box, r->box, &c->accumulator, err);
+    /* A device's sums are seldom the host's as well. */
+    return accumulator_create(3, r->box, device->kind == DEVICE_CPU ? r->box : 2, &c->accumulator, err);
 }
 
 static enum status allocate_half(struct refiner *r, struct half *h, struct err *err) {
@@ -84,6 +86,18 @@ static enum status read_mask(struct refiner *r, struct err *err) {
     return status;
 }
 
+/* The last iteration of a refinement is at full size: sums and a reference of one half at least, and some room for
+ * particles. */
+static enum status check_memory(const struct refiner *r, struct err *err) {
+    const struct workspace *workspace = alignment_workspace(r->alignment);
+    if (workspace == NULL || classifies(r)) return STATUS_OK;
+    double need = 1.06 * (double)(accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
+    FAIL_IF(need > (double)workspace_capacity(workspace), err, STATUS_NO_MEMORY,
+            "maps of %d px need %.2f GiB of the device's memory, %.2f GiB may be used: set `memory` to more", r->box,
+            need * 0x1p-30, (double)workspace_capacity(workspace) * 0x1p-30);
+    return STATUS_OK;
+}
+
 enum status setup_allocate(struct refiner *r, struct err *err) {
     FAIL_IF(r->set.box % 2 != 0 || r->set.box < 16, err, STATUS_UNSUPPORTED,
             "particles of %d px cannot be refined: the box must be even and at least 16 px", r->set.box);
@@ -92,7 +106,8 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     r->pixel_size = r->set.pixel_size;
     r->mask_radius = r->options.diameter / (2 * r->pixel_size);
     if (r->mask_radius > r->box / 2 - MASK_EDGE) r->mask_radius = r->box / 2 - MASK_EDGE;
-    TRY(mem_new((size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined, "a map", &r->combined, err));
+    TRY(device_host_new(&r->options.device, (size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined,
+                        "a map", &r->combined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc_joined, "spectra", &r->fsc_joined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->shell_pixels, "spectra", &r->shell_pixels, err));
@@ -102,6 +117,7 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     int readers = r->options.threads < READING_THREADS ? r->options.threads : READING_THREADS;
     TRY(loader_create(&r->set, readers, &r->loader, err));
     TRY(setup_alignment(r, err));
+    TRY(check_memory(r, err));
     return r->mask_path != NULL ? read_mask(r, err) : STATUS_OK;
 }
 

@@ -104,6 +104,7 @@ static void leave_out(struct refiner *r) {
     r->shell_pixels = NULL;
     r->alignment = NULL;
     r->loader = NULL;
+    r->workspace = NULL;
     r->batch = NULL;
     r->results = NULL;
     r->powers = r->weights = r->log_shares = NULL;

@@ -184,7 +184,36 @@ static struct alignment_iteration iteration_of(const struct data *d, const struc
                                         .optics_count = 2};
 }
 
-static enum status run(const struct data *d, enum device_kind kind, double memory, struct outcome *o, struct err *err) {
+/* Where references and sums are. */
+enum place { HOST, SUMS_THERE, ALL_THERE };
+
+static void place_all(const struct data *d, enum place place, struct workspace *w, struct outcome *o) {
+    struct err err = {0};
+    for (int k = 0; k < d->trial.references; k++) {
+        if (place >= SUMS_THERE) must(accumulator_clear_on(o->sums[k], w, d->trial.size, &err), &err);
+        if (place >= ALL_THERE) must(projector_set_map_on(d->projectors[k], w, d->maps[k], d->trial.size, &err), &err);
+    }
+}
+
+/* Back to the host, where they are compared. */
+static void fetch_all(const struct data *d, enum place place, struct outcome *o) {
+    struct err err = {0};
+    const struct device device = {DEVICE_CUDA, 0};
+    for (int k = 0; k < d->trial.references; k++) {
+        struct accumulator_grid there = accumulator_grid(o->sums[k]);
+        if (place >= SUMS_THERE) {
+            void *values = new(1, there.bytes);
+            must(device_get(&device, values, there.values, there.bytes, &err), &err);
+            must(accumulator_clear(o->sums[k], d->trial.size, &err), &err);
+            memcpy(o->sums[k]->voxels, values, there.bytes);
+            free(values);
+        }
+        if (place >= ALL_THERE) must(projector_set_map(d->projectors[k], d->maps[k], d->trial.size, &err), &err);
+    }
+}
+
+static enum status run(const struct data *d, enum device_kind kind, enum place place, double memory, struct outcome *o,
+                       struct err *err) {
     static const float priors[REFERENCES] = {-0.5f, -0.9f};
     struct alignment_options options = {.device = {kind, 0},
                                         .threads = THREADS,
@@ -198,6 +227,7 @@ static enum status run(const struct data *d, enum device_kind kind, double memor
     make_outcome(d, o);
     TRY(alignment_create(&options, &alignment, err));
     struct alignment_iteration iteration = iteration_of(d, o, priors);
+    if (place != HOST) place_all(d, place, alignment_workspace(alignment), o);
     double began = clock_monotonic();
     enum status status = alignment_begin(alignment, &iteration, err);
     for (int first = 0, count; status == STATUS_OK && first < d->trial.particles; first += count) {
@@ -207,6 +237,7 @@ static enum status run(const struct data *d, enum device_kind kind, double memor
     }
     if (status == STATUS_OK) status = alignment_finish(alignment, err);
     o->seconds = clock_monotonic() - began;
+    if (place != HOST) fetch_all(d, place, o);
     alignment_destroy(&alignment);
     return status;
 }
@@ -294,11 +325,18 @@ static void agrees_with_the_cpu(void **state) {
         struct err err = {0};
         print_message("trial %zu, seed %llu\n", i, (unsigned long long)seed);
         make(&TRIALS[i], &d);
-        must(run(&d, DEVICE_CPU, 2e9, &cpu, &err), &err);
-        must(run(&d, DEVICE_CUDA, 2e9, &cuda, &err), &err);
-        must(run(&d, DEVICE_CUDA, 2e9, &again, &err), &err);
+        must(run(&d, DEVICE_CPU, HOST, 2e9, &cpu, &err), &err);
+        must(run(&d, DEVICE_CUDA, HOST, 2e9, &cuda, &err), &err);
+        must(run(&d, DEVICE_CUDA, HOST, 2e9, &again, &err), &err);
         check_same(&d, &cuda, &again);
         check_alike(&d, &cpu, &cuda);
+        /* The same sums where they stay on the device, and poses from references that were prepared there. */
+        discard_outcome(&again);
+        must(run(&d, DEVICE_CUDA, SUMS_THERE, 2e9, &again, &err), &err);
+        check_same(&d, &cuda, &again);
+        discard_outcome(&again);
+        must(run(&d, DEVICE_CUDA, ALL_THERE, 2e9, &again, &err), &err);
+        check_alike(&d, &cpu, &again);
         discard_outcome(&cpu);
         discard_outcome(&cuda);
         discard_outcome(&again);
@@ -312,9 +350,9 @@ static void little_memory_is_enough_or_refused(void **state) {
     struct outcome plenty, little;
     struct err err = {0};
     make(&TRIALS[0], &d);
-    must(run(&d, DEVICE_CUDA, 2e9, &plenty, &err), &err);
+    must(run(&d, DEVICE_CUDA, HOST, 2e9, &plenty, &err), &err);
     double memory = 4e6;
-    for (; run(&d, DEVICE_CUDA, memory, &little, &err) != STATUS_OK; memory *= 1.2) {
+    for (; run(&d, DEVICE_CUDA, HOST, memory, &little, &err) != STATUS_OK; memory *= 1.2) {
         if (memory > 1e9 || !strstr(err.message, "memory")) fail_msg("%s", err.message);
         discard_outcome(&little);
         err = (struct err){0};
@@ -343,7 +381,7 @@ static void time_all(int particles) {
         struct err err = {0};
         t.particles = particles;
         make(&t, &d);
-        enum status status = run(&d, DEVICE_CUDA, 16e9, &o, &err);
+        enum status status = run(&d, DEVICE_CUDA, ALL_THERE, 16e9, &o, &err);
         double significant = 0;
         for (int p = 0; p < particles; p++)
             significant += o.results[p].significant / (double)particles;

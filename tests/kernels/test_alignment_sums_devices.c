@@ -392,7 +392,7 @@ static void sums_that_are_full(void **state) {
     struct accumulator *sums = NULL;
     must(accumulator_create(3, w.box, w.size, &sums, &err), &err);
     plain_sums(&w, &sums);
-    accumulator_scale(sums, BATCHES);
+    must(accumulator_scale(sums, BATCHES, &err), &err);
     for (int i = 0; i < BATCHES; i++)
         add_sums(&w, w.count, false);
     struct sums_fill fill = get_fill(&w);

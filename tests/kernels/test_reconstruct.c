@@ -269,8 +269,8 @@ static void merging_is_adding(void **state) {
     assert_int_equal(accumulator_create(3, BOX, 20, &b, NULL), STATUS_OK);
     add(a, &s, 0, 10, 1);
     add(b, &s, 10, 10, 1);
-    accumulator_merge(a, b);
-    accumulator_scale(a, 2);
+    assert_int_equal(accumulator_merge(a, b, NULL), STATUS_OK);
+    assert_int_equal(accumulator_scale(a, 2, NULL), STATUS_OK);
     for (size_t i = 0; i < voxel_count(whole); i++)
         for (int c = 0; c < 3; c++)
             assert_true(fabs(a->voxels[i][c] - 2 * whole->voxels[i][c]) < 1e-9 * (1 + fabs(whole->voxels[i][c])));
@@ -306,7 +306,7 @@ static void halves_correlate_as_their_maps(void **state) {
         falls += fsc[i] < 0.5f;
     }
     assert_true(fsc[2] > 0.98f && falls > 2);
-    accumulator_sigma2(half[0], sigma2);
+    assert_int_equal(accumulator_sigma2(half[0], sigma2, NULL), STATUS_OK);
     for (int i = 0; i < SHELLS; i++) {
         float f = fsc[i] < 0.001f ? 0.001f : fsc[i] > 0.999f ? 0.999f : fsc[i];
         tau2[i] = sigma2[i] * f / (1 - f);
@@ -319,7 +319,7 @@ static void halves_correlate_as_their_maps(void **state) {
         assert_true(complete[i] >= 0 && complete[i] <= 1);
     }
     accumulator_voxel mine = accumulator_row(half[0], 3, -2)[5], other = accumulator_row(half[1], 3, -2)[5];
-    accumulator_join_shells(half[0], half[1], 10);
+    assert_int_equal(accumulator_join_shells(half[0], half[1], 10, NULL), STATUS_OK);
     accumulator_voxel joined = accumulator_row(half[0], 3, -2)[5], same = accumulator_row(half[1], 3, -2)[5];
     for (int c = 0; c < 3; c++) {
         assert_true(fabs(joined[c] - 0.5 * (mine[c] + other[c])) < 1e-9 * (1 + fabs(mine[c])));
@@ -345,7 +345,7 @@ static void prior_damps(void **state) {
     _cleanup_(mem_free) float *full = mem_aligned(MAP, sizeof *full);
     assert_true(map != NULL && full != NULL);
     float sigma2[SHELLS];
-    accumulator_sigma2(a, sigma2);
+    assert_int_equal(accumulator_sigma2(a, sigma2, NULL), STATUS_OK);
     const struct reconstruct_options plain = {.threads = 1};
     const struct reconstruct_options wiener = {.tau2 = sigma2, .tau_fudge = 3, .minres_shell = 0, .threads = 1};
     assert_int_equal(reconstruct_map(a, &plain, full, NULL, NULL, NULL), STATUS_OK);

@@ -131,7 +131,7 @@ static void check_sigma2(const struct accumulator *a, const struct accumulator_c
     struct err err = {0};
     size_t shells = (size_t)a->box / 2 + 1;
     float *expected = host_new(shells, sizeof *expected);
-    accumulator_sigma2(a, expected);
+    must(accumulator_sigma2(a, expected, &err), &err);
     float *sigma2 = on_device(NULL, shells, sizeof *sigma2);
     must(accumulator_cuda_sigma2(d, on_device(NULL, 1, reconstruct_cuda_shells_scratch(d)), sigma2, NULL, &err), &err);
     float *found = get_floats(sigma2, shells);
@@ -190,12 +190,12 @@ static void mstep_trial(int dimensions, int box, int size, const char *group) {
     map_trial(padded, b, &db, tau2);
     check_sigma2(a, &da);
     check_fsc(a, b, &da, &db);
-    accumulator_join_shells(a, b, size / 5);
+    must(accumulator_join_shells(a, b, size / 5, &err), &err);
     must(accumulator_cuda_join_shells(&da, &db, size / 5, NULL, &err), &err);
     check_sums("joined sums", &da, a, bound);
     check_sums("joined sums", &db, b, bound);
     check_fsc(a, b, &da, &db);
-    accumulator_merge(a, b);
+    must(accumulator_merge(a, b, &err), &err);
     must(accumulator_cuda_merge(&da, &db, NULL, &err), &err);
     check_sums("merged sums", &da, a, bound);
     free(tau2);
@@ -228,11 +228,11 @@ static void halves_of_other_sizes_are_joined(void **state) {
     struct accumulator *a = random_sums(3, 32, 20), *b = random_sums(3, 32, 28), *c = random_sums(2, 32, 28);
     struct accumulator_cuda da = put_sums(a), db = put_sums(b), dc = put_sums(c);
     check_fsc(a, b, &da, &db);
-    accumulator_join_shells(a, b, 30);
+    must(accumulator_join_shells(a, b, 30, &err), &err);
     must(accumulator_cuda_join_shells(&da, &db, 30, NULL, &err), &err);
     check_sums("joined sums", &da, a, 1e-14);
     check_sums("joined sums", &db, b, 1e-14);
-    accumulator_merge(b, a);
+    must(accumulator_merge(b, a, &err), &err);
     must(accumulator_cuda_merge(&db, &da, NULL, &err), &err);
     check_sums("merged sums", &db, b, 1e-14);
     assert_int_equal(accumulator_cuda_merge(&db, &dc, NULL, &err), STATUS_BAD_ARGUMENT);
@@ -295,6 +295,178 @@ static void references_are_prepared_as_on_the_cpu(void **state) {
     reference_trial(2, 4, 4);
     reference_trial(2, 36, 36);
     reference_trial(2, 130, 50);
+}
+
+/* A half of random sums on the host, and the same in a workspace. */
+static void put_on(struct accumulator *a, struct workspace *w, struct accumulator **ret_there) {
+    struct err err = {0};
+    must(accumulator_create(a->dimensions, a->box, 2, ret_there, &err), &err);
+    must(accumulator_clear_on(*ret_there, w, 2 * a->r_max, &err), &err);
+    struct accumulator_grid here = accumulator_grid(a), there = accumulator_grid(*ret_there);
+    assert_ptr_equal(there.workspace, w);
+    assert_int_equal(there.bytes, here.bytes);
+    must(device_put(&DEVICE, there.values, here.values, here.bytes, &err), &err);
+}
+
+/* What reconstruct.h makes of sums, host and device by the same calls. */
+static void check_map(const struct accumulator *here, const struct accumulator *there, const float *tau2) {
+    struct err err = {0};
+    size_t shells = (size_t)here->box / 2 + 1, voxels = (size_t)here->box * (size_t)here->box;
+    if (here->dimensions == 3) voxels *= (size_t)here->box;
+    const struct reconstruct_options options = {.tau2 = tau2, .tau_fudge = 1.3, .minres_shell = 2, .threads = 2};
+    const struct accumulator *const both[2] = {here, there};
+    float *map[2], *ssnr[2], *complete[2], *sigma2[2];
+    for (int i = 0; i < 2; i++) {
+        map[i] = host_new(voxels, sizeof(float)), ssnr[i] = host_new(shells, sizeof(float));
+        complete[i] = host_new(shells, sizeof(float)), sigma2[i] = host_new(shells, sizeof(float));
+        must(reconstruct_map(both[i], &options, map[i], ssnr[i], tau2 ? complete[i] : NULL, &err), &err);
+        must(accumulator_sigma2(both[i], sigma2[i], &err), &err);
+    }
+    check_values("map", map[1], map[0], voxels, 1e-5);
+    check_values("data over prior", ssnr[1], ssnr[0], shells, 1e-5);
+    check_values("completeness", complete[1], complete[0], shells, 1e-3);
+    check_values("sigma2", sigma2[1], sigma2[0], shells, 1e-5);
+    must(reconstruct_map(there, &options, map[0], NULL, NULL, &err), &err);
+    assert_memory_equal(map[0], map[1], voxels * sizeof(float));
+    for (int i = 0; i < 2; i++)
+        free(map[i]), free(ssnr[i]), free(complete[i]), free(sigma2[i]);
+}
+
+static void check_halves(struct accumulator *a[2], struct accumulator *b[2]) {
+    struct err err = {0};
+    size_t shells = (size_t)a[0]->box / 2 + 1;
+    float *fsc[2] = {host_new(shells, sizeof(float)), host_new(shells, sizeof(float))};
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2; i++)
+            must(accumulator_fsc(a[i], b[i], fsc[i], &err), &err);
+        check_values("FSC", fsc[1], fsc[0], shells, 1e-6);
+        for (int i = 0; i < 2 && round == 0; i++)
+            must(accumulator_join_shells(a[i], b[i], 5, &err), &err);
+    }
+    for (int i = 0; i < 2; i++) {
+        must(accumulator_merge(a[i], b[i], &err), &err);
+        free(fsc[i]);
+    }
+}
+
+static void interface_trial(int dimensions, int box, int size, const char *group) {
+    struct err err = {0};
+    struct arena *memory = NULL;
+    struct workspace *w = NULL;
+    struct symmetry symmetry;
+    struct accumulator *a[2], *b[2];
+    size_t scratch = 0;
+    printf("  %d dimensions, box %d, size %d, %s\n", dimensions, box, size, group);
+    must(symmetry_create(group, &symmetry, &err), &err);
+    must(arena_create(&DEVICE, (size_t)256 << 20, &memory, &err), &err);
+    must(workspace_create(&DEVICE, memory, NULL, NULL, &w, &err), &err);
+    must(reconstruct_scratch(w, dimensions, box, size, &symmetry, &scratch, &err), &err);
+    a[0] = random_sums(dimensions, box, size), b[0] = like_it(a[0]);
+    put_on(a[0], w, &a[1]);
+    put_on(b[0], w, &b[1]);
+    assert_int_equal(arena_top(memory), 2 * accumulator_bytes(dimensions, size));
+    float *tau2 = host_new((size_t)box / 2 + 1, sizeof *tau2);
+    for (int s = 0; s <= box / 2; s++)
+        tau2[s] = (float)(0.01 * exp(normal()));
+    for (int i = 0; i < 2; i++) {
+        must(accumulator_finish(a[i], &symmetry, 2, &err), &err);
+        must(accumulator_finish(b[i], &symmetry, 2, &err), &err);
+    }
+    check_map(a[0], a[1], NULL);
+    check_halves(a, b);
+    check_map(a[0], a[1], tau2);
+    /* Nothing is left behind, and no more was taken than was said. */
+    assert_int_equal(arena_top(memory), 2 * accumulator_bytes(dimensions, size));
+    assert_true(arena_peak(memory, ARENA_ITERATION) <= arena_top(memory) + scratch);
+    /* What cannot be done there is refused. */
+    assert_int_equal(accumulator_merge(a[0], b[1], &err), STATUS_BAD_ARGUMENT);
+    assert_int_equal(accumulator_fsc(a[1], b[0], NULL, &err), STATUS_BAD_ARGUMENT);
+    assert_int_equal(accumulator_scale(a[1], 2, &err), STATUS_UNSUPPORTED);
+    while (accumulator_clear_on(b[1], w, size, &err) == STATUS_OK)
+        ;
+    assert_non_null(strstr(err.message, "memory"));
+    workspace_reset(w);
+    assert_int_equal(arena_top(memory), 0);
+    /* Back on the host. */
+    must(accumulator_clear(a[1], size, &err), &err);
+    assert_null(accumulator_grid(a[1]).workspace);
+    must(accumulator_merge(a[1], a[0], &err), &err);
+    free(tau2);
+    for (int i = 0; i < 2; i++) {
+        accumulator_destroy(&a[i]);
+        accumulator_destroy(&b[i]);
+    }
+    workspace_destroy(&w);
+    arena_destroy(&memory);
+    symmetry_destroy(&symmetry);
+}
+
+static void sums_of_a_workspace_are_used_alike(void **state) {
+    (void)state;
+    interface_trial(3, 24, 24, "C1");
+    interface_trial(3, 30, 21, "D2");
+    interface_trial(3, 64, 40, "C1");
+    interface_trial(2, 36, 30, "C1");
+}
+
+static void projector_trial(int dimensions, int box, int size) {
+    struct err err = {0};
+    struct arena *memory = NULL;
+    struct workspace *w = NULL;
+    struct projector *here = NULL, *there = NULL;
+    struct fourier_pixels pixels = {0};
+    size_t voxels = (size_t)box * (size_t)box * (size_t)(dimensions == 3 ? box : 1), shells = (size_t)box / 2 + 1;
+    float *map = host_new(voxels, sizeof *map), *power[2], *slice[2];
+    const float matrix[9] = {0.36f, 0.48f, -0.8f, -0.8f, 0.6f, 0, 0.48f, 0.64f, 0.6f};
+    const float in_plane[9] = {0.6f, 0.8f, 0, -0.8f, 0.6f, 0, 0, 0, 1};
+    for (size_t i = 0; i < voxels; i++)
+        map[i] = (float)(0.1 + normal());
+    printf("  %d dimensions, box %d, size %d\n", dimensions, box, size);
+    must(arena_create(&DEVICE, (size_t)256 << 20, &memory, &err), &err);
+    must(workspace_create(&DEVICE, memory, NULL, NULL, &w, &err), &err);
+    must(fourier_pixels_create(box, size, &pixels, &err), &err);
+    must(projector_create(dimensions, box, 2, &here, &err), &err);
+    must(projector_create(dimensions, box, 2, &there, &err), &err);
+    must(projector_set_map(here, map, size, &err), &err);
+    must(projector_set_map_on(there, w, map, size, &err), &err);
+    assert_int_equal(arena_top(memory), projector_bytes(dimensions, size));
+    assert_ptr_equal(projector_grid(there).workspace, w);
+    assert_null(projector_grid(here).workspace);
+    struct projector *const both[2] = {here, there};
+    for (int i = 0; i < 2; i++) {
+        power[i] = host_new(shells, sizeof(float)), slice[i] = host_new((size_t)pixels.count, 2 * sizeof(float));
+        must(projector_power(both[i], power[i], &err), &err);
+        must(projector_to_host(both[i], &err), &err);
+        projector_slices(both[i], &pixels, pixels.count, 1, dimensions == 3 ? matrix : in_plane, 1, slice[i]);
+    }
+    for (size_t s = 0; s < shells; s++)
+        if (!(fabsf(power[1][s] - power[0][s]) <= 1e-5f * power[0][s]))
+            fail_msg("power of shell %zu is %g, expected %g", s, (double)power[1][s], (double)power[0][s]);
+    check_values("slice", slice[1], slice[0], 2 * (size_t)pixels.count, 1e-5);
+    assert_int_equal(projector_set_map_on(there, w, map, box + 2, &err), STATUS_BAD_ARGUMENT);
+    while (projector_set_map_on(there, w, map, size, &err) == STATUS_OK)
+        ;
+    assert_non_null(strstr(err.message, "memory"));
+    must(projector_set_map(there, map, size, &err), &err);
+    struct projector_grid again = projector_grid(there), first = projector_grid(here);
+    assert_null(again.workspace);
+    assert_memory_equal(again.values, first.values,
+                        2 * sizeof(float) * (size_t)first.nx * (size_t)first.ny * (size_t)first.nz);
+    for (int i = 0; i < 2; i++)
+        free(power[i]), free(slice[i]);
+    projector_destroy(&here);
+    projector_destroy(&there);
+    fourier_pixels_destroy(&pixels);
+    workspace_destroy(&w);
+    arena_destroy(&memory);
+    free(map);
+}
+
+static void references_of_a_workspace_are_used_alike(void **state) {
+    (void)state;
+    projector_trial(3, 24, 24);
+    projector_trial(3, 64, 38);
+    projector_trial(2, 36, 30);
 }
 
 struct timing {
@@ -418,6 +590,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_become_maps_as_on_the_cpu),
         cmocka_unit_test(halves_of_other_sizes_are_joined),
+        cmocka_unit_test(sums_of_a_workspace_are_used_alike),
+        cmocka_unit_test(references_of_a_workspace_are_used_alike),
         cmocka_unit_test(references_are_prepared_as_on_the_cpu),
         cmocka_unit_test(time_of_real_sizes),
     };

@@ -1,0 +1,34 @@
+#include "kernels/fourier/workspace.h"
+
+#include "common/memory.h"
+#include "kernels/fourier/workspace_cuda.h"
+
+enum status workspace_create(const struct device *device, struct arena *arena, void *stream,
+                             struct device_busy *busy_or_null, struct workspace **ret_workspace, struct err *err) {
+    struct workspace *w = NULL;
+#ifndef ICESTREAM_HAVE_CUDA
+    (void)device, (void)arena, (void)stream, (void)busy_or_null, (void)ret_workspace;
+    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: grids are kept in the host's memory only");
+#endif
+    FAIL_IF(device->kind != DEVICE_CUDA, err, STATUS_UNSUPPORTED, "the CPU keeps grids in the host's memory");
+    TRY(mem_new(1, sizeof *w, "a device's workspace", &w, err));
+    *w = (struct workspace){.device = *device, .arena = arena, .stream = stream, .busy = busy_or_null};
+    *ret_workspace = w;
+    return STATUS_OK;
+}
+
+void workspace_destroy(struct workspace **workspace) {
+    if (*workspace == NULL) return;
+#ifdef ICESTREAM_HAVE_CUDA
+    padded_cuda_destroy(&(*workspace)->padded);
+#endif
+    mem_free(workspace);
+}
+
+void workspace_reset(struct workspace *w) {
+    arena_reset(w->arena);
+}
+
+size_t workspace_capacity(const struct workspace *w) {
+    return arena_capacity(w->arena);
+}

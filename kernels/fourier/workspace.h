@@ -1,0 +1,34 @@
+/* Memory and plans of a device, for the Fourier grids of maps: kernels/projector and kernels/reconstruct keep a grid there
+ * where they are given a workspace, in the host's memory where that is NULL. Grids are taken from the arena's scope that is
+ * open and live as long; what is needed for a moment is taken in the iteration's scope, which must be closed then. What a
+ * function does there is done when it returns. For one thread at a time. */
+#ifndef ICESTREAM_KERNELS_FOURIER_WORKSPACE_H
+#define ICESTREAM_KERNELS_FOURIER_WORKSPACE_H
+
+#include <stddef.h>
+
+#include "common/arena.h"
+#include "common/device.h"
+#include "common/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct workspace;
+struct device_busy;
+
+/* The arena, the stream (a cudaStream_t) and what times its work (common/device_busy_cuda.h; NULL: nothing does) stay the
+ * caller's, and outlive it. Every grid there is lost with it. */
+enum status workspace_create(const struct device *device, struct arena *arena, void *stream,
+                             struct device_busy *busy_or_null, struct workspace **ret_workspace, struct err *err);
+void workspace_destroy(struct workspace **workspace);
+
+/* Gives back all memory of the arena: no grid is there any more. */
+void workspace_reset(struct workspace *workspace);
+size_t workspace_capacity(const struct workspace *workspace);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,93 @@
+#include "kernels/projector/projector.h"
+
+#include "common/memory.h"
+#include "kernels/projector/projector_private.h"
+
+enum { PAD = PROJECTOR_PAD };
+
+enum status projector_create(int dimensions, int box, int threads, struct projector **ret_projector, struct err *err) {
+    FAIL_IF(dimensions != 2 && dimensions != 3, err, STATUS_BAD_ARGUMENT,
+            "a reference has 2 or 3 dimensions, not %d", dimensions);
+    FAIL_IF(box < 4 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
+            "a reference of %d px cannot be projected: the box must be even and between 4 and 2048 px", box);
+    struct projector *p = NULL;
+    TRY(mem_new(1, sizeof *p, "projector", &p, err));
+    p->dimensions = dimensions;
+    p->box = box;
+    p->threads = threads > 0 ? threads : 1;
+    *ret_projector = p;
+    return STATUS_OK;
+}
+
+void projector_destroy(struct projector **projector) {
+    if (projector == NULL || *projector == NULL)
+        return;
+    fft_destroy(&(*projector)->plan);
+    mem_free(&(*projector)->padded);
+    mem_free(&(*projector)->spectrum);
+    mem_free(&(*projector)->grid);
+    mem_free(projector);
+}
+
+void projector_shape(struct projector *p, int size) {
+    p->r_max = size / 2, p->reach = PAD * p->r_max + 1;
+    p->nx = p->reach + 1, p->ny = 2 * p->reach + 1;
+    p->nz = p->dimensions == 3 ? p->ny : 1;
+}
+
+enum status projector_reserve(struct projector *p, struct err *err) {
+    size_t floats = projector_floats(p);
+    if (floats <= p->grid_capacity)
+        return STATUS_OK;
+    mem_free(&p->grid);
+    p->grid_capacity = 0;
+    TRY(mem_new(floats, sizeof *p->grid, "reference slices", &p->grid, err));
+    p->grid_capacity = floats;
+    return STATUS_OK;
+}
+
+size_t projector_bytes(int dimensions, int size) {
+    struct projector p = {.dimensions = dimensions};
+    projector_shape(&p, size);
+    return arena_need(projector_floats(&p), sizeof *p.grid);
+}
+
+enum status projector_set_map(struct projector *p, const float *map, int size, struct err *err) {
+    return projector_set_map_on(p, NULL, map, size, err);
+}
+
+enum status projector_set_map_on(struct projector *p, struct workspace *workspace, const float *map, int size,
+                                 struct err *err) {
+    FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
+            size, p->box);
+#ifdef ICESTREAM_HAVE_CUDA
+    if (workspace != NULL)
+        return projector_device_set_map(p, workspace, map, size, err);
+#endif
+    FAIL_IF(workspace != NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
+    return projector_cpu_set_map(p, map, size, err);
+}
+
+enum status projector_to_host(struct projector *p, struct err *err) {
+#ifdef ICESTREAM_HAVE_CUDA
+    if (p->workspace != NULL)
+        return projector_device_get(p, err);
+#endif
+    (void)p, (void)err;
+    return STATUS_OK;
+}
+
+enum status projector_power(const struct projector *p, float *ret_power, struct err *err) {
+#ifdef ICESTREAM_HAVE_CUDA
+    if (p->workspace != NULL)
+        return projector_device_power(p, ret_power, err);
+#endif
+    (void)err;
+    projector_cpu_power(p, ret_power);
+    return STATUS_OK;
+}
+
+struct projector_grid projector_grid(const struct projector *p) {
+    const float *values = p->workspace != NULL ? p->device_grid : p->grid;
+    return (struct projector_grid){values, p->nx, p->ny, p->nz, p->reach, p->r_max, p->dimensions, p->workspace};
+}

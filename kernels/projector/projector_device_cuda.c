@@ -1,0 +1,50 @@
+/* A projector whose transform lies in a workspace. */
+#include "common/memory.h"
+#include "kernels/fourier/workspace_cuda.h"
+#include "kernels/projector/projector_cuda.h"
+#include "kernels/projector/projector_private.h"
+
+static struct grid_cuda grid_of(const struct projector *p) {
+    return projector_cuda_grid(p->dimensions, 2 * p->r_max);
+}
+
+enum status projector_device_set_map(struct projector *p, struct workspace *w, const float *map, int size,
+                                     struct err *err) {
+    const struct grid_cuda grid = projector_cuda_grid(p->dimensions, size);
+    const size_t n = (size_t)p->box, voxels = n * n * (p->dimensions == 3 ? n : 1);
+    struct padded_cuda *padded = NULL;
+    float *device_map = NULL;
+    void *scratch = NULL;
+    TRY(workspace_cuda_plan(w, p->dimensions, p->box, &padded, err));
+    TRY(arena_take(w->arena, projector_cuda_bytes(&grid), 1, "a reference", &p->device_grid, err));
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(arena_take(w->arena, voxels, sizeof *map, "a map", &device_map, err));
+    TRY(arena_take(w->arena, padded_cuda_scratch(padded, size), 1, "the transform of a map", &scratch, err));
+    TRY(workspace_cuda_put(w, device_map, map, voxels * sizeof *map, err));
+    TRY(projector_cuda_set_map(padded, device_map, size, &grid, p->device_grid, scratch, w->stream, err));
+    projector_shape(p, size);
+    p->workspace = w;
+    return workspace_cuda_wait(w, err);
+}
+
+enum status projector_device_get(struct projector *p, struct err *err) {
+    TRY(projector_reserve(p, err));
+    TRY(workspace_cuda_get(p->workspace, p->grid, p->device_grid, projector_floats(p) * sizeof *p->grid, err));
+    return workspace_cuda_wait(p->workspace, err);
+}
+
+enum status projector_device_power(const struct projector *p, float *ret_power, struct err *err) {
+    struct workspace *w = p->workspace;
+    const struct grid_cuda grid = grid_of(p);
+    const size_t shells = (size_t)p->box / 2 + 1;
+    float *power = NULL;
+    void *scratch = NULL;
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(arena_take(w->arena, shells, sizeof *power, "spectra", &power, err));
+    TRY(arena_take(w->arena, projector_cuda_power_scratch(&grid), 1, "spectra", &scratch, err));
+    TRY(projector_cuda_power(&grid, p->device_grid, p->box, scratch, power, w->stream, err));
+    TRY(workspace_cuda_get(w, ret_power, power, shells * sizeof *power, err));
+    return workspace_cuda_wait(w, err);
+}
