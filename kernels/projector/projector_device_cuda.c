@@ -29,7 +29,9 @@ enum status projector_device_set_map(struct projector *p, struct workspace *w, c
 }
 
 enum status projector_device_get(struct projector *p, struct err *err) {
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(projector_reserve(p, err));
+    TRY(workspace_cuda_begin(p->workspace, &open, err));
     TRY(workspace_cuda_get(p->workspace, p->grid, p->device_grid, projector_floats(p) * sizeof *p->grid, err));
     return workspace_cuda_wait(p->workspace, err);
 }
