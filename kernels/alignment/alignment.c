@@ -162,3 +162,11 @@ enum status alignment_device_seconds(struct alignment *a, double *ret_seconds, s
     *ret_seconds = 0;
     return STATUS_OK;
 }
+
+size_t alignment_trace(struct alignment *a, struct arena_step *steps, size_t capacity) {
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) return alignment_cuda_trace(a->cuda, steps, capacity);
+#endif
+    (void)a, (void)steps, (void)capacity;
+    return 0;
+}

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/arena.h"
 #include "common/device.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
@@ -127,6 +128,10 @@ enum status alignment_add(struct alignment *alignment, const struct alignment_pa
 enum status alignment_finish(struct alignment *alignment, struct err *err);
 /* s that the device has been at work on E-steps so far, by its own clock; of the CPU 0. */
 enum status alignment_device_seconds(struct alignment *alignment, double *ret_seconds, struct err *err);
+
+/* What becomes of a device's memory (arena_trace, common/arena.h), from now on: steps[capacity] are the caller's; NULL
+ * ends it. On the CPU there is nothing to see. Returns how many operations there were since it was called last. */
+size_t alignment_trace(struct alignment *alignment, struct arena_step *steps, size_t capacity);
 
 #ifdef __cplusplus
 }

@@ -83,6 +83,9 @@ int alignment_cuda_batch(const struct alignment_cuda *a) {
 
 enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
     struct sums_fill fill = {0};
+    TRY(stream_cuda_begin(a->stream, err));
+    TRY(alignment_cuda_sums_flush(a, err));
+    TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
     TRY(device_get(&a->options.device, &fill, a->sums.overflow, sizeof fill, err));
     FAIL_IF(fill.overflow, err, STATUS_BAD_STATE,
@@ -102,4 +105,10 @@ enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
 
 enum status alignment_cuda_seconds(struct alignment_cuda *a, double *ret_seconds, struct err *err) {
     return stream_cuda_seconds(a->stream, ret_seconds, err);
+}
+
+size_t alignment_cuda_trace(struct alignment_cuda *a, struct arena_step *steps, size_t capacity) {
+    size_t count = arena_trace_count(a->arena);
+    arena_trace(a->arena, steps, capacity);
+    return count;
 }

@@ -157,6 +157,10 @@ enum status contributions_fill_cuda(const struct particles_cuda *particles, cons
                                     struct contribution_cuda *ret_contributions, float *ret_reference_weights,
                                     void *stream, struct err *err);
 
+/* A copy in which particles have numbers larger by `add`. */
+enum status contributions_copy_cuda(const struct contribution_cuda *from, uint32_t count, int add,
+                                    struct contribution_cuda *ret_contributions, void *stream, struct err *err);
+
 /* Residuals of each particle. ret_power[particles][shells]: per shell up to the current size the mean of
  * Σ w |c P − X|²/2 / Σ w; beyond, and for a particle to which nothing contributes, particles.power.
  * ret_residuals[particles][2]: |c P − X|² at the best pose up to known_shell[particle] and up to all; NULL: not
@@ -205,8 +209,11 @@ void sums_scale_cuda(const float *sigma2, int optics, int shells, double particl
 enum status back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err);
 /* factor[particles]: multiplies what an image gives (reliability); begin[particles + 1], count = begin[particles], known
  * to the host. Contributions are sorted by slice; what all particles give to a slice is summed, in their order, and
- * scattered once. near: slices of a particle lie next to each other (local searches); what each particle gives near a
- * place of the grid is summed first instead. Sums are the same but for rounding. */
+ * scattered once, so that sums depend, in their last bits, on which particles are added together. near: slices of a
+ * particle lie next to each other (local searches); what each particle gives near a place of the grid is summed first
+ * instead, where back_project_can_be_near. Sums are the same but for rounding, and those of each particle are its own;
+ * then no scratch is looked at, else no `begin`. */
+int back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums);
 enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
                               const struct particles_cuda *particles, const float *factor,
                               const struct contribution_cuda *contributions, const uint32_t *begin, uint32_t count,

@@ -221,11 +221,11 @@ static enum status list_samples(struct alignment_cuda *a, const struct coarse_pa
 static int fitting(const struct alignment_cuda *a, int first, int count) {
     size_t each = (size_t)a->each, left = arena_left(a->arena), need = 0;
     size_t of_sample = sizeof(uint32_t) + sizeof(struct row_cuda) + each * sizeof(float) +
-                       each * (sizeof(struct contribution_cuda) + 32) / 10;
+                       each * sizeof(struct contribution_cuda) / 10;
     size_t of_near = sizeof(struct row_cuda) + (size_t)a->sampling.shift_count * 2 * sizeof(float);
     int i = first;
     for (; i < count; i++) {
-        need += 4 * (size_t)a->shells * sizeof(float) + 4096;
+        need += (a->stride + 4 * (size_t)a->shells) * sizeof(float) + 4096;
         if (a->iteration.local)
             need += (size_t)a->near[i].count * (size_t)a->iteration.reference_count * (of_near + of_sample);
         else

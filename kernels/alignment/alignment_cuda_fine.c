@@ -49,11 +49,11 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
                      stream, err));
     TRY(contributions_count_cuda(p, samples, &a->sampling, f->values, f->sums, f->least, jobs->own, f->best,
                                  f->contributions_begin, stream, err));
-    TRY(stream_cuda_get(a->stream, a->found.contributions, f->contributions_begin + p->count,
-                        sizeof *a->found.contributions, err));
+    TRY(stream_cuda_get(a->stream, a->found.contributions, f->contributions_begin,
+                        ((size_t)p->count + 1) * sizeof *a->found.contributions, err));
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
-    *ret_count = *a->found.contributions;
+    *ret_count = a->found.contributions[p->count];
     return STATUS_OK;
 }
 
@@ -78,22 +78,18 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     void *stream = stream_cuda_kernels(a->stream), *scratch = NULL;
     const bool rely = a->options.reliability != ALIGNMENT_NORM_NONE;
     uint32_t count = 0;
-    size_t n = (size_t)p->count, bytes = 0;
+    size_t n = (size_t)p->count;
     TRY(take_pass(a, n, samples->count, &f, err));
     TRY(weigh(a, p, samples, jobs, first, &f, &count, err));
     TRY(arena_take(a->arena, count, sizeof *contributions, "poses that contribute", &contributions, err));
-    TRY(back_project_scratch(count, &bytes, err));
-    /* Residuals are done with it when sums begin. */
-    if (bytes < residuals_scratch(p)) bytes = residuals_scratch(p);
-    TRY(arena_take(a->arena, bytes, 1, "poses that contribute", &scratch, err));
+    TRY(arena_take(a->arena, residuals_scratch(p), 1, "residuals", &scratch, err));
     TRY(stream_cuda_begin(a->stream, err));
     TRY(contributions_fill_cuda(p, samples, &a->sampling, f.values, f.sums, f.best, f.contributions_begin,
                                 contributions, f.reference_weights, stream, err));
     TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
                        jobs->known_shell, scratch, f.power, rely ? f.residuals : NULL, stream, err));
     TRY(reliability_cuda(a->options.reliability, jobs->residual, f.residuals, p->count, f.factors, stream, err));
-    TRY(back_project_cuda(&a->references, &a->sampling, p, f.factors, contributions, f.contributions_begin, count,
-                          a->iteration.local, scratch, &a->sums, stream, err));
+    TRY(alignment_cuda_sums_add(a, p, f.factors, contributions, f.contributions_begin, err));
     TRY(get_results(a, n, (size_t)first, p, &f, err));
     return stream_cuda_end(a->stream, err);
 }

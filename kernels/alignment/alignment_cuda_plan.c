@@ -195,6 +195,8 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
         size_t at_once = rows * slice_bytes(a) <= left / 3 ? rows : left / 10 / slice_bytes(a);
         FAIL_IF(at_once < 1, err, STATUS_NO_MEMORY, "not enough memory for slices of %d pixels: %zu MiB are left",
                 a->iteration.coarse_pixels, left >> 20);
+        /* A product of rows that begin at other than 16 bytes adds up in another order. */
+        if (at_once < rows && at_once > 4) at_once -= at_once % 4;
         a->rows_at_once = (int)at_once;
         slices = at_once * slice_bytes(a);
     }
@@ -287,7 +289,7 @@ static void carve_host(struct alignment_cuda *a, struct block *block) {
     f->factors = carve(block, n * sizeof *f->factors);
     f->residuals = carve(block, n * 2 * sizeof *f->residuals);
     f->constant = carve(block, n * sizeof *f->constant);
-    f->contributions = carve(block, sizeof *f->contributions);
+    f->contributions = carve(block, (n + 1) * sizeof *f->contributions);
 }
 
 static enum status take_batches(struct alignment_cuda *a, struct err *err) {
@@ -321,6 +323,7 @@ enum status alignment_cuda_plan(struct alignment_cuda *a, struct err *err) {
     TRY(upload(a, it->sigma2, (size_t)it->optics_count * shells, sizeof *it->sigma2, "noise", &a->sigma2, err));
     TRY(upload_coarse_grid(a, err));
     a->stride = ((size_t)it->pixels->count + 31) / 32 * 32;
+    TRY(alignment_cuda_sums_plan(a, err));
     TRY(make_fine_slices(a, err));
     TRY(divide(a, err));
     TRY(take_slices(a, err));

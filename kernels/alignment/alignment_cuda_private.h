@@ -25,7 +25,19 @@ struct alignment_found {
     float *power, *reference_weights; /* [particles][shells], [particles][references] */
     float *factors;                   /* [particles]: reliability */
     double *residuals, *constant;     /* [particles][2], [particles] */
-    uint32_t *contributions;          /* of a part */
+    uint32_t *contributions;          /* [particles + 1]: where those of each particle of a part begin */
+};
+
+/* Particles that wait until they are added to the sums together: what they give to a slice is scattered once. Which ones
+ * these are depends on their order and on what they contribute, not on the memory or on batches, and so do the last bits
+ * of the sums. */
+struct alignment_group {
+    struct particles_cuda particles; /* unmasked, ctf and weight of them */
+    float *factors;
+    struct contribution_cuda *contributions;
+    void *scratch;
+    int most;
+    uint32_t count, contributions_most;
 };
 
 /* As many more samples may be kept where their children, 32 to one, are not looked at. */
@@ -47,6 +59,8 @@ struct alignment_cuda {
     struct references_cuda references;
     struct sampling_cuda sampling;
     struct sums_cuda sums;
+    bool sums_near; /* of local searches: particles are added one by one, and no group is needed */
+    struct alignment_group group;
     float *sigma2, *row_log_prior;
     float *matrices; /* [orientations][9] of the coarse grid */
     int orientations, rows, rotations, each;
@@ -92,6 +106,13 @@ struct alignment_jobs { /* of the device, [particles] */
 enum status alignment_cuda_fine(struct alignment_cuda *alignment, const struct particles_cuda *particles,
                                 const struct samples_cuda *samples, const struct alignment_jobs *jobs, int first,
                                 struct err *err);
+/* alignment_cuda_sums.c: takes what the group needs for the iteration; adds p->count particles, whose contributions begin
+ * at begin[] (of the device; found.contributions is its copy); adds those that still wait. STATUS_NO_MEMORY: as above. */
+enum status alignment_cuda_sums_plan(struct alignment_cuda *alignment, struct err *err);
+enum status alignment_cuda_sums_add(struct alignment_cuda *alignment, const struct particles_cuda *particles,
+                                    const float *factors, struct contribution_cuda *contributions,
+                                    const uint32_t *begin, struct err *err);
+enum status alignment_cuda_sums_flush(struct alignment_cuda *alignment, struct err *err);
 /* What the host got of particle i of the batch. */
 void alignment_cuda_result(const struct alignment_cuda *alignment, const struct alignment_particle *particle, int i,
                            struct alignment_result *ret_result);

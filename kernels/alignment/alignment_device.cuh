@@ -43,8 +43,8 @@ __device__ static inline void slice_plane(const float *frames, const float *psi,
     const float *f = frames + 9 * (size_t)place.frame;
     float c = factor * psi[2 * place.psi], s = factor * psi[2 * place.psi + 1];
     for (int i = 0; i < 3; i++) {
-        ret_m[i] = c * f[i] + s * f[3 + i];
-        ret_m[3 + i] = c * f[3 + i] - s * f[i];
+        ret_m[i] = fmaf(c, f[i], s * f[3 + i]);
+        ret_m[3 + i] = fmaf(c, f[3 + i], -(s * f[i]));
     }
 }
 __device__ static inline void row_plane(const struct sampling_cuda &s, struct slice_place place, float factor,

@@ -31,6 +31,7 @@ struct workspace *alignment_cuda_workspace(const struct alignment_cuda *alignmen
 int alignment_cuda_batch(const struct alignment_cuda *alignment);
 enum status alignment_cuda_add(struct alignment_cuda *alignment, const struct alignment_particle *particles, int count,
                                struct alignment_result *results, struct err *err);
+size_t alignment_cuda_trace(struct alignment_cuda *alignment, struct arena_step *steps, size_t capacity);
 enum status alignment_cuda_finish(struct alignment_cuda *alignment, struct err *err);
 enum status alignment_cuda_seconds(struct alignment_cuda *alignment, double *ret_seconds, struct err *err);
 

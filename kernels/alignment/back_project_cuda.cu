@@ -238,6 +238,10 @@ template <bool IS_3D> enum status launch(const sums_cuda *sums, const job &job, 
 
 } // namespace
 
+extern "C" int back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums) {
+    return back_project::can_be_near(sums, sampling->shift_count * sampling->shift_children);
+}
+
 extern "C" enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
                                          const struct particles_cuda *particles, const float *factor,
                                          const struct contribution_cuda *contributions, const uint32_t *begin,
@@ -247,7 +251,7 @@ extern "C" enum status back_project_cuda(const struct references_cuda *reference
     job job = {references->pixels, *particles, factor, {}};
     fill<<<particles->count, FILL_THREADS, 0, (cudaStream_t)stream>>>(*sums, job);
     CUDA_TRY(cudaGetLastError(), err, "measuring images");
-    if (near && back_project::can_be_near(sums, sampling->shift_count * sampling->shift_children))
+    if (near && back_project_can_be_near(sampling, sums))
         return back_project::near(references, sampling, particles, factor, contributions, begin, sums, stream, err);
     TRY(back_project::make_list(sampling, references->pixels.box, contributions, count, scratch, &job.of, stream, err));
     if (sums->dimensions == 3) return launch<true>(sums, job, (cudaStream_t)stream, err);

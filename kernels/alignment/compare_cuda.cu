@@ -140,9 +140,9 @@ template <bool FOUR> __device__ inline void load_shifts(const work &w, state &s,
 /* Outputs 0 to 3 of a slice are the sums of Re Q cos(a + b), Im Q sin(a + b), Re Q cos(a − b), Im Q sin(a − b). Sums 0
  * and 2 of a lane are made of Re Q, 1 and 3 of Im Q, where Q is that of i Y in odd lanes: Im Q and −Re Q. */
 __device__ inline void load_factors(float half_x, float half_y, int lane, float kx, float ky, float m[CHILDREN]) {
-    float a = kx * half_x, b = ky * half_y, c[2], s[2];
-    __sincosf(a + b, &s[0], &c[0]);
-    __sincosf(a - b, &s[1], &c[1]);
+    float b = ky * half_y, c[2], s[2];
+    __sincosf(fmaf(kx, half_x, b), &s[0], &c[0]);
+    __sincosf(fmaf(kx, half_x, -b), &s[1], &c[1]);
     bool turned = lane & 2, odd = lane & 1;
     float c0 = turned ? c[1] : c[0], s0 = turned ? s[1] : s[0], c1 = turned ? c[0] : c[1], s1 = turned ? s[0] : s[1];
     m[0] = odd ? s0 : c0, m[1] = odd ? -c0 : s0;
@@ -200,9 +200,10 @@ __device__ inline float load_pixels(const work &w, const state &s, int particle,
             if (SOURCE == STORED)
                 t.p[i][j] = __ldg((const float2 *)slot.values + first + lane + 32 * j);
             else
-                t.p[i][j] = grid_value<SOURCE == QUADS>(grid, m[0] * u + m[3] * v, m[1] * u + m[4] * v,
-                                                        SOURCE == PLANE ? 0 : m[2] * u + m[5] * v);
-            norm[i] += half[j] * (t.p[i][j].x * t.p[i][j].x + t.p[i][j].y * t.p[i][j].y);
+                t.p[i][j] =
+                    grid_value<SOURCE == QUADS>(grid, grid_coordinate(m[0], m[3], u, v), grid_coordinate(m[1], m[4], u, v),
+                                                SOURCE == PLANE ? 0 : grid_coordinate(m[2], m[5], u, v));
+            norm[i] = fmaf(half[j], fmaf(t.p[i][j].x, t.p[i][j].x, t.p[i][j].y * t.p[i][j].y), norm[i]);
         }
     }
     meet<SLOTS>(norm, CHILDREN);
@@ -213,7 +214,7 @@ __device__ inline float load_pixels(const work &w, const state &s, int particle,
 __device__ inline float2 turned(float2 x, float angle) {
     float s, c;
     __sincosf(angle, &s, &c);
-    return make_float2(x.x * c - x.y * s, x.x * s + x.y * c);
+    return make_float2(fmaf(x.x, c, -(x.y * s)), fmaf(x.x, s, x.y * c));
 }
 
 /* One unit over the lane's pixels: outputs i ^ lane. */
@@ -230,14 +231,14 @@ template <bool FOUR> __device__ inline void add_unit(const pixels &t, const floa
         float2 y[CHILDREN];
 #pragma unroll
         for (int k = 0; k < (FOUR ? 1 : CHILDREN); k++)
-            y[k] = turned(t.x[j], t.kx[j] * d[k].x + t.ky[j] * d[k].y);
+            y[k] = turned(t.x[j], fmaf(t.kx[j], d[k].x, t.ky[j] * d[k].y));
 #pragma unroll
         for (int i = 0; i < SLOTS; i++) {
             float2 p = t.p[i][j];
             if (FOUR) {
-                float re = p.x * y[0].x + p.y * y[0].y, im = p.y * y[0].x - p.x * y[0].y;
-                a[4 * i] += re * t.m[j][0], a[4 * i + 1] += im * t.m[j][1];
-                a[4 * i + 2] += re * t.m[j][2], a[4 * i + 3] += im * t.m[j][3];
+                float re = fmaf(p.x, y[0].x, p.y * y[0].y), im = fmaf(p.y, y[0].x, -(p.x * y[0].y));
+                a[4 * i] = fmaf(re, t.m[j][0], a[4 * i]), a[4 * i + 1] = fmaf(im, t.m[j][1], a[4 * i + 1]);
+                a[4 * i + 2] = fmaf(re, t.m[j][2], a[4 * i + 2]), a[4 * i + 3] = fmaf(im, t.m[j][3], a[4 * i + 3]);
             } else {
 #pragma unroll
                 for (int k = 0; k < CHILDREN; k++)

@@ -31,7 +31,24 @@ __global__ void rely(enum alignment_norm norm, const double *before, const doubl
     ret_factors[i] = before[i] >= 0 && now > 0 ? (float)(0.75 + 0.5 / (1 + exp(-change))) : 1.0f;
 }
 
+__global__ void renumber(const contribution_cuda *from, uint32_t count, int add, contribution_cuda *to) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count) return;
+    contribution_cuda c = from[i];
+    c.particle += add;
+    to[i] = c;
+}
+
 } // namespace
+
+extern "C" enum status contributions_copy_cuda(const struct contribution_cuda *from, uint32_t count, int add,
+                                               struct contribution_cuda *ret_contributions, void *stream,
+                                               struct err *err) {
+    if (count == 0) return STATUS_OK;
+    renumber<<<(count - 1) / THREADS + 1, THREADS, 0, (cudaStream_t)stream>>>(from, count, add, ret_contributions);
+    CUDA_TRY(cudaGetLastError(), err, "listing poses that contribute");
+    return STATUS_OK;
+}
 
 extern "C" enum status values_begin_cuda(const uint32_t *begin, int particles, int each, size_t *ret_begin,
                                          void *stream, struct err *err) {

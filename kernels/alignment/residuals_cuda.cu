@@ -55,7 +55,8 @@ template <source FROM> __device__ inline float2 slice_value(const job &j, const 
     const float *m = of.plane;
     if (kx * kx + ky * ky > grid.r_max * grid.r_max) return make_float2(0, 0);
     float u = (float)kx, v = (float)ky;
-    return grid_value<FROM == QUADS>(grid, m[0] * u + m[3] * v, m[1] * u + m[4] * v, m[2] * u + m[5] * v);
+    return grid_value<FROM == QUADS>(grid, grid_coordinate(m[0], m[3], u, v), grid_coordinate(m[1], m[4], u, v),
+                                     grid_coordinate(m[2], m[5], u, v));
 }
 
 /* Σ over the staged poses of one slice; returns the next one's index. pixel: the lane's first. */
@@ -75,17 +76,17 @@ __device__ inline int add_slice(const job &j, const pose *poses, int at, int end
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             float2 phase = shift_phase((uint32_t)p.kx[i] * x + (uint32_t)p.ky[i] * y);
-            re[i] += weight * phase.x;
-            im[i] += weight * phase.y;
+            re[i] = fmaf(weight, phase.x, re[i]);
+            im[i] = fmaf(weight, phase.y, im[i]);
         }
     } while (at < end && poses[at].slice == first.slice);
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         float2 s = FROM == STORED ? slice[i] : slice_value<FROM>(j, first, pixel + 32 * i, p.kx[i], p.ky[i]);
         float2 x = p.image[i];
-        float x_re = x.x * re[i] - x.y * im[i], x_im = x.x * im[i] + x.y * re[i];
-        p.cross[i] += s.x * x_re + s.y * x_im;
-        p.power[i] += sum * (s.x * s.x + s.y * s.y);
+        float x_re = fmaf(x.x, re[i], -(x.y * im[i])), x_im = fmaf(x.x, im[i], x.y * re[i]);
+        p.cross[i] += fmaf(s.x, x_re, s.y * x_im);
+        p.power[i] = fmaf(sum, fmaf(s.x, s.x, s.y * s.y), p.power[i]);
     }
     return at;
 }
@@ -131,7 +132,8 @@ __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_c
         int pixel = first + 32 * i + lane;
         if (pixel >= n) continue;
         double c = (double)job.particles.ctf[row + pixel], re = (double)p.image[i].x, im = (double)p.image[i].y;
-        job.values[row + pixel] = (float)(weight * (re * re + im * im) - 2 * c * cross[i] + c * c * power[i]);
+        job.values[row + pixel] =
+            (float)fma(weight, fma(re, re, im * im), fma(c * c, power[i], -2 * c * cross[i]));
     }
 }
 

@@ -27,9 +27,7 @@ __global__ void __launch_bounds__(THREADS) make_quads(grid_cuda grid, size_t cou
     if (at >= count) return;
     const float2 *values = (const float2 *)grid.values + at;
     size_t y = at % plane + grid.nx < plane ? grid.nx : 0, z = at + plane < count ? plane : 0;
-    float2 a = values[0], b = values[y], c = values[z], d = values[z + y];
-    quads[2 * at] = make_float4(a.x, a.y, b.x - a.x, b.y - a.y);
-    quads[2 * at + 1] = make_float4(c.x - a.x, c.y - a.y, (d.x - c.x) - (b.x - a.x), (d.y - c.y) - (b.y - a.y));
+    grid_quad_of(values[0], values[y], values[z], values[z + y], &quads[2 * at], &quads[2 * at + 1]);
 }
 
 } // namespace

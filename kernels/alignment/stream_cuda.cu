@@ -69,6 +69,12 @@ extern "C" enum status stream_cuda_put(struct stream_cuda *s, void *to, const vo
     return STATUS_OK;
 }
 
+extern "C" enum status stream_cuda_copy(struct stream_cuda *s, void *to, const void *from, size_t bytes,
+                                        struct err *err) {
+    CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s->kernels), err, "copying on it");
+    return STATUS_OK;
+}
+
 extern "C" enum status stream_cuda_get(struct stream_cuda *s, void *host, const void *from, size_t bytes,
                                        struct err *err) {
     CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, s->kernels), err, "copying from it");

@@ -25,6 +25,8 @@ struct device_busy *stream_cuda_busy(const struct stream_cuda *stream);
 /* On the queue of kernels. */
 enum status stream_cuda_zero(struct stream_cuda *stream, void *to, size_t bytes, struct err *err);
 enum status stream_cuda_put(struct stream_cuda *stream, void *to, const void *host, size_t bytes, struct err *err);
+/* Both of the device. */
+enum status stream_cuda_copy(struct stream_cuda *stream, void *to, const void *from, size_t bytes, struct err *err);
 enum status stream_cuda_get(struct stream_cuda *stream, void *host, const void *from, size_t bytes, struct err *err);
 /* What is queued for kernels between the two is time that the device is at work. The host only queues between them. */
 enum status stream_cuda_begin(struct stream_cuda *stream, struct err *err);

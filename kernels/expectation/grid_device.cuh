@@ -8,26 +8,40 @@
 /* Points of the grid to a pixel. */
 enum { GRID_PAD = 2 };
 
+/* What follows says which products are fused with which sums: a value is the same to the last bit wherever it is taken,
+ * from a reference, from its quads or from slices that were stored. */
 __device__ static inline float2 grid_between(float2 a, float2 b, float f) {
-    return make_float2(a.x + f * (b.x - a.x), a.y + f * (b.y - a.y));
+    return make_float2(fmaf(f, b.x - a.x, a.x), fmaf(f, b.y - a.y, a.y));
 }
 
-__device__ static inline float2 grid_plane(const float2 *at, int nx, float fx, float fy) {
-    return grid_between(grid_between(__ldg(at), __ldg(at + nx), fy), grid_between(__ldg(at + 1), __ldg(at + nx + 1), fy),
-                        fx);
+/* a: the value and what it changes by in y; b: what both change by in z. */
+__device__ static inline float2 grid_quad(float4 a, float4 b, float fy, float fz) {
+    float both = fy * fz;
+    return make_float2(fmaf(both, b.z, fmaf(fz, b.x, fmaf(fy, a.z, a.x))),
+                       fmaf(both, b.w, fmaf(fz, b.y, fmaf(fy, a.w, a.y))));
+}
+
+/* As grid_quads_cuda makes them: of the points at, and one further in y, in z, in both. */
+__device__ static inline void grid_quad_of(float2 at, float2 y, float2 z, float2 yz, float4 *ret_a, float4 *ret_b) {
+    *ret_a = make_float4(at.x, at.y, y.x - at.x, y.y - at.y);
+    *ret_b = make_float4(z.x - at.x, z.y - at.y, (yz.x - z.x) - (y.x - at.x), (yz.y - z.y) - (y.y - at.y));
 }
 
 /* From the corners as values and as quads have them. */
 __device__ static inline float2 grid_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy, float fz) {
     const float2 *at = (const float2 *)g.values + corner;
-    float2 low = grid_plane(at, g.nx, fx, fy);
-    if (g.dimensions == 3) low = grid_between(low, grid_plane(at + (size_t)g.ny * g.nx, g.nx, fx, fy), fz);
-    return low;
-}
-
-__device__ static inline float2 grid_quad(float4 a, float4 b, float fy, float fz) {
-    float both = fy * fz;
-    return make_float2(a.x + fy * a.z + fz * b.x + both * b.z, a.y + fy * a.w + fz * b.y + both * b.w);
+    if (g.dimensions != 3)
+        return grid_between(grid_between(__ldg(at), __ldg(at + g.nx), fy),
+                            grid_between(__ldg(at + 1), __ldg(at + g.nx + 1), fy), fx);
+    const float2 *up = at + (size_t)g.ny * g.nx;
+    float2 side[2];
+#pragma unroll
+    for (int x = 0; x < 2; x++) {
+        float4 a, b;
+        grid_quad_of(__ldg(at + x), __ldg(at + g.nx + x), __ldg(up + x), __ldg(up + g.nx + x), &a, &b);
+        side[x] = grid_quad(a, b, fy, fz);
+    }
+    return grid_between(side[0], side[1], fx);
 }
 
 __device__ static inline float2 grid_quad_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy, float fz) {
@@ -61,11 +75,17 @@ template <bool QUADS> __device__ static inline float2 grid_value(const struct gr
     return make_float2(value.x, p.turn * value.y);
 }
 
+/* A coordinate of a pixel: m_u, m_v of the slice's matrix. */
+__device__ static inline float grid_coordinate(float m_u, float m_v, float u, float v) {
+    return fmaf(m_u, u, m_v * v);
+}
+
 /* m: rows 0 and 1 of the slice's matrix times GRID_PAD. Beyond r_max: 0. */
 __device__ static inline float2 grid_sample(const struct grid_cuda &g, const float m[6], int kx, int ky) {
     if (kx * kx + ky * ky > g.r_max * g.r_max) return make_float2(0, 0);
     float u = (float)kx, v = (float)ky;
-    float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = m[2] * u + m[5] * v;
+    float x = grid_coordinate(m[0], m[3], u, v), y = grid_coordinate(m[1], m[4], u, v);
+    float z = grid_coordinate(m[2], m[5], u, v);
     return g.quads ? grid_value<true>(g, x, y, z) : grid_value<false>(g, x, y, z);
 }
 

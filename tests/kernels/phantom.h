@@ -18,18 +18,28 @@ static const struct phantom_blob phantom_blobs[PHANTOM_BLOBS] = {
     {-0.17, -0.1, -0.13, 1.8, 0.9}, {0.02, 0.04, 0.015, 2.0, 0.7},
 };
 
+/* Beyond ten standard deviations a blob is nothing in single precision. */
 static inline void phantom_map(int box, float *map) {
-    for (int z = 0; z < box; z++)
-        for (int y = 0; y < box; y++)
-            for (int x = 0; x < box; x++) {
-                double v = 0;
-                for (int b = 0; b < PHANTOM_BLOBS; b++) {
-                    const struct phantom_blob *p = &phantom_blobs[b];
-                    double dx = x - box / 2 - p->x * box, dy = y - box / 2 - p->y * box, dz = z - box / 2 - p->z * box;
-                    v += p->height * exp(-(dx * dx + dy * dy + dz * dz) / (2 * p->sigma * p->sigma));
+    for (size_t i = 0; i < (size_t)box * (size_t)box * (size_t)box; i++)
+        map[i] = 0;
+    for (int b = 0; b < PHANTOM_BLOBS; b++) {
+        const struct phantom_blob *p = &phantom_blobs[b];
+        const double place[3] = {p->x, p->y, p->z};
+        int low[3], high[3];
+        double centre[3];
+        for (int i = 0; i < 3; i++) {
+            centre[i] = box / 2 + place[i] * box;
+            low[i] = (int)fmax(0, floor(centre[i] - 10 * p->sigma));
+            high[i] = (int)fmin(box, ceil(centre[i] + 10 * p->sigma));
+        }
+        for (int z = low[2]; z < high[2]; z++)
+            for (int y = low[1]; y < high[1]; y++)
+                for (int x = low[0]; x < high[0]; x++) {
+                    double dx = x - centre[0], dy = y - centre[1], dz = z - centre[2];
+                    map[((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x] +=
+                        (float)(p->height * exp(-(dx * dx + dy * dy + dz * dz) / (2 * p->sigma * p->sigma)));
                 }
-                map[((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x] = (float)v;
-            }
+    }
 }
 
 /* The value at (kx, ky) of the transform of the projection with rows 1 and 2 of `matrix` as image axes: 1/box², phase

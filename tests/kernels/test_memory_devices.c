@@ -1,0 +1,299 @@
+/* The E-step on a CUDA device with little memory: the same results to the last bit, within the limit, with nothing
+ * allocated inside an iteration, and with a trace of the memory's top that repeats with each batch (the paper's Figure 9);
+ * a limit that is too low is refused before any particle is looked at. Particles fresh from a printed seed:
+ * test_memory_devices [SEED]. `360` does it for particles of 360 px; `trace` prints
+ * a trace as CSV. */
+#include <stdio.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "tests/kernels/alignment_trials.h"
+
+static const double GIB = 0x1p30;
+enum { STEPS = 1 << 17 };
+
+/* The linker sends calls here (CMakeLists.txt). */
+static int allocations;
+int __real_cudaMalloc(void **pointer, size_t bytes);
+int __wrap_cudaMalloc(void **pointer, size_t bytes);
+int __real_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags);
+int __wrap_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags);
+
+int __wrap_cudaMalloc(void **pointer, size_t bytes) {
+    allocations++;
+    return __real_cudaMalloc(pointer, bytes);
+}
+
+int __wrap_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags) {
+    allocations++;
+    return __real_cudaHostAlloc(pointer, bytes, flags);
+}
+
+/* What an iteration came to, beside its results. */
+struct account {
+    int batch;           /* particles at a time */
+    size_t used;         /* bytes of the device: by the program, at most */
+    int allocations;     /* after alignment_begin */
+    struct arena_step *steps;
+    size_t step_count;
+    enum status status;
+    struct err err;
+};
+
+static size_t used(void) {
+    struct err err = {0};
+    const struct device device = {DEVICE_CUDA, 0};
+    size_t bytes = 0;
+    must(device_memory_used(&device, &bytes, &err), &err);
+    return bytes;
+}
+
+static enum status iterate(const struct data *d, struct alignment *alignment, struct outcome *o, struct account *account,
+                           struct err *err) {
+    const struct alignment_iteration iteration = iteration_of(d, o, NULL);
+    account->batch = 0;
+    TRY(alignment_begin(alignment, &iteration, err));
+    account->batch = alignment_batch(alignment);
+    int before = allocations;
+    TRY(add_all(d, alignment, o, err));
+    account->allocations = allocations - before;
+    account->used = used();
+    return alignment_finish(alignment, err);
+}
+
+/* Twice, so that libraries have what they keep; the second time is looked at. */
+static void run(const struct data *d, double memory, struct outcome *o, struct account *account) {
+    const struct alignment_options options = options_of(d, DEVICE_CUDA, memory);
+    struct err *err = &account->err;
+    struct alignment *alignment = NULL;
+    size_t before = used();
+    make_outcome(d, o);
+    account->status = alignment_create(&options, &alignment, err);
+    if (account->status == STATUS_OK) account->status = iterate(d, alignment, o, account, err);
+    if (account->status == STATUS_OK) {
+        for (int k = 0; k < d->trial.references; k++)
+            must(accumulator_clear(o->sums[k], d->trial.size, err), err);
+        (void)alignment_trace(alignment, account->steps, account->steps ? STEPS : 0);
+        double began = clock_monotonic();
+        account->status = iterate(d, alignment, o, account, err);
+        o->seconds = clock_monotonic() - began;
+        account->step_count = alignment_trace(alignment, NULL, 0);
+    }
+    account->used = account->used > before ? account->used - before : 0;
+    alignment_destroy(&alignment);
+}
+
+static size_t particles_that_differ(const struct data *d, const struct outcome *a, const struct outcome *b) {
+    size_t n = (size_t)d->trial.particles, shells = (size_t)d->trial.box / 2 + 1, count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += memcmp(a->results[i].pose, b->results[i].pose, offsetof(struct alignment_result, power)) != 0 ||
+                 memcmp(a->power + i * shells, b->power + i * shells, shells * sizeof(float)) != 0;
+    return count;
+}
+
+/* Whether all is the same; what is not is printed. */
+static bool is_same(const struct data *d, const struct outcome *a, const struct outcome *b) {
+    size_t differ = particles_that_differ(d, a, b);
+    bool same = differ == 0;
+    for (int k = 0; k < d->trial.references; k++) {
+        size_t bytes = voxels_of(a->sums[k]) * sizeof(accumulator_voxel);
+        if (memcmp(a->sums[k]->voxels, b->sums[k]->voxels, bytes) == 0) continue;
+        print_message("sums of reference %d differ by %.3g\n", k, sums_differ(a->sums[k], b->sums[k]));
+        same = false;
+    }
+    for (size_t i = 0; differ > 0 && i < (size_t)d->trial.particles; i++) {
+        const struct alignment_result *x = &a->results[i], *y = &b->results[i];
+        if (memcmp(x->pose, y->pose, offsetof(struct alignment_result, power)) == 0) continue;
+        print_message("%zu particles differ; the first, %zu: pmax %.17g %.17g, log-likelihood %.17g %.17g, samples %d %d, "
+                      "norm %.9g %.9g, residual %.9g %.9g\n",
+                      differ, i, x->pmax, y->pmax, x->log_likelihood, y->log_likelihood, x->significant, y->significant,
+                      x->norm_sum, y->norm_sum, x->residual, y->residual);
+        break;
+    }
+    return same;
+}
+
+/* Rises with what is taken, falls to where its scope was opened, stays inside. */
+static void check_steps(const struct account *a, double memory) {
+    size_t mark[ARENA_SCOPES] = {0}, top = a->steps[0].top;
+    assert_true(a->step_count > 0 && a->step_count <= STEPS);
+    for (size_t i = 0; i < a->step_count; i++) {
+        const struct arena_step *s = &a->steps[i];
+        assert_true((double)s->top <= memory);
+        if (s->operation == ARENA_TAKE) assert_true(s->top >= top);
+        if (s->operation == ARENA_OPEN) assert_int_equal(s->top, top);
+        if (s->operation == ARENA_OPEN) mark[s->scope] = top;
+        if (s->operation == ARENA_CLOSE) assert_int_equal(s->top, mark[s->scope]);
+        top = s->top;
+    }
+    assert_int_equal(a->steps[a->step_count - 1].operation, ARENA_CLOSE);
+    assert_int_equal(a->steps[a->step_count - 1].scope, ARENA_ITERATION);
+}
+
+/* Steps of a batch whose sizes are known before: to the end of the coarse pass, or, in local searches, of the
+ * preparation. */
+static size_t planned_steps(const struct account *a, size_t first, bool local) {
+    size_t i = first, closed = 0;
+    for (; i < a->step_count && closed < (local ? 1 : 2); i++)
+        closed += a->steps[i].operation == ARENA_CLOSE;
+    return i - first;
+}
+
+/* Each batch begins at the same height and takes the same; the last may be a smaller one. */
+static void check_batches(const struct account *a, bool local) {
+    size_t first = 0, previous = 0, batches = 0;
+    for (size_t i = 0; i < a->step_count; i++) {
+        if (a->steps[i].operation != ARENA_OPEN || a->steps[i].scope != ARENA_PARTICLES) continue;
+        if (batches == 0) first = i;
+        assert_int_equal(a->steps[i].top, a->steps[first].top);
+        if (batches > 1)
+            assert_memory_equal(&a->steps[first], &a->steps[previous],
+                                planned_steps(a, first, local) * sizeof *a->steps);
+        previous = i;
+        batches++;
+    }
+    print_message("%zu operations, %zu batches\n", a->step_count, batches);
+    assert_true(batches > 0);
+}
+
+enum { LIMITS_MOST = 4 };
+struct limited {
+    const char *name;
+    struct trial trial;
+    double limits[LIMITS_MOST]; /* GiB, the first to compare with */
+};
+
+static const struct limited SMALL[] = {
+    {"order 3",
+     {.box = 128, .size = 60, .coarse_size = 40, .order = 3, .references = 1, .particles = 700, .offset_range = 5,
+      .offset_step = 2, .oversampled = true, .max_significant = 300},
+     {16, 4, 2, 1}},
+    {"order 3, whole size",
+     {.box = 128, .size = 128, .coarse_size = 56, .order = 3, .references = 1, .particles = 300, .offset_range = 5,
+      .offset_step = 2, .oversampled = true, .max_significant = 300},
+     {16, 4, 2, 1}},
+    {"order 2, two references",
+     {.box = 128, .size = 48, .coarse_size = 30, .order = 2, .references = 2, .particles = 1200, .offset_range = 5,
+      .offset_step = 2, .oversampled = true, .max_significant = 2000},
+     {16, 4, 2, 1}},
+    {"order 5, local",
+     {.box = 128, .size = 128, .coarse_size = 100, .order = 5, .references = 1, .particles = 700, .offset_range = 2.5,
+      .offset_step = 1, .oversampled = true, .local = true, .max_significant = 300},
+     {16, 4, 2, 1}},
+};
+static const struct limited LARGE[] = {
+    {"order 3 at 360 px",
+     {.box = 360, .size = 140, .coarse_size = 60, .order = 3, .references = 1, .particles = 100, .offset_range = 5,
+      .offset_step = 2, .oversampled = true, .max_significant = 300},
+     {32, 8}},
+    {"order 6, local, whole size at 360 px",
+     {.box = 360, .size = 360, .coarse_size = 200, .order = 6, .references = 1, .particles = 100, .offset_range = 2.5,
+      .offset_step = 1, .oversampled = true, .local = true, .max_significant = 300},
+     {32, 8}},
+};
+
+/* Returns how many limits gave other results. */
+static int try_limits(const struct limited *l, bool check) {
+    struct data d;
+    struct outcome first, o;
+    int differ = 0;
+    make(&l->trial, &d);
+    print_message("%s: box %d, size %d, %d particles\nlimit GiB  batch  seconds  used GiB  top GiB  allocations  same\n",
+                  l->name, l->trial.box, l->trial.size, l->trial.particles);
+    for (int i = 0; i < LIMITS_MOST && l->limits[i] > 0; i++) {
+        struct account a = {.steps = new(STEPS, sizeof *a.steps)};
+        run(&d, l->limits[i] * GIB, i == 0 ? &first : &o, &a);
+        if (a.status != STATUS_OK) fail_msg("%g GiB: %s", l->limits[i], a.err.message);
+        size_t top = 0;
+        for (size_t k = 0; k < a.step_count && k < STEPS; k++)
+            if (a.steps[k].top > top) top = a.steps[k].top;
+        bool same = i == 0 || is_same(&d, &first, &o);
+        differ += !same;
+        print_message("%9g  %5d  %7.3f  %8.3f  %7.3f  %11d  %s\n", l->limits[i], a.batch, (i == 0 ? first : o).seconds,
+                      (double)a.used / GIB, (double)top / GIB, a.allocations, i == 0 ? "-" : same ? "yes" : "NO");
+        if (check) {
+            check_steps(&a, l->limits[i] * GIB);
+            check_batches(&a, l->trial.local);
+            assert_int_equal(a.allocations, 0);
+        }
+        free(a.steps);
+        if (i > 0) discard_outcome(&o);
+    }
+    discard_outcome(&first);
+    discard(&d);
+    return differ;
+}
+
+static void same_results_within_each_limit(void **state) {
+    (void)state;
+    int differ = 0;
+    for (size_t i = 0; i < sizeof SMALL / sizeof *SMALL; i++)
+        differ += try_limits(&SMALL[i], true);
+    assert_int_equal(differ, 0);
+}
+
+static void same_results_at_360_px(void **state) {
+    (void)state;
+    int differ = 0;
+    for (size_t i = 0; i < sizeof LARGE / sizeof *LARGE; i++)
+        differ += try_limits(&LARGE[i], true);
+    assert_int_equal(differ, 0);
+}
+
+static void too_little_is_refused(void **state) {
+    (void)state;
+    struct trial t = SMALL[1].trial;
+    struct data d;
+    struct outcome o;
+    struct account a = {0};
+    t.particles = 2;
+    make(&t, &d);
+    run(&d, 0.25 * GIB, &o, &a);
+    assert_int_equal(a.status, STATUS_NO_MEMORY);
+    assert_int_equal(a.batch, 0);
+    print_message("%s\n", a.err.message);
+    if (!strstr(a.err.message, "memory")) fail_msg("%s", a.err.message);
+    discard_outcome(&o);
+    discard(&d);
+}
+
+static void print_trace(void) {
+    static const char *const operations[] = {"open", "take", "close"};
+    struct trial t = SMALL[0].trial;
+    struct data d;
+    struct outcome o;
+    struct account a = {.steps = new(STEPS, sizeof *a.steps)};
+    t.particles = 200;
+    make(&t, &d);
+    run(&d, GIB, &o, &a);
+    puts("operation,scope,what,top");
+    for (size_t i = 0; i < a.step_count && i < STEPS; i++)
+        printf("%s,%s,%s,%zu\n", operations[a.steps[i].operation], arena_scope_name(a.steps[i].scope),
+               a.steps[i].what ? a.steps[i].what : "", a.steps[i].top);
+    discard_outcome(&o);
+    discard(&d);
+    free(a.steps);
+}
+
+int main(int argc, char **argv) {
+    int devices = 0;
+    if (device_count(&devices, NULL) != STATUS_OK || devices < 1) {
+        puts("skipped: no CUDA device");
+        return 77;
+    }
+    seed = (uint64_t)time(NULL);
+    if (argc > 1 && strcmp(argv[1], "trace") == 0) {
+        print_trace();
+        return 0;
+    }
+    bool large = argc > 1 && strcmp(argv[1], "360") == 0;
+    if (large) threads = 16;
+    if (argc > 1 && !large) seed = strtoull(argv[1], NULL, 10);
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_results_within_each_limit),
+        cmocka_unit_test(too_little_is_refused),
+    };
+    const struct CMUnitTest large_tests[] = {cmocka_unit_test(same_results_at_360_px)};
+    return large ? cmocka_run_group_tests(large_tests, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
+}
