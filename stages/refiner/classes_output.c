@@ -41,6 +41,7 @@ static void remove_iteration(const struct refiner *r, const char *folder, int it
     remove_file(folder, iteration, "data.star");
     remove_file(folder, iteration, "model.star");
     remove_file(folder, iteration, "sampling.star");
+    remove_file(folder, iteration, "memory.csv");
     for (int k = 0; k < r->reference_count; k++) {
         snprintf(part, sizeof part, "class%03d.mrc", k + 1);
         remove_file(folder, iteration, part);

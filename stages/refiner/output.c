@@ -126,7 +126,8 @@ enum status output_tables(const struct refiner *r, const char *folder, const cha
 static void remove_iteration(const char *folder, int iteration) {
     static const char *const PARTS[] = {"optimiser.star",   "half1_class001.mrc", "half2_class001.mrc",
                                         "class001.mrc",     "class001.png",       "data.star",
-                                        "half1_model.star", "half2_model.star",   "sampling.star"};
+                                        "half1_model.star", "half2_model.star",   "sampling.star",
+                                        "memory.csv"};
     for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
         char name[64], path[PATH_SIZE];
         snprintf(name, sizeof name, "run_it%03d_%s", iteration, PARTS[i]);

@@ -101,7 +101,7 @@ void refiner_destroy(struct refiner **refiner) {
         free(r->map_paths[i]);
     void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->solvent,
                      r->fsc,            r->fsc_joined, r->shell_pixels, r->batch,   r->results,  r->powers,
-                     r->weights,        r->log_shares, r->projectors,   r->accumulators};
+                     r->weights,        r->log_shares, r->projectors,   r->accumulators, r->trace};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -237,6 +237,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     r->began = r->step_began = refiner_now();
     memset(r->steps, 0, sizeof r->steps);
     if (r->box == 0) TRY(setup_allocate(r, err));
+    TRY(trace_begin(r, err));
     TRY(setup_optics(r, err));
     if (r->restored != NULL) restored_poses(r->restored, &r->set, r->reference_count);
     star_destroy(&r->restored);
@@ -289,6 +290,7 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
     if (r->current_half == r->half_count) {
         TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
         TRY(device_time(r, err));
+        trace_end(r);
         r->seconds = refiner_now() - r->began;
         r->busy = false;
         *ret_complete = true;

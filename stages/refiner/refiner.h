@@ -37,6 +37,7 @@ struct refiner_options {
     int threads;
     struct device device;       /* of the E-step */
     double memory;              /* bytes, about: of the host, and of the device */
+    bool memory_trace;          /* refiner_write_trace has something to write */
     double fallback_pixel_size; /* Å, NaN: none */
     const char *root;           /* session folder: what relative stacks are tried against first */
 };
@@ -124,6 +125,10 @@ struct refiner_class refiner_class(const struct refiner *refiner, int index);
  * prefix is the folder's name relative to the session. Older iterations than `keep` are removed. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
+/* What the iteration just completed took of a CUDA device's memory, step by step: run_itNNN_memory.csv, with the name of
+ * the operation, the scope, where the top of the memory was after it, and what was taken. Without options.memory_trace,
+ * and on the CPU, there is none. Before the next iteration. */
+enum status refiner_write_trace(const struct refiner *refiner, const char *folder, struct err *err);
 /* Goes on from an iteration whose files lie below folder. Before any merge: poses are given to particles as they join.
  * Files that are not whole change nothing: another iteration may be tried. */
 enum status refiner_restore(struct refiner *refiner, const char *folder, int iteration, struct err *err);

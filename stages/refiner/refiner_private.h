@@ -86,6 +86,8 @@ struct refiner {
     struct loader *loader;
     struct workspace *workspace; /* the alignment's, where references are; NULL: in the host's memory */
     bool sums_on_device, sums_on_host; /* of a device: those that the M-step works on */
+    struct arena_step *trace; /* of the device's memory, or NULL */
+    size_t trace_count;
     /* Of a batch; they grow with it. */
     int batch_room;
     struct alignment_particle *batch;
@@ -120,6 +122,10 @@ enum status resample_map(const float *map, int from_box, double from_pixel, int 
                          struct err *err);
 /* Raised cosine from shell − 2 to shell. */
 enum status lowpass_map(float *map, int box, double shell, struct err *err);
+
+/* trace.c: with options.memory_trace, around an iteration */
+enum status trace_begin(struct refiner *r, struct err *err);
+void trace_end(struct refiner *r);
 
 /* estep.c */
 enum status estep_open(struct refiner *r, struct err *err); /* grids and pixel lists of an iteration */

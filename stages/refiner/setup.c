@@ -301,7 +301,7 @@ static enum status scale_reference(struct refiner *r, int k, struct err *err) {
     /* First to a scale on which floats hold D and N apart. */
     TRY(compare_with(r, 0, k, err));
     TRY(estep_load(r, &r->half[0], 0, &count, err));
-    TRY(alignment_scale(r->alignment, r->batch, count, &mean, NULL, NULL, err));
+    TRY(alignment_scale(r->alignment, r->batch, 1, &mean, NULL, NULL, err));
     FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask", r->map_paths[k]);
     factor = sqrt(500 / mean);
     scale_maps(r, k, factor);
@@ -309,6 +309,8 @@ static enum status scale_reference(struct refiner *r, int k, struct err *err) {
         TRY(compare_with(r, h, k, err));
         for (int first = 0; first < r->half[h].member_count && first < SCALE_PARTICLES; first += count) {
             TRY(estep_load(r, &r->half[h], first, &count, err));
+            /* As many as that, however many a batch has. */
+            if (count > SCALE_PARTICLES - first) count = SCALE_PARTICLES - first;
             TRY(alignment_scale(r->alignment, r->batch, count, &mean, &dots, &norms, err));
         }
     }

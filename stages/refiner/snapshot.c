@@ -105,6 +105,7 @@ static void leave_out(struct refiner *r) {
     r->alignment = NULL;
     r->loader = NULL;
     r->workspace = NULL;
+    r->trace = NULL;
     r->batch = NULL;
     r->results = NULL;
     r->powers = r->weights = r->log_shares = NULL;

@@ -20,7 +20,7 @@ struct params {
     double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
     int healpix_order, local_order, live_order, classes, iterations, seed, min_particles, max_iterations,
         keep_iterations, max_significant, reliability_norm;
-    bool reliability, auto_mask;
+    bool reliability, auto_mask, memory_trace;
 };
 
 static const struct param PARAMS[] = {
@@ -71,6 +71,8 @@ static const struct param PARAMS[] = {
      "Decides which half a particle belongs to, and the perturbation of the grids."},
     {"memory", PARAM_FLOAT, offsetof(struct params, memory), "GiB", "4", 0.25, 4096, NULL, 0, false,
      "Memory to work with, about; half of it keeps particle images that were read once."},
+    {"memory_trace", PARAM_BOOL, offsetof(struct params, memory_trace), "", "false", 0, 0, NULL, 0, false,
+     "Write what each iteration takes of a CUDA device's memory, step by step (run_itNNN_memory.csv)."},
 };
 
 /* A file of particles that waits for the end of an iteration. */
@@ -162,6 +164,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .threads = stage_threads(stage),
                                             .device = *stage_device(stage),
                                             .memory = p->memory * 0x1p30,
+                                            .memory_trace = p->memory_trace,
                                             .fallback_pixel_size = session->pixel_size,
                                             .root = stage_root(stage)};
     TRY(refiner_create(&options, &state->refiner, err));
@@ -343,6 +346,9 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     if (!state->remarked && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->remarked = true;
+    struct err mine = {0};
+    if (refiner_write_trace(state->refiner, stage_folder(stage), &mine) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "refine-trace", "%s", mine.message);
     return writer_write(state->writer, err);
 }
 
