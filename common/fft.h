@@ -12,6 +12,9 @@
 
 #include "common/status.h"
 
+/* As many threads as a parallel region would have. Results do not depend on threads. */
+enum { FFT_ALL_THREADS = -1 };
+
 /* FFT_COMPLEX: forward, complex to complex, in place. */
 enum fft_direction { FFT_FORWARD, FFT_INVERSE, FFT_COMPLEX };
 
@@ -21,7 +24,7 @@ struct fft_options {
     int batch;    /* transforms side by side, each contiguous; 0 counts as 1 */
     enum fft_direction direction;
     bool measure; /* let FFTW time its choices: for plans that run thousands of times */
-    int threads;  /* inside one transform; 0 counts as 1 */
+    int threads;  /* inside one transform, or FFT_ALL_THREADS; 0 counts as 1 */
 };
 
 struct fft_plan;

@@ -50,18 +50,18 @@ enum status fsc_spectra(int box, const float *a, const float *b, float *ret_fsc,
 enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
     FAIL_IF(box < 2 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
             "maps of %d px cannot be correlated: the box must be even and between 2 and 2048 px", box);
-    const struct fft_options options = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD};
+    const struct fft_options options = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
     struct fft_plan *plan = NULL;
     TRY(fft_create(&options, &plan, err));
     size_t reals = fft_real_count(plan), floats = fft_complex_floats(plan);
     _cleanup_(mem_free) float *real = NULL;
     _cleanup_(mem_free) float *fa = NULL;
     _cleanup_(mem_free) float *fb = NULL;
-    enum status status = mem_new(reals, sizeof *real, "map", &real, err);
+    enum status status = mem_new_unset(reals, sizeof *real, "map", &real, err);
     if (status == STATUS_OK)
-        status = mem_new(floats, sizeof *fa, "map transform", &fa, err);
+        status = mem_new_unset(floats, sizeof *fa, "map transform", &fa, err);
     if (status == STATUS_OK)
-        status = mem_new(floats, sizeof *fb, "map transform", &fb, err);
+        status = mem_new_unset(floats, sizeof *fb, "map transform", &fb, err);
     if (status == STATUS_OK) {
         /* FFTW's plans ask for aligned input, which the caller's maps need not be. */
         memcpy(real, a, reals * sizeof *real);
@@ -91,7 +91,9 @@ static double outside(double r, double radius, double edge) {
 void mask_sphere(int dimensions, int box, float *map, double radius, double edge, int fill_with_mean) {
     int c = box / 2, depth = dimensions == 3 ? box : 1;
     double sum = 0, weight = 0, fill = 0;
+    /* A mean is summed by one thread: the same for any number of them. */
     for (int pass = fill_with_mean ? 0 : 1; pass < 2; pass++) {
+#pragma omp parallel for schedule(static) if (pass == 1 && depth > 1)
         for (int z = 0; z < depth; z++)
             for (int y = 0; y < box; y++) {
                 float *row = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;

@@ -8,13 +8,13 @@
 #include "common/multiversion.h"
 #include "kernels/postprocess/postprocess.h"
 
-enum { EXTEND = 3, EDGE = 6, BINS = 1024 };
+enum { EXTEND = 3, EDGE = 6, BINS = 1024, LARGEST = 2048 };
 static const double LOWPASS = 15; /* Å */
 
 /* The low-pass of this field: a raised cosine over the two shells about the limit. */
 static enum status lowpass(int box, double pixel_size, const float *map, float *ret_map, struct err *err) {
     size_t voxels = (size_t)box * (size_t)box * (size_t)box;
-    const struct fft_options forward = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD};
+    const struct fft_options forward = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
     struct fft_options inverse = forward;
     inverse.direction = FFT_INVERSE;
     struct fft_plan *to = NULL, *back = NULL;
@@ -24,18 +24,21 @@ static enum status lowpass(int box, double pixel_size, const float *map, float *
     if (status == STATUS_OK)
         status = fft_create(&inverse, &back, err);
     if (status == STATUS_OK)
-        status = mem_new(voxels, sizeof *real, "map", &real, err);
+        status = mem_new_unset(voxels, sizeof *real, "map", &real, err);
     if (status == STATUS_OK)
-        status = mem_new(fft_complex_floats(to), sizeof *spectrum, "map transform", &spectrum, err);
+        status = mem_new_unset(fft_complex_floats(to), sizeof *spectrum, "map transform", &spectrum, err);
     if (status == STATUS_OK) {
+#pragma omp parallel for schedule(static)
         for (size_t i = 0; i < voxels; i++)
             real[i] = map[i];
         fft_run(to, real, spectrum);
         double limit = round(box * pixel_size / LOWPASS);
-        float *value = spectrum;
+#pragma omp parallel for schedule(static)
         for (int z = 0; z < box; z++)
             for (int y = 0; y < box; y++)
-                for (int kx = 0; kx <= box / 2; kx++, value += 2) {
+                for (int kx = 0; kx <= box / 2; kx++) {
+                    size_t at = ((size_t)z * (size_t)box + (size_t)y) * (size_t)(box / 2 + 1) + (size_t)kx;
+                    float *value = spectrum + 2 * at;
                     int kz = z <= box / 2 ? z : z - box, ky = y <= box / 2 ? y : y - box;
                     double over = sqrt(kx * kx + ky * ky + kz * kz) - (limit - 1);
                     double keep = over <= 0 ? 1 : over >= 2 ? 0 : 0.5 + 0.5 * cos(M_PI * over / 2);
@@ -43,6 +46,7 @@ static enum status lowpass(int box, double pixel_size, const float *map, float *
                     value[1] *= (float)(keep / (double)voxels);
                 }
         fft_run(back, spectrum, real);
+#pragma omp parallel for schedule(static)
         for (size_t i = 0; i < voxels; i++)
             ret_map[i] = real[i];
     }
@@ -66,8 +70,9 @@ static void sphere_row(int box, size_t row, int *ret_first, int *ret_end) {
 static float threshold(int box, const float *map) {
     size_t n_rows = (size_t)box * (size_t)box;
     float least = INFINITY, most = -INFINITY;
-    int first, end;
+#pragma omp parallel for schedule(static) reduction(min : least) reduction(max : most)
     for (size_t row = 0; row < n_rows; row++) {
+        int first, end;
         sphere_row(box, row, &first, &end);
         for (int x = first; x < end; x++) {
             least = fminf(least, map[row * (size_t)box + (size_t)x]);
@@ -77,7 +82,10 @@ static float threshold(int box, const float *map) {
     if (!(most > least))
         return INFINITY;
     double count[BINS] = {0}, n = 0, sum = 0, step = ((double)most - (double)least) / BINS;
+    /* Whole numbers: their sums are the same in any order. */
+#pragma omp parallel for schedule(static) reduction(+ : count[ : BINS])
     for (size_t row = 0; row < n_rows; row++) {
+        int first, end;
         sphere_row(box, row, &first, &end);
         for (int x = first; x < end; x++) {
             int bin = (int)(((double)map[row * (size_t)box + (size_t)x] - (double)least) / step);
@@ -127,19 +135,27 @@ MULTIVERSION static void nearest_in_row(const float *padded, int reach, int widt
 
 static const float FAR = 1e9f;
 
+/* A row with its margins. */
+static void nearest_across(const float *row, int reach, int box, float *out) {
+    float line[LARGEST + 2 * EDGE];
+    for (int i = 0; i < reach; i++)
+        line[i] = line[reach + box + i] = FAR;
+    memcpy(line + reach, row, (size_t)box * sizeof *line);
+    nearest_in_row(line, reach, box, out);
+}
+
 /* map: 0 inside, FAR outside → squared distance to the nearest inside voxel where that is within reach: one axis after
- * the other. spare: as large; line: box + 2·reach. */
-static void distances(int box, int reach, float *map, float *spare, float *line) {
+ * the other. spare: as large. */
+static void distances(int box, int reach, float *map, float *spare) {
     size_t n = (size_t)box;
-    for (int i = 0; i < box + 2 * reach; i++)
-        line[i] = FAR;
-    for (size_t row = 0; row < n * n; row++) {
-        memcpy(line + reach, map + row * n, n * sizeof *line);
-        nearest_in_row(line, reach, box, spare + row * n);
-    }
+#pragma omp parallel for schedule(static)
+    for (size_t row = 0; row < n * n; row++)
+        nearest_across(map + row * n, reach, box, spare + row * n);
+#pragma omp parallel for schedule(static)
     for (size_t z = 0; z < n; z++)
         for (int y = 0; y < box; y++)
             nearest_row(spare + z * n * n, n, box, y, reach, box, map + (z * n + (size_t)y) * n);
+#pragma omp parallel for schedule(static)
     for (int z = 0; z < box; z++)
         nearest_row(map, n * n, box, z, reach, box * box, spare + (size_t)z * n * n);
     memcpy(map, spare, n * n * n * sizeof *map);
@@ -149,12 +165,13 @@ enum status postprocess_make_mask(int box, double pixel_size, const float *map, 
     size_t n = (size_t)box, voxels = n * n * n;
     _cleanup_(mem_free) float *mask = NULL;
     _cleanup_(mem_free) float *spare = NULL;
-    _cleanup_(mem_free) float *line = NULL;
-    TRY(mem_new(voxels, sizeof *mask, "mask", &mask, err));
-    TRY(mem_new(voxels, sizeof *spare, "mask", &spare, err));
-    TRY(mem_new(n + 2 * EDGE, sizeof *line, "mask", &line, err));
+    FAIL_IF(box > LARGEST, err, STATUS_BAD_ARGUMENT, "a map of %d px is too large for a mask: %d px at most", box,
+            LARGEST);
+    TRY(mem_new_unset(voxels, sizeof *mask, "mask", &mask, err));
+    TRY(mem_new_unset(voxels, sizeof *spare, "mask", &spare, err));
     TRY(lowpass(box, pixel_size, map, spare, err));
     const float level = threshold(box, spare);
+#pragma omp parallel for schedule(static)
     for (size_t row = 0; row < n * n; row++) {
         int first, end;
         sphere_row(box, row, &first, &end);
@@ -162,10 +179,12 @@ enum status postprocess_make_mask(int box, double pixel_size, const float *map, 
             mask[row * n + (size_t)x] =
                 x >= first && x < end && spare[row * n + (size_t)x] >= level ? 0 : FAR;
     }
-    distances(box, EXTEND, mask, spare, line);
+    distances(box, EXTEND, mask, spare);
+#pragma omp parallel for schedule(static)
     for (size_t i = 0; i < voxels; i++)
         mask[i] = mask[i] < EXTEND * EXTEND ? 0 : FAR;
-    distances(box, EDGE, mask, spare, line);
+    distances(box, EDGE, mask, spare);
+#pragma omp parallel for schedule(static)
     for (size_t i = 0; i < voxels; i++) {
         float r = sqrtf(mask[i]);
         ret_mask[i] = r >= EDGE ? 0 : r > 0 ? 0.5f + 0.5f * cosf((float)M_PI * r / EDGE) : 1;

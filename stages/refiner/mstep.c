@@ -37,7 +37,7 @@ static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *
     *ret_found = false;
     if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST) return STATUS_OK;
     _cleanup_(mem_free) float *map = NULL;
-    TRY(mem_new(voxels, sizeof *map, "a map", &map, err));
+    TRY(mem_new_unset(voxels, sizeof *map, "a map", &map, err));
     memcpy(map, r->combined, voxels * sizeof *map);
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     TRY(lowpass_map(map, r->box, r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1, err));
@@ -56,7 +56,10 @@ static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *
 void mstep_flatten(const struct refiner *r, const float *mask, float *map) {
     /* A mask that was given is all there is; one that was made lies inside the sphere. */
     if (r->mask == NULL) mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    for (size_t i = 0; mask != NULL && i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
+    if (mask == NULL) return;
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
         map[i] *= mask[i];
 }
 

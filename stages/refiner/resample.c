@@ -36,7 +36,7 @@ static void change_box(const float *in, int n, float fill, int m, float *out) {
 
 static enum status transform(enum fft_direction direction, int n, float *in, float *out, struct err *err) {
     struct fft_plan *plan = NULL;
-    const struct fft_options options = {.rank = 3, .shape = {n, n, n}, .direction = direction};
+    const struct fft_options options = {.rank = 3, .shape = {n, n, n}, .direction = direction, .threads = FFT_ALL_THREADS};
     TRY(fft_create(&options, &plan, err));
     fft_run(plan, in, out);
     fft_destroy(&plan);
@@ -97,9 +97,10 @@ enum status resample_map(const float *map, int from_box, double from_pixel, int 
 enum status lowpass_map(float *map, int box, double shell, struct err *err) {
     size_t half = (size_t)box * (size_t)box * (size_t)(box / 2 + 1);
     _cleanup_(mem_free) float *spectrum = NULL;
-    TRY(mem_new(half, 2 * sizeof *spectrum, "the reference's transform", &spectrum, err));
+    TRY(mem_new_unset(half, 2 * sizeof *spectrum, "the reference's transform", &spectrum, err));
     TRY(transform(FFT_FORWARD, box, map, spectrum, err));
     float scale = 1 / ((float)box * (float)box * (float)box);
+#pragma omp parallel for schedule(static)
     for (int z = -box / 2 + 1; z <= box / 2; z++)
         for (int y = -box / 2 + 1; y <= box / 2; y++)
             for (int x = 0; x <= box / 2; x++) {
