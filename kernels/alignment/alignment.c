@@ -131,6 +131,7 @@ enum status alignment_scale(struct alignment *a, const struct alignment_particle
         part = count - done < most ? count - done : most;
         TRY(alignment_cpu_scale(a->cpu, particles + done, part, &mean, dots, norms, err));
         if (done == 0) *ret_mean = mean;
+        if (dots == NULL) break; /* it is the first one's */
     }
     return STATUS_OK;
 }

@@ -240,22 +240,20 @@ enum status alignment_cpu_add(struct alignment_cpu *a, const struct alignment_pa
     return alignment_fine(a, count, err);
 }
 
-/* The best pose of each particle by D²/N: what is left of the likelihood when the scale D/N is fitted. half_norms,
- * diff2: N/2 and N/2 − D. */
-static void add_best_fit(const struct alignment_cpu *a, const float *half_norms, const float *diff2, double *dots,
-                         double *norms) {
-    double best = 0, best_dot = 0, best_norm = 0;
+/* D and N of a particle at its best pose by D²/N: what is left of the likelihood when the scale D/N is fitted.
+ * half_norms, diff2: N/2 and N/2 − D. */
+static void best_fit(const struct alignment_cpu *a, const float *half_norms, const float *diff2, double ret_fit[2]) {
+    double best = 0;
+    ret_fit[0] = ret_fit[1] = 0;
     for (int o = 0; o < a->orientations; o++) {
         double half_norm = half_norms[o];
         const float *row = diff2 + (size_t)o * (size_t)a->shifts;
         for (int t = 0; t < a->shifts; t++) {
             double dot = half_norm - row[t];
             if (dot > 0 && dot * dot > best * half_norm)
-                best = dot * dot / half_norm, best_dot = dot, best_norm = 2 * half_norm;
+                best = dot * dot / half_norm, ret_fit[0] = dot, ret_fit[1] = 2 * half_norm;
         }
     }
-    *dots += best_dot;
-    *norms += best_norm;
 }
 
 enum status alignment_cpu_scale(struct alignment_cpu *a, const struct alignment_particle *particles, int count,
@@ -278,7 +276,11 @@ enum status alignment_cpu_scale(struct alignment_cpu *a, const struct alignment_
     if (dots == NULL) return STATUS_OK;
     TRY(alignment_reserve(&a->coarse, (size_t)count * rows * shifts, "weights", err));
     TRY(alignment_compare_all(a, count, false, (const double(*)[2])a->coarse_shift, a->shifts, a->coarse.data, err));
+    double fits[ALIGNMENT_BATCH_MOST][2];
+#pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
     for (int i = 0; i < count; i++)
-        add_best_fit(a, half_norms + (size_t)i * rows, a->coarse.data + (size_t)i * rows * shifts, dots, norms);
+        best_fit(a, half_norms + (size_t)i * rows, a->coarse.data + (size_t)i * rows * shifts, fits[i]);
+    for (int i = 0; i < count; i++)
+        *dots += fits[i][0], *norms += fits[i][1];
     return STATUS_OK;
 }
