@@ -66,6 +66,7 @@ struct particle_set {
     int box;           /* px; 0 until the first particle */
     double pixel_size; /* Å */
     size_t cached_bytes, cache_limit;
+    double strongest; /* mean square of an image's values that is still believed; 0: not known yet */
     unsigned seed;
     char *root;                 /* what relative paths are tried against first */
     double fallback_pixel_size; /* where a file does not say; NaN: none */

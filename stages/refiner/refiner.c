@@ -195,6 +195,19 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
     return STATUS_OK;
 }
 
+/* An image that is not like the others at all, as of a broken detector, would drown them: by a sample of each half. */
+static enum status judge_images(struct refiner *r, struct err *err) {
+    enum { SAMPLE = 512 };
+    _cleanup_(mem_free) int *indices = NULL;
+    int count = 0;
+    if (r->set.strongest > 0) return STATUS_OK;
+    TRY(mem_new(2 * SAMPLE, sizeof *indices, "particles", &indices, err));
+    for (int h = 0; h < r->half_count; h++)
+        for (int i = 0; i < r->half[h].member_count && i < SAMPLE; i++)
+            indices[count++] = r->half[h].members[i];
+    return loader_judge(r->loader, indices, count, err);
+}
+
 static enum status first_iteration(struct refiner *r, struct err *err) {
     r->workspace = NULL; /* the grey scale is found by the CPU */
     r->sums_on_device = false;
@@ -243,6 +256,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     star_destroy(&r->restored);
     TRY(alignment_device_seconds(r->alignment, &r->device_before, err));
     TRY(choose_members(r, iteration->most, err));
+    TRY(judge_images(r, err));
     r->oversampled = wants_children(r, iteration);
     if (!r->started) TRY(first_iteration(r, err));
     r->started = true;

@@ -120,6 +120,8 @@ static void an_object_comes_back_from_its_images(void **state) {
     write_map(scratch, "reference.mrc", map, reference);
     write_particles(scratch, "a", &object, 1, 150, 1.0);
     write_particles(scratch, "b", &object, 1, 150, 1.0);
+    for (int i = 0; i < 2 * BOX * BOX; i++) /* two images of another world, of numbers nonetheless */
+        put_float(scratch, "b.mrcs", 1024 + 4 * (5 * BOX * BOX + i), 1e9f * (float)(i % 7 - 3));
     struct item *items[2] = {particles_item("a", "particles", scratch), particles_item("b", "particles", scratch)};
     run(scratch, reference, "4", items, 2);
     assert_int_equal(rows_of(folder, "run_data.star"), 300);
