@@ -12,6 +12,7 @@
 #include "common/memory.h"
 #include "common/params.h"
 #include "common/star_internal.h"
+#include "common/text.h"
 
 struct star_chunk {
     struct star_chunk *next;
@@ -217,9 +218,21 @@ enum status star_column_append(struct star_table *table, const char *name, const
     return STATUS_OK;
 }
 
+/* Rows are filled in the order of their columns, each of which is asked for by name. */
+static int find_after(struct star_table *table, const char *name) {
+    size_t count = table->column_count, first = table->last_found + 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t column = (first + i) % count;
+        if (strcmp(table->columns[column].name, name) != 0) continue;
+        table->last_found = column;
+        return (int)column;
+    }
+    return -1;
+}
+
 enum status star_column_add(struct star_table *table, const char *name, const char *fill, int *ret_column,
                             struct err *err) {
-    int column = star_column_find(table, name);
+    int column = find_after(table, name);
     if (column < 0) {
         /* One that begins with an underscore is odd, but files have it: what was read must be written. */
         FAIL_IF(name[0] == '\0' || !is_word(name), err, STATUS_BAD_ARGUMENT,
@@ -331,7 +344,10 @@ enum status star_set_number(struct star_table *table, size_t row, int column, do
     char text[64];
     double size = fabs(value);
     bool fixed = size == 0 || (size >= 1e-3 && size < 1e6);
-    snprintf(text, sizeof text, fixed ? "%.6f" : "%.9g", value);
+    if (fixed)
+        (void)text_six_decimals(value, text);
+    else
+        snprintf(text, sizeof text, "%.9g", value);
     return star_set(table, row, column, text, err);
 }
 

@@ -1,5 +1,7 @@
 #include "common/text.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 size_t text_fit(const char *text, size_t most) {
@@ -37,4 +39,26 @@ uint64_t text_hash_bytes(const void *bytes, size_t length) {
 
 uint64_t text_hash(const char *text) {
     return text_hash_bytes(text, strlen(text));
+}
+
+/* 10⁶ · value is rounded once; fma says by how much, so that what is nearly half way between two numbers is left to
+ * printf, which is exact. */
+size_t text_six_decimals(double value, char *text) {
+    static const double SCALE = 1e6;
+    double size = fabs(value), product = size * SCALE, whole = rint(product);
+    double off = fabs(product - whole + fma(size, SCALE, -product));
+    if (!(size < 1e9) || off > 0.499999) return (size_t)snprintf(text, 64, "%.6f", value);
+    char digits[24];
+    int count = 0;
+    for (uint64_t rest = (uint64_t)whole; rest > 0 || count < 7; rest /= 10)
+        digits[count++] = (char)('0' + rest % 10);
+    char *at = text;
+    if (signbit(value)) *at++ = '-';
+    while (count > 6)
+        *at++ = digits[--count];
+    *at++ = '.';
+    while (count > 0)
+        *at++ = digits[--count];
+    *at = '\0';
+    return (size_t)(at - text);
 }

@@ -18,4 +18,7 @@ uint64_t text_hash_bytes(const void *bytes, size_t length);
 #define TEXT_FNV_BEGIN 0xcbf29ce484222325u
 uint64_t text_fnv(uint64_t begin, const void *bytes, size_t length);
 
+/* A number as printf has it with "%.6f", several times faster; text: 64 bytes, |value| below 1e9. Returns its length. */
+size_t text_six_decimals(double value, char *text);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/text.h"
 #include "tests/common/scratch.h"
 
 static struct star_file *parsed(const char *text) {
@@ -278,6 +279,30 @@ static void numbers_are_kept(void **state) {
     star_destroy(&file);
 }
 
+/* Six decimals as printf rounds them: near half way between two of them too, and exactly there. */
+static void six_decimals_are_those_of_printf(void **state) {
+    (void)state;
+    char expected[64], text[64];
+    uint64_t random = 88172645463325252u;
+    for (int i = 0; i < 2000000; i++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        double uniform = (double)(random >> 11) * 0x1p-53, value = (uniform - 0.5) * pow(10, (double)(i % 12) - 2);
+        if (i % 5 == 1) value = rint(value * 1e6) / 1e6;                       /* what was read from a file */
+        if (i % 5 == 2) value = (rint(value * 1e6) + 0.5) / 1e6;               /* about half way */
+        if (i % 5 == 3) value = rint(value * 128) / 128;                       /* half way: 7 decimals that end in 5 */
+        if (i % 5 == 4) value = nextafter((rint(value * 1e6) + 0.5) / 1e6, i); /* next to it */
+        size_t length = text_six_decimals(value, text);
+        snprintf(expected, sizeof expected, "%.6f", value);
+        if (strcmp(text, expected) != 0 || length != strlen(expected)) fail_msg("%a: %s, not %s", value, text, expected);
+    }
+    static const double others[] = {0, -0.0, 0.5, -1, 999999.9999995, 1e8, 123456789.987654, 0x1p-60, -0x1p-60};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        (void)text_six_decimals(others[i], text);
+        snprintf(expected, sizeof expected, "%.6f", others[i]);
+        assert_string_equal(text, expected);
+    }
+}
+
 static void columns_are_added_and_missed(void **state) {
     (void)state;
     struct err err = {0};
@@ -495,6 +520,7 @@ int main(void) {
         cmocka_unit_test(broken_files_are_refused_with_their_line),
         cmocka_unit_test(odd_values_come_back),
         cmocka_unit_test(numbers_are_kept),
+        cmocka_unit_test(six_decimals_are_those_of_printf),
         cmocka_unit_test(columns_are_added_and_missed),
         cmocka_unit_test(long_tables_are_quick),
         cmocka_unit_test(rows_are_written_as_they_come),
