@@ -12,11 +12,11 @@ struct alignment {
 };
 
 static enum status check_options(const struct alignment_options *o, struct err *err) {
-    FAIL_IF(o->box < 16 || o->box % 2 != 0 || !(o->pixel_size > 0) || !(o->mask_radius > 0) || !(o->memory > 0) ||
+    FAIL_IF(o->box < 8 || o->box % 2 != 0 || !(o->pixel_size > 0) || !(o->mask_radius > 0) || !(o->memory > 0) ||
                 o->max_significant < 1,
             err, STATUS_BAD_ARGUMENT,
             "particles of %d px of %g Å in a circle of %g px cannot be compared with a reference: the box must be even "
-            "and at least 16 px, the others positive",
+            "and at least 8 px, the others positive",
             o->box, o->pixel_size, o->mask_radius);
     return STATUS_OK;
 }
@@ -144,6 +144,25 @@ enum status alignment_add(struct alignment *a, const struct alignment_particle *
     if (a->cuda != NULL) return alignment_cuda_add(a->cuda, particles, count, results, err);
 #endif
     return alignment_cpu_add(a->cpu, particles, count, results, err);
+}
+
+double alignment_log_poses(const struct alignment_iteration *iteration, const int shift[2]) {
+    const struct sampling *s = iteration->sampling;
+    double sum = 0, each = sampling_orientation_count(s);
+    if (iteration->oversampled) each *= sampling_rotations(s) * SAMPLING_SHIFTS;
+    /* Relative to the largest there can be about: a shift of far more than sigma has a prior of 0 as it stands. */
+    double least = INFINITY, variance = iteration->sigma_offset * iteration->sigma_offset;
+    for (int pass = 0; pass < 2; pass++)
+        for (int t = 0; t < s->shift_count; t++) {
+            double at[2];
+            sampling_shift(s, t, at);
+            double x = shift[0] + at[0], y = shift[1] + at[1], value = (x * x + y * y) / (2 * variance);
+            if (pass == 0)
+                least = fmin(least, value);
+            else
+                sum += exp(least - value);
+        }
+    return log(sum) - least + log(each);
 }
 
 enum status alignment_finish(struct alignment *a, struct err *err) {

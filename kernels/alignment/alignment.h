@@ -60,6 +60,8 @@ enum status alignment_create(const struct alignment_options *options, struct ali
                              struct err *err);
 void alignment_destroy(struct alignment **alignment);
 
+enum { ALIGNMENT_REFERENCES_MOST = 256 }; /* on a CUDA device */
+
 /* What is the same for all particles of an iteration (of one half). It stays valid until alignment_finish. */
 struct alignment_iteration {
     const struct fourier_pixels *pixels; /* of the fine pass */
@@ -72,6 +74,7 @@ struct alignment_iteration {
     struct accumulator *const *sums;     /* of each reference; cleared for pixels->size */
     const float *reference_log_prior;    /* [reference_count], or NULL: all alike */
     double sigma_offset;                 /* px: of the prior of shifts about 0 */
+    bool doubtful;                       /* images may show nothing, or what should not count: see the particle */
     const float *sigma2;                 /* [optics groups][box/2 + 1] */
     int optics_count;
 };
@@ -97,7 +100,14 @@ struct alignment_particle {
     double pose[9];  /* local: where to look */
     double residual; /* of the last iteration (results' residual), up to known_shell; < 0: not known */
     int known_shell;
+    /* doubtful: the log prior of there being nothing in the image, on the scale of those of poses (alignment_log_poses);
+     * and where norm_sum must lie for the image to give anything to sums. */
+    double nothing, norm_least, norm_most;
 };
+
+/* ln of the sum over all poses of a reference of their prior, which is not normalised, for a particle whose own shift is
+ * this. An E-step that is not `local`. */
+double alignment_log_poses(const struct alignment_iteration *iteration, const int shift[2]);
 
 struct alignment_result {
     double pose[9], shift[2]; /* of the most probable sample; shift in px with the particle's own */
@@ -105,12 +115,16 @@ struct alignment_result {
     int significant; /* coarse samples that hold 99.9 % */
     double pmax;     /* its probability */
     double log_likelihood;
-    double weight_sum;  /* Σ w of what contributes: about 0.999 */
+    double evidence;    /* ln Σ over poses of prior · likelihood, over the likelihood of an image of nothing */
+    double nothing;     /* doubtful: probability that there is nothing in it. Weights of poses sum to what is left */
+    bool left_out;      /* doubtful: norm_sum is out of bounds, nothing contributes */
+    double weight_sum;  /* Σ w of what contributes: about 0.999 (1 − nothing) */
     double offset2;     /* Σ w |shift|², px² */
     double norm_sum;    /* Σ w |c P − X|² over the half plane, and |X|² beyond the current size */
     double reliability; /* what the image gave to the map was multiplied by it */
     double residual;    /* with options.reliability: √Σ |c P − X|² at the best pose, up to the current size */
-    float *power;       /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond */
+    float *power;       /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond; P = 0 counts with
+                         * the weight of nothing */
     float *reference_weights; /* [reference_count], the caller's, or NULL: Σ w of each, of all that contributes */
 };
 

@@ -22,8 +22,6 @@
 extern "C" {
 #endif
 
-enum { ALIGNMENT_REFERENCES_MOST = 64 };
-
 /* A grid of poses. Matrix of a row: rows 0, 1 of its frame turned by psi (c f0 + s f1, −s f0 + c f1), row 2 as it is.
  * Frames and shifts are perturbed already. Child arrays are those of the fine pass; where it has no children they are
  * the coarse ones. Children of a shift, child = x · 2 + y, lie about its place by the same ∓ d in x and y for all shifts. */
@@ -143,7 +141,8 @@ struct best_cuda {
     float least, largest;
     uint32_t slice;
     int shift;
-    uint32_t contributions;
+    uint32_t contributions, left_out;
+    double nothing; /* doubt_cuda */
 };
 /* own[particles][2]: integer shifts. sums: of the weights (top_sum_cuda). ret_begin[particles + 1]: contributions. */
 enum status contributions_count_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
@@ -177,6 +176,19 @@ enum status residuals_cuda(const struct references_cuda *references, const struc
  * squares, which are not looked at without a norm. */
 enum status reliability_cuda(enum alignment_norm norm, const double *before, const double *residuals, int particles,
                              float *ret_factors, void *stream, struct err *err);
+
+/* Images that may show nothing: alignment_iteration.doubtful. */
+struct doubt {
+    double nothing, norm_least, norm_most; /* as struct alignment_particle has them */
+};
+/* After residuals and reliability, before sums. ret_power becomes the mean with what is nothing; best->nothing and
+ * left_out; what contributes is multiplied by 1 − nothing, or by 0 where the norm is out of bounds: contributions,
+ * best->weight_sum and offset2, reference_weights[particles][references], and, only by 0, factors.
+ * shell_pixels[shells]: of the half plane. */
+enum status doubt_cuda(const struct particles_cuda *particles, const struct doubt *doubts, const double *shell_pixels,
+                       int shells, const uint32_t *begin, struct best_cuda *best,
+                       struct contribution_cuda *contributions, float *power, float *reference_weights, int references,
+                       float *factors, void *stream, struct err *err);
 
 /* Back-projection in 64-bit fixed point: integers have the same sum in any order. Voxels as
  * kernels/reconstruct/accumulator.h has them (re, im, weight, 0), about the origin, [nz][ny][nx]. A unit is 1/data_scale

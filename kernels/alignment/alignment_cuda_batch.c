@@ -42,6 +42,7 @@ static void describe(const struct alignment_cuda *a, const struct part *part, in
     to->own[2 * i] = p->shift[0], to->own[2 * i + 1] = p->shift[1];
     to->known_shell[i] = p->known_shell;
     to->residual[i] = p->residual;
+    to->doubts[i] = (struct doubt){p->nothing, p->norm_least, p->norm_most};
 }
 
 _Static_assert(sizeof(struct ctf_terms) == sizeof((struct prepare_particle_cuda *)0)->ctf, "terms of a CTF");
@@ -56,7 +57,7 @@ static enum status bring(struct alignment_cuda *a, const struct part *part, int 
         describe(a, part, i, from);
     TRY(stream_cuda_bring(a->stream, part->slot, to->images, from->images, n * pixels * sizeof(float), err));
     /* What follows the images lies in one piece. */
-    size_t rest = (size_t)((char *)(from->residual + a->particles) - (char *)from->which);
+    size_t rest = (size_t)((char *)(from->doubts + a->particles) - (char *)from->which);
     return stream_cuda_bring(a->stream, part->slot, to->which, from->which, rest, err);
 }
 
@@ -242,7 +243,8 @@ static enum status some(struct alignment_cuda *a, const struct part *part, const
     struct samples_cuda samples;
     struct alignment_jobs jobs = {.own = slot->own + 2 * (size_t)first,
                                   .known_shell = slot->known_shell + first,
-                                  .residual = slot->residual + first};
+                                  .residual = slot->residual + first,
+                                  .doubts = slot->doubts + first};
     if (a->iteration.local)
         TRY(alignment_cuda_near(a, &p, first, &samples, err));
     else

@@ -89,6 +89,9 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
                        jobs->known_shell, scratch, f.power, rely ? f.residuals : NULL, stream, err));
     TRY(reliability_cuda(a->options.reliability, jobs->residual, f.residuals, p->count, f.factors, stream, err));
+    if (a->iteration.doubtful)
+        TRY(doubt_cuda(p, jobs->doubts, a->device_shell_pixels, a->shells, f.contributions_begin, f.best, contributions,
+                       f.power, f.reference_weights, a->iteration.reference_count, f.factors, stream, err));
     TRY(alignment_cuda_sums_add(a, p, f.factors, contributions, f.contributions_begin, err));
     TRY(get_results(a, n, (size_t)first, p, &f, err));
     return stream_cuda_end(a->stream, err);
@@ -112,8 +115,15 @@ void alignment_cuda_result(const struct alignment_cuda *a, const struct alignmen
     for (int axis = 0; axis < 2; axis++)
         r->shift[axis] += particle->shift[axis];
     r->significant = (int)found->coarse[i].count;
+    r->nothing = best->nothing;
+    r->left_out = best->left_out;
     r->pmax = best->largest / best->sum;
-    r->log_likelihood = log(best->sum) - best->least - found->constant[i];
+    r->evidence = r->log_likelihood = log(best->sum) - best->least;
+    if (a->iteration.doubtful) {
+        r->pmax *= alignment_something(r->evidence, particle->nothing);
+        r->log_likelihood = alignment_evidence_with(r->evidence, particle->nothing);
+    }
+    r->log_likelihood -= found->constant[i];
     r->weight_sum = best->weight_sum;
     r->offset2 = best->offset2;
     r->norm_sum = 0;

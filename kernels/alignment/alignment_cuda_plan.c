@@ -274,6 +274,7 @@ static void carve_slot(struct block *block, size_t particles, size_t pixels, str
     slot->own = carve(block, particles * 2 * sizeof *slot->own);
     slot->known_shell = carve(block, particles * sizeof *slot->known_shell);
     slot->residual = carve(block, particles * sizeof *slot->residual);
+    slot->doubts = carve(block, particles * sizeof *slot->doubts);
 }
 
 static void carve_host(struct alignment_cuda *a, struct block *block) {
@@ -321,6 +322,8 @@ enum status alignment_cuda_plan(struct alignment_cuda *a, struct err *err) {
     TRY(take_sums(a, err));
     TRY(upload_sampling(a, err));
     TRY(upload(a, it->sigma2, (size_t)it->optics_count * shells, sizeof *it->sigma2, "noise", &a->sigma2, err));
+    if (it->doubtful)
+        TRY(upload(a, a->shell_pixels, shells, sizeof *a->shell_pixels, "shells", &a->device_shell_pixels, err));
     TRY(upload_coarse_grid(a, err));
     a->stride = ((size_t)it->pixels->count + 31) / 32 * 32;
     TRY(alignment_cuda_sums_plan(a, err));

@@ -15,6 +15,7 @@ struct alignment_slot {
     struct prepare_particle_cuda *which; /* [particles] */
     int *own, *known_shell;              /* [particles][2], [particles] */
     double *residual;                    /* [particles]: of the last iteration */
+    struct doubt *doubts;                /* [particles] */
 };
 
 /* What the host gets of a batch: page-locked. */
@@ -62,6 +63,7 @@ struct alignment_cuda {
     bool sums_near; /* of local searches: particles are added one by one, and no group is needed */
     struct alignment_group group;
     float *sigma2, *row_log_prior;
+    double *device_shell_pixels; /* shell_pixels, where images are doubtful */
     float *matrices; /* [orientations][9] of the coarse grid */
     int orientations, rows, rotations, each;
     uint32_t most; /* samples of a particle that the fine pass takes */
@@ -102,6 +104,7 @@ enum status alignment_cuda_near(struct alignment_cuda *alignment, const struct p
 struct alignment_jobs { /* of the device, [particles] */
     const int *own, *known_shell;
     const double *residual;
+    const struct doubt *doubts;
 };
 enum status alignment_cuda_fine(struct alignment_cuda *alignment, const struct particles_cuda *particles,
                                 const struct samples_cuda *samples, const struct alignment_jobs *jobs, int first,

@@ -224,7 +224,8 @@ static enum status keep_poses(const struct alignment_cpu *a, struct batch_partic
     b->best_slice = s->pose_slice.data[best];
     b->best_shift = s->pose_shift.data[best];
     result->pmax = s->poses.data[best] / sum;
-    result->log_likelihood = log(sum) - least;
+    result->evidence = log(sum) - least;
+    result->nothing = a->iteration.doubtful ? alignment_nothing(result->evidence, b->particle->nothing) : 0;
     result->reference = alignment_slice_reference(a, b->best_slice);
     slice_matrix(a, b->best_slice, result->pose);
     for (int i = 0; i < 2; i++)
@@ -240,6 +241,27 @@ MULTIVERSION static void add_products(const float *slice, const float *a, float 
         cross[i] += re * a[2 * i] + im * a[2 * i + 1];
         power[i] += weight * (re * re + im * im);
     }
+}
+
+/* What shows nothing gives nothing, and so much less of what may. */
+static void apply_doubt(const struct alignment_cpu *a, struct batch_particle *b) {
+    struct alignment_result *result = b->result;
+    const struct alignment_particle *p = b->particle;
+    result->left_out = a->iteration.doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
+    if (!a->iteration.doubtful) return;
+    double kept = alignment_something(result->evidence, p->nothing);
+    result->pmax *= kept;
+    if (result->left_out) kept = 0;
+    result->offset2 *= kept;
+    result->weight_sum *= kept;
+    for (int k = 0; result->reference_weights != NULL && k < a->iteration.reference_count; k++)
+        result->reference_weights[k] *= (float)kept;
+    for (int i = 0; i < b->contribution_count; i++)
+        b->contributions[i].weight *= (float)kept;
+    if (!result->left_out) return;
+    b->contribution_count = b->used_shifts = 0;
+    for (int t = 0; t < a->fine_shifts; t++)
+        b->shift_slot[t] = -1;
 }
 
 /* Σ w |cP − X|² per shell, expanded so that each slice and each shifted image is gone over once: Σ_t w X_t first. What
@@ -262,14 +284,16 @@ static void residuals(const struct alignment_cpu *a, struct batch_particle *b, s
         add_products(a->fine_slices.data + (size_t)slice * 2 * n, sums, weight, (int)n, cross, power);
     }
     for (int shell = 1; shell <= a->pixels.size / 2; shell++) {
-        double shell_sum = 0;
+        double shell_sum = 0, nothing_sum = 0;
         for (int i = a->pixels.shell_begin[shell]; i < a->pixels.shell_begin[shell + 1]; i++) {
             double x2 =
                 (double)b->masked[2 * i] * b->masked[2 * i] + (double)b->masked[2 * i + 1] * b->masked[2 * i + 1];
             double c = b->ctf[i];
             shell_sum += result->weight_sum * x2 - 2 * c * cross[i] + c * c * power[i];
+            nothing_sum += x2;
         }
-        result->power[shell] = (float)(shell_sum / result->weight_sum / (2 * a->shell_pixels[shell]));
+        shell_sum = (1 - result->nothing) * (shell_sum / result->weight_sum) + result->nothing * nothing_sum;
+        result->power[shell] = (float)(shell_sum / (2 * a->shell_pixels[shell]));
     }
     result->norm_sum = 0;
     for (int shell = 1; shell < a->shells; shell++)
@@ -320,11 +344,14 @@ static enum status fine_particle(const struct alignment_cpu *a, struct batch_par
         if (b->shift_slot[t] >= 0)
             fourier_pixels_shift(&a->pixels, (int)n, b->masked, a->fine_shift[t][0], a->fine_shift[t][1],
                                  s->shifted.data + (size_t)b->shift_slot[t] * 2 * n);
-    b->result->log_likelihood -= likelihood_constant(a, b);
+    double evidence = b->result->evidence;
+    if (a->iteration.doubtful) evidence = alignment_evidence_with(evidence, b->particle->nothing);
+    b->result->log_likelihood = evidence - likelihood_constant(a, b);
     b->result->reliability = 1;
     b->result->residual = -1;
     if (a->options.reliability != ALIGNMENT_NORM_NONE) best_residual(a, b, s);
     residuals(a, b, s);
+    apply_doubt(a, b);
     return STATUS_OK;
 }
 

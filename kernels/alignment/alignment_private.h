@@ -8,6 +8,18 @@
 extern "C" {
 #endif
 
+/* Probability that there is nothing in an image, and that there is something: each to many digits, however small; ln of
+ * what all poses and nothing come to. */
+static inline double alignment_nothing(double evidence, double nothing) {
+    return 1 / (1 + exp(fmin(evidence - nothing, 700)));
+}
+static inline double alignment_something(double evidence, double nothing) {
+    return alignment_nothing(nothing, evidence);
+}
+static inline double alignment_evidence_with(double evidence, double nothing) {
+    return fmax(evidence, nothing) + log1p(exp(-fabs(evidence - nothing)));
+}
+
 struct alignment_cpu;
 enum status alignment_cpu_create(const struct alignment_options *options, struct alignment_cpu **ret_alignment,
                                  struct err *err);

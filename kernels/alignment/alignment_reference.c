@@ -228,9 +228,13 @@ static void add_pose(struct comparison *c, const struct pose *pose, double weigh
     if (c->result->reference_weights != NULL) c->result->reference_weights[pose->reference] += (float)weight;
 }
 
-/* All poses that were kept: sums, and their slices into the accumulators. */
-static enum status add_kept(struct comparison *c, double sum, struct err *err) {
+/* All poses that were kept: sums, and, if wanted, their slices into the accumulators. */
+static enum status add_kept(struct comparison *c, double sum, bool project, struct err *err) {
     size_t n = (size_t)c->n;
+    c->result->offset2 = c->result->weight_sum = 0;
+    memset(c->residual, 0, (size_t)c->shells * sizeof *c->residual);
+    for (int k = 0; c->result->reference_weights != NULL && k < c->iteration->reference_count; k++)
+        c->result->reference_weights[k] = 0;
     for (size_t begin = 0, end; begin < c->kept_count; begin = end) {
         double m[9];
         float matrix[9];
@@ -242,6 +246,7 @@ static enum status add_kept(struct comparison *c, double sum, struct err *err) {
         matrix_of(c, &c->kept[begin], m);
         for (int i = 0; i < 9; i++)
             matrix[i] = (float)m[i];
+        if (!project) continue;
         TRY(accumulator_add(c->iteration->sums[c->kept[begin].reference], c->iteration->pixels, c->n, 1, matrix,
                             c->data, c->weights, 1, err));
     }
@@ -303,18 +308,28 @@ static enum status compare(struct comparison *c, const struct alignment_options 
     TRY(list_fine(c, err));
     compare_poses(c, c->n);
     TRY(keep_poses(c, &least, &sum, err));
-    result->log_likelihood = log(sum) - least - likelihood_constant(c);
-    result->offset2 = result->weight_sum = result->norm_sum = 0;
-    for (int k = 0; result->reference_weights != NULL && k < c->iteration->reference_count; k++)
-        result->reference_weights[k] = 0;
+    const struct alignment_particle *p = c->particle;
+    result->evidence = result->log_likelihood = log(sum) - least;
+    result->nothing = 0;
+    if (c->iteration->doubtful) {
+        /* A pose more, whose slice is 0. */
+        sum += exp(least + p->nothing);
+        result->log_likelihood = log(sum) - least;
+        result->nothing = exp(least + p->nothing) / sum;
+    }
+    result->log_likelihood -= likelihood_constant(c);
     take_best(c, sum, o->reliability);
-    TRY(add_kept(c, sum, err));
+    TRY(add_kept(c, sum, false, err));
+    result->norm_sum = 0;
     for (int s = 1; s < c->shells; s++) {
+        double mean = (1 - result->nothing) * c->residual[s] / result->weight_sum / (2 * c->shell_pixels[s]);
         if (s <= c->iteration->pixels->size / 2)
-            result->power[s] = (float)(c->residual[s] / result->weight_sum / (2 * c->shell_pixels[s]));
+            result->power[s] = (float)(mean + result->nothing * (double)result->power[s]);
         result->norm_sum += result->power[s] * 2 * c->shell_pixels[s];
     }
-    return STATUS_OK;
+    result->left_out = c->iteration->doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
+    if (result->left_out) c->kept_count = 0;
+    return add_kept(c, sum, true, err);
 }
 
 enum status alignment_reference(const struct alignment_options *options, const struct alignment_iteration *iteration,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "seed.h"
 
 enum { EMPTY_FROM_UPDATE = 6, SPLITS_PER_UPDATE = 3 };
 
@@ -18,6 +19,7 @@ void classifier_clear(struct classifier *c) {
     model_destroy(&c->model);
     mem_free(&c->order);
     mem_free(&c->batch);
+    mem_free(&c->sorted);
 }
 
 static unsigned next_random(struct classifier *c) {
@@ -64,7 +66,8 @@ enum status classifier_start(struct classifier *c, struct err *err) {
     struct estep_options estep = {.psi_step = o->psi_step,
                                   .offset_range = o->offset_range,
                                   .offset_step = o->offset_step,
-                                  .adaptive_fraction = 0.999,
+                                  .device = o->device,
+                                  .memory = o->memory,
                                   .threads = o->threads};
     TRY(model_create(&model, &c->model, err));
     c->model->sigma_offset = 10 / pixel_size;
@@ -102,12 +105,13 @@ static enum status seed(struct classifier *c, struct err *err) {
     int box = m->options.box;
     for (int k = 0; k < m->class_count; k++)
         TRY(model_set_map(m, k, 0, err));
-    TRY(estep_seed(c->estep, m, c->dataset, c->order, count, true, c->options.seed, err));
+    TRY(seed_noise(m, c->dataset, c->order, count, err));
     /* Signal variance before anything is known: as much as noise, so that the averages come out half-weighted. */
     for (int k = 0; k < m->class_count; k++)
         for (int s = 0; s <= box / 2; s++)
             m->classes[k].tau2[s] = m->sigma2[s];
-    TRY(estep_seed(c->estep, m, c->dataset, c->order, count, false, c->options.seed, err));
+    int angles = 2 * (int)ceil(360 / c->options.psi_step - 1e-6);
+    TRY(seed_sums(m, c->dataset, c->order, count, angles, c->options.seed, err));
     int size = m->size;
     TRY(model_maximise(m, err));
     for (int k = 0; k < m->class_count; k++)
@@ -187,8 +191,25 @@ static enum status renew_classes(struct classifier *c, struct err *err) {
     return STATUS_OK;
 }
 
+/* The halves of a batch are added one after the other. */
+static enum status sort_batch(struct classifier *c, struct err *err) {
+    size_t at = 0;
+    if (c->sorted_capacity < c->batch_capacity) {
+        mem_free(&c->sorted);
+        c->sorted_capacity = 0;
+        TRY(mem_new(c->batch_capacity, sizeof *c->sorted, "the order of particles", &c->sorted, err));
+        c->sorted_capacity = c->batch_capacity;
+    }
+    for (int half = 0; half < 2; half++)
+        for (size_t i = 0; i < c->batch_count; i++)
+            if (estep_half(c->batch[i]) == half) c->sorted[at++] = c->batch[i];
+    memcpy(c->batch, c->sorted, c->batch_count * sizeof *c->batch);
+    return STATUS_OK;
+}
+
 static enum status begin_batch(struct classifier *c, bool everything, struct err *err) {
     TRY(choose_batch(c, everything || c->restored, err));
+    TRY(sort_batch(c, err));
     double factor = fade_factor(c);
     c->restored = false;
     /* The priors over classes come from the old sums, before they fade. */
@@ -228,6 +249,7 @@ static enum status measure_norms(struct classifier *c, struct err *err) {
 }
 
 static enum status end_batch(struct classifier *c, bool everything, struct err *err) {
+    TRY(estep_end(c->estep, c->model, err));
     TRY(model_maximise(c->model, err));
     c->updates++;
     c->model->empty_active = c->updates >= EMPTY_FROM_UPDATE;
@@ -268,12 +290,12 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
     }
-    size_t left = c->batch_count - c->batch_next;
-    int count = (int)(left < ESTEP_CHUNK ? left : ESTEP_CHUNK);
-    TRY(estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, count, &c->pass, err));
-    c->batch_next += (size_t)count;
-    c->pass_seen += count;
-    c->visits += count;
+    size_t done = 0;
+    TRY(estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, c->batch_count - c->batch_next, &c->pass,
+                  &done, err));
+    c->batch_next += done;
+    c->pass_seen += (double)done;
+    c->visits += (double)done;
     ret_progress->more = true;
     if (c->batch_next == c->batch_count) {
         TRY(end_batch(c, c->batch_is_everything, err));

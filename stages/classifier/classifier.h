@@ -20,6 +20,8 @@ struct classifier_options {
     int particles_per_class, minimum_particles;
     double visits;    /* of each particle before the final passes */
     int final_passes; /* at most */
+    struct device device; /* of the E-step */
+    double memory;        /* bytes to compare in: of the device, or of the host */
     int threads;
     unsigned seed;
     struct quality_rule keep;
@@ -34,7 +36,8 @@ struct classifier {
     size_t *order; /* of particles in the pass under way */
     size_t order_count, order_next, order_capacity;
     size_t *batch;
-    size_t batch_count, batch_next, batch_capacity;
+    size_t batch_count, batch_next, batch_capacity; /* those of one half before those of the other */
+    size_t *sorted, sorted_capacity; /* to sort them in */
     struct estep_result pass;       /* since the pass began */
     double pass_seen, last_changed; /* fraction of the last whole pass */
     double probability;

@@ -9,11 +9,12 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "kernels/alignment/alignment.h"
 #include "snapshot.h"
 
 struct params {
     int classes, particles_per_class, minimum_particles, final_passes, image_memory, seed;
-    double diameter, tau_fudge, psi_step, offset_range, offset_step, resolution, visits, snapshot_interval;
+    double diameter, tau_fudge, psi_step, offset_range, offset_step, resolution, visits, snapshot_interval, memory;
     char *keep;
     double off_centre;
 };
@@ -138,6 +139,14 @@ static const struct param params[] = {
      .minimum = 0,
      .maximum = 1 << 24,
      .help = "Particle images kept in memory; the rest is read again each time."},
+    {.name = "memory",
+     .type = PARAM_FLOAT,
+     .offset = P(memory),
+     .unit = "GiB",
+     .default_text = "4",
+     .minimum = 0.25,
+     .maximum = 4096,
+     .help = "Memory to compare particles in, about: of the device, or of the host where it is the CPU."},
     {.name = "seed",
      .type = PARAM_INT,
      .offset = P(seed),
@@ -190,11 +199,18 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
         .particles_per_class = p->particles_per_class,
         .minimum_particles = p->minimum_particles,
         .visits = p->visits,
+        .device = *stage_device(stage),
+        .memory = p->memory * 0x1p30,
         .final_passes = p->final_passes,
         .threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1,
         .seed = (unsigned)p->seed,
         .off_centre = p->off_centre,
     };
+    /* One of four or more is empty, and compared with no particle. */
+    FAIL_IF(s->options.device.kind == DEVICE_CUDA && p->classes > ALIGNMENT_REFERENCES_MOST + 1, err,
+            STATUS_BAD_ARGUMENT,
+            "classes is %d: a CUDA device compares particles with at most %d; take fewer classes, or device: cpu",
+            p->classes, ALIGNMENT_REFERENCES_MOST + 1);
     TRY(quality_rule_parse(p->keep != NULL ? p->keep : "auto", &s->options.keep, err));
     /* Below the root where that is so, as in a session. */
     const char *root = stage_root(stage), *folder = stage_folder(stage);

@@ -1,17 +1,17 @@
-/* One batch of particles against all classes: posterior over class, in-plane angle and shift in two passes (99.9 %
- * rule), and the sums that the next averages are made of. */
+/* A batch of particles against all classes (kernels/alignment), and the sums that the next averages are made of. A batch
+ * is begun, particles are added, all of one half before those of the other, and it is ended. */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 #define ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 
+#include "common/device.h"
 #include "dataset.h"
 #include "model.h"
-
-enum { ESTEP_CHUNK = 48 }; /* particles at a time */
 
 struct estep_options {
     double psi_step;                  /* ° */
     double offset_range, offset_step; /* px */
-    double adaptive_fraction;         /* 0.999 */
+    struct device device;
+    double memory; /* bytes to compare in: of the device, or of the host */
     int threads;
 };
 
@@ -20,7 +20,13 @@ enum status estep_create(const struct estep_options *options, const struct model
                          struct err *err);
 void estep_destroy(struct estep **estep);
 
-/* Grids and slices for the model as it is; `jitter` (-0.5 .. 0.5) moves both grids by that part of a step. */
+/* Averages in every half are told apart by this. */
+static inline int estep_half(size_t particle) {
+    return (int)(particle & 1);
+}
+
+/* A batch with the model as it is, which must not change until estep_end; `jitter` (-0.5 .. 0.5) moves the grids of
+ * angles and shifts by that part of a step. A batch that was not ended is given up. */
 enum status estep_begin(struct estep *estep, const struct model *model, double jitter, struct err *err);
 
 struct estep_result {
@@ -28,13 +34,10 @@ struct estep_result {
     double probability_sum;
 };
 
-/* At most ESTEP_CHUNK particles: updates them and adds them to the model's sums. */
-enum status estep_run(struct estep *estep, struct model *model, struct dataset *dataset, const size_t *which, int count,
-                      struct estep_result *result, struct err *err);
-
-/* Without references: each particle goes to class (position % class_count) at a random angle. Fills the noise spectrum
- * when `noise` is set; call for all seeds first with noise = true, then with false. */
-enum status estep_seed(struct estep *estep, struct model *model, struct dataset *dataset, const size_t *which,
-                       size_t count, bool noise, unsigned seed, struct err *err);
+/* As many of which[count], count >= 1, as are compared at a time and are of the first one's half: updates them and adds
+ * them to the model's sums. */
+enum status estep_run(struct estep *estep, struct model *model, struct dataset *dataset, const size_t *which,
+                      size_t count, struct estep_result *result, size_t *ret_done, struct err *err);
+enum status estep_end(struct estep *estep, struct model *model, struct err *err);
 
 #endif

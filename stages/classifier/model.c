@@ -22,7 +22,7 @@ static enum status create_class(const struct model_options *o, struct model_clas
         TRY(accumulator_create(2, o->box, o->max_size, &c->half[h], err));
         TRY(accumulator_clear(c->half[h], o->max_size, err));
     }
-    return STATUS_OK;
+    return accumulator_create(2, o->box, o->max_size, &c->added, err);
 }
 
 static enum status create_members(struct model *m, struct err *err) {
@@ -31,7 +31,6 @@ static enum status create_members(struct model *m, struct err *err) {
     TRY(mem_new((size_t)o->class_capacity, sizeof *m->classes, "classes", &m->classes, err));
     TRY(mem_new(shells, sizeof *m->sigma2, "noise spectrum", &m->sigma2, err));
     TRY(mem_new(shells, sizeof *m->sigma2_sum, "noise spectrum", &m->sigma2_sum, err));
-    TRY(mem_new(shells, sizeof *m->sigma2_count, "noise spectrum", &m->sigma2_count, err));
     TRY(mem_new(box * (box + 2), sizeof *m->spectrum, "class spectrum", &m->spectrum, err));
     TRY(mem_new(box * box, sizeof *m->image, "class average", &m->image, err));
     for (int i = 0; i < 3; i++)
@@ -65,6 +64,7 @@ static void destroy_class(struct model_class *c) {
     projector_destroy(&c->projector);
     accumulator_destroy(&c->half[0]);
     accumulator_destroy(&c->half[1]);
+    accumulator_destroy(&c->added);
 }
 
 void model_destroy(struct model **model) {
@@ -79,7 +79,6 @@ void model_destroy(struct model **model) {
     mem_free(&m->classes);
     mem_free(&m->sigma2);
     mem_free(&m->sigma2_sum);
-    mem_free(&m->sigma2_count);
     mem_free(&m->spectrum);
     mem_free(&m->image);
     free(m);
@@ -133,10 +132,9 @@ enum status model_fade(struct model *m, double factor, struct err *err) {
                 TRY(accumulator_clear(m->classes[k].half[h], m->options.max_size, err));
             m->classes[k].weight[h] *= factor;
         }
-    for (int s = 0; s <= m->options.box / 2; s++) {
+    for (int s = 0; s <= m->options.box / 2; s++)
         m->sigma2_sum[s] *= factor;
-        m->sigma2_count[s] *= factor;
-    }
+    m->sigma2_count *= factor;
     m->empty_weight *= factor;
     m->offset_sum *= factor;
     m->offset_count *= factor;
@@ -199,16 +197,15 @@ void model_floor_noise(struct model *m) {
 
 static void update_noise(struct model *m) {
     double floor_value = 0;
-    for (int s = 1; s <= m->options.box / 2; s++)
-        if (m->sigma2_count[s] > 0) {
-            double value = m->sigma2_sum[s] / (2 * m->sigma2_count[s]);
-            if (value > 0) {
-                m->sigma2[s] = (float)value;
-                floor_value = value;
-            } else if (floor_value > 0) {
-                m->sigma2[s] = (float)floor_value;
-            }
+    for (int s = 1; s <= m->options.box / 2 && m->sigma2_count > 0; s++) {
+        double value = m->sigma2_sum[s] / m->sigma2_count;
+        if (value > 0) {
+            m->sigma2[s] = (float)value;
+            floor_value = value;
+        } else if (floor_value > 0) {
+            m->sigma2[s] = (float)floor_value;
         }
+    }
     model_floor_noise(m);
 }
 

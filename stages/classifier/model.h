@@ -17,7 +17,7 @@
 struct model_class {
     float *map; /* box² */
     struct projector *projector;
-    struct accumulator *half[2];
+    struct accumulator *half[2], *added; /* added: in the batch at work, not in a half yet */
     float *tau2, *ssnr, *fsc, *completeness; /* box/2+1 */
     double weight[2];                        /* Σ posterior of each half, over what the sums hold */
     /* Filled when classes are judged (quality.h). */
@@ -42,7 +42,7 @@ struct model {
     bool empty_active; /* the empty class takes part: once averages are good enough to compete with */
     double empty_weight;
     float *sigma2; /* box/2+1: of one real or imaginary part */
-    double *sigma2_sum, *sigma2_count;
+    double *sigma2_sum, sigma2_count; /* of the power of what no class explains, by shell; of particles */
     double offset_sum, offset_count, sigma_offset; /* px */
     double norm_sum, norm_count, average_norm;
     double norm_median, norm_spread; /* of all particles, robust; spread 0: not known yet */

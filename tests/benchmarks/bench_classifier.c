@@ -158,6 +158,8 @@ static enum status bench(char *folder, int particles, int image_mib, int classes
                                          .visits = 2,
                                          .final_passes = 1,
                                          .threads = 1,
+                                         .device = {.kind = DEVICE_CPU},
+                                         .memory = 0x1p30,
                                          .seed = 1,
                                          .off_centre = NAN};
     struct dataset *dataset = NULL;

@@ -40,7 +40,7 @@ static double normal(void) {
 struct setting {
     const char *symmetry; /* NULL: the whole sphere */
     int dimensions, references;
-    bool local, oversampled, priors, no_ctf;
+    bool local, oversampled, priors, no_ctf, doubtful;
     enum alignment_norm reliability;
     double offset_range;
     double noise;
@@ -145,6 +145,16 @@ static void poison(struct data *d) {
     }
 }
 
+/* From images that surely show a particle to such as surely do not; two whose norms are out of bounds. */
+static void make_doubts(struct data *d) {
+    for (int i = 0; i < PARTICLES; i++) {
+        struct alignment_particle *p = &d->particles[i];
+        p->nothing = alignment_log_poses(&d->iteration, p->shift) - 10 + 5 * i;
+        p->norm_least = i == 5 ? 1e6 : 0;
+        p->norm_most = i == 3 ? 0.1 : 1e9;
+    }
+}
+
 static struct data *make_data(struct setting setting) {
     struct data *d = calloc(1, sizeof *d);
     struct symmetry symmetry = {0};
@@ -185,7 +195,9 @@ static struct data *make_data(struct setting setting) {
                                                 .reference_log_prior = setting.priors ? d->log_prior : NULL,
                                                 .sigma_offset = 2.5,
                                                 .sigma2 = d->sigma2,
+                                                .doubtful = setting.doubtful,
                                                 .optics_count = OPTICS};
+    if (setting.doubtful) make_doubts(d);
     return d;
 }
 
@@ -243,6 +255,9 @@ static void compare_result(const struct data *d, int i, bool clear) {
     near("significant samples", i, r->significant, e->significant, clear ? 0 : 3 + 0.02 * e->significant);
     near("pmax", i, r->pmax, e->pmax, 5e-4 * loose * e->pmax);
     near("the log-likelihood", i, r->log_likelihood, e->log_likelihood, 2e-3 * loose);
+    near("the evidence", i, r->evidence, e->evidence, 2e-3 * loose);
+    near("the probability of nothing", i, r->nothing, e->nothing, 1e-3 * loose);
+    near("being left out", i, r->left_out, e->left_out, 0);
     near("the sum of weights", i, r->weight_sum, e->weight_sum, 2e-4 * loose);
     near("offset²", i, r->offset2, e->offset2, 5e-4 * loose * (e->offset2 + 0.1));
     near("the norm", i, r->norm_sum, e->norm_sum, 1e-4 * loose * e->norm_sum);
@@ -401,6 +416,44 @@ static void in_the_plane(void **state) {
     check(s);
 }
 
+/* The sum of priors by hand: 18 angles and their 2 children, 4 children of 1 or 5 shifts. */
+static void the_sum_of_priors(const struct data *d) {
+    for (int i = 0; i < PARTICLES; i++) {
+        double sum = 0, step = 2, moved = 0.3 * step;
+        const int *own = d->particles[i].shift;
+        for (int k = 0; k < 5; k++) {
+            double x = own[0] + moved + step * (k == 1) - step * (k == 2), y = own[1] + moved + step * (k == 3) - step * (k == 4);
+            sum += 18 * 2 * 4 * exp(-(x * x + y * y) / (2 * 2.5 * 2.5));
+        }
+        near("the sum of priors", i, alignment_log_poses(&d->iteration, own), log(sum), 1e-9);
+    }
+    const int far[2] = {400, 0}; /* exp of it is 0 */
+    assert_true(alignment_log_poses(&d->iteration, far) < -1e4);
+}
+
+static void images_that_may_show_nothing(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.dimensions = 2;
+    s.references = REFERENCES;
+    s.priors = s.doubtful = true;
+    check(s);
+    struct data *d = make_data(s);
+    the_sum_of_priors(d);
+    poison(d);
+    align(d, 0);
+    int doubtful = 0;
+    for (int i = 0; i < PARTICLES; i++)
+        doubtful += d->results[i].nothing > 0.01 && d->results[i].nothing < 0.99;
+    print_message("%d particles between something and nothing\n", doubtful);
+    assert_true(d->results[0].nothing < 0.5 && d->results[PARTICLES - 1].nothing > 0.5);
+    assert_true(d->results[3].left_out && d->results[5].left_out && d->results[3].weight_sum == 0);
+    destroy_data(d);
+    s.dimensions = 3;
+    s.references = 1;
+    check(s);
+}
+
 static void one_shift_and_no_ctf(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -526,6 +579,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(reliability_by_hand),
         cmocka_unit_test(with_symmetry),
         cmocka_unit_test(in_the_plane),
+        cmocka_unit_test(images_that_may_show_nothing),
         cmocka_unit_test(one_shift_and_no_ctf),
         cmocka_unit_test(it_repeats),
         cmocka_unit_test(memory_changes_nothing_but_the_time),

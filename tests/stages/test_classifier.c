@@ -141,6 +141,8 @@ static struct classifier_options options_of(int classes) {
                                    .visits = 5,
                                    .final_passes = 4,
                                    .threads = 2,
+                                   .device = {.kind = DEVICE_CPU},
+                                   .memory = 0x1p30,
                                    .seed = 3,
                                    .off_centre = NAN};
     OK(quality_rule_parse("auto", &o.keep, &err));
