@@ -247,7 +247,8 @@ MULTIVERSION static void add_products(const float *slice, const float *a, float 
 static void apply_doubt(const struct alignment_cpu *a, struct batch_particle *b) {
     struct alignment_result *result = b->result;
     const struct alignment_particle *p = b->particle;
-    result->left_out = a->iteration.doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
+    result->left_out =
+        a->iteration.doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
     if (!a->iteration.doubtful) return;
     double kept = alignment_something(result->evidence, p->nothing);
     result->pmax *= kept;

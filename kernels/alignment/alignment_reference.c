@@ -327,7 +327,8 @@ static enum status compare(struct comparison *c, const struct alignment_options 
             result->power[s] = (float)(mean + result->nothing * (double)result->power[s]);
         result->norm_sum += result->power[s] * 2 * c->shell_pixels[s];
     }
-    result->left_out = c->iteration->doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
+    result->left_out =
+        c->iteration->doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
     if (result->left_out) c->kept_count = 0;
     return add_kept(c, sum, true, err);
 }

@@ -53,10 +53,9 @@ __global__ void __launch_bounds__(THREADS)
 } // namespace
 
 extern "C" enum status doubt_cuda(const struct particles_cuda *particles, const struct doubt *doubts,
-                                  const double *shell_pixels, int shells, const uint32_t *begin,
-                                  struct best_cuda *best, struct contribution_cuda *contributions, float *power,
-                                  float *reference_weights, int references, float *factors, void *stream,
-                                  struct err *err) {
+                                  const double *shell_pixels, int shells, const uint32_t *begin, struct best_cuda *best,
+                                  struct contribution_cuda *contributions, float *power, float *reference_weights,
+                                  int references, float *factors, void *stream, struct err *err) {
     if (particles->count < 1) return STATUS_OK;
     apply<<<(unsigned)particles->count, THREADS, 0, (cudaStream_t)stream>>>(*particles, doubts, shell_pixels, shells,
                                                                             begin, best, contributions, power,

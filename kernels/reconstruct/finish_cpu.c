@@ -173,7 +173,7 @@ enum status accumulator_host_fsc(const struct accumulator *a, const struct accum
     /* A set of sums per plane, added up in order: the same for any number of threads. */
     _cleanup_(mem_free) double (*sums)[TERMS] = NULL;
     TRY(mem_new((size_t)(2 * depth + 1) * shells, sizeof *sums, "Fourier shell sums", &sums, err));
-#pragma omp parallel for schedule(dynamic, 1)
+#pragma omp parallel for schedule(dynamic, 1) if (depth > 0)
     for (int kz = -depth; kz <= depth; kz++)
         correlate_plane(a, b, kz, r_max, sums + (size_t)(kz + depth) * shells);
     memset(ret_fsc, 0, ((size_t)a->box / 2 + 1) * sizeof *ret_fsc);

@@ -451,6 +451,7 @@ const struct stage_descriptor classifier_stage = {
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
     .cumulative = true,
+    .cuda = true,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

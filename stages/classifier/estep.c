@@ -26,8 +26,8 @@ struct estep {
     struct accumulator **sums;
     float *log_class;
 
-    int batch; /* particles at a time that there is room for */
-    float *images; /* [batch][box²]: of those that are not kept in memory */
+    int batch;       /* particles at a time that there is room for */
+    float *images;   /* [batch][box²]: of those that are not kept in memory */
     size_t *indices; /* [batch]: of the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
@@ -137,18 +137,19 @@ enum status estep_begin(struct estep *e, const struct model *m, double jitter, s
     e->with_empty = m->options.with_empty && m->empty_active;
     e->log_empty = log(fmin(fmax(model_fraction(m, m->class_count), 0.05), 0.5));
     e->half = -1;
-    e->iteration = (struct alignment_iteration){.pixels = &e->pixels,
-                                                .coarse_pixels = fourier_pixels_within(&e->pixels, coarse_size(e, m->size)),
-                                                .sampling = &e->sampling,
-                                                .oversampled = true,
-                                                .reference_count = m->class_count,
-                                                .references = e->projectors,
-                                                .sums = e->sums,
-                                                .reference_log_prior = e->log_class,
-                                                .sigma_offset = m->sigma_offset,
-                                                .doubtful = e->with_empty,
-                                                .sigma2 = m->sigma2,
-                                                .optics_count = 1};
+    e->iteration =
+        (struct alignment_iteration){.pixels = &e->pixels,
+                                     .coarse_pixels = fourier_pixels_within(&e->pixels, coarse_size(e, m->size)),
+                                     .sampling = &e->sampling,
+                                     .oversampled = true,
+                                     .reference_count = m->class_count,
+                                     .references = e->projectors,
+                                     .sums = e->sums,
+                                     .reference_log_prior = e->log_class,
+                                     .sigma_offset = m->sigma_offset,
+                                     .doubtful = e->with_empty,
+                                     .sigma2 = m->sigma2,
+                                     .optics_count = 1};
     return STATUS_OK;
 }
 

@@ -7,6 +7,14 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) {
+    return 0;
+}
+#endif
+
 enum { MINRES_SHELL = 3 };
 static const float NOISE_FLOOR = 0.01f;
 
@@ -32,9 +40,12 @@ static enum status create_members(struct model *m, struct err *err) {
     TRY(mem_new(shells, sizeof *m->sigma2, "noise spectrum", &m->sigma2, err));
     TRY(mem_new(shells, sizeof *m->sigma2_sum, "noise spectrum", &m->sigma2_sum, err));
     TRY(mem_new(box * (box + 2), sizeof *m->spectrum, "class spectrum", &m->spectrum, err));
-    TRY(mem_new(box * box, sizeof *m->image, "class average", &m->image, err));
-    for (int i = 0; i < 3; i++)
-        TRY(accumulator_create(2, o->box, o->max_size, &m->scratch[i], err));
+    TRY(mem_new((size_t)o->threads, sizeof *m->spaces, "class averages", &m->spaces, err));
+    for (int t = 0; t < o->threads; t++) {
+        TRY(mem_new(box * box, sizeof *m->spaces[t].image, "class average", &m->spaces[t].image, err));
+        for (int i = 0; i < 3; i++)
+            TRY(accumulator_create(2, o->box, o->max_size, &m->spaces[t].sums[i], err));
+    }
     struct fft_options plan = {.rank = 2, .shape = {o->box, o->box}, .direction = FFT_FORWARD};
     TRY(fft_create(&plan, &m->forward, err));
     plan.direction = FFT_INVERSE;
@@ -72,15 +83,18 @@ void model_destroy(struct model **model) {
     struct model *m = *model;
     for (int i = 0; i < m->options.class_capacity && m->classes != NULL; i++)
         destroy_class(&m->classes[i]);
-    for (int i = 0; i < 3; i++)
-        accumulator_destroy(&m->scratch[i]);
+    for (int t = 0; t < m->options.threads && m->spaces != NULL; t++) {
+        mem_free(&m->spaces[t].image);
+        for (int i = 0; i < 3; i++)
+            accumulator_destroy(&m->spaces[t].sums[i]);
+    }
+    mem_free(&m->spaces);
     fft_destroy(&m->forward);
     fft_destroy(&m->inverse);
     mem_free(&m->classes);
     mem_free(&m->sigma2);
     mem_free(&m->sigma2_sum);
     mem_free(&m->spectrum);
-    mem_free(&m->image);
     free(m);
     *model = NULL;
 }
@@ -146,8 +160,8 @@ enum status model_fade(struct model *m, double factor, struct err *err) {
 
 /* Moves the centre of mass of what is positive to the middle, in whole pixels. Particles follow in their next E-step.
  */
-static void centre(struct model *m, float *map) {
-    int box = m->options.box, half = box / 2;
+static void centre(int box, float *scratch, float *map) {
+    int half = box / 2;
     double sum = 0, sx = 0, sy = 0;
     for (int y = 0; y < box; y++)
         for (int x = 0; x < box; x++) {
@@ -157,19 +171,19 @@ static void centre(struct model *m, float *map) {
     if (sum <= 0) return;
     int dx = (int)lround(-sx / sum), dy = (int)lround(-sy / sum);
     if (dx == 0 && dy == 0) return;
-    memcpy(m->image, map, (size_t)box * (size_t)box * sizeof *map);
+    memcpy(scratch, map, (size_t)box * (size_t)box * sizeof *map);
     for (int y = 0; y < box; y++)
         for (int x = 0; x < box; x++) {
             int from_x = x - dx, from_y = y - dy;
             bool inside = from_x >= 0 && from_x < box && from_y >= 0 && from_y < box;
-            map[y * box + x] = inside ? m->image[from_y * box + from_x] : 0;
+            map[y * box + x] = inside ? scratch[from_y * box + from_x] : 0;
         }
 }
 
-static enum status maximise_class(struct model *m, int index, struct err *err) {
+static enum status maximise_class(struct model *m, int index, struct model_space *space, struct err *err) {
     const struct model_options *o = &m->options;
     struct model_class *c = &m->classes[index];
-    struct accumulator **s = m->scratch;
+    struct accumulator **s = space->sums;
     for (int i = 0; i < 3; i++)
         TRY(accumulator_clear(s[i], o->max_size, err));
     for (int h = 0; h < 2; h++) {
@@ -177,13 +191,13 @@ static enum status maximise_class(struct model *m, int index, struct err *err) {
         TRY(accumulator_merge(s[2], c->half[h], err));
     }
     for (int i = 0; i < 3; i++)
-        TRY(accumulator_finish(s[i], NULL, o->threads, err));
+        TRY(accumulator_finish(s[i], NULL, 1, err));
     TRY(accumulator_fsc(s[0], s[1], c->fsc, err));
     struct reconstruct_options options = {
-        .tau2 = c->tau2, .tau_fudge = o->tau_fudge, .minres_shell = MINRES_SHELL, .threads = o->threads};
+        .tau2 = c->tau2, .tau_fudge = o->tau_fudge, .minres_shell = MINRES_SHELL, .threads = 1};
     TRY(reconstruct_map(s[2], &options, c->map, c->ssnr, c->completeness, err));
     mask_sphere(2, o->box, c->map, o->mask_radius, 5, 0);
-    centre(m, c->map);
+    centre(o->box, space->image, c->map);
     return model_set_map(m, index, 0, err);
 }
 
@@ -227,9 +241,27 @@ static void update_size(struct model *m) {
     m->size = size < m->options.max_size ? size : m->options.max_size;
 }
 
+/* Classes side by side: each is too small for several threads. */
+static enum status maximise_classes(struct model *m, struct err *err) {
+    enum status failed = STATUS_OK;
+#pragma omp parallel for num_threads(m->options.threads) schedule(dynamic)
+    for (int k = 0; k < m->class_count; k++) {
+        struct err own = {0};
+        if (!(m->classes[k].weight[0] + m->classes[k].weight[1] > 0)) continue;
+        enum status status = maximise_class(m, k, &m->spaces[omp_get_thread_num()], &own);
+        if (status != STATUS_OK) {
+#pragma omp critical(model_maximise)
+            if (failed == STATUS_OK) {
+                failed = status;
+                if (err != NULL) *err = own;
+            }
+        }
+    }
+    return failed;
+}
+
 enum status model_maximise(struct model *m, struct err *err) {
-    for (int k = 0; k < m->class_count; k++)
-        if (m->classes[k].weight[0] + m->classes[k].weight[1] > 0) TRY(maximise_class(m, k, err));
+    TRY(maximise_classes(m, err));
     update_noise(m);
     update_size(m);
     double smallest = 2.0 / m->options.pixel_size; /* 2 Å */
@@ -256,6 +288,6 @@ enum status model_split(struct model *m, int from, int to, struct err *err) {
     a->weight[0] = a->weight[1] = a->weight[0] / 2;
     memcpy(b->tau2, a->tau2, ((size_t)o->box / 2 + 1) * sizeof *a->tau2);
     if (to == m->class_count) m->class_count++;
-    if (a->weight[0] > 0) TRY(maximise_class(m, from, err));
-    return b->weight[0] > 0 ? maximise_class(m, to, err) : STATUS_OK;
+    if (a->weight[0] > 0) TRY(maximise_class(m, from, m->spaces, err));
+    return b->weight[0] > 0 ? maximise_class(m, to, m->spaces, err) : STATUS_OK;
 }

@@ -35,6 +35,12 @@ struct model_options {
     int threads;
 };
 
+/* What a thread makes an average in. */
+struct model_space {
+    struct accumulator *sums[3];
+    float *image; /* box² */
+};
+
 struct model {
     struct model_options options;
     int class_count; /* in use */
@@ -49,9 +55,9 @@ struct model {
     double effective;
     int size, coarse_size; /* Fourier px that the next comparison uses */
     int current_shell;     /* the resolution reached */
-    struct accumulator *scratch[3];
+    struct model_space *spaces; /* [threads] */
     struct fft_plan *forward, *inverse;
-    float *spectrum, *image;
+    float *spectrum;
 };
 
 enum status model_create(const struct model_options *options, struct model **ret_model, struct err *err);

@@ -422,7 +422,8 @@ static void the_sum_of_priors(const struct data *d) {
         double sum = 0, step = 2, moved = 0.3 * step;
         const int *own = d->particles[i].shift;
         for (int k = 0; k < 5; k++) {
-            double x = own[0] + moved + step * (k == 1) - step * (k == 2), y = own[1] + moved + step * (k == 3) - step * (k == 4);
+            double x = own[0] + moved + step * (k == 1) - step * (k == 2),
+                   y = own[1] + moved + step * (k == 3) - step * (k == 4);
             sum += 18 * 2 * 4 * exp(-(x * x + y * y) / (2 * 2.5 * 2.5));
         }
         near("the sum of priors", i, alignment_log_poses(&d->iteration, own), log(sum), 1e-9);
