@@ -102,10 +102,14 @@ int alignment_batch(const struct alignment *a) {
     return alignment_cpu_batch(a->cpu);
 }
 
-static enum status check_count(const struct alignment *a, int count, struct err *err) {
+static enum status check_particles(const struct alignment *a, const struct alignment_particle *particles, int count,
+                                   struct err *err) {
     FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "particles cannot be compared outside of an iteration");
     FAIL_IF(count < 0 || count > alignment_batch(a), err, STATUS_BAD_ARGUMENT,
             "%d particles were to be compared at a time, %d at most", count, alignment_batch(a));
+    for (int i = 0; i < count; i++)
+        FAIL_IF(particles[i].optics < 0 || particles[i].optics >= a->iteration.optics_count, err, STATUS_BAD_ARGUMENT,
+                "a particle is of optics group %d, there are %d", particles[i].optics + 1, a->iteration.optics_count);
     return STATUS_OK;
 }
 
@@ -123,7 +127,7 @@ static enum status need_cpu(struct alignment *a, struct err *err) {
 
 enum status alignment_scale(struct alignment *a, const struct alignment_particle *particles, int count,
                             double *ret_mean, double *dots, double *norms, struct err *err) {
-    TRY(check_count(a, count, err));
+    TRY(check_particles(a, particles, count, err));
     FAIL_IF(a->iteration.local, err, STATUS_BAD_ARGUMENT, "a grey scale is looked for in all orientations");
     TRY(need_cpu(a, err));
     for (int done = 0, part, most = alignment_cpu_batch(a->cpu); done < count; done += part) {
@@ -138,7 +142,7 @@ enum status alignment_scale(struct alignment *a, const struct alignment_particle
 
 enum status alignment_add(struct alignment *a, const struct alignment_particle *particles, int count,
                           struct alignment_result *results, struct err *err) {
-    TRY(check_count(a, count, err));
+    TRY(check_particles(a, particles, count, err));
     if (count == 0) return STATUS_OK;
 #ifdef ALIGNMENT_HAVE_CUDA
     if (a->cuda != NULL) return alignment_cuda_add(a->cuda, particles, count, results, err);

@@ -217,8 +217,6 @@ static enum status prepare_batch(struct alignment_cpu *a, const struct alignment
     for (int i = 0; i < count; i++) {
         float *at = a->spectra.data + 6 * n * (size_t)i;
         struct batch_particle *b = &a->particles[i];
-        FAIL_IF(particles[i].optics < 0 || particles[i].optics >= a->iteration.optics_count, err, STATUS_BAD_ARGUMENT,
-                "a particle is of optics group %d, there are %d", particles[i].optics + 1, a->iteration.optics_count);
         b->particle = &particles[i];
         b->result = &results[i];
         b->masked = at;

@@ -91,12 +91,13 @@ enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
     FAIL_IF(fill.overflow, err, STATUS_BAD_STATE,
             "sums over particles went beyond what they hold: images are not normalised (their background's standard "
             "deviation should be about 1)");
+    TRY(stream_cuda_begin(a->stream, err));
+    for (int k = 0; k < a->iteration.reference_count; k++)
+        TRY(sums_to_double_cuda(&a->sums, k, stream_cuda_kernels(a->stream), err));
+    TRY(stream_cuda_end(a->stream, err));
+    TRY(stream_cuda_wait(a->stream, err));
     for (int k = 0; k < a->iteration.reference_count; k++) {
         struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
-        TRY(stream_cuda_begin(a->stream, err));
-        TRY(sums_to_double_cuda(&a->sums, k, stream_cuda_kernels(a->stream), err));
-        TRY(stream_cuda_end(a->stream, err));
-        TRY(stream_cuda_wait(a->stream, err));
         if (grid.workspace == NULL) TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
     }
     arena_close(a->arena, ARENA_ITERATION);

@@ -131,7 +131,7 @@ void alignment_cuda_result(const struct alignment_cuda *a, const struct alignmen
     for (int s = 1; s < shells; s++)
         r->norm_sum += r->power[s] * 2.0 * a->shell_pixels[s];
     r->reliability = found->factors[i];
-    r->residual = a->options.reliability != ALIGNMENT_NORM_NONE ? sqrt(found->residuals[2 * i + 1]) : 0;
+    r->residual = a->options.reliability != ALIGNMENT_NORM_NONE ? sqrt(found->residuals[2 * i + 1]) : -1;
     if (r->reference_weights != NULL)
         memcpy(r->reference_weights, found->reference_weights + (size_t)i * (size_t)references,
                (size_t)references * sizeof *r->reference_weights);

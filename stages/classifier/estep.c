@@ -8,7 +8,7 @@
 
 /* How far from the median, in (robust) standard deviations. */
 static const double OUTLIER_SPREADS = 6;
-enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 64 << 20 };
+enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20 };
 
 struct estep {
     struct estep_options options;
@@ -94,7 +94,7 @@ void estep_destroy(struct estep **estep) {
     mem_free(estep);
 }
 
-/* As many as are compared at a time, but no more images than a good cache of a disk takes. */
+/* As many as are compared at a time, but not too many images that are not kept in memory. */
 static enum status reserve_batch(struct estep *e, struct err *err) {
     size_t pixels = (size_t)e->box * (size_t)e->box, most = IMAGE_BYTES / (pixels * sizeof *e->images);
     size_t n = (size_t)alignment_batch(e->alignment);
@@ -153,11 +153,39 @@ enum status estep_begin(struct estep *e, const struct model *m, double jitter, s
     return STATUS_OK;
 }
 
+/* Of one class, for the half at work. */
+typedef enum status class_work(const struct estep *e, struct model *m, int k, struct err *err);
+
+static enum status clear_added(const struct estep *e, struct model *m, int k, struct err *err) {
+    (void)e;
+    return accumulator_clear(m->classes[k].added, m->size, err);
+}
+
+static enum status join_added(const struct estep *e, struct model *m, int k, struct err *err) {
+    return accumulator_merge(m->classes[k].half[e->half], m->classes[k].added, err);
+}
+
+static enum status each_class(const struct estep *e, struct model *m, class_work *work, struct err *err) {
+    enum status failed = STATUS_OK;
+#pragma omp parallel for num_threads(e->options.threads) schedule(static)
+    for (int k = 0; k < m->class_count; k++) {
+        struct err own = {0};
+        enum status status = work(e, m, k, &own);
+        if (status != STATUS_OK) {
+#pragma omp critical(estep_each_class)
+            {
+                failed = status;
+                if (err != NULL) *err = own;
+            }
+        }
+    }
+    return failed;
+}
+
 enum status estep_end(struct estep *e, struct model *m, struct err *err) {
     if (e->half < 0) return STATUS_OK;
     TRY(alignment_finish(e->alignment, err));
-    for (int k = 0; k < m->class_count; k++)
-        accumulator_merge(m->classes[k].half[e->half], m->classes[k].added);
+    TRY(each_class(e, m, join_added, err));
     e->half = -1;
     return STATUS_OK;
 }
@@ -165,8 +193,7 @@ enum status estep_end(struct estep *e, struct model *m, struct err *err) {
 static enum status need_half(struct estep *e, struct model *m, int half, struct err *err) {
     if (e->half == half) return STATUS_OK;
     TRY(estep_end(e, m, err));
-    for (int k = 0; k < m->class_count; k++)
-        TRY(accumulator_clear(m->classes[k].added, m->size, err));
+    TRY(each_class(e, m, clear_added, err));
     TRY(alignment_begin(e->alignment, &e->iteration, err));
     TRY(reserve_batch(e, err));
     e->half = half;
@@ -182,17 +209,17 @@ static double squared(double x) {
     return x * x;
 }
 
+/* All but the image, which is there. */
 static void describe(const struct estep *e, const struct model *m, const struct dataset_particle *in,
-                     const float *image, struct alignment_particle *p) {
-    *p = (struct alignment_particle){.image = image,
+                     struct alignment_particle *p) {
+    *p = (struct alignment_particle){.image = p->image,
                                      .ctf = in->has_ctf ? &in->ctf : NULL,
                                      .shift = {(int)lrintf(in->x), (int)lrintf(in->y)},
                                      .scale = norm_scale(m, in),
                                      .residual = -1,
                                      .norm_most = INFINITY};
-    if (!e->with_empty) return;
     p->nothing = e->log_empty + alignment_log_poses(&e->iteration, p->shift);
-    if (!(m->norm_spread > 0)) return;
+    if (!e->with_empty || !(m->norm_spread > 0)) return;
     /* Contamination, a hot pixel, an edge: such an image is not like the rest, whatever class it resembles. */
     double far = OUTLIER_SPREADS * m->norm_spread;
     p->norm_least = squared(fmax(m->norm_median - far, 0) * p->scale) / 2;
@@ -209,7 +236,7 @@ static void choose(const struct estep *e, const struct model *m, const struct al
             largest = fmaxf(largest, r->reference_weights[k]);
         empty = r->nothing >= (double)largest;
     }
-    double log_poses = alignment_log_poses(&e->iteration, p->shift);
+    double log_poses = p->nothing - e->log_empty;
     double psi = atan2(r->pose[1], r->pose[0]) * 180 / M_PI;
     out->class_index = empty ? m->class_count : r->reference;
     out->psi = (float)(psi >= 180 ? psi - 360 : psi);
@@ -266,7 +293,7 @@ static enum status load(struct estep *e, struct model *m, struct dataset *datase
             continue;
         }
         e->indices[loaded] = which[done];
-        describe(e, m, p, image, &e->particles[loaded++]);
+        e->particles[loaded++].image = image;
     }
     *ret_loaded = loaded;
     *ret_done = done;
@@ -278,6 +305,9 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
     int loaded = 0;
     TRY(need_half(e, m, estep_half(which[0]), err));
     TRY(load(e, m, dataset, which, count, result, &loaded, ret_done, err));
+#pragma omp parallel for num_threads(e->options.threads) schedule(static)
+    for (int i = 0; i < loaded; i++)
+        describe(e, m, dataset_at(dataset, e->indices[i]), &e->particles[i]);
     TRY(alignment_add(e->alignment, e->particles, loaded, e->results, err));
     for (int i = 0; i < loaded; i++) {
         struct dataset_particle *p = dataset_at(dataset, e->indices[i]);
@@ -289,4 +319,8 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
         result->probability_sum += (double)p->probability;
     }
     return STATUS_OK;
+}
+
+enum status estep_device_seconds(struct estep *e, double *ret_seconds, struct err *err) {
+    return alignment_device_seconds(e->alignment, ret_seconds, err);
 }

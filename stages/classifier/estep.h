@@ -39,5 +39,7 @@ struct estep_result {
 enum status estep_run(struct estep *estep, struct model *model, struct dataset *dataset, const size_t *which,
                       size_t count, struct estep_result *result, size_t *ret_done, struct err *err);
 enum status estep_end(struct estep *estep, struct model *model, struct err *err);
+/* s that the device has been at work so far; of the CPU 0. */
+enum status estep_device_seconds(struct estep *estep, double *ret_seconds, struct err *err);
 
 #endif

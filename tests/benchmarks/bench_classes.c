@@ -48,28 +48,30 @@ static double floor_of(const struct classifier *c) {
 
 static enum status iterate(struct classifier *c, int iterations, struct err *err) {
     struct classifier_progress progress = {.more = true};
-    printf("| iteration | classes | size, px | s | M-step, s | floor, s | of it | changed "
-           "|\n|---|---|---|---|---|---|---|---|\n");
-    double began = clock_monotonic();
+    printf("| iteration | classes | size, px | s | device, s | M-step, s | floor, s | of it | changed "
+           "|\n|---|---|---|---|---|---|---|---|---|\n");
+    double began = clock_monotonic(), device = 0, device_before = 0;
     for (int i = 0; i < iterations && progress.more;) {
         int size = c->model != NULL ? c->model->size : 0;
         double least = c->model != NULL ? floor_of(c) : 0;
         TRY(classifier_step(c, true, &progress, err));
         if (!progress.updated && c->updates == 0 && c->batch_count == 0) {
-            printf("| seeds | %d | %d | %.3f | | | | |\n", c->model->class_count, c->model->size,
+            printf("| seeds | %d | %d | %.3f | | | | | |\n", c->model->class_count, c->model->size,
                    clock_monotonic() - began);
             began = clock_monotonic();
         }
         if (!progress.updated) continue;
         double seconds = clock_monotonic() - began;
+        TRY(estep_device_seconds(c->estep, &device, err));
         int after = c->model->size;
         began = clock_monotonic();
         TRY(model_maximise(c->model, err));
         double mstep = clock_monotonic() - began;
         c->model->size = after;
-        printf("| %d | %d | %d | %.3f | %.3f | %.4f | %.3f | %.3f |\n", ++i, c->model->class_count, size, seconds,
-               mstep, least, least / seconds, c->last_changed);
+        printf("| %d | %d | %d | %.3f | %.3f | %.3f | %.4f | %.3f | %.3f |\n", ++i, c->model->class_count, size,
+               seconds, device - device_before, mstep, least, least / seconds, c->last_changed);
         fflush(stdout);
+        device_before = device;
         c->final_done = 0; /* never settled */
         began = clock_monotonic();
     }

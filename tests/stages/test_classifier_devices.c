@@ -7,6 +7,8 @@
 #include "stages/classifier/classifier_stage.h"
 #include "tests/stages/shapes.h"
 
+enum { LOOKED_AT = 256 };
+
 struct classification {
     struct dataset *dataset;
     struct classifier classifier;
@@ -55,7 +57,9 @@ static void compare(const struct classifier_options *o) {
         assert_int_equal(p->visits, q->visits);
         if (p->visits == 0) continue;
         moved += p->class_index != q->class_index || fabsf(p->psi - q->psi) > 1e-3f || fabsf(p->x - q->x) > 1e-3f;
-        changed += fabsf(p->evidence - q->evidence) > 1e-3f * fabsf(p->evidence) + 0.02f;
+        /* Where more samples matter than are looked at, either takes a few others. */
+        if (p->significant <= LOOKED_AT)
+            changed += fabsf(p->evidence - q->evidence) > 1e-3f * fabsf(p->evidence) + 0.02f;
         if (fabsf(p->norm - q->norm) > 2e-3f * p->norm)
             fail_msg("norm of particle %zu: %g and %g", i, (double)p->norm, (double)q->norm);
     }
