@@ -260,6 +260,7 @@ static void apply_doubt(const struct alignment_cpu *a, struct batch_particle *b)
     for (int i = 0; i < b->contribution_count; i++)
         b->contributions[i].weight *= (float)kept;
     if (!result->left_out) return;
+    result->reliability = 0;
     b->contribution_count = b->used_shifts = 0;
     for (int t = 0; t < a->fine_shifts; t++)
         b->shift_slot[t] = -1;

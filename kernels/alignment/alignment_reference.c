@@ -329,7 +329,7 @@ static enum status compare(struct comparison *c, const struct alignment_options 
     }
     result->left_out =
         c->iteration->doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
-    if (result->left_out) c->kept_count = 0;
+    if (result->left_out) c->kept_count = 0, result->reliability = 0;
     return add_kept(c, sum, true, err);
 }
 

@@ -92,11 +92,13 @@ static int wanted_classes(const struct classifier *c) {
     return by_count < least ? least : by_count > all ? all : (int)by_count;
 }
 
+enum { SAMPLE = 2000 }; /* particles that stand for all */
+
 /* First references: averages of random subsets, low-passed. */
 static enum status seed(struct classifier *c, struct err *err) {
     struct model *m = c->model;
     size_t count = dataset_count(c->dataset);
-    if (count > 2000) count = 2000;
+    if (count > SAMPLE) count = SAMPLE;
     m->class_count = wanted_classes(c);
     TRY(reserve_indices(&c->order, &c->order_capacity, dataset_count(c->dataset), err));
     for (size_t i = 0; i < dataset_count(c->dataset); i++)
@@ -105,6 +107,7 @@ static enum status seed(struct classifier *c, struct err *err) {
     int box = m->options.box;
     for (int k = 0; k < m->class_count; k++)
         TRY(model_set_map(m, k, 0, err));
+    TRY(dataset_judge(c->dataset, c->order, count, err));
     TRY(seed_noise(m, c->dataset, c->order, count, err));
     /* Signal variance before anything is known: as much as noise, so that the averages come out half-weighted. */
     for (int k = 0; k < m->class_count; k++)
@@ -211,6 +214,8 @@ static enum status begin_batch(struct classifier *c, bool everything, struct err
     TRY(choose_batch(c, everything || c->restored, err));
     TRY(sort_batch(c, err));
     double factor = fade_factor(c);
+    size_t sample = c->batch_count < SAMPLE ? c->batch_count : SAMPLE;
+    if (c->restored) TRY(dataset_judge(c->dataset, c->batch, sample, err));
     c->restored = false;
     /* The priors over classes come from the old sums, before they fade. */
     TRY(estep_begin(c->estep, c->model, everything ? 0 : random_unit(c) - 0.5, err));

@@ -32,7 +32,7 @@ struct dataset_particle {
     float log_likelihood; /* rlnLogLikeliContribution */
     float evidence;       /* ln of how much better the classes explain the image than nothing does */
     float norm;
-    bool unusable;   /* its image holds values that are no numbers: seen as nothing, in the empty class */
+    bool unusable;   /* its image holds values that are no numbers, or far too large: in the empty class */
     int significant; /* coarse poses */
     int visits;
 };
@@ -75,10 +75,13 @@ size_t dataset_count(const struct dataset *dataset);
 int dataset_box(const struct dataset *dataset);           /* 0 before the first batch */
 double dataset_pixel_size(const struct dataset *dataset); /* Å/px */
 struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
-/* The particle's image: in memory, or read into scratch[box²]. One that is not finite is all zeros, and the particle
- * becomes `unusable`. */
+/* The particle's image: in memory, or read into scratch[box²]. One that is not finite, or far stronger than the others,
+ * is all zeros, and the particle becomes `unusable`. */
 enum status dataset_image(struct dataset *dataset, size_t index, float *scratch, const float **ret_image,
                           struct err *err);
+/* From some images, half of which at least are as they should be, how strong one may be: a hundred times as strong as
+ * the median. Images that are in memory already are looked at again. */
+enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t count, struct err *err);
 /* Text of the particle's row: its table and the row in it. */
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row);
 const struct star_table *dataset_optics(const struct dataset *dataset, size_t index, size_t *ret_row);

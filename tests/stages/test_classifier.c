@@ -252,11 +252,13 @@ static void broken_images_spoil_nothing(void **state) {
     (void)state;
     char path[PATH_MAX], text[4096] = "data_particles\n\nloop_\n_rlnImageName #1\n_rlnImagePixelSize #2\n_truth #3\n";
     struct image image = {0};
-    enum { BROKEN = 4 };
+    enum { BROKEN = 5 };
     OK(image_resize(&image, BOX, BOX, BROKEN, &err));
     image.pixel_size = 4;
     for (size_t i = 0; i < image_count(&image); i++)
         image.data[i] = (float)(i % 7) - 3;
+    for (int i = 0; i < BOX * BOX; i++) /* finite, but */
+        image.data[4 * BOX * BOX + i] *= 1e9f;
     image.data[5] = NAN;
     image.data[BOX * BOX + 5] = INFINITY;
     image.data[2 * BOX * BOX + 5] = 1e30f;
