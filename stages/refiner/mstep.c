@@ -40,7 +40,7 @@ static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *
     TRY(mem_new_unset(voxels, sizeof *map, "a map", &map, err));
     memcpy(map, r->combined, voxels * sizeof *map);
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    TRY(lowpass_map(map, r->box, r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1, err));
+    TRY(lowpass_map(map, r->box, r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1, 2, err));
     if (r->solvent == NULL) TRY(mem_new(voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
     TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
     double inside = 0, sphere = 4 * M_PI / 3 * pow(r->mask_radius, 3);
@@ -109,6 +109,32 @@ void mstep_parameters(const struct refiner *r, struct half *h) {
     h->sigma_offset = sqrt(fmax(h->offset2_sum / (2 * h->weight_sum), least));
 }
 
+/* A mask spreads what the halves share at low resolution into the shells above, alike in both halves, and each would find
+ * it again in its noise: particles of nothing but noise came to agree to half the resolution that was shared. What the
+ * shared shells give to those beyond is taken out again. Where the halves agree far beyond by themselves it is not worth
+ * its transforms. */
+static enum status flatten_half(const struct refiner *r, const float *mask, int shared, float *map, struct err *err) {
+    static const double FAR = 4;
+    if (r->box * r->pixel_size > FAR * shared * r->resolution) {
+        mstep_flatten(r, mask, map);
+        return STATUS_OK;
+    }
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    _cleanup_(mem_free) float *spread = NULL;
+    _cleanup_(mem_free) float *low = NULL;
+    TRY(mem_new(voxels, sizeof *spread, "a map", &spread, err));
+    TRY(mem_new(voxels, sizeof *low, "a map", &low, err));
+    memcpy(spread, map, voxels * sizeof *map);
+    TRY(lowpass_map(spread, r->box, shared + 0.5, 0, err));
+    mstep_flatten(r, mask, spread);
+    memcpy(low, spread, voxels * sizeof *map);
+    TRY(lowpass_map(low, r->box, shared + 0.5, 0, err));
+    mstep_flatten(r, mask, map);
+    for (size_t i = 0; i < voxels; i++)
+        map[i] -= spread[i] - low[i];
+    return STATUS_OK;
+}
+
 enum status mstep(struct refiner *r, struct err *err) {
     struct reference *a = r->half[0].references, *b = r->half[1].references;
     bool final = r->schedule.final;
@@ -124,8 +150,8 @@ enum status mstep(struct refiner *r, struct err *err) {
         r->fsc[s] = 0;
     r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
     double join = fmax(r->options.join_resolution, r->resolution);
-    int shells = (int)ceil(r->box * r->pixel_size / join);
-    if (!final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shells, err));
+    int shared = (int)ceil(r->box * r->pixel_size / join);
+    if (!final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shared, err));
     TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
     refiner_spent(r, REFINER_FSC);
     for (int h = 0; h < 2; h++) {
@@ -145,7 +171,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     TRY(find_solvent(r, &found, err));
     const float *mask = found ? r->solvent : r->mask;
     for (int h = 0; h < 2; h++)
-        mstep_flatten(r, mask, r->half[h].references->map);
+        TRY(flatten_half(r, mask, shared, r->half[h].references->map, err));
     mstep_flatten(r, NULL, r->combined);
     refiner_spent(r, REFINER_MASK);
     return STATUS_OK;

@@ -120,8 +120,8 @@ enum status setup_scale(struct refiner *r, struct err *err); /* grey scale of th
 /* resample.c: a map on another grid; out: box³ */
 enum status resample_map(const float *map, int from_box, double from_pixel, int box, double pixel_size, float *out,
                          struct err *err);
-/* Raised cosine from shell − 2 to shell. */
-enum status lowpass_map(float *map, int box, double shell, struct err *err);
+/* Raised cosine from shell − edge to shell; edge 0: sharp. */
+enum status lowpass_map(float *map, int box, double shell, double edge, struct err *err);
 
 /* trace.c: with options.memory_trace, around an iteration */
 enum status trace_begin(struct refiner *r, struct err *err);

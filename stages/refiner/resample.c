@@ -94,7 +94,7 @@ enum status resample_map(const float *map, int from_box, double from_pixel, int 
     return STATUS_OK;
 }
 
-enum status lowpass_map(float *map, int box, double shell, struct err *err) {
+enum status lowpass_map(float *map, int box, double shell, double edge, struct err *err) {
     size_t half = (size_t)box * (size_t)box * (size_t)(box / 2 + 1);
     _cleanup_(mem_free) float *spectrum = NULL;
     TRY(mem_new_unset(half, 2 * sizeof *spectrum, "the reference's transform", &spectrum, err));
@@ -105,10 +105,10 @@ enum status lowpass_map(float *map, int box, double shell, struct err *err) {
         for (int y = -box / 2 + 1; y <= box / 2; y++)
             for (int x = 0; x <= box / 2; x++) {
                 double r = sqrt((double)z * z + (double)y * y + (double)x * x), w = 0;
-                if (r < shell - 2)
+                if (r < shell - edge)
                     w = 1;
                 else if (r < shell)
-                    w = 0.5 - 0.5 * cos(M_PI * (shell - r) / 2);
+                    w = 0.5 - 0.5 * cos(M_PI * (shell - r) / edge);
                 for (size_t c = 0; c < 2; c++)
                     spectrum[half_index(box, z, y, x) + c] *= scale * (float)w;
             }

@@ -163,10 +163,12 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
                          r->box, r->pixel_size, map, err);
     image_destroy(&reference);
     TRY(status);
-    TRY(lowpass_map(map, r->box, r->box * r->pixel_size / r->options.initial_lowpass + 1, err));
+    double shell = r->box * r->pixel_size / r->options.initial_lowpass + 1;
+    TRY(lowpass_map(map, r->box, shell, 2, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    return STATUS_OK;
+    /* The mask spreads it beyond again, and both halves would begin with that. */
+    return lowpass_map(map, r->box, shell, 0, err);
 }
 
 enum status setup_reference(struct refiner *r, struct err *err) {

@@ -1,9 +1,12 @@
-/* Particles for refinement benchmarks: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED]]]]]
+/* Particles for refinement benchmarks: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP]]]]]]
  *
  * The structure is a chain of 12,000 Gaussian atoms that wanders inside an ellipsoid of about a ribosomal subunit's size,
- * so that there is detail at every resolution and no symmetry. Poses are uniform, shifts Gaussian of 3 px, defocus 1 to
+ * so that there is no symmetry. An atom's WIDTH, 2.2 Å, damps its detail like a B factor of 380 Å²: the signal ends at
+ * about 9 Å. With 1.2 (110 Å²) there is signal beyond 6 Å. Or the structure is that of a MAP of the same box. SNR 0: only
+ * noise. Poses are uniform, shifts Gaussian of 3 px, defocus 1 to
  * 2.5 µm with some astigmatism, B factor 60 Å², white noise; SNR is that before the CTF. In FOLDER: truth.mrc,
- * particles.mrcs, particles.star (no poses in it), truth.star (poses). */
+ * particles.mrcs, particles.star (no poses in it), truth.star (poses). It says how well the maps
+ * at the true poses resolve. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,14 +22,16 @@
 #include "kernels/fourier/pixels.h"
 #include "kernels/projector/projector.h"
 #include "kernels/symmetry/symmetry.h"
+#include "tests/benchmarks/true_poses.h"
 #include "tests/kernels/phantom.h"
 
 enum { ATOMS = 12000, CHUNK = 256 };
-static const double STEP = 3.8, WIDTH = 2.2, AXES[3] = {95, 75, 60}, B_FACTOR = 60; /* Å, Å, Å, Å² */
+static const double STEP = 3.8, AXES[3] = {95, 75, 60}, B_FACTOR = 60; /* Å, Å, Å² */
 
 struct simulation {
     int count, box;
-    double pixel, snr;
+    double pixel, snr, width; /* Å, 1, Å */
+    const char *structure;    /* a map's path, or NULL */
     uint64_t seed;
     float *map;
     struct projector *projector;
@@ -47,8 +52,8 @@ static void die(enum status status, const struct err *err) {
 }
 
 static void add_atom(const struct simulation *s, const double at[3]) {
-    int reach = (int)ceil(4 * WIDTH / s->pixel), centre[3];
-    double sigma = WIDTH / s->pixel, x[3];
+    int reach = (int)ceil(4 * s->width / s->pixel), centre[3];
+    double sigma = s->width / s->pixel, x[3];
     for (int i = 0; i < 3; i++) {
         x[i] = at[i] / s->pixel + s->box / 2;
         centre[i] = (int)lround(x[i]);
@@ -99,6 +104,16 @@ static void to_half_plane(const struct fourier_pixels *p, const float *list, flo
             half[mate] = half[at], half[mate + 1] = -half[at + 1];
         }
     }
+}
+
+static void read_map(struct simulation *s) {
+    struct err err = {0};
+    struct image map = {0};
+    die(mrc_read(s->structure, &map, &err), &err);
+    if (map.nx != s->box || map.ny != s->box || map.nz != s->box)
+        die(STATUS_BAD_FORMAT, &(struct err){.message = "the map has another box"});
+    memcpy(s->map, map.data, (size_t)s->box * (size_t)s->box * (size_t)s->box * sizeof *s->map);
+    image_destroy(&map);
 }
 
 static void choose_pose(struct simulation *s, struct pose *p) {
@@ -174,7 +189,10 @@ static void prepare(struct simulation *s, const char *folder) {
     char path[4096];
     size_t box = (size_t)s->box;
     die(mem_new(box * box * box, sizeof *s->map, "a map", &s->map, &err), &err);
-    make_map(s);
+    if (s->structure != NULL)
+        read_map(s);
+    else
+        make_map(s);
     struct image image = {.data = s->map, .nx = s->box, .ny = s->box, .nz = s->box, .pixel_size = (float)s->pixel};
     snprintf(path, sizeof path, "%s/truth.mrc", folder);
     die(mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, &err), &err);
@@ -212,6 +230,8 @@ static void write_images(struct simulation *s, const char *folder, const struct 
     size_t pixels = (size_t)s->box * (size_t)s->box, n = (size_t)s->pixels.count, half = 2 * pixels;
     float *images = space_new(CHUNK * pixels), *first = space_new(5 * n + half + 16);
     find_noise(s, poses, first, first + (5 * n + 15) / 16 * 16, images);
+    struct true_poses known = {0};
+    die(true_poses_create(&s->pixels, s->pixel, &known, &err), &err);
     snprintf(path, sizeof path, "%s/particles.mrcs", folder);
     die(mrc_writer_create(path, s->box, s->box, (float)s->pixel, MRC_STACK, MRC_FLOAT32, &writer, &err), &err);
     for (int begin = 0; begin < s->count; begin += CHUNK) {
@@ -228,22 +248,30 @@ static void write_images(struct simulation *s, const char *folder, const struct 
         }
         for (int i = 0; i < count; i++)
             die(mrc_writer_append(writer, images + (size_t)i * pixels, &err), &err);
+        for (int i = 0; i < count; i++) {
+            const struct pose *p = &poses[begin + i];
+            die(true_poses_add(&known, begin + i, images + (size_t)i * pixels, p->angles, p->shift, &p->ctf, &err), &err);
+        }
     }
     die(mrc_writer_finish(&writer, &err), &err);
+    die(true_poses_tell(&known, s->map, &err), &err);
+    true_poses_destroy(&known);
     free(first);
     free(images);
 }
 
 int main(int argc, char **argv) {
     if (argc < 2) {
-        fputs("usage: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED]]]]]\n", stderr);
+        fputs("usage: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP]]]]]]\n", stderr);
         return 2;
     }
     struct simulation s = {.count = argc > 2 ? atoi(argv[2]) : 6496,
                            .box = argc > 3 ? atoi(argv[3]) : 128,
                            .pixel = argc > 4 ? atof(argv[4]) : 2.2,
                            .snr = argc > 5 ? atof(argv[5]) : 0.1,
-                           .seed = argc > 6 ? strtoull(argv[6], NULL, 10) : 1};
+                           .seed = argc > 6 ? strtoull(argv[6], NULL, 10) : 1,
+                           .width = argc > 7 ? atof(argv[7]) : 2.2};
+    if (argc > 7 && !(s.width > 0)) s.structure = argv[7];
     struct pose *poses = calloc((size_t)s.count, sizeof *poses);
     if (poses == NULL) return 1;
     prepare(&s, argv[1]);

@@ -156,18 +156,20 @@ static void noise_makes_no_map_that_is_believed(void **state) {
     make_object(&object, BLOBS);
     make_map(&object, map, SIGMA);
     write_map(scratch, "reference.mrc", map, reference);
-    write_particles(scratch, "noise", &object, 1, 120, 100.0);
+    write_particles(scratch, "noise", &object, 1, 300, 100.0);
     put_float(scratch, "noise.mrcs", 1024 + 4 * 77, NAN); /* one image holds what no camera has seen */
     put_float(scratch, "noise.mrcs", 1024 + 4 * (3 * BOX * BOX + 9), 1e30f);
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
-    run(scratch, reference, "2", items, 1);
+    run(scratch, reference, "6", items, 1);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
     assert_int_equal(fsc_maps(BOX, half, map, fsc, NULL), STATUS_OK);
     for (int i = 0; i < BOX * BOX * BOX; i++)
         assert_true(isfinite(map[i]) && isfinite(half[i]) && fabsf(map[i]) < 1e6f);
-    /* Nothing beyond what both halves were given (50 Å, and the 40 Å that they share). */
-    assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) > 32);
+    /* Nothing beyond what both halves were given: 50 Å, and the 40 Å that they share (shell 4.8). What the mask carried
+     * beyond came to 0.4 in shell 6, and to more in the iterations before. */
+    for (int shell = 6; shell <= BOX / 2; shell++)
+        if (!(fsc[shell] < 0.25)) fail_msg("halves of noise agree by %.3f in shell %d", (double)fsc[shell], shell);
 }
 
 static void replace_in_file(const char *folder, const char *name, const char *old, const char *new) {
