@@ -7,7 +7,7 @@ struct alignment {
     struct alignment_options options;
     struct alignment_iteration iteration;
     bool begun;
-    struct alignment_cpu *cpu; /* beside a device only while a grey scale is looked for */
+    struct alignment_cpu *cpu; /* one of them */
     struct alignment_cuda *cuda;
 };
 
@@ -85,10 +85,7 @@ enum status alignment_begin(struct alignment *a, const struct alignment_iteratio
     a->begun = false;
     a->iteration = *iteration;
 #ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) {
-        alignment_cpu_destroy(&a->cpu);
-        TRY(alignment_cuda_begin(a->cuda, iteration, err));
-    }
+    if (a->cuda != NULL) TRY(alignment_cuda_begin(a->cuda, iteration, err));
 #endif
     if (a->cuda == NULL) TRY(alignment_cpu_begin(a->cpu, iteration, err));
     a->begun = true;
@@ -113,31 +110,14 @@ static enum status check_particles(const struct alignment *a, const struct align
     return STATUS_OK;
 }
 
-/* Once in a refinement, and soon done beside the first iteration: a CPU serves every device. */
-static enum status need_cpu(struct alignment *a, struct err *err) {
-    if (a->cpu != NULL) return STATUS_OK;
-    for (int k = 0; k < a->iteration.reference_count; k++)
-        FAIL_IF(projector_grid(a->iteration.references[k]).workspace != NULL, err, STATUS_UNSUPPORTED,
-                "a grey scale is looked for with references in the host's memory");
-    struct alignment_options options = a->options;
-    options.device = (struct device){.kind = DEVICE_CPU};
-    TRY(alignment_cpu_create(&options, &a->cpu, err));
-    return alignment_cpu_begin(a->cpu, &a->iteration, err);
-}
-
 enum status alignment_scale(struct alignment *a, const struct alignment_particle *particles, int count,
                             double *ret_mean, double *dots, double *norms, struct err *err) {
     TRY(check_particles(a, particles, count, err));
     FAIL_IF(a->iteration.local, err, STATUS_BAD_ARGUMENT, "a grey scale is looked for in all orientations");
-    TRY(need_cpu(a, err));
-    for (int done = 0, part, most = alignment_cpu_batch(a->cpu); done < count; done += part) {
-        double mean;
-        part = count - done < most ? count - done : most;
-        TRY(alignment_cpu_scale(a->cpu, particles + done, part, &mean, dots, norms, err));
-        if (done == 0) *ret_mean = mean;
-        if (dots == NULL) break; /* it is the first one's */
-    }
-    return STATUS_OK;
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) return alignment_cuda_scale(a->cuda, particles, count, ret_mean, dots, norms, err);
+#endif
+    return alignment_cpu_scale(a->cpu, particles, count, ret_mean, dots, norms, err);
 }
 
 enum status alignment_add(struct alignment *a, const struct alignment_particle *particles, int count,

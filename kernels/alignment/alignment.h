@@ -131,7 +131,7 @@ struct alignment_result {
 /* How well particles fit the first reference at any grey scale, over all orientations and shifts of the coarse grid:
  * D = Σ Re(P conj cX)/σ² and N = Σ c²|P|²/σ² of each, at the pose where D²/N is largest, are added to *dots and *norms;
  * the scale that fits best is ΣD/ΣN. ret_mean: N/2 of the first particle, mean over orientations; without dots and
- * norms (NULL) only that is computed. An E-step that is not `local`; on the CPU, whatever the device. */
+ * norms (NULL) only that is computed. An E-step that is not `local`. */
 enum status alignment_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                             double *ret_mean, double *dots, double *norms, struct err *err);
 

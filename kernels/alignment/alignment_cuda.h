@@ -93,6 +93,12 @@ static inline size_t blocks_bytes(size_t n, int each, size_t value) {
     return n * ((size_t)each * value + sizeof(uint32_t));
 }
 
+/* From the products of the coarse pass (dots = −D, norms = N/2, as coarse_cuda_product has them): D and N of each
+ * particle at the pose of the first `orientations` rows where D²/N is largest, 0 where no D is positive; and the mean of
+ * the first particle's norms over these rows. ret_fits[particles][2], ret_mean[1]. */
+enum status best_fits_cuda(const float *dots, const float *norms, int particles, int shifts, int rows, int orientations,
+                           double *ret_fits, double *ret_mean, void *stream, struct err *err);
+
 /* From bits (posterior_cuda) to the list of samples. counts: what it will hold, to be waited for by the host. */
 struct sample_counts {
     uint32_t samples, rows;

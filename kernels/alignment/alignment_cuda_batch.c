@@ -326,3 +326,46 @@ enum status alignment_cuda_add(struct alignment_cuda *a, const struct alignment_
     }
     return STATUS_OK;
 }
+
+/* D and N of the particles of a part, and the first one's mean: where the host gets residuals and likelihoods else. */
+static enum status fit(struct alignment_cuda *a, const struct part *part, struct err *err) {
+    struct particles_cuda p;
+    size_t n = (size_t)part->count, shifts = (size_t)a->sampling.shift_count, rows = (size_t)a->rows;
+    void *stream = stream_cuda_kernels(a->stream);
+    float *dots = NULL, *norms = NULL;
+    double *fits = NULL, *mean = NULL;
+    TRY(bring(a, part, a->options.threads, err));
+    TRY(prepare(a, part, &p, err));
+    TRY(arena_open(a->arena, ARENA_ORIENTATIONS, err));
+    TRY(arena_take(a->arena, n * shifts * rows, sizeof *dots, "weights of the coarse pass", &dots, err));
+    TRY(arena_take(a->arena, n * rows, sizeof *norms, "weights of the coarse pass", &norms, err));
+    TRY(arena_take(a->arena, n, 2 * sizeof *fits, "best poses", &fits, err));
+    TRY(arena_take(a->arena, 1, sizeof *mean, "best poses", &mean, err));
+    TRY(stream_cuda_begin(a->stream, err));
+    TRY(multiply(a, &p, dots, norms, err));
+    TRY(best_fits_cuda(dots, norms, part->count, (int)shifts, a->rows, a->orientations, fits, mean, stream, err));
+    TRY(stream_cuda_get(a->stream, a->found.residuals, fits, n * 2 * sizeof *fits, err));
+    TRY(stream_cuda_get(a->stream, a->found.constant, mean, sizeof *mean, err));
+    TRY(stream_cuda_end(a->stream, err));
+    TRY(stream_cuda_release(a->stream, part->slot, err));
+    TRY(stream_cuda_wait(a->stream, err));
+    arena_close(a->arena, ARENA_ORIENTATIONS);
+    return STATUS_OK;
+}
+
+enum status alignment_cuda_scale(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
+                                 double *ret_mean, double *dots, double *norms, struct err *err) {
+    if (dots == NULL && count > 1) count = 1;
+    for (int first = 0; first < count; first += a->particles) {
+        int left = count - first;
+        const struct part part = {.particles = particles + first, .count = left < a->particles ? left : a->particles};
+        TRY(arena_open(a->arena, ARENA_PARTICLES, err));
+        enum status status = fit(a, &part, err);
+        arena_close(a->arena, ARENA_PARTICLES);
+        TRY(status);
+        if (first == 0) *ret_mean = a->found.constant[0];
+        for (int i = 0; i < part.count && dots != NULL; i++)
+            *dots += a->found.residuals[2 * i], *norms += a->found.residuals[2 * i + 1];
+    }
+    return STATUS_OK;
+}

@@ -87,7 +87,7 @@ struct alignment_cuda {
     struct worker *worker;
 };
 
-enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 4 };
+enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 16 };
 
 /* alignment_cuda_plan.c */
 enum status alignment_cuda_plan(struct alignment_cuda *alignment, struct err *err);

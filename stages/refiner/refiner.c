@@ -87,6 +87,7 @@ static void destroy_half(const struct device *device, struct half *h, int refere
 void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
+    accuracy_destroy(r);
     for (int h = 0; h < 2; h++)
         destroy_half(&r->options.device, &r->half[h], r->reference_count);
     device_host_free(&r->options.device, &r->combined);
@@ -209,8 +210,6 @@ static enum status judge_images(struct refiner *r, struct err *err) {
 }
 
 static enum status first_iteration(struct refiner *r, struct err *err) {
-    r->workspace = NULL; /* the grey scale is found by the CPU */
-    r->sums_on_device = false;
     TRY(setup_noise(r, err));
     TRY(setup_reference(r, err));
     schedule_start(r);
@@ -247,6 +246,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
     struct schedule *s = &r->schedule;
+    (void)accuracy_wait(r, NULL); /* of an iteration that was given up */
     r->began = r->step_began = refiner_now();
     memset(r->steps, 0, sizeof r->steps);
     if (r->box == 0) TRY(setup_allocate(r, err));
@@ -286,6 +286,8 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
 
 static enum status refine_mstep(struct refiner *r, struct err *err) {
     TRY(mstep(r, err));
+    TRY(accuracy_wait(r, err));
+    refiner_spent(r, REFINER_ACCURACY);
     schedule_after(r);
     return STATUS_OK;
 }
@@ -318,7 +320,7 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
     if (r->cursor >= h->member_count) {
         TRY(alignment_finish(r->alignment, err));
         refiner_spent(r, REFINER_SUMS);
-        if (!classifies(r)) TRY(schedule_accuracy(r, h, err));
+        if (!classifies(r)) TRY(accuracy_begin(r, h, err));
         refiner_spent(r, REFINER_ACCURACY);
         r->current_half++;
         r->cursor = 0;

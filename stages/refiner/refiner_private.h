@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "common/worker.h"
 #include "kernels/alignment/alignment.h"
 #include "kernels/fourier/pixels.h"
 #include "kernels/prepare/prepare.h"
@@ -84,6 +85,12 @@ struct refiner {
     int current_half, cursor;
     struct alignment *alignment;
     struct loader *loader;
+    struct accuracy_job {
+        struct worker *worker;
+        struct refiner *refiner;
+        struct half *half;
+        float *noise; /* [optics][shells] */
+    } accuracy; /* how far poses may be off, of the half before */
     struct workspace *workspace; /* the alignment's, where references are; NULL: in the host's memory */
     bool sums_on_device, sums_on_host; /* of a device: those that the M-step works on */
     struct arena_step *trace; /* of the device's memory, or NULL */
@@ -174,7 +181,10 @@ void schedule_sizes(struct refiner *r);
 void schedule_after(struct refiner *r);
 /* The last shell in which a map's signal outweighs its noise. */
 int schedule_resolution_shell(const struct refiner *r, const struct reference *reference);
-/* Of a half whose E-step is done: its reference is still there. */
-enum status schedule_accuracy(struct refiner *r, struct half *half, struct err *err);
+
+/* accuracy.c: of a half whose E-step is done and whose reference is still there. It is known after accuracy_wait. */
+enum status accuracy_begin(struct refiner *r, struct half *half, struct err *err);
+enum status accuracy_wait(struct refiner *r, struct err *err);
+void accuracy_destroy(struct refiner *r);
 
 #endif

@@ -291,6 +291,7 @@ static void scale_maps(struct refiner *r, int k, double factor) {
 }
 
 static enum status compare_with(struct refiner *r, int half, int k, struct err *err) {
+    TRY(estep_place(r, err));
     TRY(estep_set_references(r, &r->half[half], k, 1, err));
     return estep_compare_with(r, &r->half[half], k, 1, err);
 }

@@ -42,6 +42,17 @@ void snapshot_destroy(struct snapshot **snapshot) {
     mem_free(snapshot);
 }
 
+/* Nothing else is done meanwhile, and one thread alone does not fill the memory's bus. */
+static void copy_bytes(char *to, const char *from, size_t bytes) {
+    enum { PIECE = 1 << 20, THREADS = 4 };
+    size_t pieces = (bytes + PIECE - 1) / PIECE;
+#pragma omp parallel for num_threads(THREADS) schedule(static) if (pieces > THREADS)
+    for (size_t i = 0; i < pieces; i++) {
+        size_t first = i * PIECE, left = bytes - first;
+        memcpy(to + first, from + first, left < PIECE ? left : PIECE);
+    }
+}
+
 static enum status copy(struct room *room, const void *from, size_t count, size_t size, const void *ret_pointer,
                         struct err *err) {
     size_t bytes = count * size;
@@ -51,7 +62,7 @@ static enum status copy(struct room *room, const void *from, size_t count, size_
         TRY(mem_new_unset(count, size, "the files of an iteration", &room->data, err));
         room->bytes = bytes;
     }
-    if (bytes > 0) memcpy(room->data, from, bytes);
+    copy_bytes(room->data, from, bytes);
     memcpy((void *)ret_pointer, &room->data, sizeof room->data);
     return STATUS_OK;
 }
@@ -104,6 +115,8 @@ static void leave_out(struct refiner *r) {
     r->shell_pixels = NULL;
     r->alignment = NULL;
     r->loader = NULL;
+    r->accuracy = (struct accuracy_job){0};
+    r->workspace = NULL;
     r->workspace = NULL;
     r->trace = NULL;
     r->batch = NULL;

@@ -15,7 +15,7 @@ import sys
 import time
 
 from faults import (BIN, COUNT, SKIP, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, pids, run,
-                    same, seeded, status, wait_until, whole)
+                    same, seeded, simulate, star, status, wait_until, whole, write)
 from session import history
 
 PRELOAD = os.path.join(BIN, "../tests/preload_disk.so")
@@ -315,6 +315,50 @@ def case_still(rounds):
         check("killed" not in output.replace("it will be killed", ""), "nobody was killed")
         same(calm(), outcome(session, folder), "a disk that stood still")
         whole(session, "a disk that stood still")
+        finish()
+
+
+REFINED = """\
+session: {pixel_size: 4.0}
+stages:
+  watcher:        {directory: "SIM/micrographs", ctf: "SIM/truth/micrographs_ctf.star"}
+  lowpass-picker: {from: watcher, templates: "SIM/truth/templates.mrcs", diameter: 150, lowpass: 20}
+  extractor:      {from: lowpass-picker, box: 48}
+  refiner:        {from: extractor, reference: "SIM/truth/reference.mrc", diameter: 170, healpix_order: 1,
+                   live_order: 1, max_iterations: 4, min_particles: 1000}
+"""
+
+
+def case_maps(rounds):
+    """A refiner whose folder is full in the middle of a refinement: an iteration goes on beside the files of the one
+    before, and waits for them; none is lost or half written."""
+    with Work("maps") as work:
+        simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
+        fault, session = Fault(work("fault")), work("session")
+        path = write(work("graph.yaml"), REFINED.replace("SIM", work("sim")))
+        folder = f"{session}/refiner"
+        with Run(path, session, "--until-idle", "1", env=fault.environment) as live:
+            wait_until(lambda: len(history(session, "refiner")) > 0, 150, "a first iteration", live)
+            fault.on(folder, errno.ENOSPC)
+            wait_until(lambda: "waits: " in notes(session) and folder in notes(session), 100, "that it is full is said",
+                       live)
+            before = history(session, "refiner")
+            last = before[-1]["iteration"]
+            time.sleep(3)  # so long it lasts: the next iteration is done meanwhile
+            check(history(session, "refiner") == before, "no iteration is told of that is not written")
+            optimisers = glob.glob(f"{folder}/run_it*_optimiser.star")
+            check(len(optimisers) == min(last, 3), f"nor has an optimiser file: {len(optimisers)}")
+            check(live.poll() is None, "the launcher goes on")
+            fault.off()
+            live.finish(0, 200)
+        events = history(session, "refiner")
+        check([e["iteration"] for e in events] == list(range(1, len(events) + 1)), "every iteration, in order")
+        check(events[-1]["final"] and len(events) > last, "to the last")
+        refined = star(f"{folder}/run_data.star")["particles"]
+        check(len(refined) == events[-1]["particles"] > 10, f"{len(refined)} particles in the end")
+        check(os.path.exists(f"{folder}/postprocess.star"), "post-processed")
+        said = logs(session)
+        check(" WARN waits " in said and " INFO goes-on " in said, "the log says that it waits, and goes on")
         finish()
 
 

@@ -130,6 +130,48 @@ static void agrees_with_the_cpu(void **state) {
     }
 }
 
+/* ret[3]: mean, D, N. */
+static void find_scale(const struct data *d, enum device_kind kind, double ret[3]) {
+    struct alignment_options options = {.device = {kind, 0}, .threads = 2, .memory = 2e9, .box = d->trial.box,
+                                        .pixel_size = 1.5, .mask_radius = 0.42 * d->trial.box,
+                                        .max_significant = d->trial.max_significant};
+    struct alignment *alignment = NULL;
+    struct outcome o;
+    struct err err = {0};
+    int count = d->trial.particles;
+    make_outcome(d, &o);
+    must(alignment_create(&options, &alignment, &err), &err);
+    struct alignment_iteration iteration = iteration_of(d, &o, NULL);
+    iteration.reference_count = 1;
+    must(alignment_begin(alignment, &iteration, &err), &err);
+    if (count > alignment_batch(alignment)) count = alignment_batch(alignment);
+    ret[1] = ret[2] = 0;
+    must(alignment_scale(alignment, d->particles, count, &ret[0], &ret[1], &ret[2], &err), &err);
+    double mean = 0;
+    must(alignment_scale(alignment, d->particles, count, &mean, NULL, NULL, &err), &err);
+    assert_true(fabs(mean / ret[0] - 1) < 1e-5);
+    alignment_destroy(&alignment);
+    discard_outcome(&o);
+}
+
+/* Where two poses fit alike within rounding either may be taken. */
+static void the_scale_is_that_of_the_cpu(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++) {
+        struct data d;
+        double cpu[3], cuda[3];
+        if (TRIALS[i].local) continue;
+        make(&TRIALS[i], &d);
+        find_scale(&d, DEVICE_CPU, cpu);
+        find_scale(&d, DEVICE_CUDA, cuda);
+        print_message("trial %zu: mean %.8g %.8g, D %.8g %.8g, N %.8g %.8g\n", i, cpu[0], cuda[0], cpu[1], cuda[1], cpu[2],
+                      cuda[2]);
+        assert_true(fabs(cuda[0] / cpu[0] - 1) < 1e-4);
+        assert_true(cpu[1] > 0 && fabs(cuda[1] / cuda[2] / (cpu[1] / cpu[2]) - 1) < 1e-3);
+        discard(&d);
+    }
+}
+
 static void little_memory_is_enough_or_refused(void **state) {
     (void)state;
     struct data d;
@@ -193,6 +235,7 @@ int main(int argc, char **argv) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_cpu),
+        cmocka_unit_test(the_scale_is_that_of_the_cpu),
         cmocka_unit_test(little_memory_is_enough_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
