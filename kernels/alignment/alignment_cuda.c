@@ -70,7 +70,8 @@ enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignmen
     arena_close(a->arena, ARENA_ITERATION);
     a->iteration = *iteration;
     TRY(arena_open(a->arena, ARENA_ITERATION, err));
-    return alignment_cuda_plan(a, err);
+    TRY(alignment_cuda_plan(a, err));
+    return alignment_cuda_near_plan(a, err);
 }
 
 struct workspace *alignment_cuda_workspace(const struct alignment_cuda *a) {

@@ -74,6 +74,15 @@ static enum status reserve_lists(struct alignment_cuda *a, int count, struct nea
     return STATUS_OK;
 }
 
+enum status alignment_cuda_near_plan(struct alignment_cuda *a, struct err *err) {
+    static const double POSE[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+    const struct alignment_iteration *it = &a->iteration;
+    if (!it->local) return STATUS_OK;
+    TRY(sampling_near(it->sampling, POSE, it->sampling->angle_step, &a->near[0], err));
+    struct near_lists lists = {.row_count = (size_t)a->near[0].count * (size_t)it->reference_count * (size_t)a->particles};
+    return reserve_lists(a, a->particles, &lists, err);
+}
+
 static void count_lists(const struct alignment_cuda *a, int first, int count, struct near_lists *l) {
     size_t shifts = (size_t)a->sampling.shift_count, references = (size_t)a->iteration.reference_count;
     *l = (struct near_lists){0};

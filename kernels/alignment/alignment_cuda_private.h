@@ -92,8 +92,10 @@ enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 16 };
 /* alignment_cuda_plan.c */
 enum status alignment_cuda_plan(struct alignment_cuda *alignment, struct err *err);
 
-/* alignment_cuda_near.c: local searches. The orientations near each particle, on the host; then the coarse samples that
+/* alignment_cuda_near.c: local searches. Room for lists of a batch, about: as many poses near each particle as near one.
+ * The orientations near each particle, on the host; then the coarse samples that
  * matter of particles first .. first + p->count - 1 of the batch, whose counts and sums the host gets. */
+enum status alignment_cuda_near_plan(struct alignment_cuda *alignment, struct err *err);
 enum status alignment_cuda_find_near(struct alignment_cuda *alignment, const struct alignment_particle *particles,
                                      int count, struct err *err);
 enum status alignment_cuda_near(struct alignment_cuda *alignment, const struct particles_cuda *particles, int first,

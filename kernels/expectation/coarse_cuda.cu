@@ -1,22 +1,14 @@
 /* The coarse pass on a CUDA device: operands made where they are used, the product by cuBLAS, differences turned into
  * weights in two passes over them. */
-#include <cublas_v2.h>
 #include <stdlib.h>
 
 #include "common/device_cuda.h"
 #include "kernels/expectation/expectation_cuda.h"
 #include "kernels/expectation/grid_device.cuh"
-
-#define CUBLAS_TRY(call, err, what)                                                                                    \
-    do {                                                                                                               \
-        cublasStatus_t cublas_status_ = (call);                                                                        \
-        FAIL_IF(cublas_status_ != CUBLAS_STATUS_SUCCESS, err,                                                          \
-                cublas_status_ == CUBLAS_STATUS_ALLOC_FAILED ? STATUS_NO_MEMORY : STATUS_DEVICE,                       \
-                "the CUDA device failed at %s: %s", what, cublasGetStatusString(cublas_status_));                      \
-    } while (0)
+#include "kernels/expectation/product_cuda.cuh"
 
 struct coarse_cuda {
-    cublasHandle_t handle;
+    struct product_cuda *product;
 };
 
 namespace {
@@ -100,10 +92,10 @@ extern "C" enum status coarse_cuda_create(int device, struct coarse_cuda **ret_c
     CUDA_TRY(cudaSetDevice(device), err, "choosing it");
     struct coarse_cuda *c = (struct coarse_cuda *)calloc(1, sizeof *c);
     FAIL_IF(c == NULL, err, STATUS_NO_MEMORY, "no memory for the comparison of particles and slices");
-    cublasStatus_t made = cublasCreate(&c->handle);
-    if (made != CUBLAS_STATUS_SUCCESS) {
+    enum status status = product_cuda_create(&c->product, err);
+    if (status != STATUS_OK) {
         free(c);
-        FAIL(err, STATUS_DEVICE, "the CUDA device failed at opening cuBLAS: %s", cublasGetStatusString(made));
+        return status;
     }
     *ret_coarse = c;
     return STATUS_OK;
@@ -111,7 +103,7 @@ extern "C" enum status coarse_cuda_create(int device, struct coarse_cuda **ret_c
 
 extern "C" void coarse_cuda_destroy(struct coarse_cuda **coarse) {
     if (*coarse == NULL) return;
-    (void)cublasDestroy((*coarse)->handle);
+    product_cuda_destroy(&(*coarse)->product);
     free(*coarse);
     *coarse = NULL;
 }
@@ -155,14 +147,14 @@ extern "C" enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int
 }
 
 /* ret[n][m of `all`] (m fastest) = factor · b[n][row] · a[m][row]ᵀ, `block` terms at a time. */
-static enum status multiply(cublasHandle_t handle, cublasComputeType_t compute, size_t row, size_t block, float factor,
-                            const float *a, int m, size_t all, const float *b, int n, float *ret, struct err *err) {
-    const float zero = 0, one = 1;
-    for (size_t k = 0; k < row; k += block)
-        CUBLAS_TRY(cublasGemmEx(handle, CUBLAS_OP_T, CUBLAS_OP_N, m, n, (int)(row - k < block ? row - k : block),
-                                &factor, a + k, CUDA_R_32F, (int)row, b + k, CUDA_R_32F, (int)row,
-                                k == 0 ? &zero : &one, ret, CUDA_R_32F, (int)all, compute, CUBLAS_GEMM_DEFAULT),
-                   err, "comparing particles with slices");
+static enum status multiply(struct product_cuda *product, cublasComputeType_t compute, size_t row, size_t block,
+                            float factor, const float *a, int m, size_t all, const float *b, int n, float *ret,
+                            void *stream, struct err *err) {
+    for (size_t k = 0; k < row; k += block) {
+        const struct product_terms terms = {compute, row, k, row - k < block ? row - k : block};
+        TRY(product_cuda_run(product, &terms, factor, a, (size_t)m, all, b, (size_t)n, k > 0, ret, (cudaStream_t)stream,
+                             err));
+    }
     return STATUS_OK;
 }
 
@@ -172,10 +164,9 @@ extern "C" enum status coarse_cuda_product(struct coarse_cuda *c, int n_pixels, 
                                            size_t all_slices, float *ret_dots, float *ret_norms, void *stream,
                                            struct err *err) {
     bool split = precision == COARSE_TF32X3;
-    CUBLAS_TRY(cublasSetStream(c->handle, (cudaStream_t)stream), err, "choosing a stream");
-    TRY(multiply(c->handle, split ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, coarse_row(n_pixels, precision),
+    TRY(multiply(c->product, split ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, coarse_row(n_pixels, precision),
                  split ? 3 * COARSE_BLOCK : COARSE_BLOCK, -1, slices, n_slices, all_slices, columns,
-                 n_particles * n_shifts, ret_dots, err));
-    return multiply(c->handle, CUBLAS_COMPUTE_32F, coarse_norm_row(n_pixels), COARSE_BLOCK, 1, squares, n_slices,
-                    all_slices, halves, n_particles, ret_norms, err);
+                 n_particles * n_shifts, ret_dots, stream, err));
+    return multiply(c->product, CUBLAS_COMPUTE_32F, coarse_norm_row(n_pixels), COARSE_BLOCK, 1, squares, n_slices,
+                    all_slices, halves, n_particles, ret_norms, stream, err);
 }
