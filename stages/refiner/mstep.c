@@ -114,7 +114,7 @@ void mstep_parameters(const struct refiner *r, struct half *h) {
  * shared shells give to those beyond is taken out again. Where the halves agree far beyond by themselves it is not worth
  * its transforms. */
 static enum status flatten_half(const struct refiner *r, const float *mask, int shared, float *map, struct err *err) {
-    static const double FAR = 4;
+    static const double FAR = 2;
     if (r->box * r->pixel_size > FAR * shared * r->resolution) {
         mstep_flatten(r, mask, map);
         return STATUS_OK;
