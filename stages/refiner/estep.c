@@ -10,7 +10,7 @@
 /* A class that nobody is in stays one that a particle can be compared with. */
 static const double LEAST_SHARE = 1e-9;
 static const double LEAST_NORM = 1e-3; /* over the mean of all */
-enum { LEAST_BATCH = 16 };
+enum { LEAST_BATCH = 16, BATCH_TO_READ = 1024 };
 
 /* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
 static int coarse_size(const struct refiner *r) {
@@ -129,12 +129,14 @@ static struct particle *member(const struct refiner *r, const struct half *h, in
     return &r->set.particles[h->members[index]];
 }
 
-/* Two batches are held where images are read each time: they have a 16th of the memory each. */
+/* Two batches are held where images are read each time: they have a 16th of the memory each. Where there is something to
+ * read at all, the first batch is not so large that much is waited for. */
 static int batch_most(const struct refiner *r) {
-    int most = alignment_batch(r->alignment);
-    double image = (double)r->box * r->box * sizeof(float), room = r->options.memory / 16 / image;
-    if ((double)r->set.present * image <= (double)r->set.cache_limit || room >= most) return most;
-    return room < LEAST_BATCH ? (most < LEAST_BATCH ? most : LEAST_BATCH) : (int)room;
+    double most = alignment_batch(r->alignment), image = (double)r->box * r->box * sizeof(float);
+    double all = (double)r->set.present * image, room = fmax(LEAST_BATCH, r->options.memory / 16 / image);
+    if (all > (double)r->set.cache_limit) most = fmin(most, room);
+    if (!r->all_read) most = fmin(most, BATCH_TO_READ);
+    return (int)most;
 }
 
 static int batch_at(const struct refiner *r, const struct half *h, int first) {

@@ -8,14 +8,6 @@
 #include "common/mrc.h"
 #include "common/worker.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#else
-static int omp_get_thread_num(void) {
-    return 0;
-}
-#endif
-
 /* An image that is to be read. */
 struct job {
     int particle, stack, slice, at; /* at: where in the batch */

@@ -256,6 +256,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     star_destroy(&r->restored);
     TRY(alignment_device_seconds(r->alignment, &r->device_before, err));
     TRY(choose_members(r, iteration->most, err));
+    r->all_read = r->set.present * (size_t)r->box * (size_t)r->box * sizeof(float) <= r->set.cached_bytes;
     TRY(judge_images(r, err));
     r->oversampled = wants_children(r, iteration);
     if (!r->started) TRY(first_iteration(r, err));

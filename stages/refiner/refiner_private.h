@@ -85,6 +85,7 @@ struct refiner {
     int current_half, cursor;
     struct alignment *alignment;
     struct loader *loader;
+    bool all_read; /* every image is in memory */
     struct accuracy_job {
         struct worker *worker;
         struct refiner *refiner;
