@@ -50,7 +50,8 @@ enum status fsc_spectra(int box, const float *a, const float *b, float *ret_fsc,
 enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
     FAIL_IF(box < 2 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
             "maps of %d px cannot be correlated: the box must be even and between 2 and 2048 px", box);
-    const struct fft_options options = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
+    const struct fft_options options = {
+        .rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
     struct fft_plan *plan = NULL;
     TRY(fft_create(&options, &plan, err));
     size_t reals = fft_real_count(plan), floats = fft_complex_floats(plan);

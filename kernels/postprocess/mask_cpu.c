@@ -14,7 +14,8 @@ static const double LOWPASS = 15; /* Å */
 /* The low-pass of this field: a raised cosine over the two shells about the limit. */
 static enum status lowpass(int box, double pixel_size, const float *map, float *ret_map, struct err *err) {
     size_t voxels = (size_t)box * (size_t)box * (size_t)box;
-    const struct fft_options forward = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
+    const struct fft_options forward = {
+        .rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
     struct fft_options inverse = forward;
     inverse.direction = FFT_INVERSE;
     struct fft_plan *to = NULL, *back = NULL;

@@ -41,7 +41,7 @@ enum status projector_reserve(struct projector *p, struct err *err) {
         return STATUS_OK;
     mem_free(&p->grid);
     p->grid_capacity = 0;
-    TRY(mem_new(floats, sizeof *p->grid, "reference slices", &p->grid, err));
+    TRY(mem_new_unset(floats, sizeof *p->grid, "reference slices", &p->grid, err));
     p->grid_capacity = floats;
     return STATUS_OK;
 }

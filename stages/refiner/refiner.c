@@ -24,8 +24,9 @@ void refiner_spent(struct refiner *r, enum refiner_step step) {
 }
 
 const char *refiner_step_name(enum refiner_step step) {
-    static const char *const NAMES[REFINER_STEPS] = {"plan",     "references", "images", "compare", "particles",
-                                                     "sums", "accuracy",   "maps",   "fsc",     "mask"};
+    static const char *const NAMES[REFINER_STEPS] = {"start",   "noise",     "scale", "plan",     "references", "images",
+                                                     "compare", "particles", "sums",  "accuracy", "maps",       "fsc",
+                                                     "mask"};
     return NAMES[step];
 }
 
@@ -211,10 +212,13 @@ static enum status judge_images(struct refiner *r, struct err *err) {
 
 static enum status first_iteration(struct refiner *r, struct err *err) {
     TRY(setup_noise(r, err));
+    refiner_spent(r, REFINER_NOISE);
     TRY(setup_reference(r, err));
     schedule_start(r);
     TRY(estep_open(r, err));
-    return setup_scale(r, err);
+    TRY(setup_scale(r, err));
+    refiner_spent(r, REFINER_SCALE);
+    return STATUS_OK;
 }
 
 /* Particles without a pose cannot be searched near it. */
@@ -250,6 +254,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     r->began = r->step_began = refiner_now();
     memset(r->steps, 0, sizeof r->steps);
     if (r->box == 0) TRY(setup_allocate(r, err));
+    refiner_spent(r, REFINER_START);
     TRY(trace_begin(r, err));
     TRY(setup_optics(r, err));
     if (r->restored != NULL) restored_poses(r->restored, &r->set, r->reference_count);

@@ -79,6 +79,9 @@ bool refiner_busy(const struct refiner *refiner); /* inside an iteration */
 
 /* What an iteration's time goes into. */
 enum refiner_step {
+    REFINER_START,      /* of the first: memory, the device */
+    REFINER_NOISE,      /* of the first: of the particles as they come */
+    REFINER_SCALE,      /* of the first: the reference and its grey scale */
     REFINER_PLAN,       /* grids, memory */
     REFINER_REFERENCES, /* maps become what slices are taken from */
     REFINER_IMAGES,     /* read, or found in memory */
