@@ -1,8 +1,7 @@
 /* Memory and plans of a device, for the Fourier grids of maps: kernels/projector and kernels/reconstruct keep a grid
  * there where they are given a workspace, in the host's memory where that is NULL. Grids are taken from the scope of the
- * arena that is
- * open and live as long; what is needed for a moment is taken in the iteration's scope, which must be closed then. What a
- * function does there is done when it returns. For one thread at a time. */
+ * arena that is open, and live as long; what is needed for a moment is taken in the iteration's scope, which must be
+ * closed then. What a function does there is done when it returns. For one thread at a time. */
 #ifndef ICESTREAM_KERNELS_FOURIER_WORKSPACE_H
 #define ICESTREAM_KERNELS_FOURIER_WORKSPACE_H
 

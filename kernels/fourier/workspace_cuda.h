@@ -24,8 +24,8 @@ struct workspace {
 enum status workspace_cuda_plan(struct workspace *workspace, int dimensions, int box, struct padded_cuda **ret_padded,
                                 struct err *err);
 
-/* Memory for a moment: until the scope that `open` is declared in ends, as `_cleanup_(workspace_cuda_end) struct workspace
- * *open = NULL;`. */
+/* Memory for a moment: until the scope that `open` is declared in ends, as
+ * `_cleanup_(workspace_cuda_end) struct workspace *open = NULL;`. */
 enum status workspace_cuda_begin(struct workspace *workspace, struct workspace **open, struct err *err);
 void workspace_cuda_end(struct workspace **open);
 

@@ -32,7 +32,8 @@ enum status projector_to_host(struct projector *projector, struct err *err);
 enum status projector_power(const struct projector *projector, float *ret_power, struct err *err);
 
 /* Slices at the first `count` pixels for n orientations; matrices[n][9]; out[n][2·count]. Parallel over n when n is
- * large; safe to call from inside a parallel region with threads = 1. The transform is the host's (projector_to_host). */
+ * large; safe to call from inside a parallel region with threads = 1. The transform is the host's, see
+ * projector_to_host. */
 void projector_slices(const struct projector *projector, const struct fourier_pixels *pixels, int count, int n,
                       const float *matrices, int threads, float *out);
 

@@ -19,7 +19,8 @@ def refine(out, device, memory, *more):
     """All iterations at the end of the stream: how many there are before it depends on time."""
     return subprocess.run([PROGRAM, "--i", "particles.star", "--reference", "truth.mrc", "--o", out, "--device", device,
                            "--memory", str(memory), "--initial_lowpass", "40", "--diameter", "180", "--threads", "8",
-                           "--min_particles", "100000", "--keep_iterations", "40", "--verbose", *more], capture_output=True, text=True)
+                           "--min_particles", "100000", "--keep_iterations", "40", "--verbose", *more],
+                          capture_output=True, text=True)
 
 
 def maps(out):
