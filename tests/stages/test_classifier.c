@@ -328,6 +328,39 @@ static void few_particles_are_enough(void **state) {
     }
 }
 
+/* One class; three, of which none is empty; more classes than a batch has particles of a half. */
+static void any_number_of_classes(void **state) {
+    (void)state;
+    static const int classes[] = {1, 3, 100};
+    for (int n = 0; n < 3; n++) {
+        struct dataset *dataset = NULL;
+        struct classifier c;
+        OK(dataset_create(1 << 24, &dataset, &err));
+        for (int part = 0; part < PARTS; part++)
+            submit(dataset, part);
+        struct classifier_options o = options_of(classes[n]);
+        o.particles_per_class = 1;
+        o.visits = 2;
+        classifier_init(&c, &o, dataset);
+        run(&c, true, 10000);
+        int real = classes[n] < 4 ? classes[n] : classes[n] - 1, empty = 0;
+        double weight = c.model->empty_weight;
+        assert_int_equal(c.model->class_count, real);
+        for (int k = 0; k < real; k++) {
+            weight += c.model->classes[k].weight[0] + c.model->classes[k].weight[1];
+            for (int i = 0; i < BOX * BOX; i++)
+                assert_true(isfinite(c.model->classes[k].map[i]));
+        }
+        for (size_t i = 0; i < COUNT; i++)
+            empty += dataset_at(dataset, i)->class_index == real;
+        print_message("%d classes: weights of %.1f, %d particles of nothing\n", real, weight, empty);
+        assert_true(fabs(weight - COUNT) < 0.01 * COUNT);
+        assert_true(classes[n] >= 4 || empty == 0);
+        classifier_clear(&c);
+        dataset_destroy(&dataset);
+    }
+}
+
 static void rules_are_read(void **state) {
     (void)state;
     struct quality_rule rule;
@@ -394,7 +427,8 @@ static void bad_tables_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_are_told_apart),     cmocka_unit_test(a_stream_ends_like_a_batch),
-        cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(rules_are_read),
+        cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(any_number_of_classes),
+        cmocka_unit_test(rules_are_read),
         cmocka_unit_test(broken_images_spoil_nothing), cmocka_unit_test(few_particles_are_enough),
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(broken_snapshots_are_passed_over),
