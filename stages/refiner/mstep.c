@@ -28,6 +28,12 @@ static enum status priors_from_fsc(const struct refiner *r, struct reference *c,
     return STATUS_OK;
 }
 
+static void copy_map(const float *from, size_t voxels, float *to) {
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
+        to[i] = from[i];
+}
+
 /* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and
  * the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from
  * what they hold. Needs a map that shows more than a blob, and must look like a particle. */
@@ -38,13 +44,15 @@ static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *
     if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST) return STATUS_OK;
     _cleanup_(mem_free) float *map = NULL;
     TRY(mem_new_unset(voxels, sizeof *map, "a map", &map, err));
-    memcpy(map, r->combined, voxels * sizeof *map);
+    copy_map(r->combined, voxels, map);
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     TRY(lowpass_map(map, r->box, r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1, 2, err));
     if (r->solvent == NULL) TRY(mem_new(voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
     TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
     double inside = 0, sphere = 4 * M_PI / 3 * pow(r->mask_radius, 3);
-    /* That mask is made for FSCs, with a wide edge; here the inner half of the edge is enough. */
+    /* That mask is made for FSCs, with a wide edge; here the inner half of the edge is enough. Multiples of 2^-23: their
+     * sum is the same in any order. */
+#pragma omp parallel for schedule(static) reduction(+ : inside)
     for (size_t i = 0; i < voxels; i++) {
         r->solvent[i] = fmaxf(0, 2 * r->solvent[i] - 1);
         inside += r->solvent[i];
@@ -122,14 +130,15 @@ static enum status flatten_half(const struct refiner *r, const float *mask, int 
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     _cleanup_(mem_free) float *spread = NULL;
     _cleanup_(mem_free) float *low = NULL;
-    TRY(mem_new(voxels, sizeof *spread, "a map", &spread, err));
-    TRY(mem_new(voxels, sizeof *low, "a map", &low, err));
-    memcpy(spread, map, voxels * sizeof *map);
+    TRY(mem_new_unset(voxels, sizeof *spread, "a map", &spread, err));
+    TRY(mem_new_unset(voxels, sizeof *low, "a map", &low, err));
+    copy_map(map, voxels, spread);
     TRY(lowpass_map(spread, r->box, shared + 0.5, 0, err));
     mstep_flatten(r, mask, spread);
-    memcpy(low, spread, voxels * sizeof *map);
+    copy_map(spread, voxels, low);
     TRY(lowpass_map(low, r->box, shared + 0.5, 0, err));
     mstep_flatten(r, mask, map);
+#pragma omp parallel for schedule(static)
     for (size_t i = 0; i < voxels; i++)
         map[i] -= spread[i] - low[i];
     return STATUS_OK;
