@@ -18,7 +18,8 @@ static enum status count_pixels(struct alignment_cuda *a, struct err *err) {
 static enum status open_all(struct alignment_cuda *a, struct err *err) {
     const struct alignment_options *o = &a->options;
     TRY(count_pixels(a, err));
-    TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->near, "poses near particles", &a->near, err));
+    for (int slot = 0; slot < STREAM_SLOTS; slot++)
+        TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->near, "poses near particles", &a->near_of[slot], err));
     TRY(stream_cuda_create(o->device.index, &a->stream, err));
     TRY(coarse_cuda_create(o->device.index, &a->coarse, err));
     TRY(prepare_cuda_create(o->box, ALIGNMENT_PARTICLES_MOST, &a->prepare, err));
@@ -55,9 +56,11 @@ void alignment_cuda_destroy(struct alignment_cuda **alignment) {
     stream_cuda_destroy(&a->stream);
     device_host_free(&a->options.device, &a->host_block);
     device_host_free(&a->options.device, &a->near_block);
-    for (int i = 0; a->near != NULL && i < ALIGNMENT_PARTICLES_MOST; i++)
-        sampling_subset_destroy(&a->near[i]);
-    mem_free(&a->near);
+    for (int slot = 0; slot < STREAM_SLOTS; slot++) {
+        for (int i = 0; a->near_of[slot] != NULL && i < ALIGNMENT_PARTICLES_MOST; i++)
+            sampling_subset_destroy(&a->near_of[slot][i]);
+        mem_free(&a->near_of[slot]);
+    }
     mem_free(&a->shell_pixels);
     mem_free(alignment);
 }

@@ -8,7 +8,7 @@
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const double ADAPTIVE_FRACTION = 0.999;
-enum { BRINGING_THREADS = 4 };
+enum { BRINGING_THREADS = 8 };
 
 /* The particles of a part, as they come and as they are found. */
 struct part {
@@ -61,13 +61,20 @@ static enum status bring(struct alignment_cuda *a, const struct part *part, int 
     return stream_cuda_bring(a->stream, part->slot, to->which, from->which, rest, err);
 }
 
-/* On the worker's thread, and few more: others list poses meanwhile. */
+/* What the host does of a part before it is compared. */
+static enum status bring_all(struct alignment_cuda *a, const struct part *part, int threads, struct err *err) {
+    TRY(bring(a, part, threads, err));
+    if (!a->iteration.local) return STATUS_OK;
+    return alignment_cuda_find_near(a, part->particles, part->count, threads, a->near_of[part->slot], err);
+}
+
+/* On the worker's thread, and on some more: others list poses meanwhile. */
 static enum status bring_next(void *context, struct err *err) {
     const struct bringing *b = context;
     const struct part part = {.particles = b->particles, .count = b->count, .slot = b->slot};
     int threads = b->alignment->options.threads;
     TRY(stream_cuda_adopt(b->alignment->stream, err));
-    return bring(b->alignment, &part, threads < BRINGING_THREADS ? threads : BRINGING_THREADS, err);
+    return bring_all(b->alignment, &part, threads < BRINGING_THREADS ? threads : BRINGING_THREADS, err);
 }
 
 static enum status take_particles(struct alignment_cuda *a, int count, struct particles_cuda *p, struct err *err) {
@@ -277,11 +284,11 @@ static enum status compare(struct alignment_cuda *a, const struct part *part, st
     struct particles_cuda particles;
     struct coarse_pass pass = {0};
     TRY(prepare(a, part, &particles, err));
-    if (a->iteration.local)
-        TRY(alignment_cuda_find_near(a, part->particles, part->count, err));
-    else
+    a->near = a->near_of[part->slot];
+    if (!a->iteration.local) {
         TRY(coarse_global(a, &particles, &pass, err));
-    TRY(stream_cuda_wait(a->stream, err));
+        TRY(stream_cuda_wait(a->stream, err)); /* for what it counted */
+    }
     TRY(fine_parts(a, part, &pass, &particles, err));
     TRY(stream_cuda_release(a->stream, part->slot, err));
     return stream_cuda_wait(a->stream, err);
@@ -315,7 +322,7 @@ enum status alignment_cuda_add(struct alignment_cuda *a, const struct alignment_
                                struct alignment_result *results, struct err *err) {
     struct part part = part_of(a, particles, results, count, 0);
     if (part.count == 0) return STATUS_OK;
-    TRY(bring(a, &part, a->options.threads, err));
+    TRY(bring_all(a, &part, a->options.threads, err));
     for (int index = 0; part.count > 0; index++) {
         struct part next = part_of(a, particles, results, count, index + 1);
         TRY(arena_open(a->arena, ARENA_PARTICLES, err));

@@ -30,15 +30,15 @@ static enum status sort_near(struct sampling_subset *near, struct err *err) {
     return STATUS_OK;
 }
 
-enum status alignment_cuda_find_near(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
-                                     struct err *err) {
+enum status alignment_cuda_find_near(const struct alignment_cuda *a, const struct alignment_particle *particles,
+                                     int count, int threads, struct sampling_subset *ret_near, struct err *err) {
     enum status failed = STATUS_OK;
     const struct sampling *sampling = a->iteration.sampling;
-#pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int i = 0; i < count; i++) {
         struct err mine = {0};
-        enum status status = sampling_near(sampling, particles[i].pose, sampling->angle_step, &a->near[i], &mine);
-        if (status == STATUS_OK) status = sort_near(&a->near[i], &mine);
+        enum status status = sampling_near(sampling, particles[i].pose, sampling->angle_step, &ret_near[i], &mine);
+        if (status == STATUS_OK) status = sort_near(&ret_near[i], &mine);
         if (status != STATUS_OK) {
 #pragma omp critical(alignment_near)
             {
@@ -78,8 +78,9 @@ enum status alignment_cuda_near_plan(struct alignment_cuda *a, struct err *err) 
     static const double POSE[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     const struct alignment_iteration *it = &a->iteration;
     if (!it->local) return STATUS_OK;
-    TRY(sampling_near(it->sampling, POSE, it->sampling->angle_step, &a->near[0], err));
-    struct near_lists lists = {.row_count = (size_t)a->near[0].count * (size_t)it->reference_count * (size_t)a->particles};
+    struct sampling_subset *near = &a->near_of[0][0];
+    TRY(sampling_near(it->sampling, POSE, it->sampling->angle_step, near, err));
+    struct near_lists lists = {.row_count = (size_t)near->count * (size_t)it->reference_count * (size_t)a->particles};
     return reserve_lists(a, a->particles, &lists, err);
 }
 

@@ -76,14 +76,14 @@ struct alignment_cuda {
     struct alignment_found found;
     void *host_block;
     size_t host_bytes;
-    struct sampling_subset *near; /* [particles] of the host */
+    struct sampling_subset *near_of[STREAM_SLOTS], *near; /* [particles] of the host; of the part that is compared */
     void *near_block;             /* page-locked: lists of them */
     size_t near_bytes;
     struct bringing {
         struct alignment_cuda *alignment;
         const struct alignment_particle *particles;
         int count, slot;
-    } bringing; /* what the worker does: the images of the next particles on their way to the device */
+    } bringing; /* what the worker does: the images of the next particles on their way to the device, poses near them */
     struct worker *worker;
 };
 
@@ -96,8 +96,8 @@ enum status alignment_cuda_plan(struct alignment_cuda *alignment, struct err *er
  * The orientations near each particle, on the host; then the coarse samples that
  * matter of particles first .. first + p->count - 1 of the batch, whose counts and sums the host gets. */
 enum status alignment_cuda_near_plan(struct alignment_cuda *alignment, struct err *err);
-enum status alignment_cuda_find_near(struct alignment_cuda *alignment, const struct alignment_particle *particles,
-                                     int count, struct err *err);
+enum status alignment_cuda_find_near(const struct alignment_cuda *alignment, const struct alignment_particle *particles,
+                                     int count, int threads, struct sampling_subset *ret_near, struct err *err);
 enum status alignment_cuda_near(struct alignment_cuda *alignment, const struct particles_cuda *particles, int first,
                                 struct samples_cuda *ret_kept, struct err *err);
 

@@ -95,13 +95,14 @@ static void particle_accuracy(struct accuracy *a, const struct particle *p, doub
 }
 
 /* Over at most 100 particles, with the map and noise of the E-step that has just been done. */
-static enum status half_accuracy(struct refiner *r, struct half *half, const float *noise, struct err *err) {
+static enum status half_accuracy(struct refiner *r, struct half *half, const float *noise, int threads,
+                                 struct err *err) {
     size_t n = (size_t)r->pixels.count;
     double angles[ACCURACY_PARTICLES], offsets[ACCURACY_PARTICLES];
     int count = half->member_count < ACCURACY_PARTICLES ? half->member_count : ACCURACY_PARTICLES;
     _cleanup_(mem_free) float *space = NULL;
-    TRY(mem_new_unset(5 * n * (size_t)r->options.threads, sizeof *space, "accuracies", &space, err));
-#pragma omp parallel for num_threads(r->options.threads) schedule(dynamic)
+    TRY(mem_new_unset(5 * n * (size_t)threads, sizeof *space, "accuracies", &space, err));
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int i = 0; i < count; i++) {
         float *mine = space + 5 * n * (size_t)omp_get_thread_num();
         struct accuracy a = {
@@ -118,10 +119,11 @@ static enum status half_accuracy(struct refiner *r, struct half *half, const flo
     return STATUS_OK;
 }
 
-/* On the worker's thread. */
+/* On the worker's thread. Masks are made meanwhile, but for the final maps: those have more threads. */
 static enum status run(void *context, struct err *err) {
     struct accuracy_job *job = context;
-    return half_accuracy(job->refiner, job->half, job->noise, err);
+    int all = job->refiner->options.threads, threads = job->refiner->schedule.final ? all : all / 4;
+    return half_accuracy(job->refiner, job->half, job->noise, threads > 0 ? threads : 1, err);
 }
 
 enum status accuracy_begin(struct refiner *r, struct half *half, struct err *err) {
@@ -129,7 +131,7 @@ enum status accuracy_begin(struct refiner *r, struct half *half, struct err *err
     size_t values = (size_t)r->sigma2_optics * (size_t)r->shells;
     TRY(accuracy_wait(r, err));
     TRY(projector_to_host(half->references->projector, err));
-    if (r->workspace == NULL) return half_accuracy(r, half, half->sigma2, err);
+    if (r->workspace == NULL) return half_accuracy(r, half, half->sigma2, r->options.threads, err);
     if (job->worker == NULL) TRY(worker_create(&job->worker, err));
     /* The M-step makes other noise of it. */
     mem_free(&job->noise);
