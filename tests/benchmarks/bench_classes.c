@@ -117,7 +117,8 @@ static enum status bench(const char *star, const struct classifier_options *opti
 
 int main(int argc, char **argv) {
     struct err err = {0};
-    struct classifier_options options = {.classes = argc > 2 ? atoi(argv[2]) + 1 : 51, /* one is empty */
+    int classes = argc > 2 ? atoi(argv[2]) : 50;
+    struct classifier_options options = {.classes = classes < 3 ? classes : classes + 1, /* one is empty */
                                          .diameter = argc > 6 ? atof(argv[6]) : 220,
                                          .tau_fudge = 2,
                                          .psi_step = 12,

