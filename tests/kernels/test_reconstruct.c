@@ -10,8 +10,10 @@
 
 #include <cmocka.h>
 
+#include "common/arena.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
+#include "kernels/projector/projector.h"
 #include "kernels/reconstruct/accumulator.h"
 #include "kernels/reconstruct/reconstruct.h"
 #include "tests/kernels/phantom.h"
@@ -358,6 +360,31 @@ static void prior_damps(void **state) {
     slices_destroy(&s);
 }
 
+/* What a device's memory must hold is known without a device: the grids of the host, as long as they are there; and what
+ * the formula comes to where none of them is made. */
+static void volumes_are_as_large_as_planned(void **state) {
+    (void)state;
+    struct err err = {0};
+    for (int dimensions = 2; dimensions <= 3; dimensions++)
+        for (int size = 4; size <= BOX; size += 6) {
+            struct accumulator *a = NULL;
+            struct projector *p = NULL;
+            static float map[MAP];
+            assert_int_equal(accumulator_create(dimensions, BOX, size, &a, &err), STATUS_OK);
+            assert_int_equal(projector_create(dimensions, BOX, 1, &p, &err), STATUS_OK);
+            assert_int_equal(projector_set_map(p, map, size, &err), STATUS_OK);
+            struct projector_grid grid = projector_grid(p);
+            size_t points = (size_t)grid.nx * (size_t)grid.ny * (size_t)grid.nz;
+            assert_int_equal(accumulator_bytes(dimensions, size), arena_need(accumulator_grid(a).bytes, 1));
+            assert_int_equal(projector_bytes(dimensions, size), arena_need(points, 2 * sizeof(float)));
+            accumulator_destroy(&a);
+            projector_destroy(&p);
+        }
+    /* 360 px: 362 × 723² points of four doubles, of two floats. */
+    assert_int_equal(accumulator_bytes(3, 360), arena_need((size_t)362 * 723 * 723, 32));
+    assert_int_equal(projector_bytes(3, 360), arena_need((size_t)362 * 723 * 723, 8));
+}
+
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
@@ -370,6 +397,7 @@ int main(void) {
         cmocka_unit_test(merging_is_adding),
         cmocka_unit_test(halves_correlate_as_their_maps),
         cmocka_unit_test(prior_damps),
+        cmocka_unit_test(volumes_are_as_large_as_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
