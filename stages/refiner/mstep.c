@@ -119,8 +119,8 @@ void mstep_parameters(const struct refiner *r, struct half *h) {
 
 /* A mask spreads what the halves share at low resolution into the shells above, alike in both halves, and each would find
  * it again in its noise: particles of nothing but noise came to agree to half the resolution that was shared. What the
- * shared shells give to those beyond is taken out again. Where the halves agree far beyond by themselves it is not worth
- * its transforms. */
+ * shared shells give to those beyond is taken out again. Where the halves agree far beyond by themselves it belongs to
+ * the map: the sharp rim of a mask that fits, without which real particles stay at what they began with. */
 static enum status flatten_half(const struct refiner *r, const float *mask, int shared, float *map, struct err *err) {
     static const double FAR = 2;
     if (r->box * r->pixel_size > FAR * shared * r->resolution) {

@@ -167,8 +167,7 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
     TRY(lowpass_map(map, r->box, shell, 2, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    /* The mask spreads it beyond again, and both halves would begin with that. */
-    return lowpass_map(map, r->box, shell, 0, err);
+    return STATUS_OK;
 }
 
 enum status setup_reference(struct refiner *r, struct err *err) {

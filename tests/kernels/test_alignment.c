@@ -397,10 +397,13 @@ static void reliability_by_hand(void **state) {
 
 static void with_symmetry(void **state) {
     (void)state;
+    static const char *const GROUPS[] = {"C2", "C5", "D2", "D3", "T", "O", "I"};
     struct setting s = plain_setting();
-    s.symmetry = "D2";
     s.references = 2;
-    check(s);
+    for (size_t i = 0; i < sizeof GROUPS / sizeof *GROUPS; i++) {
+        s.symmetry = GROUPS[i];
+        check(s);
+    }
 }
 
 static void in_the_plane(void **state) {
