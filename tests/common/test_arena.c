@@ -89,7 +89,8 @@ static void iterate(struct arena *a, int batches, size_t volumes) {
     arena_close(a, ARENA_ITERATION);
 }
 
-/* What holds for every trace that begins at `top`: it rises with what is taken, falls to where the scope was opened, and stays inside. */
+/* What holds for every trace that begins at `top`: it rises with what is taken, falls to where the scope was opened, and
+ * stays inside. */
 static void check_trace(const struct arena_step *steps, size_t count, size_t top, size_t capacity) {
     size_t mark[ARENA_SCOPES] = {0};
     for (size_t i = 0; i < count; i++) {
