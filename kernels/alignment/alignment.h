@@ -39,7 +39,7 @@ enum alignment_norm {
 struct alignment_options {
     struct device device;
     int threads;                     /* CPU */
-    double memory;                   /* bytes that may be used, on the device where it is one; libraries' own come on top */
+    double memory;                   /* bytes that may be used, of the device where it is one, beside libraries' own */
     int box;                         /* px; shells are 0 .. box/2 */
     double pixel_size;               /* Å */
     double mask_radius;              /* px; edge 5 px */

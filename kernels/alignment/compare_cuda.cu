@@ -200,9 +200,9 @@ __device__ inline float load_pixels(const work &w, const state &s, int particle,
             if (SOURCE == STORED)
                 t.p[i][j] = __ldg((const float2 *)slot.values + first + lane + 32 * j);
             else
-                t.p[i][j] =
-                    grid_value<SOURCE == QUADS>(grid, grid_coordinate(m[0], m[3], u, v), grid_coordinate(m[1], m[4], u, v),
-                                                SOURCE == PLANE ? 0 : grid_coordinate(m[2], m[5], u, v));
+                t.p[i][j] = grid_value<SOURCE == QUADS>(grid, grid_coordinate(m[0], m[3], u, v),
+                                                        grid_coordinate(m[1], m[4], u, v),
+                                                        SOURCE == PLANE ? 0 : grid_coordinate(m[2], m[5], u, v));
             norm[i] = fmaf(half[j], fmaf(t.p[i][j].x, t.p[i][j].x, t.p[i][j].y * t.p[i][j].y), norm[i]);
         }
     }

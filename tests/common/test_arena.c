@@ -1,4 +1,4 @@
-/* Memory as a stack, on the host: its scopes, its limit, and the trace of its top (the picture of the paper's Figure 9). */
+/* Memory as a stack, on the host: its scopes, its limit, and the trace of its top (the paper's Figure 9). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

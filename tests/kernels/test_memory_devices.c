@@ -1,6 +1,6 @@
 /* The E-step on a CUDA device with little memory: the same results to the last bit, within the limit, with nothing
- * allocated inside an iteration, and with a trace of the memory's top that repeats with each batch (the paper's Figure 9);
- * a limit that is too low is refused before any particle is looked at. Particles fresh from a printed seed:
+ * allocated inside an iteration, and with a trace of the memory's top that repeats with each batch (paper, Figure 9); a
+ * limit that is too low is refused before any particle is looked at. Particles fresh from a printed seed:
  * test_memory_devices [SEED]. `360` does it for particles of 360 px; `trace` prints
  * a trace as CSV. */
 #include <stdio.h>
