@@ -4,7 +4,7 @@
 /* Of a group at most, where a third of what is left of the memory holds it: enough that a slice is scattered for many
  * particles at once. */
 static const size_t SPECTRA_BYTES = (size_t)48 << 20;
-static const uint32_t CONTRIBUTIONS = 1 << 19;
+static const uint32_t CONTRIBUTIONS = 1 << 20;
 
 static size_t spectrum_bytes(const struct alignment_cuda *a) {
     return (4 * a->stride + 1) * sizeof(float);
