@@ -54,7 +54,7 @@ enum status accumulator_clear(struct accumulator *a, int size, struct err *err) 
     set_shape(a, size);
     size_t count = accumulator_voxels(a);
     a->work = &accumulator_host_work;
-    a->workspace = NULL;
+    a->workspace = a->beside = NULL;
     if (count > a->capacity) {
         mem_free(&a->voxels);
         a->capacity = 0;
@@ -140,7 +140,25 @@ enum status accumulator_clear_on(struct accumulator *a, struct workspace *worksp
     a->work = &accumulator_device_work;
     return STATUS_OK;
 }
+
+enum status accumulator_clear_beside(struct accumulator *a, struct workspace *workspace, int size,
+                                     const struct symmetry *symmetry_or_null, struct err *err) {
+    size_t scratch = 0;
+    TRY(accumulator_clear(a, size, err));
+    TRY(reconstruct_scratch(workspace, a->dimensions, a->box, size, symmetry_or_null, &scratch, err));
+    if (accumulator_bytes(a->dimensions, size) + scratch > workspace_capacity(workspace))
+        return STATUS_OK;
+    a->beside = workspace;
+    a->work = &accumulator_beside_work;
+    return STATUS_OK;
+}
 #else
+enum status accumulator_clear_beside(struct accumulator *a, struct workspace *workspace, int size,
+                                     const struct symmetry *symmetry_or_null, struct err *err) {
+    (void)workspace, (void)symmetry_or_null;
+    return accumulator_clear(a, size, err);
+}
+
 enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
     FAIL_IF(workspace != NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
     return accumulator_clear(a, size, err);

@@ -23,6 +23,7 @@ struct accumulator {
     const struct accumulator_work *work; /* what is done with it where it lies */
     struct workspace *workspace;         /* where that is; NULL: on the host */
     double *device_voxels;
+    struct workspace *beside; /* to which they are brought from the host for a moment */
 };
 
 static inline size_t accumulator_voxels(const struct accumulator *a) {
@@ -41,7 +42,7 @@ struct accumulator_work {
 };
 extern const struct accumulator_work accumulator_host_work;
 /* Built where CUDA is. */
-extern const struct accumulator_work accumulator_device_work;
+extern const struct accumulator_work accumulator_device_work, accumulator_beside_work;
 
 enum status accumulator_host_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
                                     struct err *err);

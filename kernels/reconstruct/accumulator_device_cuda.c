@@ -1,4 +1,4 @@
-/* Sums that lie in a workspace. */
+/* Sums that lie in a workspace, or are brought there from the host for a moment. */
 #include "common/memory.h"
 #include "kernels/fourier/workspace_cuda.h"
 #include "kernels/reconstruct/accumulator.h"
@@ -8,6 +8,20 @@ static struct accumulator_cuda sums_of(const struct accumulator *a) {
     struct accumulator_cuda sums = accumulator_cuda_shape(a->dimensions, a->box, 2 * a->r_max);
     sums.voxels = a->device_voxels;
     return sums;
+}
+
+static struct workspace *workspace_of(const struct accumulator *a) {
+    return a->workspace != NULL ? a->workspace : a->beside;
+}
+
+/* In a scope that was begun. */
+static enum status reach(const struct accumulator *a, struct accumulator_cuda *ret_sums, struct err *err) {
+    struct workspace *w = workspace_of(a);
+    *ret_sums = sums_of(a);
+    if (a->workspace != NULL) return STATUS_OK;
+    const size_t bytes = accumulator_cuda_bytes(ret_sums);
+    TRY(arena_take(w->arena, bytes, 1, "the sums of a reference", &ret_sums->voxels, err));
+    return workspace_cuda_put(w, ret_sums->voxels, a->voxels, bytes, err);
 }
 
 static size_t shells_of(const struct accumulator *a) {
@@ -22,15 +36,25 @@ static size_t map_voxels(int dimensions, int box) {
 static enum status finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
                           struct err *err) {
     (void)threads;
-    struct workspace *w = a->workspace;
-    const struct accumulator_cuda sums = sums_of(a);
+    struct workspace *w = workspace_of(a);
+    struct accumulator_cuda sums;
     void *scratch = NULL;
     _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(workspace_cuda_begin(w, &open, err));
+    TRY(reach(a, &sums, err));
     TRY(arena_take(w->arena, accumulator_cuda_finish_scratch(&sums, symmetry_or_null), 1, "sums to be symmetrised",
                    &scratch, err));
     TRY(accumulator_cuda_finish(&sums, symmetry_or_null, scratch, w->stream, err));
+    if (a->workspace == NULL) TRY(workspace_cuda_get(w, a->voxels, sums.voxels, accumulator_cuda_bytes(&sums), err));
     return workspace_cuda_wait(w, err);
+}
+
+/* Conjugate pairs alone are not worth the way. */
+static enum status finish_beside(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
+                                 struct err *err) {
+    if (symmetry_or_null == NULL || symmetry_or_null->count == 1)
+        return accumulator_host_finish(a, symmetry_or_null, threads, err);
+    return finish(a, symmetry_or_null, threads, err);
 }
 
 static enum status merge(struct accumulator *a, const struct accumulator *b, struct err *err) {
@@ -64,12 +88,13 @@ static enum status fsc(const struct accumulator *a, const struct accumulator *b,
 }
 
 static enum status sigma2(const struct accumulator *a, float *ret_sigma2, struct err *err) {
-    struct workspace *w = a->workspace;
-    const struct accumulator_cuda sums = sums_of(a);
+    struct workspace *w = workspace_of(a);
+    struct accumulator_cuda sums;
     void *scratch = NULL;
     float *values = NULL;
     _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(workspace_cuda_begin(w, &open, err));
+    TRY(reach(a, &sums, err));
     TRY(arena_take(w->arena, shells_of(a), sizeof *values, "spectra", &values, err));
     TRY(arena_take(w->arena, reconstruct_cuda_shells_scratch(&sums), 1, "shell sums", &scratch, err));
     TRY(accumulator_cuda_sigma2(&sums, scratch, values, w->stream, err));
@@ -95,14 +120,15 @@ static enum status take(struct workspace *w, const struct accumulator *a, size_t
 
 static enum status map(const struct accumulator *a, const struct reconstruct_options *options, float *ret_map,
                        float *ret_data_vs_prior, float *ret_completeness, struct err *err) {
-    struct workspace *w = a->workspace;
-    const struct accumulator_cuda sums = sums_of(a);
+    struct workspace *w = workspace_of(a);
+    struct accumulator_cuda sums;
     const size_t shells = shells_of(a) * sizeof(float);
     struct padded_cuda *padded = NULL;
     struct made made = {0};
     _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(workspace_cuda_plan(w, a->dimensions, a->box, &padded, err));
     TRY(workspace_cuda_begin(w, &open, err));
+    TRY(reach(a, &sums, err));
     TRY(take(w, a, reconstruct_cuda_scratch(padded, &sums), &made, err));
     const struct reconstruct_cuda_options o = {.tau2 = options->tau2 != NULL ? made.tau2 : NULL,
                                                .tau_fudge = options->tau_fudge,
@@ -121,6 +147,15 @@ const struct accumulator_work accumulator_device_work = {
     .merge = merge,
     .join_shells = join_shells,
     .fsc = fsc,
+    .sigma2 = sigma2,
+    .map = map,
+};
+
+const struct accumulator_work accumulator_beside_work = {
+    .finish = finish_beside,
+    .merge = accumulator_host_merge,
+    .join_shells = accumulator_host_join_shells,
+    .fsc = accumulator_host_fsc,
     .sigma2 = sigma2,
     .map = map,
 };

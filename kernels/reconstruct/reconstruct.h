@@ -24,6 +24,10 @@ enum status accumulator_clear(struct accumulator *accumulator, int size, struct 
 /* The same in memory of the workspace, until that is reset; NULL: as above. */
 enum status accumulator_clear_on(struct accumulator *accumulator, struct workspace *workspace, int size,
                                  struct err *err);
+/* In the host's memory; but for a moment they are brought to the workspace's device one after the other, which
+ * symmetrises them and makes maps of them, if the whole workspace has room for that (reset before); else the CPU does. */
+enum status accumulator_clear_beside(struct accumulator *accumulator, struct workspace *workspace, int size,
+                                     const struct symmetry *symmetry_or_null, struct err *err);
 /* Bytes of a workspace that such sums take, and those that reconstruction and all before it want for a moment. */
 size_t accumulator_bytes(int dimensions, int size);
 enum status reconstruct_scratch(struct workspace *workspace, int dimensions, int box, int size,

@@ -73,7 +73,10 @@ enum status estep_set_references(struct refiner *r, struct half *h, int first, i
         r->accumulators[k] = c->accumulator;
         r->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
         TRY(projector_set_map_on(c->projector, r->workspace, c->map, r->pixels.size, err));
-        TRY(accumulator_clear_on(c->accumulator, r->sums_on_device ? r->workspace : NULL, r->pixels.size, err));
+        if (r->sums_on_host)
+            TRY(accumulator_clear_beside(c->accumulator, r->workspace, r->pixels.size, &r->symmetry, err));
+        else
+            TRY(accumulator_clear_on(c->accumulator, r->workspace, r->pixels.size, err));
         if (classifies(r)) TRY(projector_power(c->projector, c->tau2, err));
     }
     return STATUS_OK;
@@ -98,10 +101,10 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
 
 /* A device takes references in its memory. Sums stay there until the M-step, which it then does, where those of the half
  * that is not worked on take no more than a third of the memory, and all of them leave room for what the M-step needs
- * beside them. Else they come to the host after each half, and the M-step is the host's. */
+ * beside them. Else they come to the host after each half, and go back one after the other to become maps. */
 enum status estep_place(struct refiner *r, struct err *err) {
     r->workspace = alignment_workspace(r->alignment);
-    r->sums_on_device = false;
+    r->sums_on_device = r->sums_on_host = false;
     if (r->workspace == NULL) return STATUS_OK;
     int size = r->pixels.size;
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, size) + projector_bytes(3, size));

@@ -310,6 +310,8 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
     *ret_complete = false;
     r->step_began = refiner_now(); /* others may have worked since */
     if (r->current_half == r->half_count) {
+        /* References are done with: sums that come from the host need their room. */
+        if (r->sums_on_host) workspace_reset(r->workspace);
         TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
         TRY(device_time(r, err));
         trace_end(r);

@@ -111,7 +111,7 @@ struct refiner_state {
     double steps[REFINER_STEPS];
     double device_seconds; /* of these, in which the device was at work; 0: there is none */
     double waited;         /* s, after them, for the files of the iteration before and a copy of what its own will hold */
-    bool sums_on_host;                      /* of a device whose memory had no room for them: it left the M-step */
+    bool sums_on_host;                      /* in between, of a device whose memory has no room for all */
     double reliability;                     /* mean over particles */
     int classes;
     double class_changes; /* share of particles that went to another class than before */

@@ -95,7 +95,7 @@ struct state {
     size_t last_particles;    /* of the last iteration */
     size_t settled_particles; /* how many there were when nothing more was to be gained */
     bool settled, remarked, looked;
-    bool told;          /* that the CPU makes the maps of a device */
+    bool told;          /* that sums come to the host */
     bool gone;          /* the file of the last selection, when the stage began */
     struct err refused; /* the first file that could not join; status OK: none */
 };
@@ -350,8 +350,8 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     if (!state->told && refiner_state(state->refiner).sums_on_host) {
         state->told = true;
         stage_log(stage, LOG_INFO, "refine-memory",
-                  "the device's memory has no room for the sums of both halves beside the E-step: the CPU makes the maps, "
-                  "which takes longer; more `memory` would change that");
+                  "the device's memory has no room for the sums of both halves beside the E-step: they come to the host in "
+                  "between, which takes longer; more `memory` would change that");
     }
     struct err mine = {0};
     if (refiner_write_trace(state->refiner, stage_folder(stage), &mine) != STATUS_OK)

@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as folder:
     for out, memory in (("b", 4), ("little", 0.36)):
         run = refine(out, "cuda:0", memory)
         assert run.returncode == 0, run.stderr
-        assert ("CPU makes the maps" in run.stderr) == (out == "little"), run.stderr
+        assert ("sums of both halves" in run.stderr) == (out == "little"), run.stderr
     a, b, little = maps("a"), maps("b"), maps("little")
     assert len(a) > 10 and a.keys() == b.keys() == little.keys(), (a.keys(), little.keys())
     for name in a:
