@@ -84,7 +84,8 @@ struct stage_descriptor {
     /* NULL: items go from load to store and never wait for the compute thread (which is then free for idle). */
     enum status (*process)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
     enum status (*store)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-    /* On the compute thread whenever no item waits for it: a slice of work of its own. MORE: call again soon. */
+    /* On the compute thread whenever no item waits for it: a slice of work of its own. MORE: call again soon. Not on
+     * files, whose end is known: there the results shall not depend on how fast they are read. */
     enum status (*idle)(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err);
     /* At end of stream, on the compute thread: what is left. */
     enum status (*flush)(struct stage *stage, void *state, struct err *err);

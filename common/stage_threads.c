@@ -136,6 +136,11 @@ static void compute_item(struct stage *stage, struct slot *slot, int last_shape[
     note_status(stage, slot, status);
 }
 
+/* On files nothing is waited for: what a stage does of its own would begin with as much as happened to be read by then. */
+static bool has_idle(const struct stage *stage) {
+    return stage->descriptor->idle != NULL && stage->mode != STAGE_ON_FILES;
+}
+
 static enum stage_work be_idle(struct stage *stage) {
     enum stage_work work = STAGE_WORK_NONE;
     struct err err = {0};
@@ -175,7 +180,8 @@ static void run_source(struct stage *stage) {
 void *thread_compute(void *argument) {
     struct stage *stage = argument;
     int last_shape[3] = {-1, -1, -1};
-    bool idle_now = stage->descriptor->idle != NULL;
+    const bool idles = has_idle(stage);
+    bool idle_now = idles;
     uint64_t seen = 0;
     double idle_at = 0;
     use_threads(stage->threads);
@@ -199,14 +205,14 @@ void *thread_compute(void *argument) {
             run_flush(stage);
             end_work(stage, PART_PROCESS);
         } else if (idle_now ||
-                   (stage->descriptor->idle != NULL && (stage->events != seen || clock_monotonic() > idle_at))) {
+                   (idles && (stage->events != seen || clock_monotonic() > idle_at))) {
             seen = stage->events;
             begin_work(stage, PART_PROCESS);
             idle_now = be_idle(stage) == STAGE_WORK_MORE;
             end_work(stage, PART_PROCESS);
             idle_at = clock_monotonic() + idle_pause;
         } else
-            stage_await_call(stage, PART_PROCESS, stage->descriptor->idle != NULL ? idle_at + 0.01 : INFINITY);
+            stage_await_call(stage, PART_PROCESS, idles ? idle_at + 0.01 : INFINITY);
     }
     stage_unlock(stage);
     return NULL;
