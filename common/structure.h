@@ -115,17 +115,16 @@ enum status structure_select(const struct structure_model *model, const struct s
 #define STRUCTURE_FAR 1e6f
 enum status structure_take(const struct structure_model *model, const size_t *indices, size_t count, const char *name,
                            float *xyz, struct err *err);
-/* An error that names the first difference where the selected atoms of `model` are not these. */
+/* An error that names the first difference between the selected atoms of two structures. */
 enum status structure_same(const struct structure_identity *expected, size_t expected_count, const char *expected_name,
-                           const struct structure_model *model, const size_t *indices, size_t count, const char *name,
-                           struct err *err);
+                           const struct structure_identity *found, size_t count, const char *name, struct err *err);
 /* "CB of SER 12A in chain A" */
 const char *structure_describe(const struct structure_identity *id, char text[64]);
 /* Standard atomic mass (u); 0 for an element that is not known. */
 float structure_mass(const char *element);
 
 /* One structure as rows of a PDB file: with MODEL and ENDMDL around it when model > 0. After the last, structure_pdb_end.
- * STATUS_BAD_ARGUMENT where a coordinate does not fit its eight columns. Names that are longer than their columns are cut;
+ * STATUS_BAD_ARGUMENT where a coordinate does not fit its eight columns; an atom without coordinates (NaN) is left out. Names that are longer than their columns are cut;
  * numbers of atoms above 99,999 are hybrid-36. */
 enum status structure_pdb_write(FILE *out, const struct structure_model *model, int number, struct err *err);
 void structure_pdb_end(FILE *out);

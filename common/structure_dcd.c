@@ -157,9 +157,9 @@ void dcd_end(struct dcd_state *dcd) {
 static enum status take_topology(struct structure_reader *reader, struct err *err) {
     struct dcd_state *dcd = &reader->dcd;
     const struct structure_model *topology = reader->topology;
-    FAIL_IF(topology == NULL, err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(topology == NULL, err, STATUS_BAD_FORMAT,
             "%s: a DCD file does not say what its atoms are: give a PDB or mmCIF file of them as topology", reader->name);
-    FAIL_IF((int64_t)topology->count != dcd->atoms, err, STATUS_BAD_ARGUMENT,
+    FAIL_IF((int64_t)topology->count != dcd->atoms, err, STATUS_BAD_FORMAT,
             "%s: has %lld atoms, and the topology has %zu: give the one that it was made with", reader->name,
             (long long)dcd->atoms, topology->count);
     TRY(mem_new_unset((size_t)dcd->atoms, sizeof *dcd->record, "a frame", &dcd->record, err));
@@ -199,15 +199,14 @@ enum status dcd_next(struct structure_reader *reader, struct structure_model *mo
     *ret_found = dcd->next < dcd->frames;
     if (!*ret_found) return STATUS_OK;
     const struct structure_model *topology = reader->topology;
-    /* The atoms are copied once: the caller gives the same model again. */
-    if (model->capacity < topology->count) {
-        struct structure_atom *atom;
-        float *xyz;
-        while (model->count < topology->count)
-            TRY(structure_model_add(model, &atom, &xyz, err));
-    }
+    struct structure_atom *atom;
+    float *xyz;
+    while (model->capacity < topology->count || model->atoms == NULL)
+        TRY(structure_model_add(model, &atom, &xyz, err));
     model->count = topology->count;
-    memcpy(model->atoms, topology->atoms, topology->count * sizeof *model->atoms);
+    /* The atoms are copied once where the caller gives the same model again, as he does. */
+    if (dcd->filled != model->atoms) memcpy(model->atoms, topology->atoms, topology->count * sizeof *model->atoms);
+    dcd->filled = model->atoms;
     TRY(read_frame(reader, model->xyz, err));
     dcd->next++;
     model->number = (int)dcd->next;

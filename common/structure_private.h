@@ -32,6 +32,7 @@ struct dcd_state {
     int32_t *free_atoms; /* [atoms − fixed], from 0 */
     float *record;     /* [atoms] */
     float *first;      /* [atoms][3], with fixed atoms */
+    const void *filled; /* the caller's atoms that are the topology's */
     int64_t next;      /* frame, from 0 */
 };
 

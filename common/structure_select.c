@@ -200,7 +200,7 @@ static enum status nothing_selected(const struct structure_model *model, const s
             snprintf(chains + used, sizeof chains - used, "%s'%s'", used > 0 ? ", " : "", id->chain);
         last = id->chain;
     }
-    FAIL(err, STATUS_BAD_ARGUMENT,
+    FAIL(err, STATUS_BAD_FORMAT,
          "%s: none of its %zu atoms is selected by select: %s%s%s: it has the chains %s and residues %d to %d", name,
          model->count, what[selection->what], selection->chain_count > 0 ? ", chain" : "",
          selection->range_count > 0 ? ", residues" : "", chains, first, final);
@@ -253,22 +253,19 @@ enum status structure_take(const struct structure_model *model, const size_t *in
 }
 
 enum status structure_same(const struct structure_identity *expected, size_t expected_count, const char *expected_name,
-                           const struct structure_model *model, const size_t *indices, size_t count, const char *name,
-                           struct err *err) {
+                           const struct structure_identity *found, size_t count, const char *name, struct err *err) {
     static const char advice[] = "all structures need the same atoms: choose fewer with select, chain and residues";
     char text[64], other[64];
-    for (size_t i = 0; i < count && i < expected_count; i++) {
-        const struct structure_identity *id = &model->atoms[indices[i]].id;
-        FAIL_IF(memcmp(id, &expected[i], sizeof *id) != 0, err, STATUS_BAD_FORMAT,
-                "%s: its selected atom %zu is %s, and in %s it is %s: %s", name, i + 1, structure_describe(id, text),
+    for (size_t i = 0; i < count && i < expected_count; i++)
+        FAIL_IF(memcmp(&found[i], &expected[i], sizeof *found) != 0, err, STATUS_BAD_FORMAT,
+                "%s: its selected atom %zu is %s, and in %s it is %s: %s", name, i + 1, structure_describe(&found[i], text),
                 expected_name, structure_describe(&expected[i], other), advice);
-    }
     FAIL_IF(count < expected_count, err, STATUS_BAD_FORMAT,
             "%s: %zu atoms are selected in it, and %zu in %s, the next of them %s: %s", name, count, expected_count,
             expected_name, structure_describe(&expected[count], text), advice);
     FAIL_IF(count > expected_count, err, STATUS_BAD_FORMAT,
             "%s: %zu atoms are selected in it, and %zu in %s: its next is %s: %s", name, count, expected_count, expected_name,
-            structure_describe(&model->atoms[indices[expected_count]].id, text), advice);
+            structure_describe(&found[expected_count], text), advice);
     return STATUS_OK;
 }
 

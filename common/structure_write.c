@@ -36,13 +36,14 @@ enum status structure_pdb_write(FILE *out, const struct structure_model *model, 
     /* What is rounded to three decimals must keep its point in place. */
     static const float least = -999.9994F, most = 9999.999F;
     for (size_t i = 0; i < 3 * model->count; i++)
-        FAIL_IF(!(model->xyz[i] >= least && model->xyz[i] < most), err, STATUS_BAD_ARGUMENT,
+        FAIL_IF(!isnan(model->xyz[i]) && !(model->xyz[i] >= least && model->xyz[i] < most), err, STATUS_BAD_ARGUMENT,
                 "a coordinate of %g Å does not fit the columns of a PDB file (-999.999 to 9999.999)", (double)model->xyz[i]);
     if (number > 0) fprintf(out, "MODEL     %4d\n", number);
     for (size_t i = 0; i < model->count; i++) {
         const struct structure_atom *atom = &model->atoms[i];
         char serial[8], residue[8], name[8];
         const float *xyz = &model->xyz[3 * i];
+        if (isnan(xyz[0]) || isnan(xyz[1]) || isnan(xyz[2])) continue;
         hybrid36((long)i + 1, 5, serial);
         hybrid36(atom->id.number, 4, residue);
         place_name(atom, name);
