@@ -97,7 +97,7 @@ float structure_number(const char *text, size_t width) {
     if (strpbrk(copy, "xXpP") != NULL) return NAN; /* strtod knows hexadecimal numbers too */
     double value = strtod(copy, &rest);
     if (rest == copy) return NAN;
-    if (*rest == '(') rest += strcspn(rest, ")") + (strchr(rest, ')') != NULL);
+    if (*rest == '(' && strchr(rest, ')') != NULL) rest = strchr(rest, ')') + 1;
     rest += strspn(rest, " ");
     return *rest == '\0' ? (float)value : NAN;
 }

@@ -94,6 +94,8 @@ static enum status read_header(struct structure_reader *reader, int64_t *ret_sai
     TRY(read_marker(reader, "titles", &titles, err));
     FAIL_IF(titles > TITLES_MAX, err, STATUS_BAD_FORMAT, "%s: its titles would be %lld bytes long", reader->name,
             (long long)titles);
+    FAIL_IF(titles > reader->size - ftello(reader->stream), err, STATUS_TRUNCATED,
+            "%s: the file ends inside its titles: it is cut short", reader->name);
     FAIL_IF(fseeko(reader->stream, titles, SEEK_CUR) != 0, err, STATUS_IO, "%s: cannot be read: %s", reader->name,
             strerror(errno));
     TRY(expect_marker(reader, titles, "titles", err));

@@ -109,8 +109,8 @@ struct group {
 static void choose_altloc(struct group *group) {
     enum { LABELS_MAX = 16 };
     char labels[LABELS_MAX];
-    double sums[LABELS_MAX] = {0};
-    int count = 0, best = 0;
+    double means[LABELS_MAX] = {0}; /* occupancies */
+    int atoms[LABELS_MAX] = {0}, count = 0, best = 0;
     for (size_t i = group->begin; i < group->end; i++) {
         const struct structure_atom *atom = &group->atoms[i];
         if (atom->altloc == ' ') continue;
@@ -119,10 +119,10 @@ static void choose_altloc(struct group *group) {
             label++;
         if (label == LABELS_MAX) continue;
         if (label == count) labels[count++] = atom->altloc;
-        sums[label] += (double)atom->occupancy;
+        means[label] += ((double)atom->occupancy - means[label]) / ++atoms[label];
     }
     for (int label = 1; label < count; label++)
-        if (sums[label] > sums[best] + 1e-4) best = label;
+        if (means[label] > means[best] + 1e-4) best = label;
     group->altloc = count > 0 ? labels[best] : ' ';
 }
 
