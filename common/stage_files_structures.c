@@ -13,6 +13,7 @@
 struct input {
     const struct stage *stage;
     struct item_list *list;
+    json_t *paths; /* those that were given, as items hold them */
     struct err *err;
 };
 
@@ -30,14 +31,18 @@ static enum status choose_id(const struct item_list *list, const char *path, con
         memcpy(id, text, strlen(text) + 1);
         if (item_list_find(list, id) == NULL) return STATUS_OK;
     }
-    FAIL(err, STATUS_BAD_ARGUMENT, "%s: the file is given twice: a structure is compared once", path);
+    FAIL(err, STATUS_BAD_ARGUMENT, "%s: another file has the same name and path: rename it", path);
 }
 
 static enum status add_structure(const struct input *input, const char *path, const char *name) {
     char id[PATH_SIZE], text[PATH_SIZE];
     struct item *item = NULL;
-    TRY(choose_id(input->list, path, name, id, input->err));
     TRY(stage_files_path(input->stage, path, "", text, input->err));
+    FAIL_IF(json_object_get(input->paths, text) != NULL, input->err, STATUS_BAD_ARGUMENT,
+            "%s: the file is given twice: a structure is compared once", path);
+    TRY(choose_id(input->list, path, name, id, input->err));
+    FAIL_IF(!item_text_fits(text) || json_object_set_new(input->paths, text, json_true()) != 0, input->err,
+            STATUS_BAD_ARGUMENT, "%s: its name is not UTF-8: rename it", path);
     TRY(item_create(id, "structure", &item, input->err));
     enum status status = item_set_string(item, "structure.path", text, input->err);
     if (status == STATUS_OK) return item_list_add(input->list, item, input->err);
@@ -119,13 +124,20 @@ static enum status add_part(const struct input *input, const char *path) {
     return file_exists(path) ? add_one(input, path) : add_glob(input, path);
 }
 
+static enum status add_parts(const struct input *input, const char *text) {
+    if (file_exists(text)) return add_one(input, text);
+    _cleanup_(mem_free) char *copy = strdup(text);
+    FAIL_IF(copy == NULL, input->err, STATUS_NO_MEMORY, "no memory for the list of structures");
+    for (char *save = NULL, *part = strtok_r(copy, ",", &save); part != NULL; part = strtok_r(NULL, ",", &save))
+        TRY(add_part(input, part));
+    return STATUS_OK;
+}
+
 enum status stage_files_structures(const struct stage *stage, const char *text, struct item_list *list,
                                    struct err *err) {
-    const struct input input = {stage, list, err};
-    if (file_exists(text)) return add_one(&input, text);
-    _cleanup_(mem_free) char *copy = strdup(text);
-    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the list of structures");
-    for (char *save = NULL, *part = strtok_r(copy, ",", &save); part != NULL; part = strtok_r(NULL, ",", &save))
-        TRY(add_part(&input, part));
-    return STATUS_OK;
+    const struct input input = {stage, list, json_object(), err};
+    FAIL_IF(input.paths == NULL, err, STATUS_NO_MEMORY, "no memory for the list of structures");
+    enum status status = add_parts(&input, text);
+    json_decref(input.paths);
+    return status;
 }
