@@ -230,6 +230,19 @@ static void last_line(char *tail, size_t length, char line[8]) {
     snprintf(line, 8, "%.*s", (int)(length - begin < 7 ? length - begin : 7), tail + begin);
 }
 
+/* The last row is one of an atom that has no coordinates yet. */
+static bool pdb_breaks_off(struct structure_reader *reader) {
+    enum { COORDINATES_END = 54 };
+    char tail[256];
+    int64_t from = reader->size > (int64_t)sizeof tail ? reader->size - (int64_t)sizeof tail : 0;
+    if (fseeko(reader->stream, from, SEEK_SET) != 0) return false;
+    size_t length = fread(tail, 1, sizeof tail, reader->stream), begin = length;
+    while (begin > 0 && tail[begin - 1] != '\n')
+        begin--;
+    return length - begin >= 6 && length - begin < COORDINATES_END &&
+           (strncmp(tail + begin, "ATOM  ", 6) == 0 || strncmp(tail + begin, "HETATM", 6) == 0);
+}
+
 /* A file with END after its only structure or after its models ends with it. A trajectory has one after every frame,
  * and may go on: there END says nothing. */
 static bool pdb_ends(struct structure_reader *reader) {
@@ -253,6 +266,8 @@ enum status structure_probe(const char *path, enum structure_format *ret_format,
     _cleanup_(structure_close) struct structure_reader *reader = NULL;
     TRY(structure_open(path, NULL, &reader, err));
     *ret_format = reader->format;
+    FAIL_IF(reader->format == STRUCTURE_PDB && pdb_breaks_off(reader), err, STATUS_TRUNCATED,
+            "%s: its last row, of an atom, ends before the coordinates: the file is cut short", path);
     *ret_ends = reader->format == STRUCTURE_PDB && pdb_ends(reader);
     return STATUS_OK;
 }

@@ -601,6 +601,17 @@ static void the_end_of_a_file_is_told(void **state) {
         assert_ok(structure_probe(path, &format, &ends, &err));
         if (ends != cases[i].ends) fail_msg("case %zu", i);
     }
+    char path[PATH_SIZE];
+    enum structure_format format;
+    struct err err = {0};
+    bool ends;
+    put_text("growing.pdb", "HEADER\nATOM      1  CA  GLY A   1      11.104   6.1", path);
+    assert_int_equal(structure_probe(path, &format, &ends, &err), STATUS_TRUNCATED);
+    put_text("growing.pdb", "", path);
+    assert_int_equal(structure_probe(path, &format, &ends, &err), STATUS_TRUNCATED);
+    put_text("data.cif", "data_x\n", path);
+    assert_ok(structure_probe(path, &format, &ends, &err));
+    assert_true(format == STRUCTURE_CIF && !ends);
     assert_true(structure_is_name("a/b.PDB") && structure_is_name("x.mmcif") && !structure_is_name("b.mrc"));
 }
 
