@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "common/multiversion.h"
 #include "kernels/superpose/superpose_private.h"
 #include "kernels/superpose/tile_cpu.h"
 
@@ -29,6 +30,10 @@ struct superpose_cpu {
     float *slabs;        /* neighbours: per thread the rows of a group */
     size_t slab_floats;
 };
+
+static int smaller(int a, int b) {
+    return a < b ? a : b;
+}
 
 static size_t panel_floats(const struct superpose_cpu *s) {
     return (size_t)s->options.atoms * 3 * SUPERPOSE_LANES;
@@ -84,7 +89,7 @@ static enum status reserve(struct superpose_cpu *s, int structures, struct err *
     TRY(within_memory(s, floats, what, err));
     float *panels = NULL;
     double *norms = NULL;
-    TRY(mem_new(floats, sizeof *panels, "structures", &panels, err));
+    TRY(mem_new_unset(floats, sizeof *panels, "structures", &panels, err));
     enum status status = mem_new((size_t)capacity, sizeof *norms, "structures", &norms, err);
     if (status != STATUS_OK) {
         mem_free(&panels);
@@ -103,31 +108,58 @@ static enum status reserve(struct superpose_cpu *s, int structures, struct err *
     return STATUS_OK;
 }
 
-/* Centres a structure, takes it times √w into a lane, and gives its G. False where a coordinate is none. */
-static bool put(const struct superpose_cpu *s, const float *xyz, float *lane, double *ret_norm) {
-    int atoms = s->options.atoms;
-    double centre[3] = {0}, norm = 0;
-    float farthest = 0;
-    bool numbers = true;
-    for (int k = 0; k < atoms; k++) {
-        double w = (double)s->roots[k] * s->roots[k];
-        for (int a = 0; a < 3; a++) {
-            float x = xyz[3 * k + a];
-            centre[a] += w * x;
-            farthest = fmaxf(farthest, fabsf(x));
-            numbers &= x == x;
+/* The weighted centroid of a structure, its sums side by side in a fixed order. False where a coordinate is none: too far
+ * from the origin, infinite, or no number. */
+enum { SIDE_BY_SIDE = 12 };
+MULTIVERSION static bool find_centre(const float *xyz, const float *roots, int atoms, double total, double *ret_centre) {
+    double sums[SIDE_BY_SIDE] = {0};
+    int odd[SIDE_BY_SIDE] = {0}, k = 0, any = 0;
+    for (; k + SIDE_BY_SIDE / 3 <= atoms; k += SIDE_BY_SIDE / 3)
+        for (int m = 0; m < SIDE_BY_SIDE; m++) {
+            float x = xyz[3 * k + m];
+            double root = roots[k + m / 3];
+            sums[m] += root * root * x;
+            odd[m] |= !(fabsf(x) <= SUPERPOSE_FARTHEST);
         }
+    for (; k < atoms; k++)
+        for (int m = 0; m < 3; m++) {
+            float x = xyz[3 * k + m];
+            sums[m] += (double)roots[k] * roots[k] * x;
+            odd[m] |= !(fabsf(x) <= SUPERPOSE_FARTHEST);
+        }
+    for (int m = 3; m < SIDE_BY_SIDE; m++) {
+        sums[m % 3] += sums[m];
+        odd[m % 3] |= odd[m];
     }
-    if (!numbers || farthest > SUPERPOSE_FARTHEST) return false;
-    for (int a = 0; a < 3; a++)
-        centre[a] /= s->total;
+    for (int m = 0; m < 3; m++) {
+        ret_centre[m] = sums[m] / total;
+        any |= odd[m];
+    }
+    return !any;
+}
+
+/* Takes structures [lanes][atoms][3] into the lanes of a panel, from `first` on: centred, times √w; and their G. */
+MULTIVERSION static void lay_out(const float *xyz, int atoms, const float *roots, double (*centre)[3], int first, int lanes,
+                                 float *panel, double *norms) {
+    double squares[SUPERPOSE_LANES] = {0};
     for (int k = 0; k < atoms; k++)
-        for (int a = 0; a < 3; a++) {
-            float x = (float)((xyz[3 * k + a] - centre[a]) * s->roots[k]);
-            lane[((size_t)k * 3 + a) * SUPERPOSE_LANES] = x;
-            norm += (double)x * x;
-        }
-    *ret_norm = norm;
+        for (int a = 0; a < 3; a++)
+            for (int lane = 0; lane < lanes; lane++) {
+                float x = (float)((xyz[((size_t)lane * (size_t)atoms + (size_t)k) * 3 + a] - centre[lane][a]) * roots[k]);
+                panel[((size_t)k * 3 + a) * SUPERPOSE_LANES + first + lane] = x;
+                squares[lane] += (double)x * x;
+            }
+    memcpy(norms + first, squares, (size_t)lanes * sizeof *norms);
+}
+
+/* False where a coordinate is none; the panel is then as it was. */
+static bool put(const struct superpose_cpu *s, const float *xyz, int first, int lanes, float *panel, double *norms) {
+    double centre[SUPERPOSE_LANES][3];
+    for (int lane = 0; lane < lanes; lane++)
+        if (!find_centre(xyz + (size_t)lane * 3 * (size_t)s->options.atoms, s->roots, s->options.atoms, s->total,
+                         centre[lane]))
+            return false;
+    lay_out(xyz, s->options.atoms, s->roots, centre, first, lanes, panel, norms);
     return true;
 }
 
@@ -145,30 +177,30 @@ static enum status find_bad(const struct superpose_cpu *s, const float *xyz, int
     return STATUS_OK;
 }
 
+static void clear_lanes(struct superpose_cpu *s, int first, int end) {
+    for (int n = first; n < end; n++)
+        for (int k = 0; k < 3 * s->options.atoms; k++)
+            lane_of(s, n)[(size_t)k * SUPERPOSE_LANES] = 0;
+}
+
 enum status superpose_cpu_add(struct superpose_cpu *s, const float *xyz, int count, struct err *err) {
     TRY(reserve(s, s->count + count, err));
     int bad = 0, first_panel = s->count / SUPERPOSE_LANES, last_panel = (s->count + count - 1) / SUPERPOSE_LANES;
-    /* A panel is one thread's: its lanes share cache lines. */
+    /* A panel is one thread's: its lanes share cache lines. Those behind the last structure are zero. */
 #pragma omp parallel for num_threads(s->options.threads) schedule(static) reduction(| : bad)
-    for (int panel = first_panel; panel <= last_panel; panel++)
-        for (int lane = 0; lane < SUPERPOSE_LANES; lane++) {
-            int n = panel * SUPERPOSE_LANES + lane;
-            if (n < s->count || n >= s->count + count) continue;
-            bad |= !put(s, xyz + (size_t)(n - s->count) * 3 * s->options.atoms, lane_of(s, n), &s->norms[n]);
-        }
+    for (int panel = first_panel; panel <= last_panel; panel++) {
+        int from = panel * SUPERPOSE_LANES, first = from < s->count ? s->count - from : 0;
+        int end = smaller(SUPERPOSE_LANES, s->count + count - from);
+        if (first == 0) clear_lanes(s, from + end, from + SUPERPOSE_LANES);
+        bad |= !put(s, xyz + (size_t)(from + first - s->count) * 3 * (size_t)s->options.atoms, first, end - first,
+                    s->panels + (size_t)panel * panel_floats(s), s->norms + from);
+    }
     if (bad) {
-        /* Lanes that hold nothing are zero. */
-        for (int n = s->count; n < s->count + count; n++)
-            for (int k = 0; k < 3 * s->options.atoms; k++)
-                lane_of(s, n)[(size_t)k * SUPERPOSE_LANES] = 0;
+        clear_lanes(s, s->count, (last_panel + 1) * SUPERPOSE_LANES);
         return find_bad(s, xyz, count, s->count, err);
     }
     s->count += count;
     return STATUS_OK;
-}
-
-static int smaller(int a, int b) {
-    return a < b ? a : b;
 }
 
 static void run_tile(const struct superpose_cpu *s, int panel_p, int panel_q, struct superpose_batch *batch) {
@@ -254,7 +286,7 @@ enum status superpose_cpu_row(struct superpose_cpu *s, int index, float *ret_rms
 enum status superpose_cpu_to_reference(struct superpose_cpu *s, const float *reference, float *ret_rmsd,
                                        struct err *err) {
     double norm = 0;
-    if (!put(s, reference, s->reference, &norm)) return find_bad(s, reference, 1, 0, err);
+    if (!put(s, reference, 0, 1, s->reference, &norm)) return find_bad(s, reference, 1, 0, err);
     run_row(s, s->reference, 0, norm, s->count, ret_rmsd);
     return STATUS_OK;
 }
