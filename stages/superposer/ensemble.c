@@ -278,3 +278,11 @@ struct ensemble_batch *ensemble_next(struct ensemble *ensemble) {
     pthread_mutex_unlock(&ensemble->mutex);
     return batch;
 }
+
+void ensemble_put_back(struct ensemble *ensemble, struct ensemble_batch *batch) {
+    pthread_mutex_lock(&ensemble->mutex);
+    batch->next = ensemble->first;
+    if (ensemble->first == NULL) ensemble->last = &batch->next;
+    ensemble->first = batch;
+    pthread_mutex_unlock(&ensemble->mutex);
+}

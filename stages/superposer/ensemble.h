@@ -54,5 +54,7 @@ void ensemble_destroy(struct ensemble **ensemble);
 enum status ensemble_submit(struct ensemble *ensemble, struct ensemble_batch **batch, struct err *err);
 /* The next in line, the caller's from now on; NULL: none. */
 struct ensemble_batch *ensemble_next(struct ensemble *ensemble);
+/* It could not be used now: it is the next one again. */
+void ensemble_put_back(struct ensemble *ensemble, struct ensemble_batch *batch);
 
 #endif

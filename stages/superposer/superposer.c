@@ -36,7 +36,7 @@ static enum status begin(struct superposer *s, const struct ensemble_batch *batc
     FAIL_IF(batch->atoms > INT_MAX / 3, err, STATUS_UNSUPPORTED, "%s: %zu atoms are more than can be compared", batch->path,
             batch->atoms);
     s->atoms = (int)batch->atoms;
-    if (batch->weights != NULL) {
+    if (batch->weights != NULL && s->weights == NULL) {
         TRY(mem_new(batch->atoms, sizeof *s->weights, "weights of atoms", &s->weights, err));
         memcpy(s->weights, batch->weights, batch->atoms * sizeof *s->weights);
     }
@@ -70,31 +70,40 @@ static enum status grow(struct superposer *s, int more, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status add_names(struct superposer *s, const struct ensemble_batch *batch, struct err *err) {
+/* Behind those that count, into places that grow has made: they count only when the structures are in. */
+static bool make_names(struct superposer *s, const struct ensemble_batch *batch) {
+    char **names = s->names + s->count;
     char *path = strdup(batch->path);
-    FAIL_IF(path == NULL, err, STATUS_NO_MEMORY, "no memory for the name %s", batch->path);
-    for (int i = 0; i < batch->count; i++) {
-        char *name = NULL;
-        int length = batch->count == 1 ? asprintf(&name, "%s", batch->name)
-                                       : asprintf(&name, "%s:%d", batch->name, batch->numbers[i]);
-        if (length < 0) {
-            while (i-- > 0)
-                free(s->names[s->count + i]);
-            free(path);
-            FAIL(err, STATUS_NO_MEMORY, "no memory for the names of structures");
-        }
-        s->names[s->count + i] = name;
+    int made = 0;
+    for (; path != NULL && made < batch->count; made++) {
+        int length = batch->count == 1 ? asprintf(&names[made], "%s", batch->name)
+                                       : asprintf(&names[made], "%s:%d", batch->name, batch->numbers[made]);
+        if (length < 0) break;
     }
-    s->files[s->file_count++] = (struct superposer_file){.path = path, .begin = s->count, .count = batch->count};
-    s->count += batch->count;
-    return STATUS_OK;
+    s->files[s->file_count] = (struct superposer_file){.path = path, .begin = s->count, .count = made};
+    return made == batch->count;
+}
+
+static void drop_names(struct superposer *s) {
+    struct superposer_file *file = &s->files[s->file_count];
+    for (int i = 0; i < file->count; i++)
+        free(s->names[s->count + i]);
+    mem_free(&file->path);
 }
 
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err) {
     if (s->plan == NULL) TRY(begin(s, batch, err));
     TRY(grow(s, batch->count, err));
-    TRY(superpose_add(s->plan, batch->xyz, batch->count, err));
-    return add_names(s, batch, err);
+    enum status status = make_names(s, batch)
+                             ? superpose_add(s->plan, batch->xyz, batch->count, err)
+                             : err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the names of structures");
+    if (status != STATUS_OK) {
+        drop_names(s);
+        return status;
+    }
+    s->file_count++;
+    s->count += batch->count;
+    return STATUS_OK;
 }
 
 bool superposer_has_matrix(const struct superposer *s, int structures) {

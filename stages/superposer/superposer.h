@@ -45,7 +45,7 @@ struct superposer {
 
 void superposer_init(struct superposer *s, const struct superposer_options *options);
 void superposer_clear(struct superposer *s);
-/* Adds a file's structures. They are compared only when results are asked for. */
+/* Adds a file's structures, all or (when it fails) none. They are compared only when results are asked for. */
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err);
 /* Whether the matrix of so many structures is to be kept. */
 bool superposer_has_matrix(const struct superposer *s, int structures);

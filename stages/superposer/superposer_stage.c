@@ -3,6 +3,7 @@
 #include "superposer_stage.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,13 +53,15 @@ static const struct param params[] = {
 };
 #undef P
 
+/* Large matrices take long to write: this part of the time, at least, is for other things. */
+static const double MOST_OF_TIME = 4;
+
 struct state {
     struct ensemble_rules rules;
     struct ensemble *ensemble;
     struct superposer superposer;
     int written;     /* structures in the last results */
-    double due;      /* the next results */
-    bool told_large; /* that there are no results before the end */
+    double due;      /* when the next results are */
 };
 
 struct lane {
@@ -134,8 +137,11 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 static enum status take_in(struct state *s, struct err *err) {
     for (struct ensemble_batch *batch; (batch = ensemble_next(s->ensemble)) != NULL;) {
         enum status status = superposer_add(&s->superposer, batch, err);
+        if (status != STATUS_OK) {
+            ensemble_put_back(s->ensemble, batch); /* the harness may try again */
+            return status;
+        }
         ensemble_batch_destroy(&batch);
-        TRY(status);
     }
     return STATUS_OK;
 }
@@ -146,7 +152,7 @@ static enum status emit(struct stage *stage, const struct state *s, struct err *
     char id[32], path[PATH_SIZE];
     const char *rest;
     _cleanup_(item_destroy) struct item *item = NULL;
-    snprintf(id, sizeof id, "n%07d", all->count);
+    snprintf(id, sizeof id, "clusters/%07d", all->count);
     TRY(path_join(stage_folder(stage), "clusters.csv", path, sizeof path, err));
     TRY(item_create(id, "clusters", &item, err));
     TRY(item_set_string(item, "clusters.csv", path_is_below(path, stage_root(stage), &rest) ? rest : path, err));
@@ -183,8 +189,10 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
         stage_note(stage, "%d structures; results follow at the end", count);
         return STATUS_OK;
     }
+    double begun = clock_monotonic();
     TRY(write_results(stage, s, false, err));
-    s->due = clock_monotonic() + p->snapshot_interval;
+    double now = clock_monotonic();
+    s->due = now + fmax(p->snapshot_interval, MOST_OF_TIME * (now - begun));
     return STATUS_OK;
 }
 
