@@ -20,7 +20,8 @@
 enum structure_format { STRUCTURE_PDB, STRUCTURE_CIF, STRUCTURE_DCD };
 
 /* What makes an atom the same in two structures. Unused bytes are 0, so that memcmp compares. Of an mmCIF file the
- * author's names, as PDB files have them, where it gives both. */
+ * author's names, as PDB files have them, where it gives both. Hydrogens that an older PDB file calls
+ * 1HD1 are HD11. */
 struct structure_identity {
     char name[8], residue[8];
     char chain[12];    /* the segment where the chain is blank */

@@ -81,6 +81,16 @@ static void guess_element(const char name[4], bool hetero, char element[4]) {
     element[0] = (char)toupper(first);
 }
 
+/* "1HD1" is what older files call HD11: their digit stands before the name. */
+static void turn_hydrogen(struct structure_atom *atom) {
+    char *name = atom->id.name;
+    size_t length = strlen(name);
+    if (length < 2 || !isdigit((unsigned char)name[0]) || (name[1] != 'H' && name[1] != 'D')) return;
+    char digit = name[0];
+    memmove(name, name + 1, length - 1);
+    name[length - 1] = digit;
+}
+
 /* Numbers of atoms of six digits and more push all that follows to the right in some programs' files. */
 static int find_shift(const char *line) {
     for (int shift = 0; shift <= 3; shift++) {
@@ -118,6 +128,7 @@ static enum status add_atom(struct structure_reader *reader, struct structure_mo
     for (char *c = atom->element; *c != '\0'; c++)
         *c = (char)toupper((unsigned char)*c);
     if (!isalpha((unsigned char)atom->element[0])) guess_element(line + 12, atom->hetero, atom->element);
+    turn_hydrogen(atom);
     return STATUS_OK;
 }
 

@@ -51,8 +51,7 @@ static enum status write_array(const char *folder, const char *name, enum npy_ty
     return npy_write(path, type, 1, &count, values, err);
 }
 
-/* What an earlier run, or an ensemble that was smaller, has left there is of other structures. */
-static enum status drop(const char *folder, const char *name, struct err *err) {
+enum status results_drop(const char *folder, const char *name, struct err *err) {
     char path[PATH_SIZE];
     TRY(path_join(folder, name, path, sizeof path, err));
     FAIL_IF(unlink(path) != 0 && file_exists(path), err, STATUS_UNAVAILABLE,
@@ -69,13 +68,23 @@ static enum status write_neighbours(const struct superposer *s, const char *fold
     return write_array(folder, "neighbours_rmsd.npy", NPY_FLOAT32, count, n->rmsd, err);
 }
 
+static enum status drop_neighbours(const char *folder, struct err *err) {
+    static const char *const names[] = {"neighbours_starts.npy", "neighbours_index.npy", "neighbours_rmsd.npy"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        TRY(results_drop(folder, names[i], err));
+    return STATUS_OK;
+}
+
 enum status results_write(const struct superposer *s, const char *folder, struct err *err) {
     TRY(write_names(s, folder, err));
     if (superposer_has_matrix(s, s->count))
         TRY(write_array(folder, "rmsd.npy", NPY_FLOAT32, superpose_pairs(s->count), s->rmsd, err));
     else
-        TRY(drop(folder, "rmsd.npy", err));
-    if (superposer_has_neighbours(s, s->count)) TRY(write_neighbours(s, folder, err));
+        TRY(results_drop(folder, "rmsd.npy", err));
+    if (superposer_has_neighbours(s, s->count))
+        TRY(write_neighbours(s, folder, err));
+    else
+        TRY(drop_neighbours(folder, err));
     return write_clusters(s, folder, err);
 }
 

@@ -9,6 +9,9 @@
 
 #include "stages/superposer/superposer.h"
 
+/* Removes what an earlier run, or an ensemble that was smaller, has left there of other structures. */
+enum status results_drop(const char *folder, const char *name, struct err *err);
+
 /* After superposer_solve. */
 enum status results_write(const struct superposer *s, const char *folder, struct err *err);
 /* reference_rmsd.csv: structure,rmsd in Å. */

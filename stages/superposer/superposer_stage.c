@@ -196,11 +196,21 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     return STATUS_OK;
 }
 
+/* What was asked for at another time belongs to other structures, or to another reference. */
+static enum status drop_fitted(const char *folder, struct err *err) {
+    static const char *const names[] = {"reference_rmsd.csv", "superposed.pdb", "superposed.dcd", "superposed.npy",
+                                        "rotations.npy", "translations.npy"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        TRY(results_drop(folder, names[i], err));
+    return STATUS_OK;
+}
+
 /* What needs the structures themselves. */
 static enum status write_fitted(struct stage *stage, struct state *s, struct err *err) {
     const struct params *p = stage_params(stage);
     const struct superposer *all = &s->superposer;
     const char *folder = stage_folder(stage), *first = all->files[0].path;
+    TRY(drop_fitted(folder, err));
     TRY(fitted_write_centres(all, &s->rules, folder, p->centres, err));
     if (p->reference == NULL && p->superposed == FITTED_NONE && !p->rotations) return STATUS_OK;
     _cleanup_(mem_free) float *reference = NULL, *rmsd = NULL;

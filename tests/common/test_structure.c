@@ -96,6 +96,7 @@ static const char PDB[] =
     "ENDMDL\n"
     "MODEL        7\n"
     "ATOM      1 HG11 VAL    10      -1.000   -.500  +6.5                            \n"
+    "ATOM      2 2HG1 VAL    10      -1.000   -.500  +6.5                            \n"
     "ENDMDL\n"
     "END\n";
 
@@ -119,6 +120,7 @@ static void pdb_says_what_it_says(void **state) {
     assert_true(models[0].atoms[7].hetero);
     assert_string_equal(models[0].atoms[9].element, "O");
     assert_string_equal(models[1].atoms[0].element, "H");
+    assert_string_equal(models[1].atoms[1].id.name, "HG12");
     assert_true(models[1].xyz[0] == -1 && models[1].xyz[1] == -0.5F && models[1].xyz[2] == 6.5F);
     assert_true(models[1].atoms[0].occupancy == 1);
     clear_all(models, 2);
@@ -143,6 +145,27 @@ static void atoms_are_selected(void **state) {
     assert_non_null(strstr(text, "some.file: none of its 10 atoms is selected by select: ca, chain: it has the chains 'A', 'B' "
                                  "and residues -1 to 901"));
     clear_all(models, 2);
+}
+
+/* An atom without a place in the chosen location; two kinds of residue in one place. */
+static void locations_are_chosen(void **state) {
+    (void)state;
+    static const char text[] =
+        "ATOM      1  CA ALEU A   1       1.000   2.000   3.000  0.50  7.50           C  \n"
+        "ATOM      2  CA BLEU A   1       1.000   2.000   3.000  0.30  7.50           C  \n"
+        "ATOM      3  CA CLEU A   1       1.000   2.000   3.000  0.20  7.50           C  \n"
+        "ATOM      4  CG BLEU A   1       1.000   2.000   3.000  0.30  7.50           C  \n"
+        "ATOM      5  CG CLEU A   1       1.000   2.000   3.000  0.60  7.50           C  \n"
+        "ATOM      6  CA ASER A   2       1.000   2.000   3.000  0.40  7.50           C  \n"
+        "ATOM      7  OG ASER A   2       1.000   2.000   3.000  0.40  7.50           O  \n"
+        "ATOM      8  CA BTHR A   2       1.000   2.000   3.000  0.60  7.50           C  \n"
+        "ATOM      9  OG1BTHR A   2       1.000   2.000   3.000  0.60  7.50           O  \n"
+        "ATOM     10  CA AGLY A   3       1.000   2.000   3.000  0.50  7.50           C  \n"
+        "ATOM     11  CA BGLY A   3       1.000   2.000   3.000  0.50  7.50           C  \n";
+    struct structure_model model = {0};
+    assert_int_equal(must_read(text, &model, 1), 1);
+    assert_selected(&model, STRUCTURE_ALL, NULL, NULL, "CA1A CG1C CA2B OG12B CA3A");
+    structure_model_clear(&model);
 }
 
 static void wrong_selections_are_told(void **state) {
@@ -647,6 +670,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pdb_says_what_it_says),
         cmocka_unit_test(atoms_are_selected),
+        cmocka_unit_test(locations_are_chosen),
         cmocka_unit_test(wrong_selections_are_told),
         cmocka_unit_test(numbers_outgrow_columns),
         cmocka_unit_test(large_structures_come_back),
