@@ -31,7 +31,13 @@ static bool next_line(struct structure_reader *reader, bool *ret_whole) {
 
 static bool is_record(const char *line, const char *name) {
     size_t length = strlen(name);
-    return strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '\0' || length == 6);
+    return strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '\0');
+}
+
+/* Numbers of atoms may come close to the word. */
+static bool is_atom(const char *line) {
+    return (strncmp(line, "ATOM", 4) == 0 && (line[4] == ' ' || isdigit((unsigned char)line[4]))) ||
+           strncmp(line, "HETATM", 6) == 0;
 }
 
 /* 1 to 9999 in digits, then hybrid-36 (A000 …) or hexadecimal (270f …); five digits where the last stands in the place
@@ -140,7 +146,7 @@ enum status pdb_next(struct structure_reader *reader, struct structure_model *mo
         if (!reader->has_text && !next_line(reader, &whole)) break;
         reader->has_text = false;
         const char *line = reader->text;
-        if (is_record(line, "ATOM") || is_record(line, "HETATM")) {
+        if (is_atom(line)) {
             size_t length = strlen(line);
             FAIL_IF(length < COORDINATES_END, err, whole ? STATUS_BAD_FORMAT : STATUS_TRUNCATED,
                     "%s: line %ld: this row of an atom has %zu characters, and its coordinates would end at %d%s", reader->name,

@@ -25,6 +25,7 @@ void superposer_clear(struct superposer *s) {
     mem_free(&s->names);
     mem_free(&s->files);
     mem_free(&s->weights);
+    mem_free(&s->waiting);
     forget_matrix(s);
     superpose_neighbours_clear(&s->neighbours);
     superpose_clusters_clear(&s->clusters);
@@ -91,15 +92,43 @@ static void drop_names(struct superposer *s) {
     mem_free(&file->path);
 }
 
+/* Those that wait go into the plan. */
+static enum status hand_over(struct superposer *s, struct err *err) {
+    if (s->waiting_count > 0) TRY(superpose_add(s->plan, s->waiting, s->waiting_count, err));
+    s->waiting_count = 0;
+    return STATUS_OK;
+}
+
+static enum status make_room(struct superposer *s, size_t wanted, struct err *err) {
+    if (wanted <= s->waiting_capacity) return STATUS_OK;
+    size_t capacity = wanted > 2 * s->waiting_capacity ? wanted : 2 * s->waiting_capacity;
+    float *waiting = realloc(s->waiting, capacity * 3 * (size_t)s->atoms * sizeof *waiting);
+    FAIL_IF(waiting == NULL, err, STATUS_NO_MEMORY, "no memory for %zu structures of %d atoms", capacity, s->atoms);
+    s->waiting = waiting;
+    s->waiting_capacity = capacity;
+    return STATUS_OK;
+}
+
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err) {
+    static const size_t most = (size_t)64 << 20; /* bytes that wait */
     if (s->plan == NULL) TRY(begin(s, batch, err));
+    size_t values = 3 * (size_t)s->atoms;
+    if ((size_t)(s->waiting_count + batch->count) * values * sizeof(float) > most) TRY(hand_over(s, err));
     TRY(grow(s, batch->count, err));
-    enum status status = make_names(s, batch)
-                             ? superpose_add(s->plan, batch->xyz, batch->count, err)
-                             : err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the names of structures");
+    bool large = (size_t)batch->count * values * sizeof(float) > most; /* goes there at once */
+    enum status status = STATUS_OK;
+    if (!large) TRY(make_room(s, (size_t)s->waiting_count + (size_t)batch->count, err));
+    if (!make_names(s, batch))
+        status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the names of structures");
+    else if (large)
+        status = superpose_add(s->plan, batch->xyz, batch->count, err);
     if (status != STATUS_OK) {
         drop_names(s);
         return status;
+    }
+    if (!large) {
+        memcpy(s->waiting + (size_t)s->waiting_count * values, batch->xyz, (size_t)batch->count * values * sizeof(float));
+        s->waiting_count += batch->count;
     }
     s->file_count++;
     s->count += batch->count;
@@ -179,6 +208,7 @@ static enum status cluster(struct superposer *s, bool matrix, struct err *err) {
 
 enum status superposer_solve(struct superposer *s, bool final, struct err *err) {
     bool matrix = superposer_has_matrix(s, s->count);
+    TRY(hand_over(s, err));
     if (matrix)
         TRY(solve_matrix(s, final, err));
     else

@@ -30,6 +30,9 @@ struct superposer {
     struct superposer_options options;
     struct superpose *plan; /* NULL before the first structure */
     int atoms, count;
+    float *waiting; /* [waiting_count][atoms][3]: the last of them, which the plan has not got yet */
+    int waiting_count;
+    size_t waiting_capacity; /* structures */
     float *weights; /* [atoms] or NULL */
     char **names;   /* [count] "ID", or "ID:NUMBER" where a file holds several */
     int name_capacity;
@@ -45,7 +48,8 @@ struct superposer {
 
 void superposer_init(struct superposer *s, const struct superposer_options *options);
 void superposer_clear(struct superposer *s);
-/* Adds a file's structures, all or (when it fails) none. They are compared only when results are asked for. */
+/* Adds a file's structures, all or (when it fails) none. They are compared only when results are asked for, and handed to
+ * the plan many at a time. */
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err);
 /* Whether the matrix of so many structures is to be kept. */
 bool superposer_has_matrix(const struct superposer *s, int structures);

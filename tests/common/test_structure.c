@@ -192,12 +192,14 @@ static void numbers_outgrow_columns(void **state) {
         "ATOM  100000  CA  GLY AA002      14.104   6.134  -6.504  1.00  0.00           C  \n"
         "ATOM  186a0  CA  GLY A270f      15.104   6.134  -6.504  1.00  0.00           C  \n"
         "ATOM  1234567  CA  GLY Aa000      16.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM      1  CA  GLY A12345     17.104   6.134  -6.504  1.00  0.00           C  \n";
-    static const int numbers[] = {9999, 10000, 10001, 10002, 9999, 10000 + 26 * 36 * 36 * 36, 12345};
+        "ATOM      1  CA  GLY A12345     17.104   6.134  -6.504  1.00  0.00           C  \n"
+        "ATOM1234567  CA  GLY A  17      18.104   6.134  -6.504  1.00  0.00           C  \n"
+        "HETATM123456 CA  GLY A  18      19.104   6.134  -6.504  1.00  0.00           C  \n";
+    static const int numbers[] = {9999, 10000, 10001, 10002, 9999, 10000 + 26 * 36 * 36 * 36, 12345, 17, 18};
     struct structure_model model = {0};
     assert_int_equal(must_read(text, &model, 1), 1);
-    assert_int_equal(model.count, 7);
-    for (int i = 0; i < 7; i++) {
+    assert_int_equal(model.count, 9);
+    for (int i = 0; i < 9; i++) {
         assert_string_equal(model.atoms[i].id.name, "CA");
         assert_string_equal(model.atoms[i].id.residue, "GLY");
         assert_string_equal(model.atoms[i].id.insertion, "");
