@@ -223,8 +223,8 @@ static enum status picks_id(const struct star_input *input, const char *microgra
     return stage_files_id(micrograph, id, err);
 }
 
-static enum status add_pick_row(const struct star_input *input, const char *name, const char *picks, struct item_list *list,
-                                struct err *err) {
+static enum status add_pick_row(const struct star_input *input, const char *name, const char *picks,
+                                struct item_list *list, struct err *err) {
     char id[PATH_SIZE], path[PATH_SIZE];
     struct item *item;
     TRY(picks_id(input, name, picks, id, err));

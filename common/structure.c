@@ -60,8 +60,8 @@ void structure_word(const char *text, size_t width, char *out, size_t size) {
     memcpy(out, text, width < size ? width : size - 1);
 }
 
-/* The usual form by hand, which is many times faster than strtod and the same to the last bit: up to 15 digits are exact
- * in a double, and so are powers of ten up to 22, so that their quotient is rounded once. */
+/* The usual form by hand, which is many times faster than strtod and the same to the last bit: up to 15 digits are
+ * exact in a double, and so are powers of ten up to 22, so that their quotient is rounded once. */
 float structure_number(const char *text, size_t width) {
     static const double POWERS[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
     size_t i = 0;
@@ -199,15 +199,22 @@ enum status structure_next(struct structure_reader *reader, struct structure_mod
     bool found = false;
     structure_model_reset(model);
     switch (reader->format) {
-    case STRUCTURE_PDB: TRY(pdb_next(reader, model, &found, err)); break;
-    case STRUCTURE_CIF: TRY(cif_next(reader, model, &found, err)); break;
-    case STRUCTURE_DCD: TRY(dcd_next(reader, model, &found, err)); break;
+    case STRUCTURE_PDB:
+        TRY(pdb_next(reader, model, &found, err));
+        break;
+    case STRUCTURE_CIF:
+        TRY(cif_next(reader, model, &found, err));
+        break;
+    case STRUCTURE_DCD:
+        TRY(dcd_next(reader, model, &found, err));
+        break;
     }
     FAIL_IF(ferror(reader->stream), err, STATUS_IO, "%s: cannot be read: %s", reader->name, strerror(errno));
-    FAIL_IF(!found && reader->given == 0, err, STATUS_BAD_FORMAT,
-            "%s: there is no atom in it: a PDB file with ATOM rows, an mmCIF file with a loop of _atom_site, or a DCD file "
-            "was expected",
-            reader->name);
+    FAIL_IF(
+        !found && reader->given == 0, err, STATUS_BAD_FORMAT,
+        "%s: there is no atom in it: a PDB file with ATOM rows, an mmCIF file with a loop of _atom_site, or a DCD file "
+        "was expected",
+        reader->name);
     reader->given += found;
     *ret_found = found;
     return STATUS_OK;
@@ -257,7 +264,8 @@ static bool pdb_ends(struct structure_reader *reader) {
     int ends = 0;
     while (ends < 2 && fgets(reader->text, sizeof reader->text, reader->stream) != NULL) {
         models = models || strncmp(reader->text, "MODEL ", 6) == 0;
-        ends += strncmp(reader->text, "END", 3) == 0 && (reader->text[3] == '\0' || isspace((unsigned char)reader->text[3]));
+        ends += strncmp(reader->text, "END", 3) == 0 &&
+                (reader->text[3] == '\0' || isspace((unsigned char)reader->text[3]));
     }
     return ends == 1 || models;
 }

@@ -1,9 +1,9 @@
 /* Structures of molecules: atoms with coordinates, from PDB, mmCIF and DCD files, and PDB and DCD files of them.
  *
- * Coordinates are in Å, xyz[atom * 3 + axis], float32. A file holds one structure after the other (MODEL … ENDMDL of a PDB
- * file, pdbx_PDB_model_num of mmCIF, a frame of a DCD file); the reader hands them out in that order and keeps none. What
- * format a file has is told by its content. Serial numbers of atoms are not read, so it does not matter how a file of more
- * than 99,999 atoms writes them; residue numbers above 9999 may be hybrid-36 or hexadecimal.
+ * Coordinates are in Å, xyz[atom * 3 + axis], float32. A file holds one structure after the other (MODEL … ENDMDL of a
+ * PDB file, pdbx_PDB_model_num of mmCIF, a frame of a DCD file); the reader hands them out in that order and keeps
+ * none. What format a file has is told by its content. Serial numbers of atoms are not read, so it does not matter how
+ * a file of more than 99,999 atoms writes them; residue numbers above 9999 may be hybrid-36 or hexadecimal.
  *
  * A coordinate that is no number (NaN, `********`) does not stop the reader, since nobody may have asked for that atom:
  * it is NaN in xyz, and structure_take says so of an atom that was selected. */
@@ -49,16 +49,16 @@ struct structure_fault { /* an atom whose coordinates are no numbers */
 struct structure_model {
     size_t count, capacity;
     struct structure_atom *atoms;
-    float *xyz; /* [count][3] */
-    int number; /* as the file has it; a frame's from 1 */
+    float *xyz;                                      /* [count][3] */
+    int number;                                      /* as the file has it; a frame's from 1 */
     struct structure_fault faults[STRUCTURE_FAULTS]; /* the first ones */
     int fault_count;
 };
 void structure_model_clear(struct structure_model *model);
 
 struct structure_reader;
-/* topology: what atoms a DCD file is of, which does not say so itself; it must outlive the reader. Others do not need it
- * (NULL) and do not look at it. */
+/* topology: what atoms a DCD file is of, which does not say so itself; it must outlive the reader. Others do not need
+ * it (NULL) and do not look at it. */
 enum status structure_open(const char *path, const struct structure_model *topology,
                            struct structure_reader **ret_reader, struct err *err);
 /* The same of an open stream that can seek, which the reader then owns, also when this fails. */
@@ -76,8 +76,8 @@ enum status structure_read_first(const char *path, struct structure_model *model
 
 /* Whether a name ends as those of such files do: .pdb .ent .cif .mmcif .dcd. */
 bool structure_is_name(const char *name);
-/* A quick look at a file that may still be growing. ret_ends: its last line says that nothing follows. STATUS_TRUNCATED:
- * more must come; STATUS_BAD_FORMAT: it cannot become a structure. */
+/* A quick look at a file that may still be growing. ret_ends: its last line says that nothing follows.
+ * STATUS_TRUNCATED: more must come; STATUS_BAD_FORMAT: it cannot become a structure. */
 enum status structure_probe(const char *path, enum structure_format *ret_format, bool *ret_ends, struct err *err);
 
 enum structure_what {
@@ -106,13 +106,13 @@ struct structure_selection {
 /* chains: "A" or "A,B"; residues: "10-50", "-3-10,52A,60-70" (with insertion codes); NULL or "": all. */
 enum status structure_selection_parse(enum structure_what what, const char *chains, const char *residues,
                                       struct structure_selection *ret_selection, struct err *err);
-/* Which atoms that is: their places in ascending order into indices[model->count]. Of a residue's alternate locations the
- * one with the highest occupancy stays, the first of equals. No atom at all is an error that says what there is. `name`
- * is for messages. */
+/* Which atoms that is: their places in ascending order into indices[model->count]. Of a residue's alternate locations
+ * the one with the highest occupancy stays, the first of equals. No atom at all is an error that says what there is.
+ * `name` is for messages. */
 enum status structure_select(const struct structure_model *model, const struct structure_selection *selection,
                              const char *name, size_t *indices, size_t *ret_count, struct err *err);
-/* The coordinates of those atoms into xyz[count][3]; one that is not a number, or lies farther than STRUCTURE_FAR from the
- * origin, is an error that names atom and line. */
+/* The coordinates of those atoms into xyz[count][3]; one that is not a number, or lies farther than STRUCTURE_FAR from
+ * the origin, is an error that names atom and line. */
 #define STRUCTURE_FAR 1e6f
 enum status structure_take(const struct structure_model *model, const size_t *indices, size_t count, const char *name,
                            float *xyz, struct err *err);
@@ -124,9 +124,9 @@ const char *structure_describe(const struct structure_identity *id, char text[64
 /* Standard atomic mass (u); 0 for an element that is not known. */
 float structure_mass(const char *element);
 
-/* One structure as rows of a PDB file: with MODEL and ENDMDL around it when model > 0. After the last, structure_pdb_end.
- * STATUS_BAD_ARGUMENT where a coordinate does not fit its eight columns; an atom without coordinates (NaN) is left out. Names that are longer than their columns are cut;
- * numbers of atoms above 99,999 are hybrid-36. */
+/* One structure as rows of a PDB file: with MODEL and ENDMDL around it when model > 0. After the last,
+ * structure_pdb_end. STATUS_BAD_ARGUMENT where a coordinate does not fit its eight columns; an atom without coordinates
+ * (NaN) is left out. Names that are longer than their columns are cut; numbers of atoms above 99,999 are hybrid-36. */
 enum status structure_pdb_write(FILE *out, const struct structure_model *model, int number, struct err *err);
 void structure_pdb_end(FILE *out);
 

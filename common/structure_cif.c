@@ -1,5 +1,5 @@
-/* mmCIF: the category _atom_site, a loop as a rule. Only what its columns are called counts, not their order; all else in
- * the file is passed over token by token, as the quoting rules of CIF 1.1 have it. */
+/* mmCIF: the category _atom_site, a loop as a rule. Only what its columns are called counts, not their order; all else
+ * in the file is passed over token by token, as the quoting rules of CIF 1.1 have it. */
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>
@@ -11,15 +11,31 @@
 #include "common/structure_private.h"
 
 enum field {
-    GROUP, SYMBOL, LABEL_ATOM, AUTH_ATOM, ALT, LABEL_RESIDUE, AUTH_RESIDUE, LABEL_CHAIN, AUTH_CHAIN, LABEL_NUMBER,
-    AUTH_NUMBER, INSERTION, X, Y, Z, OCCUPANCY, B_FACTOR, MODEL, FIELDS
+    GROUP,
+    SYMBOL,
+    LABEL_ATOM,
+    AUTH_ATOM,
+    ALT,
+    LABEL_RESIDUE,
+    AUTH_RESIDUE,
+    LABEL_CHAIN,
+    AUTH_CHAIN,
+    LABEL_NUMBER,
+    AUTH_NUMBER,
+    INSERTION,
+    X,
+    Y,
+    Z,
+    OCCUPANCY,
+    B_FACTOR,
+    MODEL,
+    FIELDS
 };
 
 static const char *const names[FIELDS] = {
-    "group_PDB",     "type_symbol",   "label_atom_id",     "auth_atom_id", "label_alt_id", "label_comp_id",
-    "auth_comp_id",  "label_asym_id", "auth_asym_id",      "label_seq_id", "auth_seq_id",  "pdbx_PDB_ins_code",
-    "Cartn_x",       "Cartn_y",       "Cartn_z",           "occupancy",    "B_iso_or_equiv",
-    "pdbx_PDB_model_num"};
+    "group_PDB",    "type_symbol",   "label_atom_id", "auth_atom_id", "label_alt_id",   "label_comp_id",
+    "auth_comp_id", "label_asym_id", "auth_asym_id",  "label_seq_id", "auth_seq_id",    "pdbx_PDB_ins_code",
+    "Cartn_x",      "Cartn_y",       "Cartn_z",       "occupancy",    "B_iso_or_equiv", "pdbx_PDB_model_num"};
 
 static const char PREFIX[] = "_atom_site.";
 enum { PREFIX_LENGTH = sizeof PREFIX - 1 };
@@ -51,7 +67,8 @@ static long here(const struct structure_reader *reader) {
 }
 
 static enum status cut_short(struct structure_reader *reader, const char *where, struct err *err) {
-    FAIL(err, STATUS_TRUNCATED, "%s: line %ld: the file ends inside %s: it is cut short", reader->name, here(reader), where);
+    FAIL(err, STATUS_TRUNCATED, "%s: line %ld: the file ends inside %s: it is cut short", reader->name, here(reader),
+         where);
 }
 
 /* ;text to the next line that begins with a semicolon */
@@ -119,8 +136,9 @@ static enum status next_token(struct structure_reader *reader, bool *ret_found, 
 /* A word that ends the values of a loop. */
 static bool is_keyword(const struct cif_state *cif) {
     const char *t = cif->token;
-    return !cif->quoted && (t[0] == '_' || strncasecmp(t, "data_", 5) == 0 || strncasecmp(t, "save_", 5) == 0 ||
-                            strcasecmp(t, "loop_") == 0 || strcasecmp(t, "stop_") == 0 || strcasecmp(t, "global_") == 0);
+    return !cif->quoted &&
+           (t[0] == '_' || strncasecmp(t, "data_", 5) == 0 || strncasecmp(t, "save_", 5) == 0 ||
+            strcasecmp(t, "loop_") == 0 || strcasecmp(t, "stop_") == 0 || strcasecmp(t, "global_") == 0);
 }
 
 static bool is_atom_site(const struct cif_state *cif) {
@@ -133,11 +151,12 @@ static int field_named(const char *name) {
     return -1;
 }
 
-static enum status set_word(struct structure_reader *reader, enum field field, char *out, size_t size, struct err *err) {
+static enum status set_word(struct structure_reader *reader, enum field field, char *out, size_t size,
+                            struct err *err) {
     const struct cif_state *cif = &reader->cif;
     size_t length = strlen(cif->token);
-    FAIL_IF(length >= size, err, STATUS_BAD_FORMAT, "%s: line %ld: %s%s '%.40s' has more than %zu characters", reader->name,
-            here(reader), PREFIX, names[field], cif->token, size - 1);
+    FAIL_IF(length >= size, err, STATUS_BAD_FORMAT, "%s: line %ld: %s%s '%.40s' has more than %zu characters",
+            reader->name, here(reader), PREFIX, names[field], cif->token, size - 1);
     memset(out, 0, size);
     memcpy(out, cif->token, length);
     return STATUS_OK;
@@ -165,29 +184,52 @@ static enum status set_value(struct structure_reader *reader, enum field field, 
     float number = NAN;
     if (field == OCCUPANCY || field == B_FACTOR) number = structure_number(cif->token, strlen(cif->token));
     switch (field) {
-    case GROUP: atom->hetero = strcasecmp(cif->token, "HETATM") == 0; break;
+    case GROUP:
+        atom->hetero = strcasecmp(cif->token, "HETATM") == 0;
+        break;
     case SYMBOL:
         snprintf(atom->element, sizeof atom->element, "%s", cif->token);
         for (char *c = atom->element; *c != '\0'; c++)
             *c = (char)toupper((unsigned char)*c);
         break;
     case LABEL_ATOM:
-    case AUTH_ATOM: return set_word(reader, field, atom->id.name, sizeof atom->id.name, err);
+    case AUTH_ATOM:
+        return set_word(reader, field, atom->id.name, sizeof atom->id.name, err);
     case LABEL_RESIDUE:
-    case AUTH_RESIDUE: return set_word(reader, field, atom->id.residue, sizeof atom->id.residue, err);
+    case AUTH_RESIDUE:
+        return set_word(reader, field, atom->id.residue, sizeof atom->id.residue, err);
     case LABEL_CHAIN:
-    case AUTH_CHAIN: return set_word(reader, field, atom->id.chain, sizeof atom->id.chain, err);
+    case AUTH_CHAIN:
+        return set_word(reader, field, atom->id.chain, sizeof atom->id.chain, err);
     case LABEL_NUMBER:
-    case AUTH_NUMBER: atom->id.number = integer(cif->token); break;
-    case INSERTION: return set_word(reader, field, atom->id.insertion, sizeof atom->id.insertion, err);
-    case ALT: atom->altloc = cif->token[0]; break;
-    case X: set_coordinate(reader, 0); break;
-    case Y: set_coordinate(reader, 1); break;
-    case Z: set_coordinate(reader, 2); break;
-    case OCCUPANCY: atom->occupancy = isnan(number) ? 1 : number; break;
-    case B_FACTOR: atom->b_factor = isnan(number) ? 0 : number; break;
-    case MODEL: cif->model = integer(cif->token); break;
-    case FIELDS: break;
+    case AUTH_NUMBER:
+        atom->id.number = integer(cif->token);
+        break;
+    case INSERTION:
+        return set_word(reader, field, atom->id.insertion, sizeof atom->id.insertion, err);
+    case ALT:
+        atom->altloc = cif->token[0];
+        break;
+    case X:
+        set_coordinate(reader, 0);
+        break;
+    case Y:
+        set_coordinate(reader, 1);
+        break;
+    case Z:
+        set_coordinate(reader, 2);
+        break;
+    case OCCUPANCY:
+        atom->occupancy = isnan(number) ? 1 : number;
+        break;
+    case B_FACTOR:
+        atom->b_factor = isnan(number) ? 0 : number;
+        break;
+    case MODEL:
+        cif->model = integer(cif->token);
+        break;
+    case FIELDS:
+        break;
     }
     return STATUS_OK;
 }
@@ -209,8 +251,8 @@ static enum status need_columns(const struct structure_reader *reader, struct er
         FAIL_IF(cif->place[needed[i]] < 0, err, STATUS_BAD_FORMAT, "%s: line %ld: its atoms have no %s%s", reader->name,
                 here(reader), PREFIX, names[needed[i]]);
     FAIL_IF(cif->place[LABEL_ATOM] < 0 && cif->place[AUTH_ATOM] < 0, err, STATUS_BAD_FORMAT,
-            "%s: line %ld: its atoms have neither %sauth_atom_id nor %slabel_atom_id", reader->name, here(reader), PREFIX,
-            PREFIX);
+            "%s: line %ld: its atoms have neither %sauth_atom_id nor %slabel_atom_id", reader->name, here(reader),
+            PREFIX, PREFIX);
     return STATUS_OK;
 }
 
@@ -230,8 +272,8 @@ static void forget_columns(struct cif_state *cif) {
 
 static enum status add_column(struct structure_reader *reader, struct err *err) {
     struct cif_state *cif = &reader->cif;
-    FAIL_IF(cif->column_count == CIF_COLUMNS_MAX, err, STATUS_BAD_FORMAT, "%s: line %ld: atoms with more than %d columns",
-            reader->name, here(reader), CIF_COLUMNS_MAX);
+    FAIL_IF(cif->column_count == CIF_COLUMNS_MAX, err, STATUS_BAD_FORMAT,
+            "%s: line %ld: atoms with more than %d columns", reader->name, here(reader), CIF_COLUMNS_MAX);
     int field = field_named(cif->token + PREFIX_LENGTH);
     if (field >= 0 && cif->place[field] >= 0) field = -1; /* twice: the first counts */
     if (field >= 0) cif->place[field] = cif->column_count;
@@ -245,7 +287,7 @@ static enum status read_header(struct structure_reader *reader, struct err *err)
     bool found;
     forget_columns(cif);
     TRY(next_token(reader, &found, err));
-    for (; found && is_atom_site(cif); ) {
+    for (; found && is_atom_site(cif);) {
         TRY(add_column(reader, err));
         TRY(next_token(reader, &found, err));
     }

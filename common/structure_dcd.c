@@ -1,8 +1,8 @@
-/* DCD: Fortran records (length, bytes, length again). A header of 84 bytes ("CORD" and twenty integers: frames at 0, fixed
- * atoms at 8, has a cell at 10, a fourth coordinate at 11, CHARMM's version at 19), titles, the number of atoms, which of
- * them move when some are fixed, then for each frame the cell, and x, y, z of all atoms as float32. The byte order is the
- * writer's; some compilers write lengths of 8 bytes. Every frame is as long as the others, but for the first where atoms
- * are fixed. */
+/* DCD: Fortran records (length, bytes, length again). A header of 84 bytes ("CORD" and twenty integers: frames at 0,
+ * fixed atoms at 8, has a cell at 10, a fourth coordinate at 11, CHARMM's version at 19), titles, the number of atoms,
+ * which of them move when some are fixed, then for each frame the cell, and x, y, z of all atoms as float32. The byte
+ * order is the writer's; some compilers write lengths of 8 bytes. Every frame is as long as the others, but for the
+ * first where atoms are fixed. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,8 @@ static enum status read_bytes(struct structure_reader *reader, void *bytes, size
 }
 
 /* The length of a record that begins or ends here. */
-static enum status read_marker(struct structure_reader *reader, const char *what, int64_t *ret_length, struct err *err) {
+static enum status read_marker(struct structure_reader *reader, const char *what, int64_t *ret_length,
+                               struct err *err) {
     const struct dcd_state *dcd = &reader->dcd;
     unsigned char bytes[8] = {0};
     TRY(read_bytes(reader, bytes, (size_t)dcd->marker, what, err));
@@ -46,8 +47,9 @@ static enum status read_marker(struct structure_reader *reader, const char *what
 static enum status expect_marker(struct structure_reader *reader, int64_t length, const char *what, struct err *err) {
     int64_t found = 0;
     TRY(read_marker(reader, what, &found, err));
-    FAIL_IF(found != length, err, STATUS_BAD_FORMAT, "%s: its %s is marked as %lld bytes long, where %lld were expected",
-            reader->name, what, (long long)found, (long long)length);
+    FAIL_IF(found != length, err, STATUS_BAD_FORMAT,
+            "%s: its %s is marked as %lld bytes long, where %lld were expected", reader->name, what, (long long)found,
+            (long long)length);
     return STATUS_OK;
 }
 
@@ -63,7 +65,8 @@ static enum status tell_order(struct structure_reader *reader, struct err *err) 
     struct dcd_state *dcd = &reader->dcd;
     unsigned char head[12];
     TRY(read_bytes(reader, head, sizeof head, "header", err));
-    FAIL_IF(fseeko(reader->stream, 0, SEEK_SET) != 0, err, STATUS_IO, "%s: cannot be read: %s", reader->name, strerror(errno));
+    FAIL_IF(fseeko(reader->stream, 0, SEEK_SET) != 0, err, STATUS_IO, "%s: cannot be read: %s", reader->name,
+            strerror(errno));
     bool wide = memcmp(head + 4, "CORD", 4) != 0 && memcmp(head + 4, "VELD", 4) != 0;
     dcd->marker = wide ? 8 : 4;
     FAIL_IF(memcmp(head + dcd->marker, "VELD", 4) == 0, err, STATUS_UNSUPPORTED,
@@ -74,7 +77,8 @@ static enum status tell_order(struct structure_reader *reader, struct err *err) 
         length = (uint32_t)integer_at(dcd, head + (wide && swapped ? 4 : 0));
     }
     FAIL_IF(length != HEADER_BYTES, err, STATUS_BAD_FORMAT,
-            "%s: its first record is of %lld bytes in one byte order and not of %d in either: it is no DCD file that can be "
+            "%s: its first record is of %lld bytes in one byte order and not of %d in either: it is no DCD file that "
+            "can be "
             "read",
             reader->name, (long long)length, HEADER_BYTES);
     return STATUS_OK;
@@ -104,12 +108,13 @@ static enum status read_header(struct structure_reader *reader, int64_t *ret_sai
     FAIL_IF(dcd->atoms < 1 || dcd->atoms > ATOMS_MAX, err, STATUS_BAD_FORMAT, "%s: it is said to be of %lld atoms",
             reader->name, (long long)dcd->atoms);
     FAIL_IF(dcd->fixed < 0 || dcd->fixed >= dcd->atoms, err, STATUS_BAD_FORMAT,
-            "%s: %lld of its %lld atoms are said to be fixed", reader->name, (long long)dcd->fixed, (long long)dcd->atoms);
+            "%s: %lld of its %lld atoms are said to be fixed", reader->name, (long long)dcd->fixed,
+            (long long)dcd->atoms);
     return STATUS_OK;
 }
 
-/* Where a file ends before a frame does, more may still come, or it was cut short; what is there is not used either way,
- * since nobody would notice. A header that says fewer frames than there are was not brought up to date. */
+/* Where a file ends before a frame does, more may still come, or it was cut short; what is there is not used either
+ * way, since nobody would notice. A header that says fewer frames than there are was not brought up to date. */
 static enum status count_frames(struct structure_reader *reader, int64_t said, struct err *err) {
     struct dcd_state *dcd = &reader->dcd;
     int64_t marks = 2 * dcd->marker, cell = dcd->has_cell ? 48 + marks : 0, axes = 3 + dcd->has_fourth;
@@ -128,14 +133,15 @@ static enum status count_frames(struct structure_reader *reader, int64_t said, s
 static enum status read_free(struct structure_reader *reader, struct err *err) {
     struct dcd_state *dcd = &reader->dcd;
     int64_t count = dcd->atoms - dcd->fixed;
-    FAIL_IF(4 * count > reader->size, err, STATUS_TRUNCATED, "%s: the file ends inside its list of free atoms: it is cut short",
-            reader->name);
+    FAIL_IF(4 * count > reader->size, err, STATUS_TRUNCATED,
+            "%s: the file ends inside its list of free atoms: it is cut short", reader->name);
     TRY(mem_new((size_t)count, sizeof *dcd->free_atoms, "free atoms of a trajectory", &dcd->free_atoms, err));
     TRY(read_record(reader, dcd->free_atoms, 4 * count, "list of free atoms", err));
     for (int64_t i = 0; i < count; i++) {
         int32_t index = integer_at(dcd, (const unsigned char *)&dcd->free_atoms[i]) - 1;
-        FAIL_IF(index < 0 || index >= dcd->atoms, err, STATUS_BAD_FORMAT, "%s: its list of free atoms names atom %lld of %lld",
-                reader->name, (long long)index + 1, (long long)dcd->atoms);
+        FAIL_IF(index < 0 || index >= dcd->atoms, err, STATUS_BAD_FORMAT,
+                "%s: its list of free atoms names atom %lld of %lld", reader->name, (long long)index + 1,
+                (long long)dcd->atoms);
         dcd->free_atoms[i] = index;
     }
     return STATUS_OK;
@@ -160,7 +166,8 @@ static enum status take_topology(struct structure_reader *reader, struct err *er
     struct dcd_state *dcd = &reader->dcd;
     const struct structure_model *topology = reader->topology;
     FAIL_IF(topology == NULL, err, STATUS_BAD_FORMAT,
-            "%s: a DCD file does not say what its atoms are: give a PDB or mmCIF file of them as topology", reader->name);
+            "%s: a DCD file does not say what its atoms are: give a PDB or mmCIF file of them as topology",
+            reader->name);
     FAIL_IF((int64_t)topology->count != dcd->atoms, err, STATUS_BAD_FORMAT,
             "%s: has %lld atoms, and the topology has %zu: give the one that it was made with", reader->name,
             (long long)dcd->atoms, topology->count);

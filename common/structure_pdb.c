@@ -149,8 +149,8 @@ enum status pdb_next(struct structure_reader *reader, struct structure_model *mo
         if (is_atom(line)) {
             size_t length = strlen(line);
             FAIL_IF(length < COORDINATES_END, err, whole ? STATUS_BAD_FORMAT : STATUS_TRUNCATED,
-                    "%s: line %ld: this row of an atom has %zu characters, and its coordinates would end at %d%s", reader->name,
-                    reader->line, length, COORDINATES_END, whole ? "" : ": the file is cut short");
+                    "%s: line %ld: this row of an atom has %zu characters, and its coordinates would end at %d%s",
+                    reader->name, reader->line, length, COORDINATES_END, whole ? "" : ": the file is cut short");
             TRY(add_atom(reader, model, err));
         } else if (is_record(line, "MODEL")) {
             /* The end of one before that was not said. */

@@ -8,11 +8,11 @@ enum { CIF_COLUMNS_MAX = 256, CIF_TOKEN_MAX = 256, PDB_LINE_MAX = 256 };
 
 struct cif_state {
     char token[CIF_TOKEN_MAX];
-    bool quoted;      /* token is a value even if it looks like a keyword */
-    bool have_token;  /* token was read and not used */
-    bool line_start;  /* the next character is the first of a line */
-    bool in_rows;     /* inside the loop of atoms */
-    bool have_row;    /* `row` holds the first atom of the next model */
+    bool quoted;     /* token is a value even if it looks like a keyword */
+    bool have_token; /* token was read and not used */
+    bool line_start; /* the next character is the first of a line */
+    bool in_rows;    /* inside the loop of atoms */
+    bool have_row;   /* `row` holds the first atom of the next model */
     int column_count;
     int field_of[CIF_COLUMNS_MAX]; /* what a column of the loop is, −1: nothing of use */
     int place[32];                 /* where a field stands in the loop, −1: nowhere */
@@ -25,15 +25,15 @@ struct cif_state {
 
 struct dcd_state {
     bool swapped;
-    int marker;      /* bytes of a record's length: 4 or 8 */
+    int marker; /* bytes of a record's length: 4 or 8 */
     int64_t atoms, frames, frame_bytes, first_bytes;
     bool has_cell, has_fourth;
-    int64_t fixed;     /* atoms that stand in the first frame only */
+    int64_t fixed;       /* atoms that stand in the first frame only */
     int32_t *free_atoms; /* [atoms − fixed], from 0 */
-    float *record;     /* [atoms] */
-    float *first;      /* [atoms][3], with fixed atoms */
-    const void *filled; /* the caller's atoms that are the topology's */
-    int64_t next;      /* frame, from 0 */
+    float *record;       /* [atoms] */
+    float *first;        /* [atoms][3], with fixed atoms */
+    const void *filled;  /* the caller's atoms that are the topology's */
+    int64_t next;        /* frame, from 0 */
 };
 
 struct structure_reader {

@@ -60,7 +60,8 @@ static enum status parse_chains(const char *text, struct structure_selection *se
         FAIL_IF(selection->chain_count == STRUCTURE_CHAINS_MAX, err, STATUS_BAD_ARGUMENT, "chain: more than %d chains",
                 STRUCTURE_CHAINS_MAX);
         FAIL_IF(length >= sizeof selection->chains[0], err, STATUS_BAD_ARGUMENT,
-                "chain: '%.*s' is longer than a chain's name can be (%zu)", (int)length, at, sizeof selection->chains[0] - 1);
+                "chain: '%.*s' is longer than a chain's name can be (%zu)", (int)length, at,
+                sizeof selection->chains[0] - 1);
         memcpy(selection->chains[selection->chain_count++], at, length);
         at += length;
     }
@@ -150,7 +151,8 @@ static bool has_atom(const struct group *group, const char *name) {
 
 /* Residues of HETATM rows count as amino acids when they are well-known ones or have the three atoms of a chain. */
 static void tell_kind(struct group *group) {
-    static const char *const waters[] = {"HOH", "WAT", "H2O", "DOD", "SOL", "TIP", "TIP2", "TIP3", "TIP4", "TIP5", "SPC"};
+    static const char *const waters[] = {"HOH",  "WAT",  "H2O",  "DOD",  "SOL", "TIP",
+                                         "TIP2", "TIP3", "TIP4", "TIP5", "SPC"};
     static const char *const modified[] = {"MSE", "SEP", "TPO", "PTR", "CSO", "HYP", "MLY", "KCX", "PCA", "CME", "SEC"};
     const struct structure_atom *first = &group->atoms[group->begin];
     group->water = IS_ONE_OF(first->id.residue, waters);
@@ -166,8 +168,10 @@ static bool atom_is_asked_for(const struct group *group, const struct structure_
         return group->amino_acid && strcmp(atom->id.name, "CA") == 0 && strcmp(element, "CA") != 0;
     case STRUCTURE_BACKBONE:
         return group->amino_acid && IS_ONE_OF(atom->id.name, backbone) && strcmp(element, "CA") != 0;
-    case STRUCTURE_HEAVY: return !group->water && strcmp(element, "H") != 0 && strcmp(element, "D") != 0;
-    case STRUCTURE_ALL: break;
+    case STRUCTURE_HEAVY:
+        return !group->water && strcmp(element, "H") != 0 && strcmp(element, "D") != 0;
+    case STRUCTURE_ALL:
+        break;
     }
     return true;
 }
@@ -233,11 +237,12 @@ static enum status bad_coordinate(const struct structure_model *model, size_t at
     for (int i = 0; i < model->fault_count; i++)
         if (model->faults[i].atom == atom)
             FAIL(err, STATUS_BAD_FORMAT,
-                 "%s: line %ld: the coordinates of %s are no numbers ('%s')%s: leave the atom out, or mend the file", name,
-                 model->faults[i].line, text, model->faults[i].text,
+                 "%s: line %ld: the coordinates of %s are no numbers ('%s')%s: leave the atom out, or mend the file",
+                 name, model->faults[i].line, text, model->faults[i].text,
                  strchr(model->faults[i].text, '*') != NULL ? ", since they were too large for their columns" : "");
     FAIL(err, STATUS_BAD_FORMAT,
-         "%s: the coordinates of %s are (%g, %g, %g): numbers below %g Å were expected: leave the atom out, or mend the file",
+         "%s: the coordinates of %s are (%g, %g, %g): numbers below %g Å were expected: leave the atom out, or mend "
+         "the file",
          name, text, (double)xyz[0], (double)xyz[1], (double)xyz[2], (double)STRUCTURE_FAR);
 }
 
@@ -258,14 +263,14 @@ enum status structure_same(const struct structure_identity *expected, size_t exp
     char text[64], other[64];
     for (size_t i = 0; i < count && i < expected_count; i++)
         FAIL_IF(memcmp(&found[i], &expected[i], sizeof *found) != 0, err, STATUS_BAD_FORMAT,
-                "%s: its selected atom %zu is %s, and in %s it is %s: %s", name, i + 1, structure_describe(&found[i], text),
-                expected_name, structure_describe(&expected[i], other), advice);
+                "%s: its selected atom %zu is %s, and in %s it is %s: %s", name, i + 1,
+                structure_describe(&found[i], text), expected_name, structure_describe(&expected[i], other), advice);
     FAIL_IF(count < expected_count, err, STATUS_BAD_FORMAT,
             "%s: %zu atoms are selected in it, and %zu in %s, the next of them %s: %s", name, count, expected_count,
             expected_name, structure_describe(&expected[count], text), advice);
     FAIL_IF(count > expected_count, err, STATUS_BAD_FORMAT,
-            "%s: %zu atoms are selected in it, and %zu in %s: its next is %s: %s", name, count, expected_count, expected_name,
-            structure_describe(&found[expected_count], text), advice);
+            "%s: %zu atoms are selected in it, and %zu in %s: its next is %s: %s", name, count, expected_count,
+            expected_name, structure_describe(&found[expected_count], text), advice);
     return STATUS_OK;
 }
 
@@ -273,11 +278,12 @@ float structure_mass(const char *element) {
     static const struct {
         char element[4];
         float mass;
-    } masses[] = {{"H", 1.008F},   {"D", 2.014F},   {"C", 12.011F},  {"N", 14.007F},  {"O", 15.999F},  {"S", 32.06F},
-                  {"P", 30.974F},  {"SE", 78.971F}, {"F", 18.998F},  {"CL", 35.45F},  {"BR", 79.904F}, {"I", 126.904F},
-                  {"NA", 22.990F}, {"MG", 24.305F}, {"K", 39.098F},  {"CA", 40.078F}, {"MN", 54.938F}, {"FE", 55.845F},
-                  {"CO", 58.933F}, {"NI", 58.693F}, {"CU", 63.546F}, {"ZN", 65.38F},  {"CD", 112.414F}, {"HG", 200.592F},
-                  {"B", 10.81F},   {"SI", 28.085F}, {"LI", 6.94F},   {"MO", 95.95F},  {"V", 50.942F},  {"W", 183.84F}};
+    } masses[] = {{"H", 1.008F},   {"D", 2.014F},   {"C", 12.011F},   {"N", 14.007F},   {"O", 15.999F},
+                  {"S", 32.06F},   {"P", 30.974F},  {"SE", 78.971F},  {"F", 18.998F},   {"CL", 35.45F},
+                  {"BR", 79.904F}, {"I", 126.904F}, {"NA", 22.990F},  {"MG", 24.305F},  {"K", 39.098F},
+                  {"CA", 40.078F}, {"MN", 54.938F}, {"FE", 55.845F},  {"CO", 58.933F},  {"NI", 58.693F},
+                  {"CU", 63.546F}, {"ZN", 65.38F},  {"CD", 112.414F}, {"HG", 200.592F}, {"B", 10.81F},
+                  {"SI", 28.085F}, {"LI", 6.94F},   {"MO", 95.95F},   {"V", 50.942F},   {"W", 183.84F}};
     for (size_t i = 0; i < sizeof masses / sizeof *masses; i++)
         if (strcmp(element, masses[i].element) == 0) return masses[i].mass;
     return 0;

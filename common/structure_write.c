@@ -37,7 +37,8 @@ enum status structure_pdb_write(FILE *out, const struct structure_model *model, 
     static const float least = -999.9994F, most = 9999.999F;
     for (size_t i = 0; i < 3 * model->count; i++)
         FAIL_IF(!isnan(model->xyz[i]) && !(model->xyz[i] >= least && model->xyz[i] < most), err, STATUS_BAD_ARGUMENT,
-                "a coordinate of %g Å does not fit the columns of a PDB file (-999.999 to 9999.999)", (double)model->xyz[i]);
+                "a coordinate of %g Å does not fit the columns of a PDB file (-999.999 to 9999.999)",
+                (double)model->xyz[i]);
     if (number > 0) fprintf(out, "MODEL     %4d\n", number);
     for (size_t i = 0; i < model->count; i++) {
         const struct structure_atom *atom = &model->atoms[i];
@@ -48,9 +49,10 @@ enum status structure_pdb_write(FILE *out, const struct structure_model *model, 
         hybrid36(atom->id.number, 4, residue);
         place_name(atom, name);
         fprintf(out, "%-6s%s %s%c%-4.4s%-1.1s%s%-1.1s   %8.3f%8.3f%8.3f%6.2f%6.2f          %2.2s\n",
-                atom->hetero ? "HETATM" : "ATOM", serial, name, atom->altloc != '\0' ? atom->altloc : ' ', atom->id.residue,
-                atom->id.chain, residue, atom->id.insertion, (double)xyz[0], (double)xyz[1], (double)xyz[2],
-                fit((double)atom->occupancy, -99.99, 999.99), fit((double)atom->b_factor, -99.99, 999.99), atom->element);
+                atom->hetero ? "HETATM" : "ATOM", serial, name, atom->altloc != '\0' ? atom->altloc : ' ',
+                atom->id.residue, atom->id.chain, residue, atom->id.insertion, (double)xyz[0], (double)xyz[1],
+                (double)xyz[2], fit((double)atom->occupancy, -99.99, 999.99),
+                fit((double)atom->b_factor, -99.99, 999.99), atom->element);
     }
     fputs(number > 0 ? "ENDMDL\n" : "TER\n", out);
     return STATUS_OK;
@@ -68,7 +70,8 @@ static void put_integer(FILE *out, uint32_t value) {
 
 enum status structure_dcd_begin(FILE *out, size_t frames, size_t atoms, struct err *err) {
     static const char title[80] = "icestream superposer";
-    uint32_t header[20] = {[0] = (uint32_t)frames, [1] = 1, [2] = 1, [3] = (uint32_t)frames, [9] = 0x3f800000, [19] = 24};
+    uint32_t header[20] = {
+        [0] = (uint32_t)frames, [1] = 1, [2] = 1, [3] = (uint32_t)frames, [9] = 0x3f800000, [19] = 24};
     FAIL_IF(frames > INT32_MAX || atoms > INT32_MAX / 4, err, STATUS_BAD_ARGUMENT,
             "%zu frames of %zu atoms have no place in a DCD file", frames, atoms);
     put_integer(out, 84);

@@ -89,7 +89,8 @@ static enum status set_weights(const struct ensemble_view *view, enum ensemble_w
                      : kind == WEIGHTS_OCCUPANCY ? atom->occupancy
                                                  : atom->b_factor;
         FAIL_IF(kind == WEIGHTS_MASS && !(weights[i] > 0), err, STATUS_BAD_FORMAT,
-                "%s: the mass of %s is not known, whose element is '%s': mend the element's column, or choose other weights",
+                "%s: the mass of %s is not known, whose element is '%s': mend the element's column, or choose other "
+                "weights",
                 name, structure_describe(&atom->id, text), atom->element);
         FAIL_IF(!(weights[i] >= 0 && weights[i] <= 1e6F), err, STATUS_BAD_FORMAT,
                 "%s: the weight of %s is %g: 0 or more was expected", name, structure_describe(&atom->id, text),
@@ -155,8 +156,10 @@ static enum status add_structure(int ordinal, const struct ensemble_view *view, 
                                  struct err *err) {
     struct reading *reading = context;
     struct ensemble_batch *batch = reading->batch;
-    if (ordinal == 0) TRY(begin_batch(reading, view, name, err));
-    else TRY(compare(reading, view, name, err));
+    if (ordinal == 0)
+        TRY(begin_batch(reading, view, name, err));
+    else
+        TRY(compare(reading, view, name, err));
     TRY(grow(batch, err));
     memcpy(batch->xyz + (size_t)batch->count * batch->atoms * 3, view->xyz, 3 * batch->atoms * sizeof *view->xyz);
     batch->numbers[batch->count] = view->model->number;
@@ -252,8 +255,8 @@ static enum status submit(struct ensemble *ensemble, struct ensemble_batch **bat
     if (ensemble->identities == NULL)
         TRY(settle(ensemble, own->identities, own->atoms, own->path, err));
     else
-        TRY(structure_same(ensemble->identities, ensemble->atoms, ensemble->name, own->identities, own->atoms, own->path,
-                           err));
+        TRY(structure_same(ensemble->identities, ensemble->atoms, ensemble->name, own->identities, own->atoms,
+                           own->path, err));
     *ensemble->last = own;
     ensemble->last = &own->next;
     *batch = NULL;

@@ -1,6 +1,6 @@
-/* The structures of an ensemble as they come in: a file is read as a whole (any thread), taken into the line (any thread),
- * and handed out in that order to the one thread that computes. Which atoms count is settled by the topology, or else by
- * the first file; a file of other atoms is refused as a whole, with the first difference. */
+/* The structures of an ensemble as they come in: a file is read as a whole (any thread), taken into the line (any
+ * thread), and handed out in that order to the one thread that computes. Which atoms count is settled by the topology,
+ * or else by the first file; a file of other atoms is refused as a whole, with the first difference. */
 #ifndef ICESTREAM_STAGES_SUPERPOSER_ENSEMBLE_H
 #define ICESTREAM_STAGES_SUPERPOSER_ENSEMBLE_H
 

@@ -13,8 +13,8 @@
 static enum status check_atoms(const struct superposer *s, const struct ensemble_view *view, const char *name,
                                struct err *err) {
     FAIL_IF(view->atoms != (size_t)s->atoms, err, STATUS_BAD_FORMAT,
-            "%s: %zu atoms are selected now, and %d when it was read first: the file has changed since", name, view->atoms,
-            s->atoms);
+            "%s: %zu atoms are selected now, and %d when it was read first: the file has changed since", name,
+            view->atoms, s->atoms);
     return STATUS_OK;
 }
 
@@ -50,7 +50,8 @@ static enum status drop_others(const char *folder, int kept, struct err *err) {
     for (int number; (number = file_last_number(folder, "centre_", ".pdb", INT_MAX)) > kept;) {
         snprintf(name, sizeof name, "centre_%04d.pdb", number);
         TRY(path_join(folder, name, path, sizeof path, err));
-        FAIL_IF(unlink(path) != 0, err, STATUS_UNAVAILABLE, "%s: this centre of an earlier result cannot be removed", path);
+        FAIL_IF(unlink(path) != 0, err, STATUS_UNAVAILABLE, "%s: this centre of an earlier result cannot be removed",
+                path);
     }
     return STATUS_OK;
 }
@@ -123,11 +124,11 @@ struct fitting {
     const struct superposer *s;
     const float *reference;
     enum fitted_format format;
-    FILE *out;              /* NULL: FITTED_NONE */
-    struct structure_model moved; /* all atoms of a structure */
-    size_t all_atoms;       /* of the first */
-    float *scratch;         /* [all_atoms] */
-    int begin, end;         /* structures of the file */
+    FILE *out;                        /* NULL: FITTED_NONE */
+    struct structure_model moved;     /* all atoms of a structure */
+    size_t all_atoms;                 /* of the first */
+    float *scratch;                   /* [all_atoms] */
+    int begin, end;                   /* structures of the file */
     double *rotations, *translations; /* [N][3][3], [N][3]; NULL: not asked for */
 };
 
@@ -156,10 +157,11 @@ static enum status put_dcd(struct fitting *f, const char *name, struct err *err)
         TRY(mem_new(f->all_atoms, sizeof *f->scratch, "a frame", &f->scratch, err));
         TRY(structure_dcd_begin(f->out, (size_t)f->s->count, f->all_atoms, err));
     }
-    FAIL_IF(f->moved.count != f->all_atoms, err, STATUS_BAD_FORMAT,
-            "%s: has %zu atoms in all, and the first structure %zu, so that they cannot be frames of one DCD file: choose "
-            "superposed: pdb",
-            name, f->moved.count, f->all_atoms);
+    FAIL_IF(
+        f->moved.count != f->all_atoms, err, STATUS_BAD_FORMAT,
+        "%s: has %zu atoms in all, and the first structure %zu, so that they cannot be frames of one DCD file: choose "
+        "superposed: pdb",
+        name, f->moved.count, f->all_atoms);
     structure_dcd_frame(f->out, f->moved.xyz, f->all_atoms, f->scratch);
     return STATUS_OK;
 }
@@ -183,8 +185,8 @@ static enum status fit_one(int ordinal, const struct ensemble_view *view, const 
     struct fitting *f = context;
     struct superpose_fit fit;
     int structure = f->begin + ordinal;
-    FAIL_IF(structure >= f->end, err, STATUS_BAD_FORMAT, "%s: the file holds more structures than when it was read first",
-            name);
+    FAIL_IF(structure >= f->end, err, STATUS_BAD_FORMAT,
+            "%s: the file holds more structures than when it was read first", name);
     TRY(check_atoms(f->s, view, name, err));
     TRY(superpose_pair(f->s->options.method, f->reference, view->xyz, f->s->atoms, f->s->weights, &fit, err));
     if (f->rotations != NULL) {

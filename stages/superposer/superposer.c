@@ -34,8 +34,8 @@ void superposer_clear(struct superposer *s) {
 
 /* The first file says how many atoms, and of what weight. */
 static enum status begin(struct superposer *s, const struct ensemble_batch *batch, struct err *err) {
-    FAIL_IF(batch->atoms > INT_MAX / 3, err, STATUS_UNSUPPORTED, "%s: %zu atoms are more than can be compared", batch->path,
-            batch->atoms);
+    FAIL_IF(batch->atoms > INT_MAX / 3, err, STATUS_UNSUPPORTED, "%s: %zu atoms are more than can be compared",
+            batch->path, batch->atoms);
     s->atoms = (int)batch->atoms;
     if (batch->weights != NULL && s->weights == NULL) {
         TRY(mem_new(batch->atoms, sizeof *s->weights, "weights of atoms", &s->weights, err));
@@ -127,7 +127,8 @@ enum status superposer_add(struct superposer *s, const struct ensemble_batch *ba
         return status;
     }
     if (!large) {
-        memcpy(s->waiting + (size_t)s->waiting_count * values, batch->xyz, (size_t)batch->count * values * sizeof(float));
+        memcpy(s->waiting + (size_t)s->waiting_count * values, batch->xyz,
+               (size_t)batch->count * values * sizeof(float));
         s->waiting_count += batch->count;
     }
     s->file_count++;
@@ -199,10 +200,11 @@ static enum status cluster(struct superposer *s, bool matrix, struct err *err) {
     if (s->options.clustering == CLUSTERING_NEIGHBOURS)
         return matrix ? superpose_cluster_matrix(s->rmsd, s->count, cutoff, &s->clusters, err)
                       : superpose_cluster_neighbours(&s->neighbours, &s->clusters, err);
-    FAIL_IF(!matrix, err, STATUS_BAD_ARGUMENT,
-            "clustering: average needs the RMSDs of all pairs, and those of %d structures take 2 × %zu MiB: set memory to "
-            "more than that, or choose clustering: neighbours",
-            s->count, (superpose_pairs(s->count) * sizeof(float) >> 20) + 1);
+    FAIL_IF(
+        !matrix, err, STATUS_BAD_ARGUMENT,
+        "clustering: average needs the RMSDs of all pairs, and those of %d structures take 2 × %zu MiB: set memory to "
+        "more than that, or choose clustering: neighbours",
+        s->count, (superpose_pairs(s->count) * sizeof(float) >> 20) + 1);
     return superpose_cluster_average(s->rmsd, s->count, cutoff, &s->clusters, err);
 }
 
@@ -219,7 +221,8 @@ enum status superposer_solve(struct superposer *s, bool final, struct err *err) 
         enum status status =
             superpose_neighbours(s->plan, (float)s->options.cutoff, s->options.memory / 2, &s->neighbours, &why);
         FAIL_IF(status == STATUS_NO_MEMORY, err, STATUS_BAD_ARGUMENT,
-                "the neighbours below %g Å of %d structures do not fit into %zu MiB (%s): lower cutoff, or set memory to more",
+                "the neighbours below %g Å of %d structures do not fit into %zu MiB (%s): lower cutoff, or set memory "
+                "to more",
                 s->options.cutoff, s->count, s->options.memory >> 20, why.message);
         if (status != STATUS_OK) {
             if (err != NULL) *err = why;

@@ -33,8 +33,8 @@ struct superposer {
     float *waiting; /* [waiting_count][atoms][3]: the last of them, which the plan has not got yet */
     int waiting_count;
     size_t waiting_capacity; /* structures */
-    float *weights; /* [atoms] or NULL */
-    char **names;   /* [count] "ID", or "ID:NUMBER" where a file holds several */
+    float *weights;          /* [atoms] or NULL */
+    char **names;            /* [count] "ID", or "ID:NUMBER" where a file holds several */
     int name_capacity;
     struct superposer_file *files;
     int file_count, file_capacity;
@@ -48,16 +48,16 @@ struct superposer {
 
 void superposer_init(struct superposer *s, const struct superposer_options *options);
 void superposer_clear(struct superposer *s);
-/* Adds a file's structures, all or (when it fails) none. They are compared only when results are asked for, and handed to
- * the plan many at a time. */
+/* Adds a file's structures, all or (when it fails) none. They are compared only when results are asked for, and handed
+ * to the plan many at a time. */
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err);
 /* Whether the matrix of so many structures is to be kept. */
 bool superposer_has_matrix(const struct superposer *s, int structures);
 bool superposer_has_neighbours(const struct superposer *s, int structures);
 
-/* RMSDs and clusters of all structures that were added. Not final: what was solved before stays, and a new structure costs
- * a row. Final: all is computed in one go, so that the numbers do not depend, to the last bit, on when they came. At least
- * two structures. */
+/* RMSDs and clusters of all structures that were added. Not final: what was solved before stays, and a new structure
+ * costs a row. Final: all is computed in one go, so that the numbers do not depend, to the last bit, on when they came.
+ * At least two structures. */
 enum status superposer_solve(struct superposer *s, bool final, struct err *err);
 
 #endif

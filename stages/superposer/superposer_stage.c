@@ -1,5 +1,6 @@
-/* What the harness calls. Items only bring structures in; they are compared in idle, and once more, all in one go, at the
- * end. Nothing is kept on disk for a restart: the structures are read again, and what was computed of them follows. */
+/* What the harness calls. Items only bring structures in; they are compared in idle, and once more, all in one go, at
+ * the end. Nothing is kept on disk for a restart: the structures are read again, and what was computed of them follows.
+ */
 #include "superposer_stage.h"
 
 #include <limits.h>
@@ -31,7 +32,8 @@ static const struct param params[] = {
      .help = "Residues to compare, as 10-50,52A,60-70 (with insertion codes); default: all"},
     {"weights", PARAM_CHOICE, P(weights), "", "none", .choices = ENSEMBLE_WEIGHTS_CHOICES,
      .help = "Weights of atoms, from the first structure: none, their masses, or what stands in that column"},
-    {"cutoff", PARAM_FLOAT, P(cutoff), "Å", "4", 1e-3, 1e4, .help = "RMSD below which structures are neighbours, and merge"},
+    {"cutoff", PARAM_FLOAT, P(cutoff), "Å", "4", 1e-3, 1e4,
+     .help = "RMSD below which structures are neighbours, and merge"},
     {"clustering", PARAM_CHOICE, P(clustering), "", "neighbours", .choices = SUPERPOSER_CLUSTERING_CHOICES,
      .help = "By the largest neighbourhood, which is taken out, and so on; or by average linkage up to the cut-off"},
     {"method", PARAM_CHOICE, P(method), "", "qcp", .choices = "jacobi|qcp|kabsch",
@@ -41,7 +43,8 @@ static const struct param params[] = {
     {"centres", PARAM_INT, P(centres), "", "100", 0, 9999,
      .help = "Centres of so many clusters, the largest first, are written as PDB files"},
     {"reference", PARAM_PATH, P(reference), "", NULL,
-     .help = "Structure to which RMSDs of all are written, and on which they are put; default: the first of the ensemble"},
+     .help =
+         "Structure to which RMSDs of all are written, and on which they are put; default: the first of the ensemble"},
     {"superposed", PARAM_CHOICE, P(superposed), "", "none", .choices = FITTED_FORMAT_CHOICES,
      .help = "Write all structures as they lie on the reference (npy: the selected atoms alone)"},
     {"rotations", PARAM_BOOL, P(rotations), "", "false",
@@ -60,8 +63,8 @@ struct state {
     struct ensemble_rules rules;
     struct ensemble *ensemble;
     struct superposer superposer;
-    int written;     /* structures in the last results */
-    double due;      /* when the next results are */
+    int written; /* structures in the last results */
+    double due;  /* when the next results are */
 };
 
 struct lane {
@@ -198,8 +201,8 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
 
 /* What was asked for at another time belongs to other structures, or to another reference. */
 static enum status drop_fitted(const char *folder, struct err *err) {
-    static const char *const names[] = {"reference_rmsd.csv", "superposed.pdb", "superposed.dcd", "superposed.npy",
-                                        "rotations.npy", "translations.npy"};
+    static const char *const names[] = {"reference_rmsd.csv", "superposed.pdb", "superposed.dcd",
+                                        "superposed.npy",     "rotations.npy",  "translations.npy"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         TRY(results_drop(folder, names[i], err));
     return STATUS_OK;
@@ -227,12 +230,14 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     int count = s->superposer.count;
     /* There more may come when the session goes on. */
     if (count < 2 && stage_in_pipeline(stage)) {
-        stage_log(stage, LOG_WARN, "too-few", "the stream ended with %d structures: two or more are needed to compare", count);
+        stage_log(stage, LOG_WARN, "too-few", "the stream ended with %d structures: two or more are needed to compare",
+                  count);
         return STATUS_OK;
     }
     FAIL_IF(count == 0, err, STATUS_NOT_FOUND, "not one structure could be read: there is nothing to compare");
     FAIL_IF(count == 1, err, STATUS_NOT_FOUND,
-            "%s is the only structure: two or more are needed to compare (a file may hold several)", s->superposer.names[0]);
+            "%s is the only structure: two or more are needed to compare (a file may hold several)",
+            s->superposer.names[0]);
     TRY(write_results(stage, s, true, err));
     return write_fitted(stage, s, err);
 }

@@ -1,8 +1,8 @@
 /* A made-up ensemble for timing icestream-superposer, and what differs between two results.
  *   make_ensemble FOLDER STRUCTURES ATOMS SHAPES NOISE   writes FOLDER/top.pdb and FOLDER/frames.dcd (alpha carbons)
- *   make_ensemble --compare A.npy B.npy                  largest difference of two arrays of float32; exit 1 above 0.005
- * SHAPES random coils that fit a radius of gyration of 20 Å; a structure is one of them, with noise (Å) on each atom, put
- * anywhere. 100 shapes make 1 % of the pairs alike. */
+ *   make_ensemble --compare A.npy B.npy                  largest difference of two arrays of float32; exit 1 above
+ * 0.005 SHAPES random coils that fit a radius of gyration of 20 Å; a structure is one of them, with noise (Å) on each
+ * atom, put anywhere. 100 shapes make 1 % of the pairs alike. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,9 @@ static enum status write_topology(const char *folder, const float *xyz, int atom
     memcpy(model.xyz, xyz, 3 * (size_t)atoms * sizeof *xyz);
     for (int i = 0; i < atoms; i++)
         model.atoms[i] = (struct structure_atom){.id = {.name = "CA", .residue = "ALA", .chain = "A", .number = i + 1},
-                                                 .element = "C", .altloc = ' ', .occupancy = 1};
+                                                 .element = "C",
+                                                 .altloc = ' ',
+                                                 .occupancy = 1};
     TRY(path_join(folder, "top.pdb", path, sizeof path, err));
     FILE *out = fopen(path, "w");
     FAIL_IF(out == NULL, err, STATUS_IO, "%s cannot be written", path);

@@ -61,8 +61,7 @@ static void selected(const struct structure_model *model, enum structure_what wh
     assert_ok(structure_selection_parse(what, chain, residues, &selection, &err));
     text[0] = '\0';
     enum status status = structure_select(model, &selection, "some.file", indices, &count, &err);
-    if (status != STATUS_OK)
-        snprintf(text, size, "%s", err.message);
+    if (status != STATUS_OK) snprintf(text, size, "%s", err.message);
     for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         const struct structure_atom *atom = &model->atoms[indices[i]];
         size_t used = strlen(text);
@@ -72,33 +71,32 @@ static void selected(const struct structure_model *model, enum structure_what wh
     free(indices);
 }
 
-#define assert_selected(model, what, chain, residues, expected)                                                       \
+#define assert_selected(model, what, chain, residues, expected)                                                        \
     do {                                                                                                               \
         char text_[2048];                                                                                              \
         selected(model, what, chain, residues, text_, sizeof text_);                                                   \
         assert_string_equal(text_, expected);                                                                          \
     } while (0)
 
-static const char PDB[] =
-    "HEADER    ANYTHING\n"
-    "MODEL        3\n"
-    "ATOM      1  N   GLY A  -1      11.104   6.134  -6.504  1.00  0.00           N  \n"
-    "ATOM      2  CA  GLY A  -1      11.639   6.071  -5.147  1.00  0.00           C  \n"
-    "ATOM      3  CA ASER A  52A      1.000   2.000   3.000  0.40  7.50           C  \n"
-    "ATOM      4  CA BSER A  52A      4.000   5.000   6.000  0.60  8.50           C  \n"
-    "ATOM      5  CB ASER A  52A      1.500   2.500   3.500  0.40  0.00           C  \n"
-    "ATOM      6  HA ASER A  52A      1.500   2.500   3.500  0.40  0.00           H  \n"
-    "TER       7      SER A  52A\n"
-    "HETATM    8  CA  MSE B  53       7.000   8.000   9.000  1.00  0.00           C  \n"
-    "HETATM    9 SE   MSE B  53       7.000   8.000   9.500  1.00  0.00          SE  \n"
-    "HETATM   10 CA    CA B 900       7.000   8.000   9.500  1.00  0.00          CA  \n"
-    "HETATM   11  O   HOH B 901       7.000   8.000   9.500\n"
-    "ENDMDL\n"
-    "MODEL        7\n"
-    "ATOM      1 HG11 VAL    10      -1.000   -.500  +6.5                            \n"
-    "ATOM      2 2HG1 VAL    10      -1.000   -.500  +6.5                            \n"
-    "ENDMDL\n"
-    "END\n";
+static const char PDB[] = "HEADER    ANYTHING\n"
+                          "MODEL        3\n"
+                          "ATOM      1  N   GLY A  -1      11.104   6.134  -6.504  1.00  0.00           N  \n"
+                          "ATOM      2  CA  GLY A  -1      11.639   6.071  -5.147  1.00  0.00           C  \n"
+                          "ATOM      3  CA ASER A  52A      1.000   2.000   3.000  0.40  7.50           C  \n"
+                          "ATOM      4  CA BSER A  52A      4.000   5.000   6.000  0.60  8.50           C  \n"
+                          "ATOM      5  CB ASER A  52A      1.500   2.500   3.500  0.40  0.00           C  \n"
+                          "ATOM      6  HA ASER A  52A      1.500   2.500   3.500  0.40  0.00           H  \n"
+                          "TER       7      SER A  52A\n"
+                          "HETATM    8  CA  MSE B  53       7.000   8.000   9.000  1.00  0.00           C  \n"
+                          "HETATM    9 SE   MSE B  53       7.000   8.000   9.500  1.00  0.00          SE  \n"
+                          "HETATM   10 CA    CA B 900       7.000   8.000   9.500  1.00  0.00          CA  \n"
+                          "HETATM   11  O   HOH B 901       7.000   8.000   9.500\n"
+                          "ENDMDL\n"
+                          "MODEL        7\n"
+                          "ATOM      1 HG11 VAL    10      -1.000   -.500  +6.5                            \n"
+                          "ATOM      2 2HG1 VAL    10      -1.000   -.500  +6.5                            \n"
+                          "ENDMDL\n"
+                          "END\n";
 
 static void pdb_says_what_it_says(void **state) {
     (void)state;
@@ -142,26 +140,26 @@ static void atoms_are_selected(void **state) {
     assert_selected(m, STRUCTURE_CA, NULL, "52B-60", "CA53 ");
     char text[2048];
     selected(m, STRUCTURE_CA, "C", NULL, text, sizeof text);
-    assert_non_null(strstr(text, "some.file: none of its 10 atoms is selected by select: ca, chain: it has the chains 'A', 'B' "
-                                 "and residues -1 to 901"));
+    assert_non_null(
+        strstr(text, "some.file: none of its 10 atoms is selected by select: ca, chain: it has the chains 'A', 'B' "
+                     "and residues -1 to 901"));
     clear_all(models, 2);
 }
 
 /* An atom without a place in the chosen location; two kinds of residue in one place. */
 static void locations_are_chosen(void **state) {
     (void)state;
-    static const char text[] =
-        "ATOM      1  CA ALEU A   1       1.000   2.000   3.000  0.50  7.50           C  \n"
-        "ATOM      2  CA BLEU A   1       1.000   2.000   3.000  0.30  7.50           C  \n"
-        "ATOM      3  CA CLEU A   1       1.000   2.000   3.000  0.20  7.50           C  \n"
-        "ATOM      4  CG BLEU A   1       1.000   2.000   3.000  0.30  7.50           C  \n"
-        "ATOM      5  CG CLEU A   1       1.000   2.000   3.000  0.60  7.50           C  \n"
-        "ATOM      6  CA ASER A   2       1.000   2.000   3.000  0.40  7.50           C  \n"
-        "ATOM      7  OG ASER A   2       1.000   2.000   3.000  0.40  7.50           O  \n"
-        "ATOM      8  CA BTHR A   2       1.000   2.000   3.000  0.60  7.50           C  \n"
-        "ATOM      9  OG1BTHR A   2       1.000   2.000   3.000  0.60  7.50           O  \n"
-        "ATOM     10  CA AGLY A   3       1.000   2.000   3.000  0.50  7.50           C  \n"
-        "ATOM     11  CA BGLY A   3       1.000   2.000   3.000  0.50  7.50           C  \n";
+    static const char text[] = "ATOM      1  CA ALEU A   1       1.000   2.000   3.000  0.50  7.50           C  \n"
+                               "ATOM      2  CA BLEU A   1       1.000   2.000   3.000  0.30  7.50           C  \n"
+                               "ATOM      3  CA CLEU A   1       1.000   2.000   3.000  0.20  7.50           C  \n"
+                               "ATOM      4  CG BLEU A   1       1.000   2.000   3.000  0.30  7.50           C  \n"
+                               "ATOM      5  CG CLEU A   1       1.000   2.000   3.000  0.60  7.50           C  \n"
+                               "ATOM      6  CA ASER A   2       1.000   2.000   3.000  0.40  7.50           C  \n"
+                               "ATOM      7  OG ASER A   2       1.000   2.000   3.000  0.40  7.50           O  \n"
+                               "ATOM      8  CA BTHR A   2       1.000   2.000   3.000  0.60  7.50           C  \n"
+                               "ATOM      9  OG1BTHR A   2       1.000   2.000   3.000  0.60  7.50           O  \n"
+                               "ATOM     10  CA AGLY A   3       1.000   2.000   3.000  0.50  7.50           C  \n"
+                               "ATOM     11  CA BGLY A   3       1.000   2.000   3.000  0.50  7.50           C  \n";
     struct structure_model model = {0};
     assert_int_equal(must_read(text, &model, 1), 1);
     assert_selected(&model, STRUCTURE_ALL, NULL, NULL, "CA1A CG1C CA2B OG12B CA3A");
@@ -174,7 +172,8 @@ static void wrong_selections_are_told(void **state) {
     static const char *const wrong[] = {"x", "10-", "20-10", "5;6", "1-2-3", "--", "10 20a-"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct err err = {0};
-        assert_int_equal(structure_selection_parse(STRUCTURE_CA, NULL, wrong[i], &selection, &err), STATUS_BAD_ARGUMENT);
+        assert_int_equal(structure_selection_parse(STRUCTURE_CA, NULL, wrong[i], &selection, &err),
+                         STATUS_BAD_ARGUMENT);
         assert_non_null(strstr(err.message, "residues: '"));
     }
     struct err err = {0};
@@ -185,16 +184,15 @@ static void wrong_selections_are_told(void **state) {
 /* Serial and residue numbers that have outgrown their columns. */
 static void numbers_outgrow_columns(void **state) {
     (void)state;
-    static const char text[] =
-        "ATOM  A0000  CA  GLY A9999      11.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM  *****  CA  GLY AA000      12.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM  100000 CA  GLY AA001      13.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM  100000  CA  GLY AA002      14.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM  186a0  CA  GLY A270f      15.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM  1234567  CA  GLY Aa000      16.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM      1  CA  GLY A12345     17.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM1234567  CA  GLY A  17      18.104   6.134  -6.504  1.00  0.00           C  \n"
-        "HETATM123456 CA  GLY A  18      19.104   6.134  -6.504  1.00  0.00           C  \n";
+    static const char text[] = "ATOM  A0000  CA  GLY A9999      11.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM  *****  CA  GLY AA000      12.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM  100000 CA  GLY AA001      13.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM  100000  CA  GLY AA002      14.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM  186a0  CA  GLY A270f      15.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM  1234567  CA  GLY Aa000      16.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM      1  CA  GLY A12345     17.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM1234567  CA  GLY A  17      18.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "HETATM123456 CA  GLY A  18      19.104   6.134  -6.504  1.00  0.00           C  \n";
     static const int numbers[] = {9999, 10000, 10001, 10002, 9999, 10000 + 26 * 36 * 36 * 36, 12345, 17, 18};
     struct structure_model model = {0};
     assert_int_equal(must_read(text, &model, 1), 1);
@@ -220,7 +218,9 @@ static void large_structures_come_back(void **state) {
         float *xyz;
         assert_ok(structure_model_add(&model, &atom, &xyz, &err));
         *atom = (struct structure_atom){.id = {.name = "CA", .residue = "ALA", .chain = "A", .number = i - 5},
-                                        .element = "C", .altloc = ' ', .occupancy = 1};
+                                        .element = "C",
+                                        .altloc = ' ',
+                                        .occupancy = 1};
         for (int axis = 0; axis < 3; axis++)
             xyz[axis] = (float)(i % 1000) / 8 - (float)axis;
     }
@@ -253,11 +253,10 @@ static void large_structures_come_back(void **state) {
 
 static void bad_coordinates_are_told(void **state) {
     (void)state;
-    static const char text[] =
-        "ATOM      1  CA  GLY A   1      11.104   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM      2  CB  GLY A   1    ********   6.134  -6.504  1.00  0.00           C  \n"
-        "ATOM      3  N   GLY A   1         nan     nan     nan  1.00  0.00           N  \n"
-        "END\n";
+    static const char text[] = "ATOM      1  CA  GLY A   1      11.104   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM      2  CB  GLY A   1    ********   6.134  -6.504  1.00  0.00           C  \n"
+                               "ATOM      3  N   GLY A   1         nan     nan     nan  1.00  0.00           N  \n"
+                               "END\n";
     struct structure_model model = {0};
     struct err err = {0};
     float xyz[9];
@@ -265,7 +264,8 @@ static void bad_coordinates_are_told(void **state) {
     assert_int_equal(must_read(text, &model, 1), 1);
     assert_ok(structure_take(&model, indices, 1, "a.pdb", xyz, &err));
     assert_int_equal(structure_take(&model, indices, 2, "a.pdb", xyz, &err), STATUS_BAD_FORMAT);
-    assert_non_null(strstr(err.message, "a.pdb: line 2: the coordinates of CB of GLY 1 in chain A are no numbers ('********"));
+    assert_non_null(
+        strstr(err.message, "a.pdb: line 2: the coordinates of CB of GLY 1 in chain A are no numbers ('********"));
     assert_non_null(strstr(err.message, "too large for their columns"));
     assert_int_equal(structure_take(&model, indices + 2, 1, "a.pdb", xyz, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "line 3"));
@@ -279,28 +279,31 @@ static void broken_pdb_is_told(void **state) {
     (void)state;
     must_fail("", STATUS_TRUNCATED, "some.file: the file is empty");
     must_fail("HEADER    NOTHING\nEND\n", STATUS_BAD_FORMAT, "there is no atom in it");
-    must_fail("ATOM      1  CA  GLY A   1      11.1\nEND\n", STATUS_BAD_FORMAT, "line 1: this row of an atom has 36 characters");
+    must_fail("ATOM      1  CA  GLY A   1      11.1\nEND\n", STATUS_BAD_FORMAT,
+              "line 1: this row of an atom has 36 characters");
     must_fail("ATOM      1  CA  GLY A   1      11.1", STATUS_TRUNCATED, "cut short");
     must_fail("\x1f\x8b\x08 compressed", STATUS_UNSUPPORTED, "gunzip");
     struct structure_model model = {0};
     struct err err = {0};
     int count;
-    assert_int_equal(read_all("\x7f" "ELF\0\0\0\0\0\0\0\0\0", 12, NULL, &model, 1, &count, &err), STATUS_BAD_FORMAT);
+    assert_int_equal(read_all("\x7f"
+                              "ELF\0\0\0\0\0\0\0\0\0",
+                              12, NULL, &model, 1, &count, &err),
+                     STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "neither text nor a DCD file"));
 }
 
 /* Frames that END parts, models that nothing ends, and chains that only a segment names. */
 static void frames_without_models(void **state) {
     (void)state;
-    static const char text[] =
-        "ATOM      1  CA  GLY     1      11.104   6.134  -6.504  1.00  0.00      SEGA C  \r\n"
-        "END   \r\n"
-        "ATOM      1  CA  GLY     1      12.104   6.134  -6.504  1.00  0.00      SEGA C  \r\n"
-        "END\r\n"
-        "MODEL 9\n"
-        "ATOM      1  CA  GLY     1      13.104   6.134  -6.504  1.00  0.00      SEGA C  \n"
-        "MODEL 10\n"
-        "ATOM      1  CA  GLY     1      14.104   6.134  -6.504  1.00  0.00      SEGA C";
+    static const char text[] = "ATOM      1  CA  GLY     1      11.104   6.134  -6.504  1.00  0.00      SEGA C  \r\n"
+                               "END   \r\n"
+                               "ATOM      1  CA  GLY     1      12.104   6.134  -6.504  1.00  0.00      SEGA C  \r\n"
+                               "END\r\n"
+                               "MODEL 9\n"
+                               "ATOM      1  CA  GLY     1      13.104   6.134  -6.504  1.00  0.00      SEGA C  \n"
+                               "MODEL 10\n"
+                               "ATOM      1  CA  GLY     1      14.104   6.134  -6.504  1.00  0.00      SEGA C";
     struct structure_model models[4] = {{0}};
     assert_int_equal(must_read(text, models, 4), 4);
     for (int i = 0; i < 4; i++) {
@@ -358,7 +361,8 @@ static void cif_says_what_it_says(void **state) {
 static void broken_cif_is_told(void **state) {
     (void)state;
     must_fail("data_x\n_cell.length 1\n", STATUS_BAD_FORMAT, "there is no atom in it");
-    must_fail("data_x\nloop_\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n1 2\n", STATUS_BAD_FORMAT, "have no _atom_site.Cartn_z");
+    must_fail("data_x\nloop_\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n1 2\n", STATUS_BAD_FORMAT,
+              "have no _atom_site.Cartn_z");
     static const char head[] = "data_x\nloop_\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n"
                                "_atom_site.label_atom_id\n";
     char text[512];
@@ -458,7 +462,8 @@ static void make_topology(struct structure_model *model, int atoms) {
         struct structure_atom *atom;
         float *xyz;
         assert_ok(structure_model_add(model, &atom, &xyz, &err));
-        *atom = (struct structure_atom){.id = {.name = "CA", .residue = "ALA", .number = i}, .element = "C", .altloc = ' '};
+        *atom =
+            (struct structure_atom){.id = {.name = "CA", .residue = "ALA", .number = i}, .element = "C", .altloc = ' '};
     }
 }
 
@@ -504,7 +509,8 @@ static void broken_trajectories_are_told(void **state) {
         assert_non_null(strstr(err.message, "cut short"));
     }
     assert_int_equal(try_trajectory(&t, t.length - 4, ATOMS, &err), STATUS_TRUNCATED);
-    assert_non_null(strstr(err.message, "it holds 2 whole frames of 5 atoms and a part of one, where its header says 3"));
+    assert_non_null(
+        strstr(err.message, "it holds 2 whole frames of 5 atoms and a part of one, where its header says 3"));
     assert_int_equal(try_trajectory(&t, t.length, ATOMS + 1, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "has 5 atoms, and the topology has 6"));
     assert_int_equal(try_trajectory(&t, t.length, 0, &err), STATUS_BAD_FORMAT);
@@ -574,11 +580,13 @@ static void differences_are_named(void **state) {
     assert_ok(structure_same(a, 3, "a.pdb", b, 3, "b.pdb", &err));
     b[1].number = 2;
     assert_int_equal(structure_same(a, 3, "a.pdb", b, 3, "b.pdb", &err), STATUS_BAD_FORMAT);
-    assert_non_null(strstr(err.message, "b.pdb: its selected atom 2 is CA of ALA 2 in chain A, and in a.pdb it is CA of ALA 1 in "
-                                        "chain A"));
+    assert_non_null(strstr(err.message,
+                           "b.pdb: its selected atom 2 is CA of ALA 2 in chain A, and in a.pdb it is CA of ALA 1 in "
+                           "chain A"));
     assert_int_equal(structure_same(a, 3, "a.pdb", a, 2, "b.pdb", &err), STATUS_BAD_FORMAT);
-    assert_non_null(strstr(err.message, "b.pdb: 2 atoms are selected in it, and 3 in a.pdb, the next of them CB of ALA 1B in "
-                                        "chain ''"));
+    assert_non_null(strstr(err.message,
+                           "b.pdb: 2 atoms are selected in it, and 3 in a.pdb, the next of them CB of ALA 1B in "
+                           "chain ''"));
     assert_int_equal(structure_same(a, 2, "a.pdb", a, 3, "b.pdb", &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "its next is CB of ALA 1B"));
 }
@@ -614,8 +622,9 @@ static void the_end_of_a_file_is_told(void **state) {
     static const struct {
         const char *before, *after;
         bool ends;
-    } cases[] = {{"", "END\n", true},  {"", "", false},        {"MODEL 1\n", "ENDMDL\nEND\n", true}, {"", "END\nEND\n", false},
-                 {"", "END", false},   {"", "ENDMDL\n", false}, {"", "TER\nEND   \n\n", true}, {"data_x\n", "", false}};
+    } cases[] = {{"", "END\n", true},           {"", "", false},        {"MODEL 1\n", "ENDMDL\nEND\n", true},
+                 {"", "END\nEND\n", false},     {"", "END", false},     {"", "ENDMDL\n", false},
+                 {"", "TER\nEND   \n\n", true}, {"data_x\n", "", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512], path[PATH_SIZE];
         enum structure_format format;
@@ -670,24 +679,15 @@ static void real_models_are_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pdb_says_what_it_says),
-        cmocka_unit_test(atoms_are_selected),
-        cmocka_unit_test(locations_are_chosen),
-        cmocka_unit_test(wrong_selections_are_told),
-        cmocka_unit_test(numbers_outgrow_columns),
-        cmocka_unit_test(large_structures_come_back),
-        cmocka_unit_test(bad_coordinates_are_told),
-        cmocka_unit_test(broken_pdb_is_told),
-        cmocka_unit_test(frames_without_models),
-        cmocka_unit_test(cif_says_what_it_says),
-        cmocka_unit_test(broken_cif_is_told),
-        cmocka_unit_test(trajectories_are_read),
-        cmocka_unit_test(broken_trajectories_are_told),
-        cmocka_unit_test(trajectories_are_written),
-        cmocka_unit_test(differences_are_named),
-        cmocka_unit_test(numbers_are_read_as_strtod_does),
-        cmocka_unit_test(the_end_of_a_file_is_told),
-        cmocka_unit_test(real_models_are_read),
+        cmocka_unit_test(pdb_says_what_it_says),        cmocka_unit_test(atoms_are_selected),
+        cmocka_unit_test(locations_are_chosen),         cmocka_unit_test(wrong_selections_are_told),
+        cmocka_unit_test(numbers_outgrow_columns),      cmocka_unit_test(large_structures_come_back),
+        cmocka_unit_test(bad_coordinates_are_told),     cmocka_unit_test(broken_pdb_is_told),
+        cmocka_unit_test(frames_without_models),        cmocka_unit_test(cif_says_what_it_says),
+        cmocka_unit_test(broken_cif_is_told),           cmocka_unit_test(trajectories_are_read),
+        cmocka_unit_test(broken_trajectories_are_told), cmocka_unit_test(trajectories_are_written),
+        cmocka_unit_test(differences_are_named),        cmocka_unit_test(numbers_are_read_as_strtod_does),
+        cmocka_unit_test(the_end_of_a_file_is_told),    cmocka_unit_test(real_models_are_read),
     };
     return scratch_run("structure", tests, sizeof tests / sizeof *tests);
 }

@@ -1,5 +1,5 @@
-/* The superposer in process: a matrix that grows by rows is the one of all at once; a second run over the same ledger takes
- * up what was done; what it sends; a structure that is put back; files of other atoms. */
+/* The superposer in process: a matrix that grows by rows is the one of all at once; a second run over the same ledger
+ * takes up what was done; what it sends; a structure that is put back; files of other atoms. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static void write_structure(const char *name, int index, const char *residue) {
     struct err err = {0};
     make_xyz(index, xyz);
     for (int i = 0; i < ATOMS; i++) {
-        atoms[i] = (struct structure_atom){.id = {.name = "CA", .chain = "A", .number = i + 1}, .element = "C", .altloc = ' '};
+        atoms[i] =
+            (struct structure_atom){.id = {.name = "CA", .chain = "A", .number = i + 1}, .element = "C", .altloc = ' '};
         snprintf(atoms[i].id.residue, sizeof atoms[i].id.residue, "%s", residue);
     }
     scratch_path(name, path);
@@ -46,12 +47,17 @@ static void write_structure(const char *name, int index, const char *residue) {
 }
 
 static struct superposer_options options_for(enum superposer_results results) {
-    return (struct superposer_options){.results = results, .method = SUPERPOSE_QCP, .cutoff = 2, .threads = 2,
-                                       .memory = 1 << 24, .device = {.kind = DEVICE_CPU}};
+    return (struct superposer_options){.results = results,
+                                       .method = SUPERPOSE_QCP,
+                                       .cutoff = 2,
+                                       .threads = 2,
+                                       .memory = 1 << 24,
+                                       .device = {.kind = DEVICE_CPU}};
 }
 
 static void add_some(struct superposer *s, int begin, int count) {
-    struct ensemble_batch batch = {.path = (char *)(uintptr_t)"f", .name = (char *)(uintptr_t)"f", .atoms = ATOMS, .count = count};
+    struct ensemble_batch batch = {
+        .path = (char *)(uintptr_t) "f", .name = (char *)(uintptr_t) "f", .atoms = ATOMS, .count = count};
     struct err err = {0};
     batch.numbers = calloc((size_t)count, sizeof *batch.numbers);
     batch.xyz = calloc((size_t)count * 3 * ATOMS, sizeof *batch.xyz);
@@ -83,7 +89,8 @@ static void rows_make_the_same_matrix(void **state) {
         for (int i = 0; i < count; i++)
             for (int j = i + 1; j < count; j++) {
                 float a = grown.rmsd[superpose_at(count, i, j)], b = whole.rmsd[superpose_at(COUNT, i, j)];
-                if (!(fabsf(a - b) < 1e-4F)) fail_msg("%d of %d structures: (%d, %d) is %g, not %g", count, COUNT, i, j, (double)a, (double)b);
+                if (!(fabsf(a - b) < 1e-4F))
+                    fail_msg("%d of %d structures: (%d, %d) is %g, not %g", count, COUNT, i, j, (double)a, (double)b);
             }
     }
     assert_int_equal(count, COUNT);
@@ -256,8 +263,8 @@ static void weights_are_from_the_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_make_the_same_matrix),   cmocka_unit_test(memory_decides_on_the_matrix),
-        cmocka_unit_test(a_second_run_goes_on),        cmocka_unit_test(what_is_put_back_comes_first),
+        cmocka_unit_test(rows_make_the_same_matrix),  cmocka_unit_test(memory_decides_on_the_matrix),
+        cmocka_unit_test(a_second_run_goes_on),       cmocka_unit_test(what_is_put_back_comes_first),
         cmocka_unit_test(weights_are_from_the_first),
     };
     printf("seed %d\n", SEED);
