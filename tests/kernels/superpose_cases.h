@@ -42,10 +42,11 @@ static inline void *host_new(size_t count, size_t size) {
 }
 
 /* Alike: 1e-3 Å apart; near: 0.3 Å; mirrored: every other structure a mirror image; line, plane: atoms on one, but for
- * rounding; round: singular values that are equal, so that mirror images have three equal eigenvalues; point: all atoms of
+ * rounding; rod: one line of atoms, whose two largest eigenvalues are equal; round: singular values that are equal, so that mirror images have three equal eigenvalues; point: all atoms of
  * every other structure in one place; mixed: halves of the ensemble that have nothing to do with each other. */
-enum shape { RANDOM, ALIKE, NEAR, MIRRORED, PLANE, LINE, ROUND, POINT, MIXED, SHAPES };
-static const char *const SHAPE_NAMES[] = {"random", "alike", "near", "mirrored", "plane", "line", "round", "point", "mixed"};
+enum shape { RANDOM, ALIKE, NEAR, MIRRORED, PLANE, LINE, ROD, ROUND, POINT, MIXED, SHAPES };
+static const char *const SHAPE_NAMES[] = {"random", "alike", "near", "mirrored", "plane", "line",
+                                          "rod",    "round", "point", "mixed"};
 
 static inline void random_rotation(double m[3][3]) {
     double q[4], length = 0;
@@ -67,7 +68,7 @@ static inline void draw(enum shape shape, int atoms, double *x) {
         for (int a = 0; a < 3; a++) {
             double v = normal() / sqrt(3);
             if (shape == ROUND) v = (k / 2 % 3 == a) * (k % 2 ? 1.0 : -1.0);
-            if ((shape == PLANE && a == 2) || (shape == LINE && a > 0)) v = 0;
+            if ((shape == PLANE && a == 2) || ((shape == LINE || shape == ROD) && a > 0)) v = 0;
             x[3 * k + a] = v;
         }
 }
