@@ -2,6 +2,7 @@
  *   0-5 ATOM/HETATM, 12-15 name, 16 alternate location, 17-20 residue, 21 chain, 22-25 its number, 26 insertion code,
  *   30-53 x, y, z, 54-59 occupancy, 60-65 B factor, 72-75 segment, 76-77 element. */
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -141,7 +142,7 @@ static enum status add_atom(struct structure_reader *reader, struct structure_mo
 enum status pdb_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found, struct err *err) {
     enum { COORDINATES_END = 54 };
     bool whole = true;
-    model->number = 0;
+    model->number = INT_MIN;
     for (;;) {
         if (!reader->has_text && !next_line(reader, &whole)) break;
         reader->has_text = false;
@@ -163,7 +164,7 @@ enum status pdb_next(struct structure_reader *reader, struct structure_model *mo
             break;
         }
     }
-    if (model->number == 0) model->number = reader->given + 1;
+    if (model->number == INT_MIN) model->number = reader->given + 1;
     *ret_found = model->count > 0;
     return STATUS_OK;
 }

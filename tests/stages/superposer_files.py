@@ -146,7 +146,13 @@ def on_reference(work, made):
 
 
 def by_others(work, made, whole):
-    """MDTraj and MDAnalysis read what was written, and find the same."""
+    """MDTraj and MDAnalysis read what was written, and find the same; what they and gemmi write is read."""
+    def reads(what, path, least=1e-3):
+        topology = ["--topology", f"{work}/files/m000.pdb"] if path.endswith("dcd") else []
+        superposer("--i", path, "--o", f"{work}/theirs", "--centres", 0, *topology)
+        worst = np.abs(rmsd(f"{work}/theirs") - rmsd(f"{work}/out-models")).max()
+        check(worst < least, f"a file of {what}: RMSDs differ by {worst:.1e} Å at most")
+
     try:
         import mdtraj
         traj = mdtraj.load(f"{work}/models.pdb")
@@ -158,6 +164,11 @@ def by_others(work, made, whole):
             frames = mdtraj.load(f"{work}/{name}", **({"top": f"{work}/files/m000.pdb"} if name.endswith("dcd") else {}))
             worst = np.abs(frames.xyz * 10 - whole).max()
             check(worst < least, f"MDTraj reads {name}: within {worst:.1e} Å")
+        traj.save_dcd(f"{work}/mdtraj.dcd")
+        reads("MDTraj's", f"{work}/mdtraj.dcd")
+        traj.save_pdb(f"{work}/mdtraj.pdb")
+        reads("MDTraj's", f"{work}/mdtraj.pdb")
+        check(names_of(f"{work}/theirs")[:2] == ["mdtraj:0", "mdtraj:1"], "whose first model is 0")
     except ImportError as missing:
         print(f"     without MDTraj: {missing}")
     try:
@@ -170,8 +181,18 @@ def by_others(work, made, whole):
                           for j in range(i + 1, len(xyz))])
         worst = np.abs(found - rmsd(f"{work}/out-models")).max()
         check(worst < 1e-3, f"MDAnalysis {MDAnalysis.__version__}: RMSDs differ by {worst:.1e} Å at most")
+        universe.atoms.write(f"{work}/mdanalysis.dcd", frames="all")
+        reads("MDAnalysis'", f"{work}/mdanalysis.dcd")
     except ImportError as missing:
         print(f"     without MDAnalysis: {missing}")
+    try:
+        import gemmi
+        structure = gemmi.read_structure(f"{work}/models.pdb")
+        structure.setup_entities()
+        structure.make_mmcif_document().write_file(f"{work}/gemmi.cif")
+        reads(f"gemmi {gemmi.__version__}", f"{work}/gemmi.cif", 1e-6)
+    except ImportError as missing:
+        print(f"     without gemmi: {missing}")
 
 
 def real_models(work):
