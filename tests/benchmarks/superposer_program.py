@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """RMSDs of all pairs by icestream-superposer and by MDTraj (package python3-mdtraj), in turns, with as many threads each:
 
-    superposer_against_mdtraj.py [FRAMES [ATOMS [THREADS]]]
+    superposer_program.py [FRAMES [ATOMS [THREADS]]]
 
 Ours is the whole program: it starts, reads a trajectory, clusters, writes all files. MDTraj's is the loop over its rmsd
 function alone, on centred frames that are in memory. Beside the wall time stands processor time, which is what can be
