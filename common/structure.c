@@ -194,6 +194,10 @@ enum structure_format structure_reader_format(const struct structure_reader *rea
     return reader->format;
 }
 
+int64_t structure_reader_count(const struct structure_reader *reader) {
+    return reader->format == STRUCTURE_DCD ? reader->dcd.frames : 0;
+}
+
 enum status structure_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found,
                            struct err *err) {
     bool found = false;

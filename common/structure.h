@@ -69,6 +69,8 @@ enum status structure_open_stream(FILE *stream, const char *name, const struct s
 enum status structure_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found,
                            struct err *err);
 enum structure_format structure_reader_format(const struct structure_reader *reader);
+/* How many structures there are, where the file says so (DCD); else 0. */
+int64_t structure_reader_count(const struct structure_reader *reader);
 void structure_close(struct structure_reader **reader);
 
 /* The first structure of a file. */

@@ -60,7 +60,7 @@ enum status ensemble_walk(const struct ensemble_rules *rules, const char *path, 
             TRY(structure_select(&walk.model, &rules->selection, name, walk.indices, &atoms, err));
         }
         TRY(structure_take(&walk.model, walk.indices, atoms, name, walk.xyz, err));
-        struct ensemble_view view = {&walk.model, walk.indices, atoms, walk.xyz};
+        struct ensemble_view view = {&walk.model, walk.indices, atoms, walk.xyz, structure_reader_count(reader)};
         enum status status = visit(ordinal, &view, name, context, err);
         if (status == STATUS_CANCELLED) return STATUS_OK; /* seen enough */
         TRY(status);
@@ -140,9 +140,10 @@ static enum status compare(struct reading *reading, const struct ensemble_view *
     return structure_same(batch->identities, batch->atoms, first, reading->scratch, view->atoms, name, err);
 }
 
-static enum status grow(struct ensemble_batch *batch, struct err *err) {
+static enum status grow(struct ensemble_batch *batch, int64_t expected, struct err *err) {
     if (batch->count < batch->capacity) return STATUS_OK;
     int capacity = batch->capacity == 0 ? 1 : batch->capacity < INT_MAX / 2 ? 2 * batch->capacity : INT_MAX;
+    if (expected > batch->count && expected <= INT_MAX) capacity = (int)expected;
     int *numbers = realloc(batch->numbers, (size_t)capacity * sizeof *numbers);
     if (numbers != NULL) batch->numbers = numbers;
     float *xyz = numbers != NULL ? realloc(batch->xyz, (size_t)capacity * batch->atoms * 3 * sizeof *xyz) : NULL;
@@ -160,7 +161,7 @@ static enum status add_structure(int ordinal, const struct ensemble_view *view, 
         TRY(begin_batch(reading, view, name, err));
     else
         TRY(compare(reading, view, name, err));
-    TRY(grow(batch, err));
+    TRY(grow(batch, view->expected, err));
     memcpy(batch->xyz + (size_t)batch->count * batch->atoms * 3, view->xyz, 3 * batch->atoms * sizeof *view->xyz);
     batch->numbers[batch->count] = view->model->number;
     reading->rising = reading->rising && (ordinal == 0 || batch->numbers[ordinal] > batch->numbers[ordinal - 1]);
@@ -218,7 +219,7 @@ static enum status settle_topology(struct ensemble *ensemble, const struct ensem
     TRY(mem_new(topology->count, sizeof *indices, "selected atoms", &indices, err));
     TRY(structure_select(topology, &rules->selection, rules->topology_path, indices, &atoms, err));
     TRY(mem_new(atoms, sizeof *identities, "names of atoms", &identities, err));
-    struct ensemble_view view = {topology, indices, atoms, NULL};
+    struct ensemble_view view = {.model = topology, .indices = indices, .atoms = atoms};
     set_identities(&view, identities);
     return settle(ensemble, identities, atoms, rules->topology_path, err);
 }

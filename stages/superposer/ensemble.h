@@ -24,7 +24,8 @@ struct ensemble_view {
     const struct structure_model *model; /* as in the file, with all its atoms */
     const size_t *indices;               /* of the selected ones */
     size_t atoms;
-    float *xyz; /* [atoms][3] of the selected ones */
+    float *xyz;       /* [atoms][3] of the selected ones */
+    int64_t expected; /* structures of the file, 0: unknown */
 };
 typedef enum status ensemble_visit(int ordinal, const struct ensemble_view *view, const char *name, void *context,
                                    struct err *err);
