@@ -14,26 +14,63 @@ typedef double lanes_d __attribute__((vector_size(8 * SUPERPOSE_LANES)));
 typedef float half_f __attribute__((vector_size(4 * HALF), aligned(4 * HALF)));
 typedef double half_d __attribute__((vector_size(8 * HALF)));
 
-/* Nine vectors for nine elements of R: as many sums under way as hide the latency of a multiply-add. */
-MULTIVERSION static void multiply(const float *p, const float *q, int atoms, double (*r)[SUPERPOSE_BATCH]) {
+/* Nine vectors for nine elements of R: as many sums under way as hide the latency of a multiply-add, and as fit into 16
+ * registers. Of `count` atoms; added to r. */
+MULTIVERSION static void multiply_one(const float *p, const float *q, int count, int lane, double (*r)[SUPERPOSE_BATCH]) {
+    const lanes_f *b = (const lanes_f *)q;
+    lanes_f xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
+    p += lane;
+    for (int k = 0; k < count; k++, p += 3 * SUPERPOSE_LANES, b += 3) {
+        lanes_f x = b[0], y = b[1], z = b[2];
+        float ax = p[0], ay = p[SUPERPOSE_LANES], az = p[2 * SUPERPOSE_LANES];
+        xx += ax * x, xy += ax * y, xz += ax * z;
+        yx += ay * x, yy += ay * y, yz += ay * z;
+        zx += az * x, zy += az * y, zz += az * z;
+    }
+    lanes_f sums[9] = {xx, xy, xz, yx, yy, yz, zx, zy, zz};
+    for (int c = 0; c < 9; c++)
+        *(lanes_d *)(r[c] + lane * SUPERPOSE_LANES) += __builtin_convertvector(sums[c], lanes_d);
+}
+
+/* The same of two structures at a time, for 32 registers: each vector of q that is loaded serves both. */
+MULTIVERSION static void multiply_two(const float *p, const float *q, int count, int lane, double (*r)[SUPERPOSE_BATCH]) {
+    const lanes_f *b = (const lanes_f *)q;
+    lanes_f xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
+    lanes_f ux = {0}, uy = {0}, uz = {0}, vx = {0}, vy = {0}, vz = {0}, wx = {0}, wy = {0}, wz = {0};
+    p += lane;
+    for (int k = 0; k < count; k++, p += 3 * SUPERPOSE_LANES, b += 3) {
+        lanes_f x = b[0], y = b[1], z = b[2];
+        float ax = p[0], ay = p[SUPERPOSE_LANES], az = p[2 * SUPERPOSE_LANES];
+        float au = p[1], av = p[SUPERPOSE_LANES + 1], aw = p[2 * SUPERPOSE_LANES + 1];
+        xx += ax * x, xy += ax * y, xz += ax * z;
+        yx += ay * x, yy += ay * y, yz += ay * z;
+        zx += az * x, zy += az * y, zz += az * z;
+        ux += au * x, uy += au * y, uz += au * z;
+        vx += av * x, vy += av * y, vz += av * z;
+        wx += aw * x, wy += aw * y, wz += aw * z;
+    }
+    lanes_f sums[18] = {xx, xy, xz, yx, yy, yz, zx, zy, zz, ux, uy, uz, vx, vy, vz, wx, wy, wz};
+    for (int c = 0; c < 18; c++)
+        *(lanes_d *)(r[c % 9] + (lane + c / 9) * SUPERPOSE_LANES) += __builtin_convertvector(sums[c], lanes_d);
+}
+
+static bool has_32_registers(void) {
+#if defined(__x86_64__) && !defined(ICESTREAM_NO_MULTIVERSION)
+    return __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
+static void multiply(const float *p, const float *q, int atoms, double (*r)[SUPERPOSE_BATCH]) {
+    bool two = has_32_registers();
     memset(r, 0, 9 * sizeof *r);
     for (int from = 0; from < atoms; from += CHUNK) {
         int count = atoms - from < CHUNK ? atoms - from : CHUNK;
-        for (int lane = 0; lane < SUPERPOSE_LANES; lane++) {
-            const float *a = p + (size_t)from * 3 * SUPERPOSE_LANES + lane;
-            const lanes_f *b = (const lanes_f *)(q + (size_t)from * 3 * SUPERPOSE_LANES);
-            lanes_f xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
-            for (int k = 0; k < count; k++, a += 3 * SUPERPOSE_LANES, b += 3) {
-                lanes_f x = b[0], y = b[1], z = b[2];
-                float ax = a[0], ay = a[SUPERPOSE_LANES], az = a[2 * SUPERPOSE_LANES];
-                xx += ax * x, xy += ax * y, xz += ax * z;
-                yx += ay * x, yy += ay * y, yz += ay * z;
-                zx += az * x, zy += az * y, zz += az * z;
-            }
-            lanes_f sums[9] = {xx, xy, xz, yx, yy, yz, zx, zy, zz};
-            for (int c = 0; c < 9; c++)
-                *(lanes_d *)(r[c] + lane * SUPERPOSE_LANES) += __builtin_convertvector(sums[c], lanes_d);
-        }
+        size_t at = (size_t)from * 3 * SUPERPOSE_LANES;
+        for (int lane = 0; lane < SUPERPOSE_LANES; lane += two ? 2 : 1)
+            if (two) multiply_two(p + at, q + at, count, lane, r);
+            else multiply_one(p + at, q + at, count, lane, r);
     }
 }
 
@@ -99,7 +136,8 @@ MULTIVERSION static void newton(const struct superpose_batch *batch, double *lam
 }
 
 /* A turn of cyclic Jacobi in every pair of a batch: makes a[pq] nothing; u and v are the other two rows. */
-MULTIVERSION static void turn_all(double *pp, double *qq, double *pq, double *up, double *uq, double *vp, double *vq) {
+MULTIVERSION static void turn_all(double *restrict pp, double *restrict qq, double *restrict pq, double *restrict up,
+                                  double *restrict uq, double *restrict vp, double *restrict vq) {
     for (int k = 0; k < SUPERPOSE_BATCH; k++) {
         double off = pq[k], apart = qq[k] - pp[k];
         /* tan of the angle as off · 2 / (apart ± √(apart² + 4 off²)), which has no other way to divide by nothing. */
@@ -118,6 +156,18 @@ MULTIVERSION static void turn_all(double *pp, double *qq, double *pq, double *up
     }
 }
 
+/* Whether anything beside the diagonal is left that could still change it. */
+MULTIVERSION static bool is_diagonal(double (*a)[4][SUPERPOSE_BATCH]) {
+    int64_t left = 0;
+    for (int k = 0; k < SUPERPOSE_BATCH; k++) {
+        double off = a[0][1][k] * a[0][1][k] + a[0][2][k] * a[0][2][k] + a[0][3][k] * a[0][3][k] + a[1][2][k] * a[1][2][k] +
+                     a[1][3][k] * a[1][3][k] + a[2][3][k] * a[2][3][k];
+        double on = a[0][0][k] * a[0][0][k] + a[1][1][k] * a[1][1][k] + a[2][2][k] * a[2][2][k] + a[3][3][k] * a[3][3][k];
+        left |= off > 1e-40 * on;
+    }
+    return !left;
+}
+
 static void jacobi(const struct superpose_batch *batch, double *lambda) {
     double a[4][4][SUPERPOSE_BATCH]; /* the upper triangle is used */
     for (int k = 0; k < SUPERPOSE_BATCH; k++) {
@@ -129,7 +179,7 @@ static void jacobi(const struct superpose_batch *batch, double *lambda) {
             for (int j = i; j < 4; j++)
                 a[i][j][k] = full[i][j];
     }
-    for (int sweep = 0; sweep < SUPERPOSE_SWEEPS; sweep++) {
+    for (int sweep = 0; sweep < SUPERPOSE_SWEEPS && !is_diagonal(a); sweep++) {
         turn_all(a[0][0], a[1][1], a[0][1], a[0][2], a[1][2], a[0][3], a[1][3]);
         turn_all(a[0][0], a[2][2], a[0][2], a[0][1], a[1][2], a[0][3], a[2][3]);
         turn_all(a[0][0], a[3][3], a[0][3], a[0][1], a[1][3], a[0][2], a[2][3]);
