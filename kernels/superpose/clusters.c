@@ -46,26 +46,56 @@ static enum status graph_room(struct graph *g, struct err *err) {
     return mem_new_unset(g->starts[g->n] + 1, sizeof *g->index, "neighbours", &g->index, err);
 }
 
-static void graph_link(struct graph *g, size_t *at, int i, int j) {
-    g->index[at[i]++] = j;
-    g->index[at[j]++] = i;
+/* Where the entries of row i from structure `first` on begin. */
+static size_t find_from(const struct superpose_neighbours *lists, int i, int first) {
+    size_t low = lists->starts[i], high = lists->starts[i + 1];
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (lists->index[middle] < first) low = middle + 1;
+        else high = middle;
+    }
+    return low;
 }
 
-static enum status graph_of_lists(const struct superpose_neighbours *lists, struct graph *g, struct err *err) {
+/* Counts the neighbours of structures first ≤ j < end, or, where at is not NULL, writes them behind each other from at[j] on:
+ * those before j as their rows come by, then j's own row. */
+static void gather(const struct superpose_neighbours *lists, int first, int end, struct graph *g, size_t *at) {
+    for (int i = 0; i < end; i++) {
+        if (i >= first) {
+            size_t begin = lists->starts[i], count = lists->starts[i + 1] - begin;
+            if (at) memcpy(g->index + at[i], lists->index + begin, count * sizeof *g->index);
+            else g->degree[i] += (int32_t)count;
+        }
+        for (size_t k = find_from(lists, i, first); k < lists->starts[i + 1] && lists->index[k] < end; k++) {
+            int j = lists->index[k];
+            if (at) g->index[at[j]++] = i;
+            else g->degree[j]++;
+        }
+    }
+}
+
+/* Each thread gathers for structures of its own. */
+static void gather_all(const struct superpose_neighbours *lists, int threads, struct graph *g, size_t *at) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int t = 0; t < threads; t++)
+        gather(lists, (int)((int64_t)g->n * t / threads), (int)((int64_t)g->n * (t + 1) / threads), g, at);
+}
+
+static enum status graph_of_lists(const struct superpose_neighbours *lists, int threads, struct graph *g,
+                                  struct err *err) {
     _cleanup_(mem_free) size_t *at = NULL;
     TRY(graph_begin(g, lists->count, err));
-    for (int i = 0; i < g->n; i++)
-        for (size_t k = lists->starts[i]; k < lists->starts[i + 1]; k++) {
-            g->degree[i]++;
-            g->degree[lists->index[k]]++;
-        }
+    gather_all(lists, threads, g, NULL);
     TRY(graph_room(g, err));
     TRY(mem_new((size_t)g->n + 1, sizeof *at, "neighbours", &at, err));
     memcpy(at, g->starts, (size_t)g->n * sizeof *at);
-    for (int i = 0; i < g->n; i++)
-        for (size_t k = lists->starts[i]; k < lists->starts[i + 1]; k++)
-            graph_link(g, at, i, lists->index[k]);
+    gather_all(lists, threads, g, at);
     return STATUS_OK;
+}
+
+static void graph_link(struct graph *g, size_t *at, int i, int j) {
+    g->index[at[i]++] = j;
+    g->index[at[j]++] = i;
 }
 
 static enum status graph_of_matrix(const float *rmsd, int n, float cutoff, struct graph *g, struct err *err) {
@@ -154,11 +184,11 @@ static enum status cluster(struct graph *g, struct superpose_clusters *clusters,
     return status;
 }
 
-enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours,
+enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours, int threads,
                                          struct superpose_clusters *clusters, struct err *err) {
     _cleanup_(graph_clear) struct graph g = {0};
     superpose_clusters_clear(clusters);
-    TRY(graph_of_lists(neighbours, &g, err));
+    TRY(graph_of_lists(neighbours, threads > 1 ? threads : 1, &g, err));
     return cluster(&g, clusters, err);
 }
 

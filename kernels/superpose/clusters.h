@@ -22,7 +22,7 @@ void superpose_clusters_clear(struct superpose_clusters *clusters);
 /* Largest neighbourhood first: the structure with most neighbours below the cut-off becomes a centre, is taken out with
  * them, and so on with what is left (Shortle, Simons & Baker 1998). Sizes never rise from cluster to cluster. Memory: 4
  * bytes for each of both directions of a pair below the cut-off. */
-enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours,
+enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours, int threads,
                                          struct superpose_clusters *clusters, struct err *err);
 /* The same from all distances, which need no lists. */
 enum status superpose_cluster_matrix(const float *rmsd, int structures, float cutoff, struct superpose_clusters *clusters,

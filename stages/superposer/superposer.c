@@ -199,7 +199,7 @@ static enum status cluster(struct superposer *s, bool matrix, struct err *err) {
     float cutoff = (float)s->options.cutoff;
     if (s->options.clustering == CLUSTERING_NEIGHBOURS)
         return matrix ? superpose_cluster_matrix(s->rmsd, s->count, cutoff, &s->clusters, err)
-                      : superpose_cluster_neighbours(&s->neighbours, &s->clusters, err);
+                      : superpose_cluster_neighbours(&s->neighbours, s->options.threads, &s->clusters, err);
     FAIL_IF(
         !matrix, err, STATUS_BAD_ARGUMENT,
         "clustering: average needs the RMSDs of all pairs, and those of %d structures take 2 × %zu MiB: set memory to "

@@ -89,8 +89,10 @@ static void neighbourhoods(void **state) {
             must(superpose_cluster_matrix(rmsd, sizes[s], cutoffs[c], &clusters, &err), &err);
             check_neighbourhoods(rmsd, sizes[s], cutoffs[c], &clusters);
             lists_of(rmsd, sizes[s], cutoffs[c], &lists);
-            must(superpose_cluster_neighbours(&lists, &clusters, &err), &err);
-            check_neighbourhoods(rmsd, sizes[s], cutoffs[c], &clusters);
+            for (int threads = 1; threads <= 7; threads += 3) {
+                must(superpose_cluster_neighbours(&lists, threads, &clusters, &err), &err);
+                check_neighbourhoods(rmsd, sizes[s], cutoffs[c], &clusters);
+            }
             superpose_neighbours_clear(&lists);
             free(rmsd);
         }

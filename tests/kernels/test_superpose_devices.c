@@ -282,7 +282,7 @@ static void time_neighbours(int count, int atoms, float cutoff) {
                9.0 * count * count * atoms / 67e12);
     }
     double t0 = seconds();
-    must(superpose_cluster_neighbours(&lists, &clusters, &err), &err);
+    must(superpose_cluster_neighbours(&lists, threads, &clusters, &err), &err);
     printf("  clusters by neighbourhood: %.3f s, %d of them, the largest of %d\n", seconds() - t0, clusters.count,
            clusters.size[0]);
     superpose_clusters_clear(&clusters);
@@ -296,6 +296,7 @@ int main(int argc, char **argv) {
     if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
     if (count == 0) return puts("skipped: no CUDA device"), 77;
     if (argc > 1 && strcmp(argv[1], "time") == 0) {
+        threads = 16;
         time_matrix(1000, 500);
         time_matrix(5000, 500);
         time_matrix(5000, 100);
