@@ -18,7 +18,7 @@ void superpose_clusters_clear(struct superpose_clusters *clusters) {
 /* Neighbours of all structures, in both directions, and how many of each are left. */
 struct graph {
     int n, blocks;
-    size_t *starts;  /* [n + 1] */
+    size_t *starts; /* [n + 1] */
     int32_t *index;
     int32_t *degree; /* [n] −1: the structure is in a cluster */
     int32_t *most;   /* [blocks] at least the largest degree */
@@ -51,25 +51,31 @@ static size_t find_from(const struct superpose_neighbours *lists, int i, int fir
     size_t low = lists->starts[i], high = lists->starts[i + 1];
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (lists->index[middle] < first) low = middle + 1;
-        else high = middle;
+        if (lists->index[middle] < first)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
 
-/* Counts the neighbours of structures first ≤ j < end, or, where at is not NULL, writes them behind each other from at[j] on:
- * those before j as their rows come by, then j's own row. */
+/* Counts the neighbours of structures first ≤ j < end, or, where at is not NULL, writes them behind each other from
+ * at[j] on: those before j as their rows come by, then j's own row. */
 static void gather(const struct superpose_neighbours *lists, int first, int end, struct graph *g, size_t *at) {
     for (int i = 0; i < end; i++) {
         if (i >= first) {
             size_t begin = lists->starts[i], count = lists->starts[i + 1] - begin;
-            if (at) memcpy(g->index + at[i], lists->index + begin, count * sizeof *g->index);
-            else g->degree[i] += (int32_t)count;
+            if (at)
+                memcpy(g->index + at[i], lists->index + begin, count * sizeof *g->index);
+            else
+                g->degree[i] += (int32_t)count;
         }
         for (size_t k = find_from(lists, i, first); k < lists->starts[i + 1] && lists->index[k] < end; k++) {
             int j = lists->index[k];
-            if (at) g->index[at[j]++] = i;
-            else g->degree[j]++;
+            if (at)
+                g->index[at[j]++] = i;
+            else
+                g->degree[j]++;
         }
     }
 }
@@ -126,8 +132,8 @@ static int32_t block_most(const struct graph *g, int block) {
     return most;
 }
 
-/* The structure with most neighbours left, of equals the first; −1: none is left. What is remembered of a block is never
- * too small, so only blocks that could hold it are looked through. */
+/* The structure with most neighbours left, of equals the first; −1: none is left. What is remembered of a block is
+ * never too small, so only blocks that could hold it are looked through. */
 static int largest(struct graph *g) {
     for (;;) {
         int best = 0;
@@ -192,8 +198,8 @@ enum status superpose_cluster_neighbours(const struct superpose_neighbours *neig
     return cluster(&g, clusters, err);
 }
 
-enum status superpose_cluster_matrix(const float *rmsd, int structures, float cutoff, struct superpose_clusters *clusters,
-                                     struct err *err) {
+enum status superpose_cluster_matrix(const float *rmsd, int structures, float cutoff,
+                                     struct superpose_clusters *clusters, struct err *err) {
     _cleanup_(graph_clear) struct graph g = {0};
     FAIL_IF(!(cutoff > 0), err, STATUS_BAD_ARGUMENT, "the cut-off is %g Å; it must be more than 0", (double)cutoff);
     superpose_clusters_clear(clusters);

@@ -1,6 +1,6 @@
-/* Clusters of an ensemble from the RMSDs of its pairs (kernels/superpose/superpose.h): by the size of neighbourhoods, or
- * by average linkage. Distances are the upper triangle row by row (superpose_at), in Å. Of equals the one of the lowest
- * index comes first, so the result does not depend on anything but the distances. */
+/* Clusters of an ensemble from the RMSDs of its pairs (kernels/superpose/superpose.h): by the size of neighbourhoods,
+ * or by average linkage. Distances are the upper triangle row by row (superpose_at), in Å. Of equals the one of the
+ * lowest index comes first, so the result does not depend on anything but the distances. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_CLUSTERS_H
 #define ICESTREAM_KERNELS_SUPERPOSE_CLUSTERS_H
 
@@ -25,20 +25,20 @@ void superpose_clusters_clear(struct superpose_clusters *clusters);
 enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours, int threads,
                                          struct superpose_clusters *clusters, struct err *err);
 /* The same from all distances, which need no lists. */
-enum status superpose_cluster_matrix(const float *rmsd, int structures, float cutoff, struct superpose_clusters *clusters,
-                                     struct err *err);
+enum status superpose_cluster_matrix(const float *rmsd, int structures, float cutoff,
+                                     struct superpose_clusters *clusters, struct err *err);
 
-/* A merge of average linkage: `first` and `second` stand for the clusters of which these are the lowest structures, first
- * < second; the average distance between their members, and how many there are afterwards. */
+/* A merge of average linkage: `first` and `second` stand for the clusters of which these are the lowest structures,
+ * first < second; the average distance between their members, and how many there are afterwards. */
 struct superpose_merge {
     int32_t first, second, size;
     float height;
 };
-/* ret_merges[structures − 1], by rising height: the unweighted average of the distances between members (UPGMA), by chains
- * of nearest neighbours in O(N²) time (Murtagh 1983; Müllner 2011), with a copy of the distances. */
+/* ret_merges[structures − 1], by rising height: the unweighted average of the distances between members (UPGMA), by
+ * chains of nearest neighbours in O(N²) time (Murtagh 1983; Müllner 2011), with a copy of the distances. */
 enum status superpose_linkage(const float *rmsd, int structures, struct superpose_merge *ret_merges, struct err *err);
-/* Merges below the cut-off; the largest cluster first, of equal ones that with the lowest structure. A centre has the least
- * sum of distances to the cluster's members. */
+/* Merges below the cut-off; the largest cluster first, of equal ones that with the lowest structure. A centre has the
+ * least sum of distances to the cluster's members. */
 enum status superpose_cluster_average(const float *rmsd, int structures, float cutoff,
                                       struct superpose_clusters *clusters, struct err *err);
 

@@ -11,11 +11,11 @@
 /* A cluster is called by its lowest structure. */
 struct linkage {
     int n, merged;
-    float *distance;  /* upper triangle, between clusters */
-    int32_t *size;    /* [n] 0: merged into another */
-    int32_t *active;  /* [n] clusters, rising; the first n − merged */
-    int32_t *chain;   /* [n] */
-    int length;       /* of the chain */
+    float *distance; /* upper triangle, between clusters */
+    int32_t *size;   /* [n] 0: merged into another */
+    int32_t *active; /* [n] clusters, rising; the first n − merged */
+    int32_t *chain;  /* [n] */
+    int length;      /* of the chain */
 };
 
 static float *between(struct linkage *l, int a, int b) {
@@ -174,7 +174,8 @@ static int by_size(const void *a, const void *b) {
     return (x[1] > y[1]) - (x[1] < y[1]);
 }
 
-static enum status name(const float *rmsd, int n, const struct members *m, struct superpose_clusters *c, struct err *err) {
+static enum status name(const float *rmsd, int n, const struct members *m, struct superpose_clusters *c,
+                        struct err *err) {
     _cleanup_(mem_free) int32_t *order = NULL;
     TRY(mem_new((size_t)n + 1, 2 * sizeof *order, "clusters", &order, err));
     TRY(mem_new((size_t)n + 1, sizeof *c->cluster, "clusters", &c->cluster, err));

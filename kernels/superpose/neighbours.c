@@ -22,14 +22,15 @@ enum status superpose_neighbours_begin(struct superpose_neighbours *neighbours, 
     return STATUS_OK;
 }
 
-enum status superpose_neighbours_room(struct superpose_neighbours *neighbours, size_t entries, float cutoff, size_t limit,
-                                      struct err *err) {
+enum status superpose_neighbours_room(struct superpose_neighbours *neighbours, size_t entries, float cutoff,
+                                      size_t limit, struct err *err) {
     const size_t each = sizeof *neighbours->index + sizeof *neighbours->rmsd;
     size_t most = limit ? limit / each : SIZE_MAX / each;
-    FAIL_IF(entries > most, err, STATUS_NO_MEMORY,
-            "more than %zu pairs have an RMSD below %g Å: their lists take more than the %zu bytes that they may; lower "
-            "the cut-off or give more memory",
-            most, (double)cutoff, limit);
+    FAIL_IF(
+        entries > most, err, STATUS_NO_MEMORY,
+        "more than %zu pairs have an RMSD below %g Å: their lists take more than the %zu bytes that they may; lower "
+        "the cut-off or give more memory",
+        most, (double)cutoff, limit);
     if (entries <= neighbours->capacity) return STATUS_OK;
     size_t capacity = entries + entries / 2 + 1024;
     if (capacity > most) capacity = most;

@@ -38,7 +38,8 @@ static void rotation_of(const double *quaternion, double rotation[3][3]) {
     for (int k = 0; k < 4; k++)
         length += quaternion[k] * quaternion[k];
     length = sqrt(length);
-    double w = quaternion[0] / length, x = quaternion[1] / length, y = quaternion[2] / length, z = quaternion[3] / length;
+    double w = quaternion[0] / length, x = quaternion[1] / length, y = quaternion[2] / length,
+           z = quaternion[3] / length;
     double forth[3][3] = {{w * w + x * x - y * y - z * z, 2 * (x * y - w * z), 2 * (x * z + w * y)},
                           {2 * (x * y + w * z), w * w - x * x + y * y - z * z, 2 * (y * z - w * x)},
                           {2 * (x * z - w * y), 2 * (y * z + w * x), w * w - x * x - y * y + z * z}};
@@ -99,7 +100,8 @@ static void cross(const double *a, const double *b, double *c) {
     c[2] = a[0] * b[1] - a[1] * b[0];
 }
 
-/* Makes a a unit vector at right angles to the unit vector b (or NULL); any where what is left of a is shorter than least. */
+/* Makes a a unit vector at right angles to the unit vector b (or NULL); any where what is left of a is shorter than
+ * least. */
 static void straighten(double *a, const double *b, double least) {
     double across = b ? dot(a, b) : 0;
     for (int k = 0; b && k < 3; k++)
@@ -169,13 +171,18 @@ enum status superpose_pair(enum superpose_method method, const float *reference,
     struct superpose_fit fit;
     add_up(reference, moving, atoms, roots, total, &s);
     switch (method) {
-    case SUPERPOSE_QCP: lambda = fit_qcp(&s, fit.rotation); break;
-    case SUPERPOSE_KABSCH: lambda = fit_kabsch(&s, fit.rotation); break;
+    case SUPERPOSE_QCP:
+        lambda = fit_qcp(&s, fit.rotation);
+        break;
+    case SUPERPOSE_KABSCH:
+        lambda = fit_kabsch(&s, fit.rotation);
+        break;
     case SUPERPOSE_JACOBI:
         lambda = superpose_jacobi(s.r, vector);
         rotation_of(vector, fit.rotation);
         break;
-    default: FAIL(err, STATUS_BAD_ARGUMENT, "there is no method %d of superposition", (int)method);
+    default:
+        FAIL(err, STATUS_BAD_ARGUMENT, "there is no method %d of superposition", (int)method);
     }
     fit.rmsd = superpose_rmsd(s.norms, lambda, total);
     for (int a = 0; a < 3; a++)

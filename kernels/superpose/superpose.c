@@ -70,7 +70,8 @@ enum status superpose_create_as(const struct superpose_options *options, enum su
     return STATUS_OK;
 }
 
-enum status superpose_create(const struct superpose_options *options, struct superpose **ret_superpose, struct err *err) {
+enum status superpose_create(const struct superpose_options *options, struct superpose **ret_superpose,
+                             struct err *err) {
     return superpose_create_as(options, SUPERPOSE_BEST, ret_superpose, err);
 }
 
@@ -89,8 +90,8 @@ int superpose_count(const struct superpose *superpose) {
 }
 
 #ifdef ICESTREAM_HAVE_CUDA
-#define ON_DEVICE(s, call, ...) ((s)->cuda ? superpose_cuda_##call((s)->cuda, __VA_ARGS__) : \
-                                             superpose_cpu_##call((s)->cpu, __VA_ARGS__))
+#define ON_DEVICE(s, call, ...)                                                                                        \
+    ((s)->cuda ? superpose_cuda_##call((s)->cuda, __VA_ARGS__) : superpose_cpu_##call((s)->cpu, __VA_ARGS__))
 #else
 #define ON_DEVICE(s, call, ...) superpose_cpu_##call((s)->cpu, __VA_ARGS__)
 #endif

@@ -7,15 +7,15 @@
  *   R_ab = Σ_k w_k p_ka q_kb          G = Σ_k w_k |p_k|² of each
  *   RMSD = √(max(0, (G_p + G_q − 2 λ) / W))
  *
- * where λ, the largest eigenvalue of a symmetric 4 × 4 matrix made of R, is s1 + s2 ± s3 of R's singular values, − where
- * det R < 0: a rotation never becomes a reflection (Coutsias, Seok & Dill 2004; Theobald 2005; Kabsch 1976).
+ * where λ, the largest eigenvalue of a symmetric 4 × 4 matrix made of R, is s1 + s2 ± s3 of R's singular values, −
+ * where det R < 0: a rotation never becomes a reflection (Coutsias, Seok & Dill 2004; Theobald 2005; Kabsch 1976).
  *
  * All pairs are one matrix product. Tiles of it are solved while they are in cache (on a CUDA device: on the chip), and
- * only RMSDs leave. Centred coordinates times √w are kept in single precision, which moves an atom by 3e-8 of its distance
- * from the centre; G, λ and G − 2λ are in double. The product is in double on CUDA devices whose tensor cores make that
- * cheap; otherwise in single with sums of 128 atoms added in double, and every pair that comes out below an RMSD of
- * 4e-4 Rg² (in Å: 0.16 at Rg 20, 4 at Rg 100), where rounding would show, is done again in double. Both devices and the
- * reference methods agree within 0.005 Å; the same calls give the same bits. */
+ * only RMSDs leave. Centred coordinates times √w are kept in single precision, which moves an atom by 3e-8 of its
+ * distance from the centre; G, λ and G − 2λ are in double. The product is in double on CUDA devices whose tensor cores
+ * make that cheap; otherwise in single with the sums of every 128 atoms added apart, and every pair that comes out
+ * below an RMSD of 4e-4 Rg² (in Å: 0.16 at Rg 20, 4 at Rg 100), where rounding would show, is done again in double. Both
+ * devices and the reference methods agree within 0.005 Å; the same calls give the same bits. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_H
 #define ICESTREAM_KERNELS_SUPERPOSE_H
 
@@ -30,8 +30,8 @@ extern "C" {
 #endif
 
 /* How λ is found. QCP: Newton's iteration from above on the characteristic polynomial, and Jacobi where the two largest
- * eigenvalues come so close that the polynomial loses them. Jacobi: cyclic, at most 6 sweeps. Kabsch: the singular values
- * of R, by one-sided Jacobi. */
+ * eigenvalues come so close that the polynomial loses them. Jacobi: cyclic, at most 6 sweeps. Kabsch: the singular
+ * values of R, by one-sided Jacobi. */
 enum superpose_method { SUPERPOSE_QCP, SUPERPOSE_JACOBI, SUPERPOSE_KABSCH };
 
 /* One pair, in double throughout. */
@@ -41,8 +41,9 @@ struct superpose_fit {
     double translation[3]; /* Å */
 };
 
-/* Fits `moving` onto `reference`. STATUS_BAD_ARGUMENT: no atoms, a coordinate that is no finite number, a weight that is
- * negative or no number, no weight above 0. Where several rotations are equally good (atoms on a line), one of them. */
+/* Fits `moving` onto `reference`. STATUS_BAD_ARGUMENT: no atoms, a coordinate that is no finite number, a weight that
+ * is negative or no number, no weight above 0. Where several rotations are equally good (atoms on a line), one of them.
+ */
 enum status superpose_pair(enum superpose_method method, const float *reference, const float *moving, int atoms,
                            const float *weights, struct superpose_fit *ret_fit, struct err *err);
 /* ret_xyz[atoms][3]: where the fit puts these atoms, which need not be those that were fitted; may be xyz itself. */
@@ -53,22 +54,23 @@ struct superpose_options {
     const float *weights;         /* [atoms] or NULL; copied */
     enum superpose_method method; /* QCP is fastest */
     struct device device;
-    int threads;                  /* CPU; at least 1 */
-    size_t memory;                /* bytes for structures and workspace, of the device's memory beside a CUDA device;
-                                     0: no limit */
+    int threads;   /* CPU; at least 1 */
+    size_t memory; /* bytes for structures and workspace, of the device's memory beside a CUDA device; 0: no limit. While
+                      structures move to a larger room, the one that they leave is not counted */
 };
 
 /* An ensemble: structures that are kept, centred, on the device. Used by one thread at a time. */
 struct superpose;
 
 /* STATUS_BAD_ARGUMENT as superpose_pair. */
-enum status superpose_create(const struct superpose_options *options, struct superpose **ret_superpose, struct err *err);
+enum status superpose_create(const struct superpose_options *options, struct superpose **ret_superpose,
+                             struct err *err);
 void superpose_destroy(struct superpose **superpose);
 int superpose_count(const struct superpose *superpose);
 
-/* Adds `count` structures [count][atoms][3] behind those that are there; not needed any more when the call returns. Room
- * doubles when it runs out. STATUS_BAD_ARGUMENT: a coordinate that is no finite number (the message counts structures of
- * the ensemble and atoms from 1; none of `count` is kept); STATUS_NO_MEMORY: more than options.memory. */
+/* Adds `count` structures [count][atoms][3] behind those that are there; not needed any more when the call returns.
+ * Room doubles when it runs out. STATUS_BAD_ARGUMENT: a coordinate that is no finite number (the message counts
+ * structures of the ensemble and atoms from 1; none of `count` is kept); STATUS_NO_MEMORY: more than options.memory. */
 enum status superpose_add(struct superpose *superpose, const float *xyz, int count, struct err *err);
 
 /* Pairs of n structures. */

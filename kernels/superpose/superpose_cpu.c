@@ -1,5 +1,5 @@
-/* An ensemble on the CPU: its panels, and what runs over them. Groups of panels are shared out among threads, each with all
- * panels behind it, so that a panel that comes by serves a whole group from the second-level cache. */
+/* An ensemble on the CPU: its panels, and what runs over them. Groups of panels are shared out among threads, each with
+ * all panels behind it, so that a panel that comes by serves a whole group from the second-level cache. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +25,9 @@ struct superpose_cpu {
     double total;
     int count, capacity; /* structures; capacity is whole panels */
     float *panels;
-    double *norms;       /* [capacity] */
-    float *reference;    /* a panel, of which the first lane is used */
-    float *slabs;        /* neighbours: per thread the rows of a group */
+    double *norms;    /* [capacity] */
+    float *reference; /* a panel, of which the first lane is used */
+    float *slabs;     /* neighbours: per thread the rows of a group */
     size_t slab_floats;
 };
 
@@ -64,24 +64,26 @@ void superpose_cpu_destroy(struct superpose_cpu **cpu) {
     mem_free(cpu);
 }
 
-/* Bytes for the structures, and, while room is made, for those that were there. */
 static enum status within_memory(const struct superpose_cpu *s, size_t floats, const char *what, struct err *err) {
     size_t bytes = floats * sizeof(float), limit = s->options.memory;
     FAIL_IF(limit > 0 && bytes > limit, err, STATUS_NO_MEMORY,
-            "%s of %d atoms take %zu bytes of memory, and %zu is what they may take: give more memory, or select fewer atoms",
+            "%s of %d atoms take %zu bytes of memory, and %zu is what they may take: give more memory, or select fewer "
+            "atoms",
             what, s->options.atoms, bytes, limit);
     return STATUS_OK;
 }
 
 static enum status reserve(struct superpose_cpu *s, int structures, struct err *err) {
     if (structures <= s->capacity) return STATUS_OK;
-    int64_t doubled = 2 * (int64_t)s->capacity, capacity = structures > doubled || doubled > INT32_MAX / 2 ? structures : doubled;
+    int64_t doubled = 2 * (int64_t)s->capacity,
+            capacity = structures > doubled || doubled > INT32_MAX / 2 ? structures : doubled;
     capacity = (capacity + SUPERPOSE_LANES - 1) / SUPERPOSE_LANES * SUPERPOSE_LANES;
     size_t floats = (size_t)capacity / SUPERPOSE_LANES * panel_floats(s);
     char what[64];
     snprintf(what, sizeof what, "%lld structures", (long long)capacity);
     /* Exactly what is needed where twice as much is more than allowed. */
-    if (s->options.memory > 0 && floats * sizeof(float) > s->options.memory && capacity > structures + SUPERPOSE_LANES) {
+    if (s->options.memory > 0 && floats * sizeof(float) > s->options.memory &&
+        capacity > structures + SUPERPOSE_LANES) {
         capacity = (structures + SUPERPOSE_LANES - 1) / SUPERPOSE_LANES * SUPERPOSE_LANES;
         floats = (size_t)capacity / SUPERPOSE_LANES * panel_floats(s);
         snprintf(what, sizeof what, "%d structures", structures);
@@ -108,10 +110,11 @@ static enum status reserve(struct superpose_cpu *s, int structures, struct err *
     return STATUS_OK;
 }
 
-/* The weighted centroid of a structure, its sums side by side in a fixed order. False where a coordinate is none: too far
- * from the origin, infinite, or no number. */
+/* The weighted centroid of a structure, its sums side by side in a fixed order. False where a coordinate is none: too
+ * far from the origin, infinite, or no number. */
 enum { SIDE_BY_SIDE = 12 };
-MULTIVERSION static bool find_centre(const float *xyz, const float *roots, int atoms, double total, double *ret_centre) {
+MULTIVERSION static bool find_centre(const float *xyz, const float *roots, int atoms, double total,
+                                     double *ret_centre) {
     double sums[SIDE_BY_SIDE] = {0};
     int odd[SIDE_BY_SIDE] = {0}, k = 0, any = 0;
     for (; k + SIDE_BY_SIDE / 3 <= atoms; k += SIDE_BY_SIDE / 3)
@@ -139,13 +142,14 @@ MULTIVERSION static bool find_centre(const float *xyz, const float *roots, int a
 }
 
 /* Takes structures [lanes][atoms][3] into the lanes of a panel, from `first` on: centred, times √w; and their G. */
-MULTIVERSION static void lay_out(const float *xyz, int atoms, const float *roots, double (*centre)[3], int first, int lanes,
-                                 float *panel, double *norms) {
+MULTIVERSION static void lay_out(const float *xyz, int atoms, const float *roots, double (*centre)[3], int first,
+                                 int lanes, float *panel, double *norms) {
     double squares[SUPERPOSE_LANES] = {0};
     for (int k = 0; k < atoms; k++)
         for (int a = 0; a < 3; a++)
             for (int lane = 0; lane < lanes; lane++) {
-                float x = (float)((xyz[((size_t)lane * (size_t)atoms + (size_t)k) * 3 + a] - centre[lane][a]) * roots[k]);
+                float x =
+                    (float)((xyz[((size_t)lane * (size_t)atoms + (size_t)k) * 3 + a] - centre[lane][a]) * roots[k]);
                 panel[((size_t)k * 3 + a) * SUPERPOSE_LANES + first + lane] = x;
                 squares[lane] += (double)x * x;
             }
@@ -221,8 +225,8 @@ static void run_tile(const struct superpose_cpu *s, int panel_p, int panel_q, st
  * its pair with structure 0 if there were one. */
 struct rows {
     float *out;
-    int begin;      /* first structure */
-    bool packed;    /* as in the upper triangle; else each row with the structures from `begin` on */
+    int begin;   /* first structure */
+    bool packed; /* as in the upper triangle; else each row with the structures from `begin` on */
 };
 
 static float *row_at(const struct superpose_cpu *s, const struct rows *rows, int i, int j) {
@@ -264,7 +268,8 @@ enum status superpose_cpu_matrix(struct superpose_cpu *s, float *ret_rmsd, struc
 }
 
 /* RMSDs of the structure at a lane with structures 0 … count − 1. */
-static void run_row(const struct superpose_cpu *s, const float *panel, int lane, double norm, int count, float *ret_rmsd) {
+static void run_row(const struct superpose_cpu *s, const float *panel, int lane, double norm, int count,
+                    float *ret_rmsd) {
 #pragma omp parallel for num_threads(s->options.threads) schedule(static)
     for (int from = 0; from < count; from += SUPERPOSE_BATCH) {
         struct superpose_batch batch;

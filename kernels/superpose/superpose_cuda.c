@@ -22,7 +22,8 @@ struct superpose_cuda {
     size_t entries;
 };
 
-static enum status build(struct superpose_cuda *s, enum superpose_product product, const float *roots, struct err *err) {
+static enum status build(struct superpose_cuda *s, enum superpose_product product, const float *roots,
+                         struct err *err) {
     bool doubles = product == SUPERPOSE_DOUBLE;
     if (product == SUPERPOSE_BEST) TRY(superpose_device_doubles(s->options.device.index, &doubles, err));
     s->of_device.single = !doubles;
@@ -72,10 +73,11 @@ static enum status reserve(struct superpose_cuda *s, int structures, struct err 
     int room = doubled > structures && doubled < INT32_MAX / 2 ? (int)doubled : structures;
     if (superpose_device_bytes(&s->of_device, room) > allowed) room = structures;
     size_t bytes = superpose_device_bytes(&s->of_device, room);
-    FAIL_IF(bytes > allowed, err, STATUS_NO_MEMORY,
-            "%d structures of %d atoms take %zu bytes of the CUDA device's memory, of which they may have %zu: give more "
-            "memory, select fewer atoms, or use the CPU",
-            structures, s->options.atoms, bytes, allowed);
+    FAIL_IF(
+        bytes > allowed, err, STATUS_NO_MEMORY,
+        "%d structures of %d atoms take %zu bytes of the CUDA device's memory, of which they may have %zu: give more "
+        "memory, select fewer atoms, or use the CPU",
+        structures, s->options.atoms, bytes, allowed);
     TRY(superpose_device_reserve(s->device, room, err));
     s->reserved = room;
     return STATUS_OK;

@@ -11,8 +11,8 @@ static const size_t RAW_BYTES = (size_t)64 << 20;
 
 /* A block centres a structure, scales it and lays it out in rows. Sums are in double and in a fixed order. */
 static __global__ __launch_bounds__(PUT_THREADS) void put(const float *raw, const float *roots, int atoms, int stride,
-                                                           double total, float *rows, double *norms,
-                                                           unsigned long long *bad) {
+                                                          double total, float *rows, double *norms,
+                                                          unsigned long long *bad) {
     __shared__ double parts[PUT_THREADS / 32][3];
     __shared__ int unfit;
     const float *xyz = raw + (size_t)blockIdx.x * atoms * 3;
@@ -63,8 +63,9 @@ static __global__ __launch_bounds__(PUT_THREADS) void put(const float *raw, cons
 }
 
 /* A warp sums R of a few pairs, the block's first warp solves them. */
-static __global__ __launch_bounds__(ROW_THREADS) void solve_row(const float *rows, const double *norms, int one, int count,
-                                                                int stride, double total, int method, float *out) {
+static __global__ __launch_bounds__(ROW_THREADS) void solve_row(const float *rows, const double *norms, int one,
+                                                                int count, int stride, double total, int method,
+                                                                float *out) {
     __shared__ double r[ROW_PAIRS][9];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const float *p = rows + (size_t)3 * one * stride;
@@ -101,7 +102,8 @@ static __global__ __launch_bounds__(ROW_THREADS) void solve_row(const float *row
 
 enum status superpose_device_doubles(int index, bool *ret_doubles, struct err *err) {
     int ratio = 0, major = 0;
-    CUDA_TRY(cudaDeviceGetAttribute(&ratio, cudaDevAttrSingleToDoublePrecisionPerfRatio, index), err, "asking what it is");
+    CUDA_TRY(cudaDeviceGetAttribute(&ratio, cudaDevAttrSingleToDoublePrecisionPerfRatio, index), err,
+             "asking what it is");
     CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), err, "asking what it is");
     *ret_doubles = ratio <= 2 && major >= 8;
     return STATUS_OK;
@@ -233,10 +235,9 @@ enum status superpose_device_put(struct superpose_device *d, const float *xyz, i
         CUDA_TRY(cudaMemcpyAsync(d->raw, xyz + (size_t)done * floats, (size_t)here * floats * sizeof *xyz,
                                  cudaMemcpyHostToDevice, d->compute),
                  err, "taking structures there");
-        put<<<(unsigned)here, PUT_THREADS, 0, d->compute>>>(d->raw, d->roots, d->options.atoms, d->stride,
-                                                            d->options.total,
-                                                            d->rows + (size_t)(spot + done) * superpose_row_floats(d),
-                                                            d->norms + spot + done, d->bad);
+        put<<<(unsigned)here, PUT_THREADS, 0, d->compute>>>(
+            d->raw, d->roots, d->options.atoms, d->stride, d->options.total,
+            d->rows + (size_t)(spot + done) * superpose_row_floats(d), d->norms + spot + done, d->bad);
         CUDA_TRY(cudaGetLastError(), err, "centring structures");
         CUDA_TRY(cudaMemcpyAsync(&found, d->bad, sizeof found, cudaMemcpyDeviceToHost, d->compute), err,
                  "centring structures");
@@ -254,8 +255,8 @@ enum status superpose_device_row(struct superpose_device *d, int one, int count,
     solve_row<<<(unsigned)((count + ROW_PAIRS - 1) / ROW_PAIRS), ROW_THREADS, 0, d->compute>>>(
         d->rows, d->norms, superpose_spot(d, one), count, d->stride, d->options.total, (int)d->options.method, d->row);
     CUDA_TRY(cudaGetLastError(), err, "superposing a row");
-    CUDA_TRY(cudaMemcpyAsync(ret_rmsd, d->row, (size_t)count * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->compute), err,
-             "fetching a row");
+    CUDA_TRY(cudaMemcpyAsync(ret_rmsd, d->row, (size_t)count * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->compute),
+             err, "fetching a row");
     CUDA_TRY(cudaStreamSynchronize(d->compute), err, "superposing a row");
     return STATUS_OK;
 }

@@ -17,15 +17,15 @@ struct superpose_slot {
 
 struct superpose_device {
     struct superpose_device_options options;
-    int stride, capacity;  /* capacity: structures, whole tiles; the reference lies behind them */
+    int stride, capacity; /* capacity: structures, whole tiles; the reference lies behind them */
     cudaStream_t compute;
-    cudaStream_t fetch;    /* of higher priority: what the host waits for goes between the tiles of the next range */
-    float *roots;          /* [atoms] √w */
+    cudaStream_t fetch; /* of higher priority: what the host waits for goes between the tiles of the next range */
+    float *roots;       /* [atoms] √w */
     float *rows;
     double *norms;
-    float *row;            /* [capacity] a row's RMSDs */
-    float *raw;            /* structures as they come */
-    int raw_capacity;      /* structures */
+    float *row;       /* [capacity] a row's RMSDs */
+    float *raw;       /* structures as they come */
+    int raw_capacity; /* structures */
     unsigned long long *bad;
     struct superpose_slot slots[SUPERPOSE_SLOTS];
     size_t slot_floats, entries;

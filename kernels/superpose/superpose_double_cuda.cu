@@ -4,10 +4,11 @@
 #include "common/device_cuda.h"
 #include "kernels/superpose/superpose_tile_cuda.cuh"
 
-/* A warp has 48 × 24 of the tile's 96 × 96 elements of R: 3 × 3 products of 16 × 8 over SLAB atoms, as many registers as let
- * two blocks share a processor (measured against products over 16 atoms, and against larger shares of a warp). Rows of 8
- * floats lie next to each other in shared memory, and a thread reads two atoms at once: which of them is the k-th of the
- * product does not matter as long as both sides agree. RESULT_PITCH keeps threads that write R apart from bank to bank. */
+/* A warp has 48 × 24 of the tile's 96 × 96 elements of R: 3 × 3 products of 16 × 8 over SLAB atoms, as many registers
+ * as let two blocks share a processor (measured against products over 16 atoms, and against larger shares of a warp).
+ * Rows of 8 floats lie next to each other in shared memory, and a thread reads two atoms at once: which of them is the
+ * k-th of the product does not matter as long as both sides agree. RESULT_PITCH keeps threads that write R apart from
+ * bank to bank. */
 enum { STAGES = 4, SLAB = 8, SLABS = SUPERPOSE_CHUNK / SLAB, SLAB_FLOATS = 2 * TILE_ROWS * SLAB };
 enum { STAGE_FLOATS = SLABS * SLAB_FLOATS, PRODUCTS = 3, RESULT_PITCH = 104 };
 static const size_t SHARED_BYTES = TILE_ROWS * RESULT_PITCH * sizeof(double);
@@ -15,9 +16,10 @@ static_assert(STAGES * STAGE_FLOATS * sizeof(float) <= TILE_ROWS * RESULT_PITCH 
 
 static __device__ __forceinline__ void multiply(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
-                 : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
 #elif __CUDA_ARCH__ >= 800
 #pragma unroll
     for (int k = 0; k < 2; k++)
@@ -67,7 +69,8 @@ static __device__ __forceinline__ void store_result(double *result, const double
 }
 
 /* A thread solves one pair of each of four rows; a warp's pairs are neighbours in the output. */
-static __device__ __forceinline__ void solve(const struct superpose_tiles &t, const double *result, int tile_i, int tile_j) {
+static __device__ __forceinline__ void solve(const struct superpose_tiles &t, const double *result, int tile_i,
+                                             int tile_j) {
     int lane = threadIdx.x % 32, j = tile_j + lane;
     if (j >= t.range.n) return;
     double norm_j = t.norms[j];

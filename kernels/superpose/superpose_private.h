@@ -52,8 +52,8 @@ enum status superpose_cuda_times(struct superpose_cuda *cuda, int repeats, float
 
 /* Lists that grow: room for `more` entries behind starts[rows done]; STATUS_NO_MEMORY beyond limit bytes. */
 enum status superpose_neighbours_begin(struct superpose_neighbours *neighbours, int count, struct err *err);
-enum status superpose_neighbours_room(struct superpose_neighbours *neighbours, size_t entries, float cutoff, size_t limit,
-                                      struct err *err);
+enum status superpose_neighbours_room(struct superpose_neighbours *neighbours, size_t entries, float cutoff,
+                                      size_t limit, struct err *err);
 
 #ifdef __cplusplus
 }

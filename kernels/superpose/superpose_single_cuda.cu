@@ -4,9 +4,9 @@
 #include "common/device_cuda.h"
 #include "kernels/superpose/superpose_tile_cuda.cuh"
 
-/* 16 × 16 threads; each has the pairs of two structures with two, 16 apart, so that it holds R as a whole. With rows 20 floats
- * apart, eight threads that read neighbouring structures meet no bank twice. Sums of SUM_CHUNKS chunks are added up apart,
- * so that rounding does not grow with the number of atoms. */
+/* 16 × 16 threads; each has the pairs of two structures with two, 16 apart, so that it holds R as a whole. With rows 20
+ * floats apart, eight threads that read neighbouring structures meet no bank twice. Sums of SUM_CHUNKS chunks are added
+ * up apart, so that rounding does not grow with the number of atoms. */
 enum { STAGES = 3, PITCH = SUPERPOSE_CHUNK + 4, SIDE = 16, SUM_CHUNKS = 8 };
 static const size_t SHARED_BYTES = STAGES * 2 * TILE_ROWS * PITCH * sizeof(float);
 
@@ -83,7 +83,8 @@ static __global__ __launch_bounds__(TILE_THREADS, 2) void tiles_single(struct su
         copy_wait<STAGES - 2>();
         __syncthreads();
         int next = chunk + STAGES - 1;
-        if (next < chunks) copy_chunk<SUPERPOSE_CHUNK, PITCH>(stages + next % STAGES * stage_floats, first, second, t.stride, next);
+        if (next < chunks)
+            copy_chunk<SUPERPOSE_CHUNK, PITCH>(stages + next % STAGES * stage_floats, first, second, t.stride, next);
         copy_commit();
         multiply_chunk(stages + chunk % STAGES * stage_floats, c);
         if (chunk % SUM_CHUNKS < SUM_CHUNKS - 1 && chunk + 1 < chunks) continue;

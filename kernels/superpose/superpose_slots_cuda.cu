@@ -24,7 +24,7 @@ static __device__ __forceinline__ int count_part(const struct part &p, float cut
 }
 
 static __global__ __launch_bounds__(PICK_THREADS) void count_rows(const float *results, struct superpose_range range,
-                                                                   float cutoff, int32_t *counts) {
+                                                                  float cutoff, int32_t *counts) {
     __shared__ int parts[PICK_WARPS];
     struct part p = part_of(results, range, (int)blockIdx.x);
     int count = count_part(p, cutoff);
@@ -39,8 +39,8 @@ static __global__ __launch_bounds__(PICK_THREADS) void count_rows(const float *r
 
 /* Entries in the order of j: each warp knows how many stand before its own. */
 static __global__ __launch_bounds__(PICK_THREADS) void pick_rows(const float *results, struct superpose_range range,
-                                                                  float cutoff, int first, const int64_t *starts,
-                                                                  int32_t *index, float *rmsd) {
+                                                                 float cutoff, int first, const int64_t *starts,
+                                                                 int32_t *index, float *rmsd) {
     __shared__ int parts[PICK_WARPS];
     struct part p = part_of(results, range, first + (int)blockIdx.x);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, count = count_part(p, cutoff);
@@ -100,7 +100,8 @@ static enum status make_slots(struct superpose_device *d, size_t floats, int row
     return STATUS_OK;
 }
 
-enum status superpose_device_slots(struct superpose_device *d, size_t floats, int rows, size_t entries, struct err *err) {
+enum status superpose_device_slots(struct superpose_device *d, size_t floats, int rows, size_t entries,
+                                   struct err *err) {
     if (floats <= d->slot_floats && rows <= d->slot_rows && entries <= d->entries) return STATUS_OK;
     CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
     superpose_slots_free(d);
@@ -115,8 +116,8 @@ enum status superpose_device_slots(struct superpose_device *d, size_t floats, in
     return STATUS_OK;
 }
 
-static enum status enqueue(struct superpose_device *d, int slot, const struct superpose_range *range, bool packed, bool bare,
-                           struct err *err) {
+static enum status enqueue(struct superpose_device *d, int slot, const struct superpose_range *range, bool packed,
+                           bool bare, struct err *err) {
     struct superpose_tiles tiles = {.rows = d->rows,
                                     .norms = d->norms,
                                     .out = d->slots[slot].results,
@@ -138,16 +139,18 @@ enum status superpose_device_run(struct superpose_device *d, int slot, const str
     return STATUS_OK;
 }
 
-enum status superpose_device_fetch(struct superpose_device *d, int slot, size_t floats, float *ret_rmsd, struct err *err) {
+enum status superpose_device_fetch(struct superpose_device *d, int slot, size_t floats, float *ret_rmsd,
+                                   struct err *err) {
     CUDA_TRY(cudaStreamWaitEvent(d->fetch, d->slots[slot].done, 0), err, "superposing");
-    CUDA_TRY(cudaMemcpyAsync(ret_rmsd, d->slots[slot].results, floats * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->fetch),
-             err, "fetching RMSDs");
+    CUDA_TRY(
+        cudaMemcpyAsync(ret_rmsd, d->slots[slot].results, floats * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->fetch),
+        err, "fetching RMSDs");
     CUDA_TRY(cudaStreamSynchronize(d->fetch), err, "superposing");
     return STATUS_OK;
 }
 
-enum status superpose_device_count(struct superpose_device *d, int slot, const struct superpose_range *range, float cutoff,
-                                   struct err *err) {
+enum status superpose_device_count(struct superpose_device *d, int slot, const struct superpose_range *range,
+                                   float cutoff, struct err *err) {
     struct superpose_slot *s = &d->slots[slot];
     int rows = range->end - range->begin;
     count_rows<<<(unsigned)rows, PICK_THREADS, 0, d->compute>>>(s->results, *range, cutoff, s->counts);
@@ -159,14 +162,15 @@ enum status superpose_device_count(struct superpose_device *d, int slot, const s
     return STATUS_OK;
 }
 
-enum status superpose_device_counts(struct superpose_device *d, int slot, int rows, int32_t *ret_counts, struct err *err) {
+enum status superpose_device_counts(struct superpose_device *d, int slot, int rows, int32_t *ret_counts,
+                                    struct err *err) {
     CUDA_TRY(cudaEventSynchronize(d->slots[slot].done), err, "counting neighbours");
     memcpy(ret_counts, d->slots[slot].host_counts, (size_t)rows * sizeof *ret_counts);
     return STATUS_OK;
 }
 
-enum status superpose_device_pick(struct superpose_device *d, int slot, const struct superpose_range *range, float cutoff,
-                                  const struct superpose_part *part, int32_t *ret_index, float *ret_rmsd,
+enum status superpose_device_pick(struct superpose_device *d, int slot, const struct superpose_range *range,
+                                  float cutoff, const struct superpose_part *part, int32_t *ret_index, float *ret_rmsd,
                                   struct err *err) {
     struct superpose_slot *s = &d->slots[slot];
     int rows = part->to - part->from;
@@ -175,15 +179,16 @@ enum status superpose_device_pick(struct superpose_device *d, int slot, const st
         d->host_starts[k] = at;
         at += s->host_counts[part->from + k];
     }
-    CUDA_TRY(cudaMemcpyAsync(d->starts, d->host_starts, (size_t)rows * sizeof *d->starts, cudaMemcpyHostToDevice, d->fetch),
-             err, "picking neighbours");
-    pick_rows<<<(unsigned)rows, PICK_THREADS, 0, d->fetch>>>(s->results, *range, cutoff, part->from, d->starts, d->index,
-                                                             d->rmsd);
+    CUDA_TRY(
+        cudaMemcpyAsync(d->starts, d->host_starts, (size_t)rows * sizeof *d->starts, cudaMemcpyHostToDevice, d->fetch),
+        err, "picking neighbours");
+    pick_rows<<<(unsigned)rows, PICK_THREADS, 0, d->fetch>>>(s->results, *range, cutoff, part->from, d->starts,
+                                                             d->index, d->rmsd);
     CUDA_TRY(cudaGetLastError(), err, "picking neighbours");
-    CUDA_TRY(cudaMemcpyAsync(ret_index, d->index, part->entries * sizeof *ret_index, cudaMemcpyDeviceToHost, d->fetch), err,
-             "fetching neighbours");
-    CUDA_TRY(cudaMemcpyAsync(ret_rmsd, d->rmsd, part->entries * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->fetch), err,
-             "fetching neighbours");
+    CUDA_TRY(cudaMemcpyAsync(ret_index, d->index, part->entries * sizeof *ret_index, cudaMemcpyDeviceToHost, d->fetch),
+             err, "fetching neighbours");
+    CUDA_TRY(cudaMemcpyAsync(ret_rmsd, d->rmsd, part->entries * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->fetch),
+             err, "fetching neighbours");
     CUDA_TRY(cudaStreamSynchronize(d->fetch), err, "picking neighbours");
     return STATUS_OK;
 }
@@ -198,8 +203,8 @@ static enum status time_all(struct superpose_device *d, int n, bool bare, cudaEv
         while (end < n && floats + (size_t)(n - 1 - end) <= d->slot_floats)
             floats += (size_t)(n - 1 - end++);
         if (end < n) end -= (end - begin) % SUPERPOSE_TILE;
-        FAIL_IF(end == begin, err, STATUS_BAD_STATE, "a slot of %zu RMSDs holds no rows of %d structures", d->slot_floats,
-                n);
+        FAIL_IF(end == begin, err, STATUS_BAD_STATE, "a slot of %zu RMSDs holds no rows of %d structures",
+                d->slot_floats, n);
         struct superpose_range range = {n, begin, end};
         TRY(enqueue(d, 0, &range, true, bare, err));
         begin = end;

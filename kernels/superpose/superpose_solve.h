@@ -1,4 +1,5 @@
-/* λ of one pair from its 3 × 3 matrix R (kernels/superpose/superpose.h), in double: what the tiles of both devices share.
+/* λ of one pair from its 3 × 3 matrix R (kernels/superpose/superpose.h), in double: what the tiles of both devices
+ * share.
  *
  * With t = |R|² (Frobenius), e = the sum of squares of R's 2 × 2 minors and d = det R, λ is the largest root of
  * λ⁴ − 2 t λ² − 8 d λ + t² − 4 e, whose four roots s1 + s2 + s3 (with two signs changed at a time, d < 0: with one) are
@@ -21,7 +22,7 @@
 #define SUPERPOSE_UNROLL
 #endif
 
-/* Below this derivative at λ = 1 · |R| the polynomial has lost a part of λ that shows: its coefficients, good to 1e-15,
+/* Below this derivative, in units of |R|, the polynomial has lost a part of λ that shows: its coefficients, good to 1e-15,
  * give λ to 1e-15 / derivative. */
 #define SUPERPOSE_STEEP 1e-4
 /* |R|² below which R is nothing, Å⁴. */
@@ -79,8 +80,8 @@ SUPERPOSE_INLINE double superpose_jacobi(const double *r, double *vector) {
         SUPERPOSE_UNROLL
         for (int p = 0; p < 3; p++)
             SUPERPOSE_UNROLL
-            for (int q = p + 1; q < 4; q++)
-                superpose_turn(a, vector ? turned : 0, p, q);
+        for (int q = p + 1; q < 4; q++)
+            superpose_turn(a, vector ? turned : 0, p, q);
     }
     int best = 0;
     double most = a[0][0];
@@ -131,15 +132,16 @@ SUPERPOSE_INLINE double superpose_qcp(const double *r, double bound, int *ret_st
 #endif
         if (!(slope > 1e-6)) break;
         x -= change;
-        if (fabs(change) < 1e-14) break;
+        /* From above it only falls, but for rounding. */
+        if (change < 1e-14) break;
     }
     *ret_steep = slope > SUPERPOSE_STEEP;
     return x * unit;
 }
 
-/* s1 + s2 ± s3: R's columns are turned in pairs until they stand at right angles (one-sided Jacobi); their lengths are the
- * singular values. The turns leave det R as it is. columns, turns: [9] where not NULL, as kernels/superpose/pair_cpu.c
- * needs them for the rotation. */
+/* s1 + s2 ± s3: R's columns are turned in pairs until they stand at right angles (one-sided Jacobi); their lengths are
+ * the singular values. The turns leave det R as it is. columns, turns: [9] where not NULL, as
+ * kernels/superpose/pair_cpu.c needs them for the rotation. */
 SUPERPOSE_INLINE double superpose_kabsch(const double *r, double *columns, double *turns) {
     double u[9], v[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     for (int k = 0; k < 9; k++)
@@ -171,8 +173,8 @@ SUPERPOSE_INLINE double superpose_kabsch(const double *r, double *columns, doubl
         least = fmin(least, s[k]);
         sum += s[k];
     }
-    double det = u[0] * (u[4] * u[8] - u[5] * u[7]) - u[1] * (u[3] * u[8] - u[5] * u[6]) +
-                 u[2] * (u[3] * u[7] - u[4] * u[6]);
+    double det =
+        u[0] * (u[4] * u[8] - u[5] * u[7]) - u[1] * (u[3] * u[8] - u[5] * u[6]) + u[2] * (u[3] * u[7] - u[4] * u[6]);
     if (columns)
         for (int k = 0; k < 9; k++) {
             columns[k] = u[k];

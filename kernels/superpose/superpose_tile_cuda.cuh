@@ -1,5 +1,5 @@
-/* Tiles of pairs on a CUDA device: product and eigenvalues in one kernel. A block takes SUPERPOSE_TILE² pairs: 96 rows by 96
- * rows of coordinates, SUPERPOSE_CHUNK atoms at a time, copied ahead of the arithmetic. */
+/* Tiles of pairs on a CUDA device: product and eigenvalues in one kernel. A block takes SUPERPOSE_TILE² pairs: 96 rows
+ * by 96 rows of coordinates, SUPERPOSE_CHUNK atoms at a time, copied ahead of the arithmetic. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_TILE_CUDA_CUH
 #define ICESTREAM_KERNELS_SUPERPOSE_TILE_CUDA_CUH
 
@@ -33,7 +33,8 @@ static inline dim3 superpose_grid(const struct superpose_range *range) {
 static __device__ __forceinline__ size_t superpose_place(const struct superpose_tiles &t, int i, int j) {
     size_t row = (size_t)(i - t.range.begin), columns = (size_t)(t.range.n - t.range.begin);
     /* Packed, row k of the range holds columns − 1 − k. */
-    return t.packed ? row * (2 * columns - row - 1) / 2 + (size_t)(j - i - 1) : row * columns + (size_t)(j - t.range.begin);
+    return t.packed ? row * (2 * columns - row - 1) / 2 + (size_t)(j - i - 1)
+                    : row * columns + (size_t)(j - t.range.begin);
 }
 
 static __device__ __forceinline__ void copy_ahead(float *to, const float *from) {
@@ -47,15 +48,16 @@ template <int PENDING> static __device__ __forceinline__ void copy_wait(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-/* Starts copying chunk `chunk` of the tile's 192 rows. In shared memory they stand PITCH floats apart, in slabs of WIDTH
- * atoms. */
+/* Starts copying chunk `chunk` of the tile's 192 rows. In shared memory they stand PITCH floats apart, in slabs of
+ * WIDTH atoms. */
 template <int WIDTH, int PITCH>
 static __device__ __forceinline__ void copy_chunk(float *stage, const float *first, const float *second, int stride,
                                                   int chunk) {
 #pragma unroll
     for (int k = 0; k < 2 * TILE_ROWS * (SUPERPOSE_CHUNK / 4) / TILE_THREADS; k++) {
         int piece = threadIdx.x + k * TILE_THREADS, row = piece / 4, atom = piece % 4 * 4;
-        const float *from = row < TILE_ROWS ? first + (size_t)row * stride : second + (size_t)(row - TILE_ROWS) * stride;
+        const float *from =
+            row < TILE_ROWS ? first + (size_t)row * stride : second + (size_t)(row - TILE_ROWS) * stride;
         copy_ahead(stage + atom / WIDTH * (2 * TILE_ROWS * PITCH) + row * PITCH + atom % WIDTH,
                    from + chunk * SUPERPOSE_CHUNK + atom);
     }

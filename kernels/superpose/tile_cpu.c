@@ -6,7 +6,8 @@
 #include "common/multiversion.h"
 #include "kernels/superpose/superpose_solve.h"
 
-/* Atoms summed in single precision before the sum goes to double; a panel's part of them stays in the first-level cache. */
+/* Atoms summed in single precision before the sum goes to double; a panel's part of them stays in the first-level
+ * cache. */
 enum { CHUNK = 128, HALF = SUPERPOSE_LANES / 2 };
 
 typedef float lanes_f __attribute__((vector_size(4 * SUPERPOSE_LANES)));
@@ -16,7 +17,8 @@ typedef double half_d __attribute__((vector_size(8 * HALF)));
 
 /* Nine vectors for nine elements of R: as many sums under way as hide the latency of a multiply-add, and as fit into 16
  * registers. Of `count` atoms; added to r. */
-MULTIVERSION static void multiply_one(const float *p, const float *q, int count, int lane, double (*r)[SUPERPOSE_BATCH]) {
+MULTIVERSION static void multiply_one(const float *p, const float *q, int count, int lane,
+                                      double (*r)[SUPERPOSE_BATCH]) {
     const lanes_f *b = (const lanes_f *)q;
     lanes_f xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
     p += lane;
@@ -33,7 +35,8 @@ MULTIVERSION static void multiply_one(const float *p, const float *q, int count,
 }
 
 /* The same of two structures at a time, for 32 registers: each vector of q that is loaded serves both. */
-MULTIVERSION static void multiply_two(const float *p, const float *q, int count, int lane, double (*r)[SUPERPOSE_BATCH]) {
+MULTIVERSION static void multiply_two(const float *p, const float *q, int count, int lane,
+                                      double (*r)[SUPERPOSE_BATCH]) {
     const lanes_f *b = (const lanes_f *)q;
     lanes_f xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
     lanes_f ux = {0}, uy = {0}, uz = {0}, vx = {0}, vy = {0}, vz = {0}, wx = {0}, wy = {0}, wz = {0};
@@ -69,8 +72,10 @@ static void multiply(const float *p, const float *q, int atoms, double (*r)[SUPE
         int count = atoms - from < CHUNK ? atoms - from : CHUNK;
         size_t at = (size_t)from * 3 * SUPERPOSE_LANES;
         for (int lane = 0; lane < SUPERPOSE_LANES; lane += two ? 2 : 1)
-            if (two) multiply_two(p + at, q + at, count, lane, r);
-            else multiply_one(p + at, q + at, count, lane, r);
+            if (two)
+                multiply_two(p + at, q + at, count, lane, r);
+            else
+                multiply_one(p + at, q + at, count, lane, r);
     }
 }
 
@@ -160,9 +165,10 @@ MULTIVERSION static void turn_all(double *restrict pp, double *restrict qq, doub
 MULTIVERSION static bool is_diagonal(double (*a)[4][SUPERPOSE_BATCH]) {
     int64_t left = 0;
     for (int k = 0; k < SUPERPOSE_BATCH; k++) {
-        double off = a[0][1][k] * a[0][1][k] + a[0][2][k] * a[0][2][k] + a[0][3][k] * a[0][3][k] + a[1][2][k] * a[1][2][k] +
-                     a[1][3][k] * a[1][3][k] + a[2][3][k] * a[2][3][k];
-        double on = a[0][0][k] * a[0][0][k] + a[1][1][k] * a[1][1][k] + a[2][2][k] * a[2][2][k] + a[3][3][k] * a[3][3][k];
+        double off = a[0][1][k] * a[0][1][k] + a[0][2][k] * a[0][2][k] + a[0][3][k] * a[0][3][k] +
+                     a[1][2][k] * a[1][2][k] + a[1][3][k] * a[1][3][k] + a[2][3][k] * a[2][3][k];
+        double on =
+            a[0][0][k] * a[0][0][k] + a[1][1][k] * a[1][1][k] + a[2][2][k] * a[2][2][k] + a[3][3][k] * a[3][3][k];
         left |= off > 1e-40 * on;
     }
     return !left;
@@ -254,8 +260,8 @@ void superpose_tile_run(const struct superpose_tile *tile, struct superpose_batc
             sum_again(tile, p, half, batch);
 }
 
-void superpose_tile_row(const float *p, int lane, double norm, const float *q, const double *norm_q, int panels, int atoms,
-                        double total, enum superpose_method method, struct superpose_batch *batch) {
+void superpose_tile_row(const float *p, int lane, double norm, const float *q, const double *norm_q, int panels,
+                        int atoms, double total, enum superpose_method method, struct superpose_batch *batch) {
     double r[9][SUPERPOSE_BATCH];
     memset(batch->r, 0, sizeof batch->r);
     memset(batch->norms, 0, sizeof batch->norms);

@@ -1,5 +1,6 @@
-/* Tiles of pairs on the CPU. Structures lie in panels of SUPERPOSE_LANES: float [atoms][3][lanes], centred, times √w, so that
- * a vector holds the same coordinate of neighbouring structures and R comes out of the product as vectors of pairs. */
+/* Tiles of pairs on the CPU. Structures lie in panels of SUPERPOSE_LANES: float [atoms][3][lanes], centred, times √w,
+ * so that a vector holds the same coordinate of neighbouring structures and R comes out of the product as vectors of
+ * pairs. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_TILE_CPU_H
 #define ICESTREAM_KERNELS_SUPERPOSE_TILE_CPU_H
 
@@ -16,8 +17,8 @@ struct superpose_batch {
     double rmsd[SUPERPOSE_BATCH];
 };
 
-/* RMSDs of all structures p of a panel with all q of another, to batch->rmsd[p · lanes + q]. Pairs q − p < least are not
- * wanted (the panel with itself: 1; else −lanes), nor those with a structure beyond p_count or q_count. */
+/* RMSDs of all structures p of a panel with all q of another, to batch->rmsd[p · lanes + q]. Pairs q − p < least are
+ * not wanted (the panel with itself: 1; else −lanes), nor those with a structure beyond p_count or q_count. */
 struct superpose_tile {
     const float *p, *q;
     const double *norm_p, *norm_q; /* [lanes] G */
@@ -28,8 +29,9 @@ struct superpose_tile {
 };
 void superpose_tile_run(const struct superpose_tile *tile, struct superpose_batch *batch);
 
-/* One structure (that at lane of panel p) with `panels` ≤ lanes panels from q on, in double: batch->rmsd[panels · lanes]. */
-void superpose_tile_row(const float *p, int lane, double norm, const float *q, const double *norm_q, int panels, int atoms,
-                        double total, enum superpose_method method, struct superpose_batch *batch);
+/* One structure (that at lane of panel p) with `panels` ≤ lanes panels from q on, in double: batch->rmsd[panels ·
+ * lanes]. */
+void superpose_tile_row(const float *p, int lane, double norm, const float *q, const double *norm_q, int panels,
+                        int atoms, double total, enum superpose_method method, struct superpose_batch *batch);
 
 #endif

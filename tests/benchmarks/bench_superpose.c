@@ -3,8 +3,8 @@
  *
  *   bench_superpose [DEVICE [COUNT ATOMS THREADS [XYZ RMSD]]]
  *
- * XYZ: float [COUNT][ATOMS][3] in Å to read instead of random structures; RMSD: a file that the upper triangle is written to.
- * By default on the first CUDA device, else the CPU, 1000 structures of 500 atoms, two threads. */
+ * XYZ: float [COUNT][ATOMS][3] in Å to read instead of random structures; RMSD: a file that the upper triangle is
+ * written to. By default on the first CUDA device, else the CPU, 1000 structures of 500 atoms, two threads. */
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
@@ -83,7 +83,8 @@ static enum status multiply(struct bench *b, struct err *err) {
     TRY(mem_new((size_t)rows * (size_t)rows, sizeof *result, "a product", &result, err));
     openblas_set_num_threads(b->options.threads);
     struct lap t = start();
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, rows, atoms, 1, b->xyz, atoms, b->xyz, atoms, 0, result, rows);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, rows, atoms, 1, b->xyz, atoms, b->xyz, atoms, 0, result,
+                rows);
     t = since(t);
     b->product = less(b->product, (struct lap){t.wall / 2, t.cpu / 2});
     return STATUS_OK;
@@ -92,7 +93,8 @@ static enum status multiply(struct bench *b, struct err *err) {
 static enum status transfer(const char *path, const char *mode, float *floats, size_t count, struct err *err) {
     FILE *file = fopen(path, mode);
     FAIL_IF(file == NULL, err, STATUS_IO, "%s cannot be opened", path);
-    size_t done = *mode == 'r' ? fread(floats, sizeof *floats, count, file) : fwrite(floats, sizeof *floats, count, file);
+    size_t done =
+        *mode == 'r' ? fread(floats, sizeof *floats, count, file) : fwrite(floats, sizeof *floats, count, file);
     FAIL_IF(fclose(file) != 0 || done != count, err, STATUS_IO, "%s holds %zu of %zu floats", path, done, count);
     return STATUS_OK;
 }
@@ -102,8 +104,10 @@ static enum status bench(struct bench *b, const char *xyz, const char *rmsd, str
     double flop = 9.0 * b->count * b->count * b->options.atoms;
     TRY(mem_new(floats, sizeof *b->xyz, "structures", &b->xyz, err));
     TRY(device_host_new(&b->options.device, pairs + 1, sizeof *b->rmsd, "RMSDs", &b->rmsd, err));
-    if (xyz) TRY(transfer(xyz, "r", b->xyz, floats, err));
-    else randomise(b);
+    if (xyz)
+        TRY(transfer(xyz, "r", b->xyz, floats, err));
+    else
+        randomise(b);
     for (int k = 0; k < 3; k++) {
         TRY(run(b, err));
         if (b->options.device.kind == DEVICE_CPU) TRY(multiply(b, err));
@@ -122,9 +126,10 @@ static enum status bench(struct bench *b, const char *xyz, const char *rmsd, str
 int main(int argc, char **argv) {
     struct err err = {0};
     const struct lap never = {INFINITY, INFINITY};
-    struct bench b = {.count = argc > 4 ? atoi(argv[2]) : 1000, .add = never, .matrix = never, .row = never, .product = never};
-    b.options = (struct superpose_options){.atoms = argc > 4 ? atoi(argv[3]) : 500,
-                                           .threads = argc > 4 ? atoi(argv[4]) : 2};
+    struct bench b = {
+        .count = argc > 4 ? atoi(argv[2]) : 1000, .add = never, .matrix = never, .row = never, .product = never};
+    b.options =
+        (struct superpose_options){.atoms = argc > 4 ? atoi(argv[3]) : 500, .threads = argc > 4 ? atoi(argv[4]) : 2};
     enum status status = device_parse(argc > 1 ? argv[1] : "auto", &b.options.device, &err);
     if (status == STATUS_OK) status = bench(&b, argc > 6 ? argv[5] : NULL, argc > 6 ? argv[6] : NULL, &err);
     mem_free(&b.xyz);

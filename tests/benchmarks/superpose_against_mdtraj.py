@@ -7,8 +7,8 @@ Both sides start from coordinates in memory and centre them. mdtraj as it is use
 every frame i, which works out each pair twice; and as it can be driven, every frame only against views of those behind it.
 Runs are interleaved and the best of --repeats counts, in seconds of CPU (all threads), which a machine that is shared
 with other work disturbs least; the wall's stand beside them. The pairs on which both differ most, and some others, are
-worked out by a singular value decomposition in double, from which icestream must not be farther than 0.005 Å. Fails below
-8 x of the former."""
+worked out by a singular value decomposition in double, from which icestream must not be farther than 0.005 Å. Fails
+below 8 x of the former."""
 import argparse
 import os
 import re

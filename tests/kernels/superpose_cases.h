@@ -42,11 +42,12 @@ static inline void *host_new(size_t count, size_t size) {
 }
 
 /* Alike: 1e-3 Å apart; near: 0.3 Å; mirrored: every other structure a mirror image; line, plane: atoms on one, but for
- * rounding; rod: one line of atoms, whose two largest eigenvalues are equal; round: singular values that are equal, so that mirror images have three equal eigenvalues; point: all atoms of
- * every other structure in one place; mixed: halves of the ensemble that have nothing to do with each other. */
+ * rounding; rod: one line of atoms, whose two largest eigenvalues are equal; round: singular values that are equal, so
+ * that mirror images have three equal eigenvalues; point: all atoms of every other structure in one place; mixed:
+ * halves of the ensemble that have nothing to do with each other. */
 enum shape { RANDOM, ALIKE, NEAR, MIRRORED, PLANE, LINE, ROD, ROUND, POINT, MIXED, SHAPES };
-static const char *const SHAPE_NAMES[] = {"random", "alike", "near", "mirrored", "plane", "line",
-                                          "rod",    "round", "point", "mixed"};
+static const char *const SHAPE_NAMES[] = {"random", "alike", "near",  "mirrored", "plane",
+                                          "line",   "rod",   "round", "point",    "mixed"};
 
 static inline void random_rotation(double m[3][3]) {
     double q[4], length = 0;
@@ -77,14 +78,17 @@ static inline void draw(enum shape shape, int atoms, double *x) {
 static inline float *make_ensemble(enum shape shape, int count, int atoms, double radius) {
     size_t floats = (size_t)atoms * 3;
     float *xyz = host_new((size_t)count * floats, sizeof *xyz);
-    double *base = host_new(floats, sizeof *base), *other = host_new(floats, sizeof *other), *x = host_new(floats, sizeof *x);
+    double *base = host_new(floats, sizeof *base), *other = host_new(floats, sizeof *other),
+           *x = host_new(floats, sizeof *x);
     draw(shape, atoms, base);
     draw(shape, atoms, other);
     for (int n = 0; n < count; n++) {
         double m[3][3], shift[3], apart = shape == ALIKE ? 1e-3 : shape == NEAR || shape == MIXED ? 0.3 : 0;
         bool fresh = shape == RANDOM || shape == PLANE || shape == LINE;
-        if (fresh) draw(shape, atoms, x);
-        else memcpy(x, shape == MIXED && n % 2 ? other : base, floats * sizeof *x);
+        if (fresh)
+            draw(shape, atoms, x);
+        else
+            memcpy(x, shape == MIXED && n % 2 ? other : base, floats * sizeof *x);
         for (size_t k = 0; k < floats; k++) {
             x[k] = x[k] * radius + apart * normal() / sqrt(3);
             if (shape == POINT && n % 2) x[k] = 0;
@@ -129,8 +133,8 @@ static inline double differ(const float *a, const float *b, size_t count) {
 static inline double kabsch(const float *xyz, int atoms, const float *weights, int i, int j) {
     struct err err = {0};
     struct superpose_fit fit;
-    must(superpose_pair(SUPERPOSE_KABSCH, xyz + (size_t)i * atoms * 3, xyz + (size_t)j * atoms * 3, atoms, weights, &fit,
-                        &err),
+    must(superpose_pair(SUPERPOSE_KABSCH, xyz + (size_t)i * atoms * 3, xyz + (size_t)j * atoms * 3, atoms, weights,
+                        &fit, &err),
          &err);
     return fit.rmsd;
 }

@@ -1,5 +1,5 @@
-/* Superposition on the CPU. Truth of one pair: no rotation is better than the one that is found, and the atoms stand where
- * it puts them; of ensembles: Kabsch in double, pair by pair. test_superpose [SEED]. */
+/* Superposition on the CPU. Truth of one pair: no rotation is better than the one that is found, and the atoms stand
+ * where it puts them; of ensembles: Kabsch in double, pair by pair. test_superpose [SEED]. */
 #include "superpose_cases.h"
 
 #include <time.h>
@@ -223,9 +223,7 @@ static double check_row(struct superpose *s, const float *xyz, int count, int at
 
 static void all_pairs_are_right(void **state) {
     (void)state;
-    const struct {
-        int count, atoms;
-    } sizes[] = {{2, 500}, {17, 500}, {9, 3}, {33, 131}, {8, 1}, {12, 2}};
+    const struct { int count, atoms; } sizes[] = {{2, 500}, {17, 500}, {9, 3}, {33, 131}, {8, 1}, {12, 2}};
     for (int shape = 0; shape < SHAPES; shape++) {
         double worst = 0;
         for (size_t m = 0; m < 3; m++)
@@ -237,8 +235,8 @@ static void all_pairs_are_right(void **state) {
                     float *rmsd = matrix_of(e);
                     double error = worse(check_matrix(xyz, count, atoms, NULL, rmsd), check_row(e, xyz, count, atoms));
                     if (!(error <= ALLOWED))
-                        fail_msg("%s, %d structures of %d atoms, Rg %g, %s: off by %g Å", SHAPE_NAMES[shape], count, atoms,
-                                 RADII[r], METHOD_NAMES[m], error);
+                        fail_msg("%s, %d structures of %d atoms, Rg %g, %s: off by %g Å", SHAPE_NAMES[shape], count,
+                                 atoms, RADII[r], METHOD_NAMES[m], error);
                     worst = worse(worst, error);
                     superpose_destroy(&e);
                     free(rmsd);
@@ -437,10 +435,14 @@ int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_are_fitted_best),    cmocka_unit_test(pairs_with_known_answers),
-        cmocka_unit_test(weights_count_atoms),      cmocka_unit_test(all_pairs_are_right),
-        cmocka_unit_test(weighted_pairs_are_right), cmocka_unit_test(ways_to_add_agree),
-        cmocka_unit_test(neighbours_are_those_of_the_matrix), cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(pairs_are_fitted_best),
+        cmocka_unit_test(pairs_with_known_answers),
+        cmocka_unit_test(weights_count_atoms),
+        cmocka_unit_test(all_pairs_are_right),
+        cmocka_unit_test(weighted_pairs_are_right),
+        cmocka_unit_test(ways_to_add_agree),
+        cmocka_unit_test(neighbours_are_those_of_the_matrix),
+        cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_real_ensemble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,8 +52,8 @@ static void matrices_agree(void **state) {
                 size_t pairs = superpose_pairs(count);
                 double error = differ(expected, found, pairs);
                 if (!(error <= ALLOWED))
-                    fail_msg("%s, %d structures of %d atoms, %s: CPU and device differ by %g Å", SHAPE_NAMES[shape], count,
-                             atoms, PRODUCT_NAMES[product], error);
+                    fail_msg("%s, %d structures of %d atoms, %s: CPU and device differ by %g Å", SHAPE_NAMES[shape],
+                             count, atoms, PRODUCT_NAMES[product], error);
                 assert_int_equal(memcmp(found, again, pairs * sizeof *found), 0);
                 worst = worse(worst, error);
                 superpose_destroy(&cpu);
@@ -213,8 +213,8 @@ static void time_matrix(int count, int atoms) {
         float ms[2];
         struct superpose *s = ensemble(true, (enum superpose_product)product, &options, xyz, count);
         must(superpose_times(s, 5, ms, &err), &err);
-        printf("%d x %d, %s: %.3f ms of the device, %.3f of them the product; its floor at 67 TFLOP/s %.3f ms\n", count, atoms,
-               PRODUCT_NAMES[product], ms[0], ms[1], flop / 67e9);
+        printf("%d x %d, %s: %.3f ms of the device, %.3f of them the product; its floor at 67 TFLOP/s %.3f ms\n", count,
+               atoms, PRODUCT_NAMES[product], ms[0], ms[1], flop / 67e9);
         superpose_destroy(&s);
         options.method = SUPERPOSE_JACOBI;
         s = ensemble(true, (enum superpose_product)product, &options, xyz, count);
@@ -228,8 +228,10 @@ static void time_matrix(int count, int atoms) {
             float *rmsd = NULL;
             struct superpose *s = NULL;
             double t0 = seconds();
-            if (pinned) must(device_host_new(&device, pairs, sizeof *rmsd, "RMSDs", &rmsd, &err), &err);
-            else rmsd = malloc(pairs * sizeof *rmsd);
+            if (pinned)
+                must(device_host_new(&device, pairs, sizeof *rmsd, "RMSDs", &rmsd, &err), &err);
+            else
+                rmsd = malloc(pairs * sizeof *rmsd);
             assert_non_null(rmsd);
             double t1 = seconds();
             must(superpose_create(&options, &s, &err), &err);
@@ -245,11 +247,14 @@ static void time_matrix(int count, int atoms) {
             double t5 = seconds();
             superpose_destroy(&s);
             double t6 = seconds();
-            printf("  %s results: room for them %.4f, create %.4f, add %.4f, matrix %.4f, written %.4f, destroy %.4f, in all "
+            printf("  %s results: room for them %.4f, create %.4f, add %.4f, matrix %.4f, written %.4f, destroy %.4f, "
+                   "in all "
                    "%.4f s\n",
                    pinned ? "page-locked" : "plain", t1 - t0, t2 - t1, t3 - t2, t4 - t3, t5 - t4, t6 - t5, t6 - t0);
-            if (pinned) device_host_free(&device, &rmsd);
-            else free(rmsd);
+            if (pinned)
+                device_host_free(&device, &rmsd);
+            else
+                free(rmsd);
         }
     remove("/tmp/superpose_times.npy");
     float *row = malloc((size_t)count * sizeof *row);
