@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/memory.h"
 #include "kernels/superpose/superpose_private.h"
 #include "kernels/superpose/superpose_solve.h"
 
@@ -11,17 +10,26 @@ struct sums {
     double total, norms, r[9], centre_p[3], centre_q[3];
 };
 
-static void add_up(const float *p, const float *q, int atoms, const float *roots, double total, struct sums *s) {
-    *s = (struct sums){.total = total};
+static double weight_of(const float *weights, int k, float most) {
+    return weights ? (double)weights[k] / most : 1;
+}
+
+static void add_up(const float *p, const float *q, int atoms, const float *weights, float most, struct sums *s) {
+    *s = (struct sums){0};
     for (int k = 0; k < atoms; k++) {
-        double w = (double)roots[k] * roots[k] / total;
+        double w = weight_of(weights, k, most);
+        s->total += w;
         for (int a = 0; a < 3; a++) {
             s->centre_p[a] += w * p[3 * k + a];
             s->centre_q[a] += w * q[3 * k + a];
         }
     }
+    for (int a = 0; a < 3; a++) {
+        s->centre_p[a] /= s->total;
+        s->centre_q[a] /= s->total;
+    }
     for (int k = 0; k < atoms; k++) {
-        double w = (double)roots[k] * roots[k], x[3], y[3];
+        double w = weight_of(weights, k, most), x[3], y[3];
         for (int a = 0; a < 3; a++) {
             x[a] = p[3 * k + a] - s->centre_p[a];
             y[a] = q[3 * k + a] - s->centre_q[a];
@@ -161,15 +169,14 @@ static enum status check(const float *xyz, int64_t structure, int atoms, struct 
 
 enum status superpose_pair(enum superpose_method method, const float *reference, const float *moving, int atoms,
                            const float *weights, struct superpose_fit *ret_fit, struct err *err) {
-    _cleanup_(mem_free) float *roots = NULL;
-    double total = 0, vector[4], lambda = 0;
-    TRY(mem_new((size_t)(atoms > 0 ? atoms : 1), sizeof *roots, "weights", &roots, err));
-    TRY(superpose_roots(weights, atoms, roots, &total, err));
+    double vector[4], lambda = 0;
+    float most = 0;
+    TRY(superpose_most_weight(weights, atoms, &most, err));
     TRY(check(reference, 0, atoms, err));
     TRY(check(moving, 1, atoms, err));
     struct sums s;
     struct superpose_fit fit;
-    add_up(reference, moving, atoms, roots, total, &s);
+    add_up(reference, moving, atoms, weights, most, &s);
     switch (method) {
     case SUPERPOSE_QCP:
         lambda = fit_qcp(&s, fit.rotation);
@@ -184,7 +191,7 @@ enum status superpose_pair(enum superpose_method method, const float *reference,
     default:
         FAIL(err, STATUS_BAD_ARGUMENT, "there is no method %d of superposition", (int)method);
     }
-    fit.rmsd = superpose_rmsd(s.norms, lambda, total);
+    fit.rmsd = superpose_rmsd(s.norms, lambda, s.total);
     for (int a = 0; a < 3; a++)
         fit.translation[a] = s.centre_p[a] - dot(fit.rotation[a], s.centre_q);
     *ret_fit = fit;

@@ -15,7 +15,7 @@ struct superpose {
     struct superpose_cuda *cuda;
 };
 
-enum status superpose_roots(const float *weights, int atoms, float *ret_roots, double *ret_total, struct err *err) {
+enum status superpose_most_weight(const float *weights, int atoms, float *ret_most, struct err *err) {
     FAIL_IF(atoms < 1, err, STATUS_BAD_ARGUMENT, "no atoms are selected: structures of %d atoms cannot be superposed",
             atoms);
     float most = weights ? 0 : 1;
@@ -25,12 +25,21 @@ enum status superpose_roots(const float *weights, int atoms, float *ret_roots, d
         most = fmaxf(most, weights[k]);
     }
     FAIL_IF(most == 0, err, STATUS_BAD_ARGUMENT, "the weights of all %d atoms are 0: at least one must be more", atoms);
-    double total = 0;
-    for (int k = 0; k < atoms; k++) {
-        ret_roots[k] = weights ? sqrtf(weights[k] / most) : 1;
-        total += (double)ret_roots[k] * ret_roots[k];
+    *ret_most = most;
+    return STATUS_OK;
+}
+
+/* √(w / the largest w) [atoms], and the sum of their squares. */
+static enum status make_roots(struct superpose *s, struct err *err) {
+    const float *weights = s->options.weights;
+    float most = 0;
+    TRY(superpose_most_weight(weights, s->options.atoms, &most, err));
+    TRY(mem_new((size_t)s->options.atoms, sizeof *s->roots, "weights", &s->roots, err));
+    for (int k = 0; k < s->options.atoms; k++) {
+        s->roots[k] = weights ? sqrtf(weights[k] / most) : 1;
+        s->total += (double)s->roots[k] * s->roots[k];
     }
-    *ret_total = total;
+    s->options.weights = NULL;
     return STATUS_OK;
 }
 
@@ -42,9 +51,7 @@ enum status superpose_bad_coordinate(const float *xyz, int64_t structure, int at
 }
 
 static enum status build(struct superpose *s, enum superpose_product product, struct err *err) {
-    TRY(mem_new((size_t)(s->options.atoms > 0 ? s->options.atoms : 1), sizeof *s->roots, "weights", &s->roots, err));
-    TRY(superpose_roots(s->options.weights, s->options.atoms, s->roots, &s->total, err));
-    s->options.weights = NULL;
+    TRY(make_roots(s, err));
     if (s->options.device.kind == DEVICE_CPU)
         return superpose_cpu_create(&s->options, s->roots, s->total, &s->cpu, err);
 #ifdef ICESTREAM_HAVE_CUDA

@@ -14,8 +14,8 @@
  * only RMSDs leave. Centred coordinates times √w are kept in single precision, which moves an atom by 3e-8 of its
  * distance from the centre; G, λ and G − 2λ are in double. The product is in double on CUDA devices whose tensor cores
  * make that cheap; otherwise in single with the sums of every 128 atoms added apart, and every pair that comes out
- * below an RMSD of 4e-4 Rg² (in Å: 0.16 at Rg 20, 4 at Rg 100), where rounding would show, is done again in double. Both
- * devices and the reference methods agree within 0.005 Å; the same calls give the same bits. */
+ * below an RMSD of 4e-4 Rg² (in Å: 0.16 at Rg 20, 4 at Rg 100), where rounding would show, is done again in double.
+ * Both devices and the reference methods agree within 0.005 Å; the same calls give the same bits. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_H
 #define ICESTREAM_KERNELS_SUPERPOSE_H
 
@@ -55,8 +55,8 @@ struct superpose_options {
     enum superpose_method method; /* QCP is fastest */
     struct device device;
     int threads;   /* CPU; at least 1 */
-    size_t memory; /* bytes for structures and workspace, of the device's memory beside a CUDA device; 0: no limit. While
-                      structures move to a larger room, the one that they leave is not counted */
+    size_t memory; /* bytes for structures and workspace, of the device's memory beside a CUDA device; 0: no limit.
+                      While structures move to a larger room, the one that they leave is not counted */
 };
 
 /* An ensemble: structures that are kept, centred, on the device. Used by one thread at a time. */

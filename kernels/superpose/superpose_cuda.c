@@ -124,6 +124,16 @@ static size_t first_of(int n, int row) {
     return row < n - 1 ? superpose_at(n, row, row + 1) : superpose_pairs(n);
 }
 
+/* Memory that was never used gets its pages at the first write: by all threads, while the device computes, and not one
+ * after the other as results come. */
+static void touch(float *memory, size_t count, int threads) {
+    const size_t page = 4096 / sizeof *memory;
+    int64_t pages = (int64_t)((count + page - 1) / page);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t k = 0; k < pages; k++)
+        memory[(size_t)k * page] = 0;
+}
+
 enum status superpose_cuda_matrix(struct superpose_cuda *s, float *ret_rmsd, struct err *err) {
     size_t floats = 0;
     int n = s->count;
@@ -131,6 +141,7 @@ enum status superpose_cuda_matrix(struct superpose_cuda *s, float *ret_rmsd, str
     TRY(superpose_device_slots(s->device, floats, 0, 0, err));
     struct superpose_range now = next_packed(n, 0, floats);
     TRY(superpose_device_run(s->device, 0, &now, true, err));
+    touch(ret_rmsd, superpose_pairs(n), s->options.threads);
     for (int slot = 0; now.begin < n; slot = !slot) {
         struct superpose_range next = {n, n, n};
         if (now.end < n) {

@@ -11,12 +11,14 @@ extern "C" {
 /* Å from the origin that a coordinate may have: sums of squares stay far inside single precision. */
 #define SUPERPOSE_FARTHEST 1e7f
 
-/* √(w / the largest w) [atoms], and the sum of their squares: RMSDs do not depend on the weights' scale. */
-enum status superpose_roots(const float *weights, int atoms, float *ret_roots, double *ret_total, struct err *err);
+/* The largest weight, by which all are divided: RMSDs do not depend on their scale. STATUS_BAD_ARGUMENT as
+ * superpose_pair. */
+enum status superpose_most_weight(const float *weights, int atoms, float *ret_most, struct err *err);
 /* STATUS_BAD_ARGUMENT, with a message that names the structure (from 1) and the atom `at` (from 0). */
 enum status superpose_bad_coordinate(const float *xyz, int64_t structure, int at, struct err *err);
 
 struct superpose_cpu;
+/* roots: √w of every atom, which the caller keeps; total: the sum of their squares. */
 enum status superpose_cpu_create(const struct superpose_options *options, const float *roots, double total,
                                  struct superpose_cpu **ret_cpu, struct err *err);
 void superpose_cpu_destroy(struct superpose_cpu **cpu);
@@ -30,8 +32,6 @@ enum status superpose_cpu_neighbours(struct superpose_cpu *cpu, float cutoff, si
 
 /* Built where CUDA is. */
 struct superpose_cuda;
-enum status superpose_cuda_create(const struct superpose_options *options, const float *roots, double total,
-                                  struct superpose_cuda **ret_cuda, struct err *err);
 void superpose_cuda_destroy(struct superpose_cuda **cuda);
 enum status superpose_cuda_add(struct superpose_cuda *cuda, const float *xyz, int count, struct err *err);
 enum status superpose_cuda_matrix(struct superpose_cuda *cuda, float *ret_rmsd, struct err *err);

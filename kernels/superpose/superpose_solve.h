@@ -22,8 +22,8 @@
 #define SUPERPOSE_UNROLL
 #endif
 
-/* Below this derivative, in units of |R|, the polynomial has lost a part of λ that shows: its coefficients, good to 1e-15,
- * give λ to 1e-15 / derivative. */
+/* Below this derivative, in units of |R|, the polynomial has lost a part of λ that shows: its coefficients, good to
+ * 1e-15, give λ to 1e-15 / derivative. */
 #define SUPERPOSE_STEEP 1e-4
 /* |R|² below which R is nothing, Å⁴. */
 #define SUPERPOSE_NOTHING 1e-30
