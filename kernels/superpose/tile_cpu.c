@@ -57,25 +57,52 @@ MULTIVERSION static void multiply_two(const float *p, const float *q, int count,
         *(lanes_d *)(r[c % 9] + (lane + c / 9) * SUPERPOSE_LANES) += __builtin_convertvector(sums[c], lanes_d);
 }
 
-static bool has_32_registers(void) {
-#if defined(__x86_64__) && !defined(ICESTREAM_NO_MULTIVERSION)
-    return __builtin_cpu_supports("avx512vl");
+/* The same of one structure with half a panel. */
+MULTIVERSION static void multiply_half(const float *p, const float *q, int count, int lane, int half,
+                                       double (*r)[SUPERPOSE_BATCH]) {
+    half_f xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
+    p += lane;
+    q += half * HALF;
+    for (int k = 0; k < count; k++, p += 3 * SUPERPOSE_LANES, q += 3 * SUPERPOSE_LANES) {
+        half_f x = *(const half_f *)q, y = *(const half_f *)(q + SUPERPOSE_LANES);
+        half_f z = *(const half_f *)(q + 2 * SUPERPOSE_LANES);
+        float ax = p[0], ay = p[SUPERPOSE_LANES], az = p[2 * SUPERPOSE_LANES];
+        xx += ax * x, xy += ax * y, xz += ax * z;
+        yx += ay * x, yy += ay * y, yz += ay * z;
+        zx += az * x, zy += az * y, zz += az * z;
+    }
+    half_f sums[9] = {xx, xy, xz, yx, yy, yz, zx, zy, zz};
+    for (int c = 0; c < 9; c++)
+        for (int k = 0; k < HALF; k++)
+            r[c][lane * SUPERPOSE_LANES + half * HALF + k] += sums[c][k];
+}
+
+static enum superpose_width fitting_width(void) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ICESTREAM_NO_MULTIVERSION)
+    if (__builtin_cpu_supports("avx512vl")) return SUPERPOSE_TWO;
+    return __builtin_cpu_supports("avx2") ? SUPERPOSE_ONE : SUPERPOSE_HALVES;
+#elif defined(__AVX2__)
+    return SUPERPOSE_ONE;
 #else
-    return false;
+    return SUPERPOSE_HALVES;
 #endif
 }
 
-static void multiply(const float *p, const float *q, int atoms, double (*r)[SUPERPOSE_BATCH]) {
-    bool two = has_32_registers();
+static void multiply(const float *p, const float *q, int atoms, enum superpose_width width,
+                     double (*r)[SUPERPOSE_BATCH]) {
+    if (width == SUPERPOSE_WIDTH_FITTING) width = fitting_width();
     memset(r, 0, 9 * sizeof *r);
     for (int from = 0; from < atoms; from += CHUNK) {
         int count = atoms - from < CHUNK ? atoms - from : CHUNK;
         size_t at = (size_t)from * 3 * SUPERPOSE_LANES;
-        for (int lane = 0; lane < SUPERPOSE_LANES; lane += two ? 2 : 1)
-            if (two)
+        for (int lane = 0; lane < SUPERPOSE_LANES; lane += width == SUPERPOSE_TWO ? 2 : 1)
+            if (width == SUPERPOSE_TWO)
                 multiply_two(p + at, q + at, count, lane, r);
-            else
+            else if (width == SUPERPOSE_ONE)
                 multiply_one(p + at, q + at, count, lane, r);
+            else
+                for (int half = 0; half < 2; half++)
+                    multiply_half(p + at, q + at, count, lane, half, r);
     }
 }
 
@@ -250,7 +277,7 @@ static void sum_again(const struct superpose_tile *t, int p, int half, struct su
 }
 
 void superpose_tile_run(const struct superpose_tile *tile, struct superpose_batch *batch) {
-    multiply(tile->p, tile->q, tile->atoms, batch->r);
+    multiply(tile->p, tile->q, tile->atoms, tile->width, batch->r);
     for (int p = 0; p < SUPERPOSE_LANES; p++)
         for (int q = 0; q < SUPERPOSE_LANES; q++)
             batch->norms[p * SUPERPOSE_LANES + q] = tile->norm_p[p] + tile->norm_q[q];

@@ -19,6 +19,11 @@ struct superpose_batch {
 
 /* RMSDs of all structures p of a panel with all q of another, to batch->rmsd[p · lanes + q]. Pairs q − p < least are
  * not wanted (the panel with itself: 1; else −lanes), nor those with a structure beyond p_count or q_count. */
+/* How products in single precision are summed: vectors of half a panel, whole ones, or two structures at a time with
+ * whole ones, which fit 16 registers of 128 bits, of 256, or 32 of these. Any of them runs anywhere; by default that
+ * which the processor has registers for. Sums of a pair are in the same order, though fused or not. */
+enum superpose_width { SUPERPOSE_WIDTH_FITTING, SUPERPOSE_HALVES, SUPERPOSE_ONE, SUPERPOSE_TWO };
+
 struct superpose_tile {
     const float *p, *q;
     const double *norm_p, *norm_q; /* [lanes] G */
@@ -26,6 +31,7 @@ struct superpose_tile {
     int atoms;
     double total;
     enum superpose_method method;
+    enum superpose_width width;
 };
 void superpose_tile_run(const struct superpose_tile *tile, struct superpose_batch *batch);
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "kernels/superpose/superpose_private.h"
+#include "kernels/superpose/tile_cpu.h"
 
 static const enum superpose_method METHODS[] = {SUPERPOSE_QCP, SUPERPOSE_JACOBI, SUPERPOSE_KABSCH};
 static const char *const METHOD_NAMES[] = {"qcp", "jacobi", "kabsch"};
@@ -265,6 +266,37 @@ static void weighted_pairs_are_right(void **state) {
     free(xyz);
 }
 
+/* Whatever a processor has registers for, a tile is the same but for the rounding of products. */
+static void widths_agree(void **state) {
+    (void)state;
+    enum { ATOMS = 301, FLOATS = ATOMS * 3 * SUPERPOSE_LANES };
+    float *panels = host_new(2 * FLOATS, sizeof *panels);
+    double norms[2][SUPERPOSE_LANES] = {{0}};
+    struct superpose_batch first, other;
+    for (int k = 0; k < 2 * FLOATS; k++) {
+        panels[k] = (float)(20 * normal());
+        norms[k / FLOATS][k % SUPERPOSE_LANES] += (double)panels[k] * panels[k];
+    }
+    struct superpose_tile tile = {.p = panels,
+                                  .q = panels + FLOATS,
+                                  .norm_p = norms[0],
+                                  .norm_q = norms[1],
+                                  .p_count = SUPERPOSE_LANES,
+                                  .q_count = SUPERPOSE_LANES,
+                                  .least = -SUPERPOSE_LANES,
+                                  .atoms = ATOMS,
+                                  .total = ATOMS};
+    superpose_tile_run(&tile, &first);
+    for (int width = SUPERPOSE_HALVES; width <= SUPERPOSE_TWO; width++) {
+        memset(&other, 0xff, sizeof other);
+        tile.width = (enum superpose_width)width;
+        superpose_tile_run(&tile, &other);
+        for (int k = 0; k < SUPERPOSE_BATCH; k++)
+            assert_true(fabs(first.rmsd[k] - other.rmsd[k]) < SINGLE && first.rmsd[k] > 1);
+    }
+    free(panels);
+}
+
 static void same_bits(const float *a, const float *b, size_t count) {
     if (memcmp(a, b, count * sizeof *a) != 0) fail_msg("the same call gave other bits");
 }
@@ -435,15 +467,11 @@ int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_are_fitted_best),
-        cmocka_unit_test(pairs_with_known_answers),
-        cmocka_unit_test(weights_count_atoms),
-        cmocka_unit_test(all_pairs_are_right),
-        cmocka_unit_test(weighted_pairs_are_right),
-        cmocka_unit_test(ways_to_add_agree),
-        cmocka_unit_test(neighbours_are_those_of_the_matrix),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(a_real_ensemble),
+        cmocka_unit_test(pairs_are_fitted_best),    cmocka_unit_test(pairs_with_known_answers),
+        cmocka_unit_test(weights_count_atoms),      cmocka_unit_test(all_pairs_are_right),
+        cmocka_unit_test(weighted_pairs_are_right), cmocka_unit_test(widths_agree),
+        cmocka_unit_test(ways_to_add_agree),        cmocka_unit_test(neighbours_are_those_of_the_matrix),
+        cmocka_unit_test(what_is_wrong_is_named),   cmocka_unit_test(a_real_ensemble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
