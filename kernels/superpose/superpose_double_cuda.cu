@@ -100,6 +100,8 @@ static __global__ __launch_bounds__(TILE_THREADS, 2) void tiles_double(struct su
         copy_commit();
     }
     double c[PRODUCTS][PRODUCTS][4] = {};
+    /* So many that each has its stage known when it is compiled. */
+#pragma unroll 4
     for (int chunk = 0; chunk < chunks; chunk++) {
         copy_wait<STAGES - 2>();
         __syncthreads();
