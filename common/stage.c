@@ -23,8 +23,10 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     if (descriptor->produce != NULL)
         fputs("      FOLDER: as --directory\n", out);
     else
-        fputs("      INPUT: a STAR file (two with a comma between are joined by micrograph), an image or a folder\n",
-              out);
+        fprintf(out, "      INPUT: %s\n",
+                strstr(descriptor->in, "structure") != NULL
+                    ? "a PDB, mmCIF or DCD file, a folder of them, a list (.txt) or '*.pdb'; several with commas"
+                    : "a STAR file (two with a comma between are joined by micrograph), an image or a folder");
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nOf the session\n", out);

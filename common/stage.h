@@ -109,6 +109,7 @@ int stage_threads(const struct stage *stage);        /* for OpenMP regions */
 /* At the end of the stream the stages before this one rest: all cores, unless `threads` was set. For flush alone. */
 int stage_flush_threads(const struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
+bool stage_in_pipeline(const struct stage *stage); /* not on files, nor in process */
 bool stage_stopping(const struct stage *stage);     /* leave idle, produce, flush soon */
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
 /* Waits so long, or until something happens that a source or idle should know of (stop, room, new item). */

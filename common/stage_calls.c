@@ -41,6 +41,10 @@ const struct device *stage_device(const struct stage *stage) {
     return &stage->device;
 }
 
+bool stage_in_pipeline(const struct stage *stage) {
+    return stage->mode == STAGE_IN_PIPELINE;
+}
+
 bool stage_stopping(const struct stage *stage) {
     int stopping = atomic_load(&stage->stopping);
     return stopping == STOP_NOW || (stopping == STOP_DRAIN && stage->descriptor->produce != NULL);

@@ -14,20 +14,14 @@
 #include "common/stage_private.h"
 #include "common/star.h"
 
-struct list {
-    struct item **items;
-    size_t count, capacity;
-    json_t *by_id; /* id → place in items */
-};
-
-static void list_clear(struct list *list) {
+static void list_clear(struct item_list *list) {
     stage_items_free(list->items, list->count);
     json_decref(list->by_id);
-    *list = (struct list){0};
+    *list = (struct item_list){0};
 }
 
 /* Consumes the item. */
-static enum status list_add(struct list *list, struct item *item, struct err *err) {
+enum status item_list_add(struct item_list *list, struct item *item, struct err *err) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
         struct item **items = realloc(list->items, capacity * sizeof *items);
@@ -46,25 +40,25 @@ static enum status list_add(struct list *list, struct item *item, struct err *er
     return STATUS_OK;
 }
 
-static struct item *list_find(const struct list *list, const char *id) {
+struct item *item_list_find(const struct item_list *list, const char *id) {
     const json_t *place = json_object_get(list->by_id, id);
     return place != NULL ? list->items[json_integer_value(place)] : NULL;
 }
 
 /* The item of that id, new where there is none yet: STAR files that are given together describe the same things. */
-static enum status list_need(struct list *list, const char *id, const char *kind, struct item **ret_item,
+static enum status list_need(struct item_list *list, const char *id, const char *kind, struct item **ret_item,
                              struct err *err) {
-    struct item *item = list_find(list, id);
+    struct item *item = item_list_find(list, id);
     if (item == NULL) {
         TRY(item_create(id, kind, &item, err));
-        TRY(list_add(list, item, err));
+        TRY(item_list_add(list, item, err));
     }
     *ret_item = item;
     return STATUS_OK;
 }
 
 /* The id of a path as a STAR file has it: directories kept, nothing that leads upwards or to the root, no ending. */
-static enum status make_id(const char *path, char id[PATH_SIZE], struct err *err) {
+enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err) {
     for (;;) {
         if (strncmp(path, "./", 2) == 0)
             path += 2;
@@ -80,7 +74,7 @@ static enum status make_id(const char *path, char id[PATH_SIZE], struct err *err
 
 /* The path as an item holds it: relative to the root where it lies below it, else as RELION's projects have it, from
  * the working directory, else absolute. A path from a STAR file is looked for beside that file first. */
-static enum status item_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
+enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
                              struct err *err) {
     char joined[PATH_SIZE], absolute[PATH_SIZE], here[PATH_SIZE], other[PATH_SIZE];
     TRY(path_join(beside, path, joined, sizeof joined, err));
@@ -185,13 +179,13 @@ struct star_input {
 };
 
 static enum status add_micrograph(const struct star_input *input, struct star_table *table, int name_column, size_t row,
-                                  struct list *list, struct err *err) {
+                                  struct item_list *list, struct err *err) {
     char id[PATH_SIZE], path[PATH_SIZE];
     const char *name = star_get(table, row, name_column);
     struct item *item;
-    TRY(make_id(name, id, err));
+    TRY(stage_files_id(name, id, err));
     TRY(list_need(list, id, "micrograph", &item, err));
-    TRY(item_path(input->stage, name, input->folder, path, err));
+    TRY(stage_files_path(input->stage, name, input->folder, path, err));
     double pixel_size = 0;
     TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
     TRY(set_columns(item, table, row, err));
@@ -200,7 +194,7 @@ static enum status add_micrograph(const struct star_input *input, struct star_ta
 }
 
 static enum status add_micrographs(const struct star_input *input, struct star_table *table, int name_column,
-                                   struct list *list, struct err *err) {
+                                   struct item_list *list, struct err *err) {
     FAIL_IF(star_row_count(table) == 0, err, STATUS_NOT_FOUND, "%s: data_%s has no rows: there is no micrograph in it",
             input->path, star_table_name(table));
     for (size_t row = 0; row < star_row_count(table); row++) {
@@ -218,7 +212,7 @@ static enum status picks_id(const struct star_input *input, const char *microgra
     char path[PATH_SIZE], folder[PATH_SIZE];
     const char *rest;
     size_t length = 0;
-    TRY(item_path(input->stage, picks, input->folder, path, err));
+    TRY(stage_files_path(input->stage, picks, input->folder, path, err));
     TRY(path_join(input->stage->root, path, id, PATH_SIZE, err));
     if (micrograph[0] == '/' && realpath(input->folder, folder) != NULL && realpath(id, path) != NULL &&
         path_is_below(path, folder, &rest) && (length = strlen(rest)) >= sizeof ending &&
@@ -226,26 +220,26 @@ static enum status picks_id(const struct star_input *input, const char *microgra
         snprintf(id, PATH_SIZE, "%.*s", (int)(length + 1 - sizeof ending), rest);
         return STATUS_OK;
     }
-    return make_id(micrograph, id, err);
+    return stage_files_id(micrograph, id, err);
 }
 
-static enum status add_pick_row(const struct star_input *input, const char *name, const char *picks, struct list *list,
-                                struct err *err) {
+static enum status add_pick_row(const struct star_input *input, const char *name, const char *picks,
+                                struct item_list *list, struct err *err) {
     char id[PATH_SIZE], path[PATH_SIZE];
     struct item *item;
     TRY(picks_id(input, name, picks, id, err));
     TRY(list_need(list, id, "micrograph", &item, err));
     if (!item_has(item, "micrograph.path")) {
         double pixel_size = 0;
-        TRY(item_path(input->stage, name, input->folder, path, err));
+        TRY(stage_files_path(input->stage, name, input->folder, path, err));
         TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
         TRY(set_optics(input->stage, item, (struct optics){0}, (struct optics){0}, pixel_size, err));
     }
-    TRY(item_path(input->stage, picks, input->folder, path, err));
+    TRY(stage_files_path(input->stage, picks, input->folder, path, err));
     return item_set_string(item, "picks.star", path, err);
 }
 
-static enum status add_picks(const struct star_input *input, struct star_table *table, struct list *list,
+static enum status add_picks(const struct star_input *input, struct star_table *table, struct item_list *list,
                              struct err *err) {
     int name_column, picks_column;
     TRY(star_column_need(table, "rlnMicrographName", &name_column, err));
@@ -260,23 +254,23 @@ static enum status add_picks(const struct star_input *input, struct star_table *
 }
 
 /* A set of particles is one item: the stage reads the STAR file itself. */
-static enum status add_particles(const struct star_input *input, const struct star_table *table, struct list *list,
+static enum status add_particles(const struct star_input *input, const struct star_table *table, struct item_list *list,
                                  struct err *err) {
     bool selection = strstr(input->stage->descriptor->in, "selection") != NULL &&
                      strstr(input->stage->descriptor->in, "particles") == NULL;
     const char *kind = selection ? "selection" : "particles";
     char id[PATH_SIZE], path[PATH_SIZE], member[32];
     struct item *item;
-    TRY(make_id(path_name(input->path), id, err));
+    TRY(stage_files_id(path_name(input->path), id, err));
     TRY(list_need(list, id, kind, &item, err));
-    TRY(item_path(input->stage, path_name(input->path), input->folder, path, err));
+    TRY(stage_files_path(input->stage, path_name(input->path), input->folder, path, err));
     snprintf(member, sizeof member, "%s.star", kind);
     TRY(item_set_string(item, member, path, err));
     snprintf(member, sizeof member, "%s.count", kind);
     return item_set_number(item, member, (double)star_row_count(table), err);
 }
 
-static enum status add_star_tables(const struct star_input *input, struct list *list, struct err *err) {
+static enum status add_star_tables(const struct star_input *input, struct item_list *list, struct err *err) {
     for (size_t i = 0; i < star_table_count(input->file); i++) {
         struct star_table *table = star_table_at(input->file, i);
         if (strcmp(star_table_name(table), "optics") == 0) continue;
@@ -292,7 +286,7 @@ static enum status add_star_tables(const struct star_input *input, struct list *
          input->path);
 }
 
-static enum status add_star(const struct stage *stage, const char *path, struct list *list, struct err *err) {
+static enum status add_star(const struct stage *stage, const char *path, struct item_list *list, struct err *err) {
     char folder[PATH_SIZE];
     struct star_input input = {.stage = stage, .path = path, .folder = folder};
     TRY(path_folder(path, folder, sizeof folder, err));
@@ -302,25 +296,25 @@ static enum status add_star(const struct stage *stage, const char *path, struct 
     return status;
 }
 
-static enum status add_file(const struct stage *stage, const char *path, const char *name, struct list *list,
+static enum status add_file(const struct stage *stage, const char *path, const char *name, struct item_list *list,
                             struct err *err) {
     char id[PATH_SIZE], text[PATH_SIZE];
     struct item *item;
-    TRY(make_id(name, id, err));
+    TRY(stage_files_id(name, id, err));
     TRY(list_need(list, id, "micrograph", &item, err));
-    TRY(item_path(stage, path, "", text, err));
+    TRY(stage_files_path(stage, path, "", text, err));
     double pixel_size = 0;
     TRY(set_micrograph(stage, item, text, &pixel_size, err));
     return set_optics(stage, item, (struct optics){0}, (struct optics){0}, pixel_size, err);
 }
 
-static int by_name(const FTSENT **a, const FTSENT **b) {
+int stage_files_by_name(const FTSENT **a, const FTSENT **b) {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
 static bool is_image_name(const char *name) {
-    static const char *const endings[] = {".mrc",  ".mrcs", ".map", ".st",  ".ali",  ".rec", ".tif",
-                                          ".tiff", ".eer",  ".png", ".jpg", ".jpeg", ".pdb", ".cif"};
+    static const char *const endings[] = {".mrc", ".mrcs", ".map", ".st",  ".ali", ".rec",
+                                          ".tif", ".tiff", ".eer", ".png", ".jpg", ".jpeg"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
         if (strcasecmp(dot, endings[i]) == 0) return name[0] != '.';
@@ -332,7 +326,7 @@ static bool needs(const struct stage *stage, const char *member) {
 }
 
 /* What follows the picker takes a folder for that of the stage before, whose STAR file says what is in it. */
-static enum status add_folder_star(const struct stage *stage, const char *path, struct list *list, struct err *err) {
+static enum status add_folder_star(const struct stage *stage, const char *path, struct item_list *list, struct err *err) {
     char star[PATH_SIZE];
     bool picks = needs(stage, "picks");
     TRY(path_join(path, picks ? "autopick.star" : "particles.star", star, sizeof star, err));
@@ -342,7 +336,7 @@ static enum status add_folder_star(const struct stage *stage, const char *path, 
     return add_star(stage, star, list, err);
 }
 
-static enum status add_folder(const struct stage *stage, const char *path, struct list *list, struct err *err) {
+static enum status add_folder(const struct stage *stage, const char *path, struct item_list *list, struct err *err) {
     char copy[PATH_SIZE];
     if (needs(stage, "picks") || needs(stage, "particles") || needs(stage, "selection"))
         return add_folder_star(stage, path, list, err);
@@ -351,7 +345,7 @@ static enum status add_folder(const struct stage *stage, const char *path, struc
         copy[length - 1] = '\0';
     char *roots[] = {copy, NULL};
     size_t skip = strlen(copy) + (strcmp(copy, "/") != 0);
-    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
+    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, stage_files_by_name);
     FAIL_IF(walk == NULL, err, STATUS_IO, "%s: the folder cannot be read: %s", path, strerror(errno));
     enum status status = STATUS_OK;
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;)
@@ -363,7 +357,7 @@ static enum status add_folder(const struct stage *stage, const char *path, struc
     return status;
 }
 
-static enum status add_input(const struct stage *stage, const char *path, struct list *list, struct err *err) {
+static enum status add_input(const struct stage *stage, const char *path, struct item_list *list, struct err *err) {
     FAIL_IF(!file_exists(path), err, STATUS_NOT_FOUND, "%s: there is no such file or folder", path);
     if (file_is_folder(path)) return add_folder(stage, path, list, err);
     const char *dot = strrchr(path, '.');
@@ -373,11 +367,13 @@ static enum status add_input(const struct stage *stage, const char *path, struct
 
 enum status stage_files_items(const struct stage *stage, const char *input, struct item ***ret_items, size_t *ret_count,
                               struct err *err) {
-    struct list list = {.by_id = json_object()};
+    struct item_list list = {.by_id = json_object()};
     FAIL_IF(list.by_id == NULL, err, STATUS_NO_MEMORY, "no memory for the list of items");
     _cleanup_(mem_free) char *copy = strdup(input);
     enum status status = STATUS_OK;
-    if (copy == NULL)
+    if (needs(stage, "structure"))
+        status = stage_files_structures(stage, input, &list, err);
+    else if (copy == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the list of items");
     else if (file_exists(input))
         status = add_input(stage, input, &list, err);

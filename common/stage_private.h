@@ -2,6 +2,8 @@
 #ifndef ICESTREAM_COMMON_STAGE_PRIVATE_H
 #define ICESTREAM_COMMON_STAGE_PRIVATE_H
 
+#include <fts.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -246,6 +248,21 @@ enum status signals_start(struct stage *stage, struct signals **ret_signals, str
 void signals_stop(struct signals **signals);
 
 /* stage_files.c: items of a STAR file, an image or a folder. */
+struct item_list {
+    struct item **items;
+    size_t count, capacity;
+    json_t *by_id; /* id → place in items */
+};
+enum status item_list_add(struct item_list *list, struct item *item, struct err *err); /* consumes the item */
+struct item *item_list_find(const struct item_list *list, const char *id);
+/* The id of a path as a person or a STAR file has it, and the path as an item holds it. */
+enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err);
+enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
+                             struct err *err);
+int stage_files_by_name(const FTSENT **a, const FTSENT **b);
+/* stage_files_structures.c: items of structures: files, folders, globs, lists of files (.txt, .lst), with commas. */
+enum status stage_files_structures(const struct stage *stage, const char *input, struct item_list *list,
+                                   struct err *err);
 enum status stage_files_items(const struct stage *stage, const char *input, struct item ***ret_items, size_t *ret_count,
                               struct err *err);
 void stage_items_free(struct item **items, size_t count);

@@ -473,6 +473,23 @@ static bool star_has_pixel_size(const char *path) {
     return found;
 }
 
+/* Structures of molecules have no pixels. A watcher that feeds nobody is taken for one of micrographs. */
+static bool feeds_structures_only(const struct graph *graph, size_t watcher) {
+    bool feeds = false;
+    for (size_t i = 0; i < graph->stage_count; i++) {
+        const struct graph_stage *stage = &graph->stages[i];
+        const char *in = json_string_value(json_object_get(stage->describe, "in"));
+        for (size_t k = 0; k < stage->from_count; k++) {
+            if (stage->from[k] != watcher)
+                continue;
+            if (in == NULL || strcmp(in, "structure") != 0)
+                return false;
+            feeds = true;
+        }
+    }
+    return feeds;
+}
+
 /* Of a session that has begun the table was good, and may just be written anew: its stage waits for it. */
 static void check_pixel_size(struct check *c) {
     if (graph_entry(&c->graph->session, "pixel_size") != NULL || c->graph->begun)
@@ -480,6 +497,8 @@ static void check_pixel_size(struct check *c) {
     for (size_t i = 0; i < c->graph->stage_count; i++) {
         const struct graph_stage *stage = &c->graph->stages[i];
         if (stage->describe == NULL || strcmp(stage->kind, "watcher") != 0)
+            continue;
+        if (feeds_structures_only(c->graph, i))
             continue;
         const struct graph_entry *ctf = graph_entry(&stage->section, "ctf");
         if (ctf == NULL || ctf->value.count != 1 || !star_has_pixel_size(ctf->value.texts[0]))
@@ -508,10 +527,10 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
             check_required(&c, &graph->stages[i]);
         note_defaults(&c, &graph->stages[i]);
     }
-    if (status == STATUS_OK) {
-        check_pixel_size(&c);
+    if (status == STATUS_OK)
         status = graph_check_edges(graph, problems, err);
-    }
+    if (status == STATUS_OK)
+        check_pixel_size(&c);
     json_decref(c.session_params);
     json_decref(c.common_params);
     program_names_clear(&c.programs);

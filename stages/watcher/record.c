@@ -53,6 +53,16 @@ enum status record_failed(const char *id, const char *path, const char *root, st
     return STATUS_OK;
 }
 
+enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,
+                             struct err *err) {
+    _cleanup_(destroy) struct item *item = NULL;
+    TRY(item_create(id, "structure", &item, err));
+    TRY(item_set_string(item, "structure.path", record_relative(path, root), err));
+    *ret_item = item;
+    item = NULL;
+    return STATUS_OK;
+}
+
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err) {
     _cleanup_(destroy) struct item *item = NULL;
     TRY(item_create(source->id, "micrograph", &item, err));
@@ -147,6 +157,7 @@ static enum status add_group(struct star_table *optics, const struct item *item,
 
 enum status record_table_note(struct record_table *table, const struct item *item, struct err *err) {
     size_t group;
+    if (item_has(item, "structure")) return STATUS_OK;
     TRY(find_group(table->optics, item, &group, err));
     if (group == star_row_count(table->optics)) TRY(add_group(table->optics, item, err));
     const char *name;
@@ -175,6 +186,7 @@ enum status record_table_begin(struct record_table *table, const char *path, str
 enum status record_table_add(struct record_table *table, const struct item *item, struct err *err) {
     const char *path;
     size_t group, row;
+    if (item_has(item, "structure")) return STATUS_OK;
     TRY(item_need_string(item, "micrograph.path", &path, err));
     TRY(find_group(table->optics, item, &group, err));
     if (group == star_row_count(table->optics)) return STATUS_OK; /* it came after the others were noted */

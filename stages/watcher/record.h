@@ -19,6 +19,8 @@ struct record_source {
 /* The session's values stand first, then those of the CTF file's optics table, then 300 kV, 2.7 mm, 0.1, and for the
  * pixel size the image's own header. STATUS_NOT_FOUND when nothing tells the pixel size. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
+/* The item of a structure: kind "structure", structure.path. */
+enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err);
 /* With path and shape alone: for a file that does not go on. */
 enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err);
 

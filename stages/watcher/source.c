@@ -180,6 +180,15 @@ static enum status pass_on(struct source *source, const char *id, const char *pa
     return STATUS_OK;
 }
 
+static enum status pass_on_structure(struct source *source, const struct watcher_find *find, struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    bool is_new = false;
+    TRY(record_structure(find->id, find->path, stage_root(source->stage), &item, err));
+    TRY(stage_emit(source->stage, item, &is_new, err));
+    source->passed += is_new;
+    return STATUS_OK;
+}
+
 static enum status hold(struct source *source, const struct watcher_find *find, double until, struct err *err) {
     if (source->held_count == source->held_capacity) {
         size_t capacity = source->held_capacity > 0 ? 2 * source->held_capacity : 16;
@@ -280,6 +289,7 @@ static enum status handle(struct source *source, const struct watcher_find *find
     if (find->verdict == WATCHER_FAILED) return set_aside(source, find->id, find->path, find->reason, err);
     if (find->failed_before)
         stage_log(source->stage, LOG_INFO, "whole-after-all", "%s is whole now and goes on", find->id);
+    if (find->structure) return pass_on_structure(source, find, err);
     long row = source->rows != NULL ? ctf_rows_find(source->rows, find->path) : -1;
     if (source->rows != NULL && row < 0) return hold(source, find, now + source->params->ctf_wait, err);
     return pass_on(source, find->id, find->path, &find->image, row, err);
@@ -316,7 +326,7 @@ static enum status sweep(struct source *source, double now, struct err *err) {
 
 static void tell_counts(struct source *source) {
     if (source->is_paused) return;
-    stage_note(source->stage, "%" PRId64 " micrographs, %zu pending", source->passed,
+    stage_note(source->stage, "%" PRId64 " files, %zu pending", source->passed,
                watcher_pending(source->watcher) + source->held_count);
 }
 

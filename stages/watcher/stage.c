@@ -12,9 +12,9 @@
 #define AT(member) offsetof(struct watcher_params, member)
 
 static const struct param params[] = {
-    {"directory", PARAM_PATH, AT(directory), "", NULL, .required = true, .help = "Folder in which micrographs appear"},
+    {"directory", PARAM_PATH, AT(directory), "", NULL, .required = true, .help = "Folder in which micrographs, or structures, appear"},
     {"pattern", PARAM_STRING, AT(pattern), "", "*.mrc,*.tif,*.tiff,*.png,*.jpg,*.jpeg",
-     .help = "Globs of the names to take, separated by commas; case does not matter"},
+     .help = "Globs of the names to take, separated by commas, as *.pdb for structures; case does not matter"},
     {"recursive", PARAM_BOOL, AT(recursive), "", "true", .help = "Folders inside the folder as well"},
     {"ctf", PARAM_PATH, AT(ctf), "", NULL, .help = "STAR file with defocus per micrograph; it may still be growing"},
     {"settle", PARAM_FLOAT, AT(settle), "s", "10", 0, 86400,
@@ -87,9 +87,9 @@ static enum status summarise(struct stage *stage, void *state, struct err *err) 
 
 const struct stage_descriptor watcher_stage = {
     .name = "watcher",
-    .summary = "finds micrographs as they appear in a folder and sends each on once it is whole",
+    .summary = "finds micrographs, or structures, as they appear in a folder and sends each on once it is whole",
     .in = "",
-    .out = "micrograph",
+    .out = "micrograph structure",
     .params = params,
     .param_count = sizeof params / sizeof *params,
     .params_size = sizeof(struct watcher_params),

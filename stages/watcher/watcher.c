@@ -13,6 +13,7 @@
 #include "common/files.h"
 #include "common/item.h"
 #include "common/memory.h"
+#include "common/structure.h"
 #include "common/text.h"
 #include "stages/watcher/watcher_private.h"
 
@@ -213,8 +214,18 @@ static enum look refresh(struct watcher *watcher, struct known_file *file, doubl
 /* The content: ready, failed, or to be looked at again. */
 static enum look look_inside(struct watcher *watcher, struct known_file *file, double now, struct watcher_find *find) {
     struct err problem = {0};
-    enum status status = image_probe(watcher->path, &find->image, &problem);
+    bool ends = false;
+    enum structure_format format;
+    find->structure = structure_is_name(file->path);
+    enum status status = find->structure ? structure_probe(watcher->path, &format, &ends, &problem)
+                                         : image_probe(watcher->path, &find->image, &problem);
     double unchanged = now - file->changed_at;
+    if (status == STATUS_OK && find->structure) {
+        if (!ends && unchanged < watcher->options.settle) return LOOK_AGAIN;
+        find->verdict = WATCHER_READY;
+        find->failed_before = file->was_reported;
+        return LOOK_SAY;
+    }
     if (status == STATUS_OK) {
         bool picture = find->image.format == IMAGE_PNG || find->image.format == IMAGE_JPEG;
         if (unchanged < watcher->options.settle && (picture || ends_in_zeros(watcher->path, file->size)))

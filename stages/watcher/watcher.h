@@ -2,7 +2,7 @@
  *
  * Files become known by a sweep of the folder or by a notice about one path; each is opened only when its turn comes.
  * Ready means that the content says so: an MRC as long as its header tells, a TIFF whose strips lie inside the file, a
- * picture with its end marker. A file that stops growing before that is reported, and taken after all should it become
+ * picture with its end marker, a PDB file with its END. A file that stops growing before that is reported, and taken after all should it become
  * whole. Every file is handed out once; a second name for the same file (a link) or for the same id (another ending) is
  * a duplicate. Costs per file are constant or logarithmic.
  *
@@ -49,6 +49,7 @@ struct watcher_find {
     const char *relative;    /* below directory */
     const char *id;          /* relative without its ending; where a name cannot be an id, its odd bytes are replaced
                                 and a hash follows */
+    bool structure;          /* it is of atoms, and no image */
     struct image_info image; /* when READY */
     double time;             /* of its last change, s since 1970 */
     bool failed_before;      /* READY after it was reported */

@@ -1,4 +1,4 @@
-/* Seeds for the fuzz targets: make-fuzz-seeds FOLDER writes FOLDER/mrc and FOLDER/image, small valid files of many
+/* Seeds for the fuzz targets: make-fuzz-seeds FOLDER writes FOLDER/mrc, FOLDER/image and FOLDER/structure, small valid files of many
  * kinds. */
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "common/files.h"
 #include "common/mrc.h"
 #include "common/picture.h"
+#include "common/structure.h"
 
 enum { NX = 7, NY = 5 };
 
@@ -117,6 +118,25 @@ static enum status seed_pictures(const char *folder, struct err *err) {
     return seed_jpeg(folder, 3, err);
 }
 
+static enum status seed_trajectory(const char *folder, struct err *err) {
+    enum { FRAMES = 2, ATOMS = 3 };
+    struct file_output *output = NULL;
+    char path[PATH_SIZE];
+    float xyz[3 * ATOMS], scratch[ATOMS];
+    TRY(path_join(folder, "frames.dcd", path, sizeof path, err));
+    TRY(file_create(path, &output, err));
+    FILE *out = file_output_stream(output);
+    enum status status = structure_dcd_begin(out, FRAMES, ATOMS, err);
+    for (int frame = 0; frame < FRAMES; frame++) {
+        for (int i = 0; i < 3 * ATOMS; i++)
+            xyz[i] = (float)(frame + i);
+        structure_dcd_frame(out, xyz, ATOMS, scratch);
+    }
+    if (status == STATUS_OK) return file_commit(&output, err);
+    file_discard(&output);
+    return status;
+}
+
 static enum status seed_all(const char *folder, struct image *image, struct err *err) {
     char path[PATH_SIZE];
     TRY(path_join(folder, "mrc", path, sizeof path, err));
@@ -126,7 +146,10 @@ static enum status seed_all(const char *folder, struct image *image, struct err 
     TRY(file_make_folders(path, 0777, err));
     TRY(seed_mrc(path, image, err));
     TRY(seed_tiff(path, err));
-    return seed_pictures(path, err);
+    TRY(seed_pictures(path, err));
+    TRY(path_join(folder, "structure", path, sizeof path, err));
+    TRY(file_make_folders(path, 0777, err));
+    return seed_trajectory(path, err);
 }
 
 int main(int argc, char **argv) {

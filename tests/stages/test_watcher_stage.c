@@ -220,8 +220,41 @@ static void the_system_tells_of_files_and_folders(void **state) {
     notices_close(&notices);
 }
 
+static const char ROW[] = "ATOM      1  CA  GLY A   1      11.104   6.134  -6.504  1.00  0.00           C\n";
+
+/* Structures go on without a pixel size, and without CTF values, beside micrographs. */
+static void structures_go_on(void **state) {
+    (void)state;
+    char text[256];
+    snprintf(text, sizeof text, "%sEND\n", ROW);
+    watched_put_text("s7/raw/g/a.pdb", text);
+    watched_put_text("s7/raw/b.CIF", "data_b\n");
+    watched_put_text("s7/raw/c.pdb", "");
+    snprintf(text, sizeof text, "%s%.30s", ROW, ROW);
+    watched_put_text("s7/raw/d.pdb", text);
+    watched_put("s7/raw/e.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put_text("s7/raw/notes.txt", "END\n");
+    const char *more[] = {"pattern", "*.pdb,*.cif,*.mrc", "pixel_size", "1.5", NULL};
+    struct stage_results results = run("s7", more);
+    assert_int_equal(results.emitted_count, 3);
+    const struct item *a = emitted(&results, "g/a");
+    assert_string_equal(item_kind(a), "structure");
+    assert_string_equal(item_string(a, "structure.path"), "raw/g/a.pdb");
+    assert_false(item_has(a, "optics") || item_has(a, "micrograph"));
+    assert_string_equal(item_kind(emitted(&results, "b")), "structure");
+    assert_string_equal(item_kind(emitted(&results, "e")), "micrograph");
+    int failed = 0;
+    for (size_t i = 0; i < results.outcome_count; i++)
+        failed += results.outcomes[i].state == LEDGER_FAILED &&
+                  strstr(results.outcomes[i].reason, results.outcomes[i].id[0] == 'c' ? "the file is empty"
+                                                                                      : "ends before the coordinates") != NULL;
+    assert_int_equal(failed, 2);
+    stage_results_clear(&results);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(structures_go_on),
         cmocka_unit_test(items_carry_what_is_known),
         cmocka_unit_test(nothing_goes_twice_and_what_failed_may_go_later),
         cmocka_unit_test(rules_reject_by_ctf_column),

@@ -1,0 +1,40 @@
+#include "common/npy.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+
+static const struct {
+    const char *name;
+    size_t size;
+} types[] = {{"<f4", 4}, {"<f8", 8}, {"<i4", 4}, {"<i8", 8}};
+
+void npy_header(FILE *out, enum npy_type type, int dimensions, const size_t *shape) {
+    enum { PREFIX = 10, ALIGNMENT = 64 };
+    char text[256];
+    int length = snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (", types[type].name);
+    for (int i = 0; i < dimensions && i < NPY_DIMENSIONS_MAX; i++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "%zu%s", shape[i],
+                           dimensions == 1 || i + 1 < dimensions ? "," : "");
+    length += snprintf(text + length, sizeof text - (size_t)length, "), }");
+    int padded = (PREFIX + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT - PREFIX;
+    fwrite("\x93NUMPY\x01\x00", 1, 8, out);
+    putc(padded & 0xff, out);
+    putc(padded >> 8, out);
+    fprintf(out, "%s%*s\n", text, padded - 1 - length, "");
+}
+
+enum status npy_write(const char *path, enum npy_type type, int dimensions, const size_t *shape, const void *values,
+                      struct err *err) {
+    _cleanup_(file_discard) struct file_output *output = NULL;
+    TRY(file_create(path, &output, err));
+    size_t count = 1;
+    for (int i = 0; i < dimensions; i++)
+        count *= shape[i];
+    FILE *out = file_output_stream(output);
+    npy_header(out, type, dimensions, shape);
+    if (count > 0) fwrite(values, types[type].size, count, out); /* file_commit looks at what failed */
+    return file_commit(&output, err);
+}

@@ -1,0 +1,48 @@
+/* Clusters of an ensemble from the RMSDs of its pairs (kernels/superpose/superpose.h): by the size of neighbourhoods,
+ * or by average linkage. Distances are the upper triangle row by row (superpose_at), in Å. Of equals the one of the
+ * lowest index comes first, so the result does not depend on anything but the distances. */
+#ifndef ICESTREAM_KERNELS_SUPERPOSE_CLUSTERS_H
+#define ICESTREAM_KERNELS_SUPERPOSE_CLUSTERS_H
+
+#include "kernels/superpose/superpose.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Starts as {0}; functions replace what it held. */
+struct superpose_clusters {
+    int structures, count;
+    int32_t *cluster; /* [structures] from 0: cluster 0 is the largest, or the first that was taken */
+    int32_t *centre;  /* [count] a structure */
+    int32_t *size;    /* [count] */
+};
+void superpose_clusters_clear(struct superpose_clusters *clusters);
+
+/* Largest neighbourhood first: the structure with most neighbours below the cut-off becomes a centre, is taken out with
+ * them, and so on with what is left (Shortle, Simons & Baker 1998). Sizes never rise from cluster to cluster. Memory: 4
+ * bytes for each of both directions of a pair below the cut-off. */
+enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours, int threads,
+                                         struct superpose_clusters *clusters, struct err *err);
+/* The same from all distances, which need no lists. */
+enum status superpose_cluster_matrix(const float *rmsd, int structures, float cutoff,
+                                     struct superpose_clusters *clusters, struct err *err);
+
+/* A merge of average linkage: `first` and `second` stand for the clusters of which these are the lowest structures,
+ * first < second; the average distance between their members, and how many there are afterwards. */
+struct superpose_merge {
+    int32_t first, second, size;
+    float height;
+};
+/* ret_merges[structures − 1], by rising height: the unweighted average of the distances between members (UPGMA), by
+ * chains of nearest neighbours in O(N²) time (Murtagh 1983; Müllner 2011), with a copy of the distances. */
+enum status superpose_linkage(const float *rmsd, int structures, struct superpose_merge *ret_merges, struct err *err);
+/* Merges below the cut-off; the largest cluster first, of equal ones that with the lowest structure. A centre has the
+ * least sum of distances to the cluster's members. */
+enum status superpose_cluster_average(const float *rmsd, int structures, float cutoff,
+                                      struct superpose_clusters *clusters, struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

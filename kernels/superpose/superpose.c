@@ -1,0 +1,155 @@
+#include "kernels/superpose/superpose.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/superpose/superpose_private.h"
+
+struct superpose {
+    struct superpose_options options;
+    int count;
+    float *roots;
+    double total;
+    struct superpose_cpu *cpu;
+    struct superpose_cuda *cuda;
+};
+
+enum status superpose_most_weight(const float *weights, int atoms, float *ret_most, struct err *err) {
+    FAIL_IF(atoms < 1, err, STATUS_BAD_ARGUMENT, "no atoms are selected: structures of %d atoms cannot be superposed",
+            atoms);
+    float most = weights ? 0 : 1;
+    for (int k = 0; weights && k < atoms; k++) {
+        FAIL_IF(!(weights[k] >= 0) || isinf(weights[k]), err, STATUS_BAD_ARGUMENT,
+                "the weight of atom %d is %g; weights are numbers of 0 or more", k + 1, (double)weights[k]);
+        most = fmaxf(most, weights[k]);
+    }
+    FAIL_IF(most == 0, err, STATUS_BAD_ARGUMENT, "the weights of all %d atoms are 0: at least one must be more", atoms);
+    *ret_most = most;
+    return STATUS_OK;
+}
+
+/* √(w / the largest w) [atoms], and the sum of their squares. */
+static enum status make_roots(struct superpose *s, struct err *err) {
+    const float *weights = s->options.weights;
+    float most = 0;
+    TRY(superpose_most_weight(weights, s->options.atoms, &most, err));
+    TRY(mem_new((size_t)s->options.atoms, sizeof *s->roots, "weights", &s->roots, err));
+    for (int k = 0; k < s->options.atoms; k++) {
+        s->roots[k] = weights ? sqrtf(weights[k] / most) : 1;
+        s->total += (double)s->roots[k] * s->roots[k];
+    }
+    s->options.weights = NULL;
+    return STATUS_OK;
+}
+
+enum status superpose_bad_coordinate(const float *xyz, int64_t structure, int at, struct err *err) {
+    FAIL(err, STATUS_BAD_ARGUMENT,
+         "atom %d of structure %lld stands at (%g, %g, %g) Å; coordinates must be finite numbers within 1 mm of the "
+         "origin: leave the structure out or mend it",
+         at + 1, (long long)structure + 1, (double)xyz[0], (double)xyz[1], (double)xyz[2]);
+}
+
+static enum status build(struct superpose *s, enum superpose_product product, struct err *err) {
+    TRY(make_roots(s, err));
+    if (s->options.device.kind == DEVICE_CPU)
+        return superpose_cpu_create(&s->options, s->roots, s->total, &s->cpu, err);
+#ifdef ICESTREAM_HAVE_CUDA
+    return superpose_cuda_create_as(&s->options, product, s->roots, s->total, &s->cuda, err);
+#else
+    (void)product;
+    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: structures can be superposed on the CPU only");
+#endif
+}
+
+enum status superpose_create_as(const struct superpose_options *options, enum superpose_product product,
+                                struct superpose **ret_superpose, struct err *err) {
+    struct superpose *s = NULL;
+    TRY(mem_new(1, sizeof *s, "an ensemble", &s, err));
+    s->options = *options;
+    if (s->options.threads < 1) s->options.threads = 1;
+    enum status status = build(s, product, err);
+    if (status != STATUS_OK) {
+        superpose_destroy(&s);
+        return status;
+    }
+    *ret_superpose = s;
+    return STATUS_OK;
+}
+
+enum status superpose_create(const struct superpose_options *options, struct superpose **ret_superpose,
+                             struct err *err) {
+    return superpose_create_as(options, SUPERPOSE_BEST, ret_superpose, err);
+}
+
+void superpose_destroy(struct superpose **superpose) {
+    if (!*superpose) return;
+    superpose_cpu_destroy(&(*superpose)->cpu);
+#ifdef ICESTREAM_HAVE_CUDA
+    superpose_cuda_destroy(&(*superpose)->cuda);
+#endif
+    mem_free(&(*superpose)->roots);
+    mem_free(superpose);
+}
+
+int superpose_count(const struct superpose *superpose) {
+    return superpose->count;
+}
+
+#ifdef ICESTREAM_HAVE_CUDA
+#define ON_DEVICE(s, call, ...)                                                                                        \
+    ((s)->cuda ? superpose_cuda_##call((s)->cuda, __VA_ARGS__) : superpose_cpu_##call((s)->cpu, __VA_ARGS__))
+#else
+#define ON_DEVICE(s, call, ...) superpose_cpu_##call((s)->cpu, __VA_ARGS__)
+#endif
+
+enum status superpose_add(struct superpose *superpose, const float *xyz, int count, struct err *err) {
+    /* Tiles round up. */
+    FAIL_IF(count < 0 || superpose->count > INT32_MAX - 64 - count, err, STATUS_BAD_ARGUMENT,
+            "%d structures cannot be added to %d", count, superpose->count);
+    if (count == 0) return STATUS_OK;
+    TRY(ON_DEVICE(superpose, add, xyz, count, err));
+    superpose->count += count;
+    return STATUS_OK;
+}
+
+enum status superpose_matrix(struct superpose *superpose, float *ret_rmsd, struct err *err) {
+    if (superpose->count < 2) return STATUS_OK;
+    return ON_DEVICE(superpose, matrix, ret_rmsd, err);
+}
+
+enum status superpose_row(struct superpose *superpose, int index, float *ret_rmsd, struct err *err) {
+    FAIL_IF(index < 0 || index >= superpose->count, err, STATUS_BAD_ARGUMENT, "there is no structure %d among %d",
+            index + 1, superpose->count);
+    if (index == 0) return STATUS_OK;
+    return ON_DEVICE(superpose, row, index, ret_rmsd, err);
+}
+
+enum status superpose_to_reference(struct superpose *superpose, const float *reference, float *ret_rmsd,
+                                   struct err *err) {
+    if (superpose->count == 0) return STATUS_OK;
+    return ON_DEVICE(superpose, to_reference, reference, ret_rmsd, err);
+}
+
+static enum status find_neighbours(struct superpose *s, float cutoff, size_t limit, struct superpose_neighbours *n,
+                                   struct err *err) {
+    TRY(superpose_neighbours_begin(n, s->count, err));
+    if (s->count < 2) return STATUS_OK;
+    return ON_DEVICE(s, neighbours, cutoff, limit, n, err);
+}
+
+enum status superpose_neighbours(struct superpose *superpose, float cutoff, size_t limit,
+                                 struct superpose_neighbours *neighbours, struct err *err) {
+    FAIL_IF(!(cutoff > 0), err, STATUS_BAD_ARGUMENT, "the cut-off is %g Å; it must be more than 0", (double)cutoff);
+    enum status status = find_neighbours(superpose, cutoff, limit, neighbours, err);
+    if (status != STATUS_OK) superpose_neighbours_clear(neighbours);
+    return status;
+}
+
+enum status superpose_times(struct superpose *superpose, int repeats, float ret_ms[2], struct err *err) {
+#ifdef ICESTREAM_HAVE_CUDA
+    if (superpose->cuda) return superpose_cuda_times(superpose->cuda, repeats, ret_ms, err);
+#endif
+    (void)superpose, (void)repeats, (void)ret_ms;
+    FAIL(err, STATUS_UNSUPPORTED, "only a CUDA device has times of its own");
+}

@@ -1,0 +1,5 @@
+#include "superposer_stage.h"
+
+int main(int argc, char **argv) {
+    return stage_main(&superposer_stage, argc, argv);
+}
