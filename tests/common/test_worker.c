@@ -1,23 +1,27 @@
 /* A thread beside its owner: one thing at a time, in order, and what it came to is told once. */
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/worker.h"
 
 struct job {
-    int *done, order; /* done: counted up; order: what it was then */
+    sem_t *gate; /* opened once for each job */
+    atomic_int *done;
+    int order; /* of this one among those that are done */
     enum status status;
 };
 
 static enum status run(void *context, struct err *err) {
     struct job *job = context;
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-    job->order = (*job->done)++;
+    while (sem_wait(job->gate) != 0) {
+    }
+    job->order = atomic_fetch_add(job->done, 1);
     FAIL_IF(job->status != STATUS_OK, err, job->status, "job %d failed", job->order);
     return STATUS_OK;
 }
@@ -25,29 +29,35 @@ static enum status run(void *context, struct err *err) {
 static void one_thing_at_a_time_in_order(void **state) {
     (void)state;
     struct worker *worker = NULL;
-    int done = 0;
-    struct job jobs[3] = {{.done = &done}, {.done = &done}, {.done = &done}};
+    sem_t gate;
+    atomic_int done = 0;
+    struct job job = {.gate = &gate, .done = &done}, jobs[3] = {job, job, job};
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
     assert_int_equal(worker_create(&worker, NULL), STATUS_OK);
     assert_int_equal(worker_wait(worker, NULL), STATUS_OK);
     assert_false(worker_busy(worker));
     for (int i = 0; i < 3; i++) {
         worker_start(worker, run, &jobs[i]);
-        assert_true(done >= i);
+        assert_int_equal(atomic_load(&done), i);
+        assert_true(worker_busy(worker));
+        sem_post(&gate);
     }
-    assert_true(worker_busy(worker));
     assert_int_equal(worker_wait(worker, NULL), STATUS_OK);
     assert_false(worker_busy(worker));
     for (int i = 0; i < 3; i++)
         assert_int_equal(jobs[i].order, i);
     worker_destroy(&worker);
     assert_null(worker);
+    sem_destroy(&gate);
 }
 
 static void an_outcome_is_told_once(void **state) {
     (void)state;
     struct worker *worker = NULL;
-    int done = 0;
-    struct job bad = {.done = &done, .status = STATUS_UNAVAILABLE}, good = {.done = &done};
+    sem_t gate;
+    atomic_int done = 0;
+    struct job bad = {.gate = &gate, .done = &done, .status = STATUS_UNAVAILABLE}, good = {.gate = &gate, .done = &done};
+    assert_int_equal(sem_init(&gate, 0, 2), 0);
     struct err err = {0};
     assert_int_equal(worker_create(&worker, NULL), STATUS_OK);
     worker_start(worker, run, &bad);
@@ -58,18 +68,23 @@ static void an_outcome_is_told_once(void **state) {
     worker_start(worker, run, &good);
     assert_int_equal(worker_wait(worker, &err), STATUS_OK);
     worker_destroy(&worker);
+    sem_destroy(&gate);
 }
 
 static void its_end_waits_for_what_is_being_done(void **state) {
     (void)state;
     struct worker *worker = NULL;
-    int done = 0;
-    struct job job = {.done = &done};
+    sem_t gate;
+    atomic_int done = 0;
+    struct job job = {.gate = &gate, .done = &done};
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
     assert_int_equal(worker_create(&worker, NULL), STATUS_OK);
     worker_start(worker, run, &job);
+    sem_post(&gate);
     worker_destroy(&worker);
-    assert_int_equal(done, 1);
+    assert_int_equal(atomic_load(&done), 1);
     worker_destroy(&worker);
+    sem_destroy(&gate);
 }
 
 int main(void) {
