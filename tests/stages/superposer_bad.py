@@ -44,6 +44,10 @@ def alone(work, made):
     said(text, "clustering: average needs the RMSDs of all pairs")
     said(superposer("--i", f"{work}/models.pdb", "--o", out, "--superposed", "pdb", "--reference", none, expect=1),
          "none.pdb: there is no atom in it")
+    other = write(f"{work}/other.pdb", "".join(rows.splitlines(True)[:-40]))
+    said(superposer("--i", f"{work}/models.pdb", "--o", f"{work}/refused", "--reference", other, expect=1),
+         "other.pdb: ", " atoms are selected in it, and ")
+    check(not os.path.exists(f"{work}/refused/rmsd.npy"), "a reference of other atoms is refused before all is compared")
 
 
 def trajectories(work, made):
