@@ -107,6 +107,17 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     ensemble_batch_destroy(&((struct lane *)stage_lane->state)->batch);
 }
 
+/* Of an ensemble that lies where results go, a second run would find its own centres. */
+static enum status refuse_own(const struct stage *stage, const char *path, struct err *err) {
+    const char *name;
+    FAIL_IF(path_is_below(path, stage_folder(stage), &name) &&
+                (strncmp(name, "centre_", 7) == 0 || strncmp(name, "superposed.", 11) == 0),
+            err, STATUS_BAD_ARGUMENT,
+            "%s: is called as a result of this stage, in the folder of results: choose another folder for one of both",
+            path);
+    return STATUS_OK;
+}
+
 static enum status read_item(struct stage *stage, const struct state *s, const struct item *item,
                              struct ensemble_batch **batch, struct err *err) {
     const char *path;
@@ -114,6 +125,7 @@ static enum status read_item(struct stage *stage, const struct state *s, const s
     ensemble_batch_destroy(batch);
     TRY(item_need_string(item, "structure.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
+    TRY(refuse_own(stage, absolute, err));
     return ensemble_batch_read(&s->rules, absolute, item_id(item), batch, err);
 }
 
