@@ -17,13 +17,26 @@ struct input {
     struct err *err;
 };
 
-/* The first of these that nothing else has: the name without its ending, with it, and the whole path. */
+/* Whether that item's file is called the same: it lies in another folder. */
+static bool is_namesake(const struct item *item, const char *name) {
+    const char *path = item_string(item, "structure.path");
+    return path != NULL && strcmp(path_name(path), path_name(name)) == 0;
+}
+
+/* The first of these that nothing else has: the name without its ending, with it (a file of another format), and the
+ * path, which alone tells namesakes of two folders apart. */
 static enum status choose_id(const struct item_list *list, const char *path, const char *name, char id[PATH_SIZE],
                              struct err *err) {
     TRY(stage_files_id(name, id, err));
-    if (item_list_find(list, id) == NULL) return STATUS_OK;
+    const struct item *other = item_list_find(list, id);
+    if (other == NULL) return STATUS_OK;
+    bool namesake = is_namesake(other, name);
+    if (namesake) {
+        TRY(stage_files_id(path, id, err));
+        if (item_list_find(list, id) == NULL) return STATUS_OK;
+    }
     const char *candidates[] = {name, path};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = namesake ? 1 : 0; i < 2; i++) {
         const char *text = candidates[i];
         while (*text == '/' || strncmp(text, "./", 2) == 0 || strncmp(text, "../", 3) == 0)
             text = strchr(text, '/') + 1;

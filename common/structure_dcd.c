@@ -78,8 +78,7 @@ static enum status tell_order(struct structure_reader *reader, struct err *err) 
     }
     FAIL_IF(length != HEADER_BYTES, err, STATUS_BAD_FORMAT,
             "%s: its first record is of %lld bytes in one byte order and not of %d in either: it is no DCD file that "
-            "can be "
-            "read",
+            "can be read",
             reader->name, (long long)length, HEADER_BYTES);
     return STATUS_OK;
 }

@@ -63,8 +63,9 @@ struct state {
     struct ensemble_rules rules;
     struct ensemble *ensemble;
     struct superposer superposer;
-    int written; /* structures in the last results */
-    double due;  /* when the next results are */
+    float *reference; /* [atoms][3] the one that was asked for, once there are structures to compare it with */
+    int written;      /* structures in the last results */
+    double due;       /* when the next results are */
 };
 
 struct lane {
@@ -96,6 +97,7 @@ static void fini(struct stage *stage, void *state) {
     (void)stage;
     struct state *s = state;
     superposer_clear(&s->superposer);
+    mem_free(&s->reference);
     ensemble_destroy(&s->ensemble);
     ensemble_rules_clear(&s->rules);
 }
@@ -105,6 +107,17 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     ensemble_batch_destroy(&((struct lane *)stage_lane->state)->batch);
 }
 
+/* Of an ensemble that lies where results go, a second run would find its own centres. */
+static enum status refuse_own(const struct stage *stage, const char *path, struct err *err) {
+    const char *name;
+    FAIL_IF(path_is_below(path, stage_folder(stage), &name) &&
+                (strncmp(name, "centre_", 7) == 0 || strncmp(name, "superposed.", 11) == 0),
+            err, STATUS_BAD_ARGUMENT,
+            "%s: is called as a result of this stage, in the folder of results: choose another folder for one of both",
+            path);
+    return STATUS_OK;
+}
+
 static enum status read_item(struct stage *stage, const struct state *s, const struct item *item,
                              struct ensemble_batch **batch, struct err *err) {
     const char *path;
@@ -112,6 +125,7 @@ static enum status read_item(struct stage *stage, const struct state *s, const s
     ensemble_batch_destroy(batch);
     TRY(item_need_string(item, "structure.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
+    TRY(refuse_own(stage, absolute, err));
     return ensemble_batch_read(&s->rules, absolute, item_id(item), batch, err);
 }
 
@@ -147,6 +161,13 @@ static enum status take_in(struct state *s, struct err *err) {
         ensemble_batch_destroy(&batch);
     }
     return STATUS_OK;
+}
+
+/* Before anything is compared: one of other atoms would else be noticed when all is done. */
+static enum status read_reference(struct stage *stage, struct state *s, struct err *err) {
+    const struct params *p = stage_params(stage);
+    if (p->reference == NULL || s->reference != NULL || s->superposer.count == 0) return STATUS_OK;
+    return fitted_read_reference(&s->rules, p->reference, s->superposer.files[0].path, &s->reference, err);
 }
 
 /* Named by how many structures it is of: the same after a restart, and sent once. */
@@ -185,6 +206,7 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     const struct params *p = stage_params(stage);
     *ret_work = STAGE_WORK_NONE;
     TRY(take_in(s, err));
+    TRY(read_reference(stage, s, err));
     int count = s->superposer.count;
     if (count < 2 || count == s->written || clock_monotonic() < s->due) return STATUS_OK;
     /* Without a matrix each result is one of all pairs anew. */
@@ -215,9 +237,10 @@ static enum status write_fitted(struct stage *stage, struct state *s, struct err
     const char *folder = stage_folder(stage), *first = all->files[0].path;
     TRY(drop_fitted(folder, err));
     TRY(fitted_write_centres(all, &s->rules, folder, p->centres, err));
-    if (p->reference == NULL && p->superposed == FITTED_NONE && !p->rotations) return STATUS_OK;
-    _cleanup_(mem_free) float *reference = NULL, *rmsd = NULL;
-    TRY(fitted_read_reference(&s->rules, p->reference != NULL ? p->reference : first, first, &reference, err));
+    if (s->reference == NULL && p->superposed == FITTED_NONE && !p->rotations) return STATUS_OK;
+    _cleanup_(mem_free) float *own = NULL, *rmsd = NULL;
+    if (s->reference == NULL) TRY(fitted_read_reference(&s->rules, first, first, &own, err));
+    const float *reference = s->reference != NULL ? s->reference : own;
     TRY(mem_new((size_t)all->count, sizeof *rmsd, "RMSDs to the reference", &rmsd, err));
     TRY(superpose_to_reference(all->plan, reference, rmsd, err));
     TRY(results_write_reference(all, folder, rmsd, err));
@@ -238,6 +261,7 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     FAIL_IF(count == 1, err, STATUS_NOT_FOUND,
             "%s is the only structure: two or more are needed to compare (a file may hold several)",
             s->superposer.names[0]);
+    TRY(read_reference(stage, s, err));
     TRY(write_results(stage, s, true, err));
     return write_fitted(stage, s, err);
 }

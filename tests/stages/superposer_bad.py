@@ -44,6 +44,16 @@ def alone(work, made):
     said(text, "clustering: average needs the RMSDs of all pairs")
     said(superposer("--i", f"{work}/models.pdb", "--o", out, "--superposed", "pdb", "--reference", none, expect=1),
          "none.pdb: there is no atom in it")
+    other = write(f"{work}/other.pdb", "".join(rows.splitlines(True)[:-40]))
+    said(superposer("--i", f"{work}/models.pdb", "--o", f"{work}/refused", "--reference", other, expect=1),
+         "other.pdb: ", " atoms are selected in it, and ")
+    check(not os.path.exists(f"{work}/refused/rmsd.npy"), "a reference of other atoms is refused before all is compared")
+    same = f"{work}/same"
+    os.mkdir(same)
+    shutil.copy(f"{work}/models.pdb", same)
+    superposer("--i", same, "--o", same, "--centres", 1)
+    said(superposer("--i", same, "--o", same, "--centres", 1, expect=3), "centre_0001.pdb: is called as a result")
+    check(len(names_of(same)) == len(made.xyz), "centres of the run before do not count")
 
 
 def trajectories(work, made):

@@ -48,6 +48,11 @@ def formats(work, made):
         elif way != "glob":
             stem = {"dcd": "a", "dcd-swapped": "b"}.get(way, "models")
             check(names == [f"{stem}:{i + 1}" for i in range(count)], f"{way}: names {names[:2]} …")
+    made.write_cif(f"{work}/others/m001.cif")
+    made.write_models(f"{work}/others/m002.pdb")
+    superposer("--i", f"{work}/files,{work}/others", "--o", f"{work}/again", "--centres", 0)
+    found = [name.rsplit(":")[0] for name in names_of(f"{work}/again")[count::count]]
+    check(found[0] == "m001.cif" and found[1].endswith("/others/m002"), f"namesakes: {found}")
     return expected
 
 
