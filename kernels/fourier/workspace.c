@@ -21,6 +21,7 @@ void workspace_destroy(struct workspace **workspace) {
     if (*workspace == NULL) return;
 #ifdef ICESTREAM_HAVE_CUDA
     padded_cuda_destroy(&(*workspace)->padded);
+    volume_cuda_destroy(&(*workspace)->volume);
 #endif
     mem_free(workspace);
 }
@@ -31,4 +32,20 @@ void workspace_reset(struct workspace *w) {
 
 size_t workspace_capacity(const struct workspace *w) {
     return arena_capacity(w->arena);
+}
+
+enum status workspace_fits_volumes(struct workspace *w, int box, bool *ret_fits, struct err *err) {
+    *ret_fits = false;
+#ifdef ICESTREAM_HAVE_CUDA
+    /* Three maps and a transform, or a map and two transforms with their sums, which are smaller than a map. */
+    enum { MAPS = 4, SMALL = 1 << 18 };
+    struct volume_cuda *volume;
+    if (w == NULL) return STATUS_OK;
+    TRY(workspace_cuda_volume(w, box, &volume, err));
+    *ret_fits = MAPS * arena_need(volume_cuda_bytes(box), 1) + arena_need(volume_cuda_scratch(volume), 1) + SMALL <=
+                arena_left(w->arena);
+#else
+    (void)w, (void)box, (void)err;
+#endif
+    return STATUS_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef ICESTREAM_KERNELS_FOURIER_WORKSPACE_H
 #define ICESTREAM_KERNELS_FOURIER_WORKSPACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/arena.h"
@@ -27,6 +28,8 @@ void workspace_destroy(struct workspace **workspace);
 /* Gives back all memory of the arena: no grid is there any more. */
 void workspace_reset(struct workspace *workspace);
 size_t workspace_capacity(const struct workspace *workspace);
+/* Whether there is room now for what fsc_maps_on and kernels/postprocess/solvent.h do with maps of box³; of NULL: no. */
+enum status workspace_fits_volumes(struct workspace *workspace_or_null, int box, bool *ret_fits, struct err *err);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,15 @@ extern "C" enum status workspace_cuda_plan(struct workspace *w, int dimensions, 
     return STATUS_OK;
 }
 
+extern "C" enum status workspace_cuda_volume(struct workspace *w, int box, struct volume_cuda **ret_volume,
+                                             struct err *err) {
+    CUDA_TRY(cudaSetDevice(w->device.index), err, "choosing it");
+    if (w->volume != NULL && volume_cuda_box(w->volume) != box) volume_cuda_destroy(&w->volume);
+    if (w->volume == NULL) TRY(volume_cuda_create(box, &w->volume, err));
+    *ret_volume = w->volume;
+    return STATUS_OK;
+}
+
 extern "C" enum status workspace_cuda_begin(struct workspace *w, struct workspace **open, struct err *err) {
     CUDA_TRY(cudaSetDevice(w->device.index), err, "choosing it");
     TRY(arena_open(w->arena, ARENA_ITERATION, err));

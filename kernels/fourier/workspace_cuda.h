@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "kernels/fourier/padded_cuda.h"
+#include "kernels/fourier/volume_cuda.h"
 #include "kernels/fourier/workspace.h"
 
 #ifdef __cplusplus
@@ -18,11 +19,14 @@ struct workspace {
     struct device_busy *busy;
     bool timed; /* since workspace_cuda_begin */
     struct padded_cuda *padded; /* of the maps that came last; NULL: none did */
+    struct volume_cuda *volume; /* the same of whole transforms */
 };
 
 /* Makes the device the thread's, and plans for maps of this kind where the last were of another. */
 enum status workspace_cuda_plan(struct workspace *workspace, int dimensions, int box, struct padded_cuda **ret_padded,
                                 struct err *err);
+enum status workspace_cuda_volume(struct workspace *workspace, int box, struct volume_cuda **ret_volume,
+                                  struct err *err);
 
 /* Memory for a moment: until the scope that `open` is declared in ends, as
  * `_cleanup_(workspace_cuda_end) struct workspace *open = NULL;`. */

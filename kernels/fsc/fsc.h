@@ -3,9 +3,14 @@
 #define ICESTREAM_KERNELS_FSC_H
 
 #include "common/status.h"
+#include "kernels/fourier/workspace.h"
 
 /* ret_fsc: box/2+1 values. Denominator 0 gives 0. */
 enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, struct err *err);
+/* The same on the workspace's device, but for rounding; workspace_fits_volumes says whether it has room. Maps and curve
+ * are the host's. */
+enum status fsc_maps_on(struct workspace *workspace, int box, const float *a, const float *b, float *ret_fsc,
+                        struct err *err);
 /* The same from half transforms, [box][box][box/2+1] complex, no factor, phase origins alike. */
 enum status fsc_spectra(int box, const float *a, const float *b, float *ret_fsc, struct err *err);
 /* Å at the last shell before the curve first falls below the threshold (999 when that is shell 0). */

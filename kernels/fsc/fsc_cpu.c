@@ -75,6 +75,14 @@ enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, st
     return status;
 }
 
+#ifndef ICESTREAM_HAVE_CUDA
+enum status fsc_maps_on(struct workspace *workspace, int box, const float *a, const float *b, float *ret_fsc,
+                        struct err *err) {
+    (void)workspace, (void)box, (void)a, (void)b, (void)ret_fsc;
+    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU correlates maps");
+}
+#endif
+
 double fsc_resolution(const float *fsc, int box, double pixel_size, double threshold) {
     int shell = 1;
     while (shell <= box / 2 && (double)fsc[shell] >= threshold)

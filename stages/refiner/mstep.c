@@ -6,6 +6,7 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/postprocess/postprocess.h"
+#include "kernels/postprocess/solvent.h"
 #include "stages/refiner/refiner_private.h"
 
 enum { FEW_PARTICLES = 20 };
@@ -34,30 +35,49 @@ static void copy_map(const float *from, size_t voxels, float *to) {
         to[i] = from[i];
 }
 
-/* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and
- * the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from
- * what they hold. Needs a map that shows more than a blob, and must look like a particle. */
-static enum status find_solvent(struct refiner *r, bool *ret_found, struct err *err) {
-    static const double FINEST = 15, COARSEST = 30; /* Å */
+static struct solvent_sphere sphere_of(const struct refiner *r) {
+    return (struct solvent_sphere){.box = r->box, .radius = r->mask_radius, .edge = MASK_EDGE};
+}
+
+/* On the CPU. That mask is made for FSCs, with a wide edge; here the inner half of the edge is enough. */
+static enum status make_solvent(struct refiner *r, double shell, double *ret_inside, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
-    *ret_found = false;
-    if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST) return STATUS_OK;
     _cleanup_(mem_free) float *map = NULL;
     TRY(mem_new_unset(voxels, sizeof *map, "a map", &map, err));
     copy_map(r->combined, voxels, map);
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    TRY(lowpass_map(map, r->box, r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1, 2, err));
-    if (r->solvent == NULL) TRY(mem_new(voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
+    TRY(lowpass_map(map, r->box, shell, 2, err));
     TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
-    double inside = 0, sphere = 4 * M_PI / 3 * pow(r->mask_radius, 3);
-    /* That mask is made for FSCs, with a wide edge; here the inner half of the edge is enough. Multiples of 2^-23: their
-     * sum is the same in any order. */
+    double inside = 0;
+    /* Multiples of 2^-23: their sum is the same in any order. */
 #pragma omp parallel for schedule(static) reduction(+ : inside)
     for (size_t i = 0; i < voxels; i++) {
         r->solvent[i] = fmaxf(0, 2 * r->solvent[i] - 1);
         inside += r->solvent[i];
     }
-    *ret_found = inside > 0.05 * sphere;
+    *ret_inside = inside;
+    return STATUS_OK;
+}
+
+/* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and
+ * the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from
+ * what they hold. Needs a map that shows more than a blob, and must look like a particle. */
+static enum status find_solvent(struct refiner *r, struct workspace *device_or_null, bool *ret_found,
+                                struct err *err) {
+    static const double FINEST = 15, COARSEST = 30; /* Å */
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    *ret_found = false;
+    if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST) return STATUS_OK;
+    if (r->solvent == NULL)
+        TRY(device_host_new(&r->options.device, voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
+    const struct solvent_sphere sphere = sphere_of(r);
+    double shell = r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1;
+    double inside, all = 4 * M_PI / 3 * pow(r->mask_radius, 3);
+    if (device_or_null != NULL)
+        TRY(solvent_find_on(device_or_null, &sphere, r->pixel_size, shell, r->combined, r->solvent, &inside, err));
+    else
+        TRY(make_solvent(r, shell, &inside, err));
+    *ret_found = inside > 0.05 * all;
     return STATUS_OK;
 }
 
@@ -121,9 +141,16 @@ void mstep_parameters(const struct refiner *r, struct half *h) {
  * it again in its noise: particles of nothing but noise came to agree to half the resolution that was shared. What the
  * shared shells give to those beyond is taken out again. Where the halves agree far beyond by themselves it belongs to
  * the map: the sharp rim of a mask that fits, without which real particles stay at what they began with. */
-static enum status flatten_half(const struct refiner *r, const float *mask, int shared, float *map, struct err *err) {
+static enum status flatten_half(const struct refiner *r, struct workspace *device_or_null, const float *mask,
+                                int shared, float *map, struct err *err) {
     static const double FAR = 2;
-    if (r->box * r->pixel_size > FAR * shared * r->resolution) {
+    bool far = r->box * r->pixel_size > FAR * shared * r->resolution;
+    if (device_or_null != NULL) {
+        struct solvent_sphere sphere = sphere_of(r);
+        if (r->mask != NULL) sphere.radius = 0;
+        return solvent_flatten_on(device_or_null, &sphere, mask, far ? 0 : shared + 0.5, map, err);
+    }
+    if (far) {
         mstep_flatten(r, mask, map);
         return STATUS_OK;
     }
@@ -146,14 +173,19 @@ static enum status flatten_half(const struct refiner *r, const float *mask, int 
 
 enum status mstep(struct refiner *r, struct err *err) {
     struct reference *a = r->half[0].references, *b = r->half[1].references;
-    bool final = r->schedule.final;
+    bool final = r->schedule.final, fits;
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->half[h].references;
         TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
         TRY(reconstruct(r, c, NULL, c->unfiltered, NULL, err));
     }
     refiner_spent(r, REFINER_MAPS);
-    TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
+    TRY(workspace_fits_volumes(r->workspace, r->box, &fits, err));
+    struct workspace *device_or_null = fits ? r->workspace : NULL;
+    if (fits)
+        TRY(fsc_maps_on(r->workspace, r->box, a->unfiltered, b->unfiltered, r->fsc, err));
+    else
+        TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
     /* Beyond the current size the maps hold nothing but what the division by the interpolation's fall-off leaves. */
     for (int s = r->pixels.size / 2 + 1; s < r->shells; s++)
         r->fsc[s] = 0;
@@ -177,11 +209,15 @@ enum status mstep(struct refiner *r, struct err *err) {
     refiner_spent(r, REFINER_MAPS);
     if (final) return STATUS_OK;
     bool found;
-    TRY(find_solvent(r, &found, err));
+    TRY(find_solvent(r, device_or_null, &found, err));
     const float *mask = found ? r->solvent : r->mask;
     for (int h = 0; h < 2; h++)
-        TRY(flatten_half(r, mask, shared, r->half[h].references->map, err));
-    mstep_flatten(r, NULL, r->combined);
+        TRY(flatten_half(r, device_or_null, mask, shared, r->half[h].references->map, err));
+    const struct solvent_sphere sphere = sphere_of(r);
+    if (fits && r->mask == NULL)
+        TRY(solvent_flatten_on(r->workspace, &sphere, NULL, 0, r->combined, err));
+    else
+        mstep_flatten(r, NULL, r->combined);
     refiner_spent(r, REFINER_MASK);
     return STATUS_OK;
 }

@@ -92,6 +92,7 @@ void refiner_destroy(struct refiner **refiner) {
     for (int h = 0; h < 2; h++)
         destroy_half(&r->options.device, &r->half[h], r->reference_count);
     device_host_free(&r->options.device, &r->combined);
+    device_host_free(&r->options.device, &r->solvent);
     alignment_destroy(&r->alignment);
     loader_destroy(&r->loader);
     symmetry_destroy(&r->symmetry);
@@ -101,8 +102,8 @@ void refiner_destroy(struct refiner **refiner) {
     star_destroy(&r->restored);
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
-    void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->solvent,
-                     r->fsc,            r->fsc_joined, r->shell_pixels, r->batch,   r->results,  r->powers,
+    void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->fsc,
+                     r->fsc_joined,     r->shell_pixels, r->batch,      r->results, r->powers,
                      r->weights,        r->log_shares, r->projectors,   r->accumulators, r->trace};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);

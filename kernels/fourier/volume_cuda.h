@@ -1,0 +1,32 @@
+/* Transforms of whole maps, box³ to [box][box][box/2 + 1] complex and back, on a CUDA device. Single precision, no factor.
+ * Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited for. */
+#ifndef ICESTREAM_KERNELS_FOURIER_VOLUME_CUDA_H
+#define ICESTREAM_KERNELS_FOURIER_VOLUME_CUDA_H
+
+#include <stddef.h>
+
+#include "common/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct volume_cuda; /* plans for one box: kept from iteration to iteration */
+
+/* Of the current device. */
+enum status volume_cuda_create(int box, struct volume_cuda **ret_volume, struct err *err);
+void volume_cuda_destroy(struct volume_cuda **volume);
+int volume_cuda_box(const struct volume_cuda *volume);
+/* Bytes of scratch, and of a transform. */
+size_t volume_cuda_scratch(const struct volume_cuda *volume);
+size_t volume_cuda_bytes(int box);
+enum status volume_cuda_forward(const struct volume_cuda *volume, void *scratch, const float *map, float *spectrum,
+                                void *stream, struct err *err);
+/* The spectrum is lost. */
+enum status volume_cuda_inverse(const struct volume_cuda *volume, void *scratch, float *spectrum, float *map,
+                                void *stream, struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,22 @@
+/* fsc_spectra on a CUDA device. Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited
+ * for. Products and sums in double, in a fixed order. */
+#ifndef ICESTREAM_KERNELS_FSC_CUDA_H
+#define ICESTREAM_KERNELS_FSC_CUDA_H
+
+#include <stddef.h>
+
+#include "common/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+size_t fsc_cuda_scratch(int box);
+/* ret_fsc[box/2 + 1]. */
+enum status fsc_cuda_spectra(int box, const float *a, const float *b, void *scratch, float *ret_fsc, void *stream,
+                             struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

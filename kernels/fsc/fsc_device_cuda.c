@@ -1,0 +1,30 @@
+/* FSC of two of the host's maps on the device of a workspace. */
+#include "common/memory.h"
+#include "kernels/fourier/workspace_cuda.h"
+#include "kernels/fsc/fsc.h"
+#include "kernels/fsc/fsc_cuda.h"
+
+enum status fsc_maps_on(struct workspace *w, int box, const float *a, const float *b, float *ret_fsc,
+                        struct err *err) {
+    const size_t n = (size_t)box, bytes = n * n * n * sizeof(float), shells = n / 2 + 1;
+    const float *const maps[2] = {a, b};
+    float *map, *spectra[2], *fsc;
+    void *scratch, *sums;
+    struct volume_cuda *volume;
+    TRY(workspace_cuda_volume(w, box, &volume, err));
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(arena_take(w->arena, bytes, 1, "a map", &map, err));
+    TRY(arena_take(w->arena, volume_cuda_scratch(volume), 1, "the transform of a map", &scratch, err));
+    for (int i = 0; i < 2; i++)
+        TRY(arena_take(w->arena, volume_cuda_bytes(box), 1, "the transform of a map", &spectra[i], err));
+    TRY(arena_take(w->arena, fsc_cuda_scratch(box), 1, "Fourier shell sums", &sums, err));
+    TRY(arena_take(w->arena, shells, sizeof *fsc, "spectra", &fsc, err));
+    for (int i = 0; i < 2; i++) {
+        TRY(workspace_cuda_put(w, map, maps[i], bytes, err));
+        TRY(volume_cuda_forward(volume, scratch, map, spectra[i], w->stream, err));
+    }
+    TRY(fsc_cuda_spectra(box, spectra[0], spectra[1], sums, fsc, w->stream, err));
+    TRY(workspace_cuda_get(w, ret_fsc, fsc, shells * sizeof *fsc, err));
+    return workspace_cuda_wait(w, err);
+}

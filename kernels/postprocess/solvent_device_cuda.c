@@ -1,0 +1,80 @@
+/* Masks of the host's maps on the device of a workspace. */
+#include <math.h>
+
+#include "common/memory.h"
+#include "kernels/fourier/workspace_cuda.h"
+#include "kernels/postprocess/solvent.h"
+#include "kernels/postprocess/solvent_cuda.h"
+
+static const double FINEST = 15; /* Å: the low-pass of postprocess_make_mask */
+
+/* Of the device; in the iteration's scope. */
+struct volumes {
+    struct volume_cuda *plans;
+    size_t bytes; /* of a map */
+    float *map, *mask, *spread, *spectrum;
+    void *transform, *scratch;
+    double *inside;
+};
+
+static enum status take(struct workspace *w, int box, struct volumes *v, struct err *err) {
+    float **const maps[] = {&v->map, &v->mask, &v->spread};
+    v->bytes = (size_t)box * (size_t)box * (size_t)box * sizeof(float);
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        TRY(arena_take(w->arena, v->bytes, 1, "a map", maps[i], err));
+    TRY(arena_take(w->arena, volume_cuda_bytes(box), 1, "the transform of a map", &v->spectrum, err));
+    TRY(arena_take(w->arena, volume_cuda_scratch(v->plans), 1, "the transform of a map", &v->transform, err));
+    TRY(arena_take(w->arena, solvent_cuda_scratch(box), 1, "a histogram", &v->scratch, err));
+    return arena_take(w->arena, 1, sizeof *v->inside, "a sum", &v->inside, err);
+}
+
+enum status solvent_find_on(struct workspace *w, const struct solvent_sphere *sphere, double pixel_size, double shell,
+                            const float *map, float *ret_mask, double *ret_inside, struct err *err) {
+    const int box = sphere->box;
+    const double factor = 1 / ((double)box * box * box), limit = round(box * pixel_size / FINEST);
+    struct volumes v = {0};
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_volume(w, box, &v.plans, err));
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(take(w, box, &v, err));
+    TRY(workspace_cuda_put(w, v.map, map, v.bytes, err));
+    TRY(solvent_cuda_multiply(sphere, v.map, NULL, v.map, w->stream, err));
+    TRY(volume_cuda_forward(v.plans, v.transform, v.map, v.spectrum, w->stream, err));
+    TRY(solvent_cuda_filter(box, shell, 2, false, factor, v.spectrum, w->stream, err));
+    TRY(solvent_cuda_filter(box, limit + 1, 2, false, 1, v.spectrum, w->stream, err));
+    TRY(volume_cuda_inverse(v.plans, v.transform, v.spectrum, v.map, w->stream, err));
+    TRY(solvent_cuda_mask(box, v.map, v.scratch, v.mask, v.inside, w->stream, err));
+    TRY(workspace_cuda_get(w, ret_mask, v.mask, v.bytes, err));
+    TRY(workspace_cuda_get(w, ret_inside, v.inside, sizeof *ret_inside, err));
+    return workspace_cuda_wait(w, err);
+}
+
+/* v->spread: what masking makes of the shells up to `shared`, as far as it lies beyond them. */
+static enum status spread_beyond(struct workspace *w, const struct solvent_sphere *sphere, const float *mask,
+                                 double shared, const struct volumes *v, struct err *err) {
+    const double factor = 1 / ((double)sphere->box * sphere->box * sphere->box);
+    TRY(volume_cuda_forward(v->plans, v->transform, v->map, v->spectrum, w->stream, err));
+    TRY(solvent_cuda_filter(sphere->box, shared, 0, false, factor, v->spectrum, w->stream, err));
+    TRY(volume_cuda_inverse(v->plans, v->transform, v->spectrum, v->spread, w->stream, err));
+    TRY(solvent_cuda_multiply(sphere, v->spread, mask, v->spread, w->stream, err));
+    TRY(volume_cuda_forward(v->plans, v->transform, v->spread, v->spectrum, w->stream, err));
+    TRY(solvent_cuda_filter(sphere->box, shared, 0, true, factor, v->spectrum, w->stream, err));
+    return volume_cuda_inverse(v->plans, v->transform, v->spectrum, v->spread, w->stream, err);
+}
+
+enum status solvent_flatten_on(struct workspace *w, const struct solvent_sphere *sphere, const float *mask_or_null,
+                               double shared, float *map, struct err *err) {
+    struct volumes v = {0};
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_volume(w, sphere->box, &v.plans, err));
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(take(w, sphere->box, &v, err));
+    const float *mask = mask_or_null != NULL ? v.mask : NULL;
+    if (mask != NULL) TRY(workspace_cuda_put(w, v.mask, mask_or_null, v.bytes, err));
+    TRY(workspace_cuda_put(w, v.map, map, v.bytes, err));
+    if (shared > 0) TRY(spread_beyond(w, sphere, mask, shared, &v, err));
+    TRY(solvent_cuda_multiply(sphere, v.map, mask, v.map, w->stream, err));
+    if (shared > 0) TRY(solvent_cuda_subtract(sphere->box, v.map, v.spread, w->stream, err));
+    TRY(workspace_cuda_get(w, map, v.map, v.bytes, err));
+    return workspace_cuda_wait(w, err);
+}
