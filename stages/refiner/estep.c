@@ -225,7 +225,9 @@ static enum status next_class(struct refiner *r, struct half *h, int first, stru
 
 enum status estep_batch(struct refiner *r, struct half *h, int first, int *ret_count, struct err *err) {
     TRY(next_class(r, h, first, err));
+    r->reading = true;
     TRY(estep_load(r, h, first, ret_count, err));
+    r->reading = false;
     refiner_spent(r, REFINER_IMAGES);
     TRY(alignment_add(r->alignment, r->batch, *ret_count, r->results, err));
     refiner_spent(r, REFINER_COMPARE);

@@ -67,34 +67,12 @@ enum status refiner_create(const struct refiner_options *options, struct refiner
     return STATUS_OK;
 }
 
-static void destroy_reference(const struct device *device, struct reference *c) {
-    projector_destroy(&c->projector);
-    accumulator_destroy(&c->accumulator);
-    device_host_free(device, &c->map);
-    device_host_free(device, &c->unfiltered);
-    void *owned[] = {c->tau2, c->ssnr, c->completeness, c->sigma2_reconstruction};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        free(owned[i]);
-}
-
-static void destroy_half(const struct device *device, struct half *h, int references) {
-    for (int k = 0; h->references != NULL && k < references; k++)
-        destroy_reference(device, &h->references[k]);
-    void *owned[] = {h->references, h->members, h->sigma2, h->sigma2_sum, h->optics_weight};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        free(owned[i]);
-}
-
 void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
     accuracy_destroy(r);
-    for (int h = 0; h < 2; h++)
-        destroy_half(&r->options.device, &r->half[h], r->reference_count);
-    device_host_free(&r->options.device, &r->combined);
+    setup_release(r);
     device_host_free(&r->options.device, &r->solvent);
-    alignment_destroy(&r->alignment);
-    loader_destroy(&r->loader);
     symmetry_destroy(&r->symmetry);
     particle_set_destroy(&r->set);
     sampling_destroy(&r->sampling);
@@ -102,9 +80,8 @@ void refiner_destroy(struct refiner **refiner) {
     star_destroy(&r->restored);
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
-    void *owned[] = {r->reference_path, r->mask_path,  r->map_paths,    r->mask,    r->fsc,
-                     r->fsc_joined,     r->shell_pixels, r->batch,      r->results, r->powers,
-                     r->weights,        r->log_shares, r->projectors,   r->accumulators, r->trace};
+    void *owned[] = {r->reference_path, r->mask_path, r->map_paths,  r->batch,      r->results,
+                     r->powers,         r->weights,   r->log_shares, r->projectors, r->accumulators, r->trace};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -141,9 +118,12 @@ enum status refiner_join(struct refiner_grid *common, const struct refiner_grid 
 
 enum status refiner_set_threads(struct refiner *r, int threads, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "the number of threads cannot change in the middle of an iteration");
-    if (threads < 1 || threads == r->options.threads) return STATUS_OK;
+    int had = r->options.threads;
+    if (threads < 1 || threads == had) return STATUS_OK;
     r->options.threads = threads;
-    return r->box > 0 ? setup_alignment(r, err) : STATUS_OK;
+    enum status status = r->box > 0 ? setup_alignment(r, err) : STATUS_OK;
+    if (status != STATUS_OK) r->options.threads = had; /* asked again, it is made again */
+    return status;
 }
 
 size_t refiner_particles(const struct refiner *r) {
@@ -247,11 +227,29 @@ static bool wants_children(const struct refiner *r, const struct refiner_iterati
     return iteration->final || !early || r->schedule.average_pmax >= BROAD;
 }
 
+/* What it begins with, once its order is known. */
+static enum status open_iteration(struct refiner *r, struct err *err) {
+    struct schedule *s = &r->schedule;
+    double uniform = (double)(particle_hash("perturbation", r->options.seed + (unsigned)s->iteration) >> 11) * 0x1p-53;
+    s->perturbation = sampling_next_perturbation(s->perturbation, uniform);
+    schedule_sizes(r);
+    TRY(estep_open(r, err));
+    TRY(estep_place(r, err));
+    return s->iteration == 1 && r->map_count < r->reference_count ? classes_seed(r, err) : STATUS_OK;
+}
+
+/* What has begun and cannot go on is begun anew, under the same number: the first iteration seeds classes. */
+static void give_up(struct refiner *r) {
+    r->schedule.iteration--;
+    r->busy = false;
+    loader_stop(r->loader);
+    (void)accuracy_wait(r, NULL);
+}
+
 enum status refiner_begin(struct refiner *r, const struct refiner_iteration *iteration, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
     struct schedule *s = &r->schedule;
-    (void)accuracy_wait(r, NULL); /* of an iteration that was given up */
     r->began = r->step_began = refiner_now();
     memset(r->steps, 0, sizeof r->steps);
     if (r->box == 0) TRY(setup_allocate(r, err));
@@ -279,13 +277,13 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
                s->order > r->options.healpix_order;
     s->final = iteration->final;
     s->iteration++;
-    double uniform = (double)(particle_hash("perturbation", r->options.seed + (unsigned)s->iteration) >> 11) * 0x1p-53;
-    s->perturbation = sampling_next_perturbation(s->perturbation, uniform);
-    schedule_sizes(r);
-    TRY(estep_open(r, err));
-    TRY(estep_place(r, err));
-    if (s->iteration == 1 && r->map_count < r->reference_count) TRY(classes_seed(r, err));
+    enum status status = open_iteration(r, err);
+    if (status != STATUS_OK) {
+        give_up(r);
+        return status;
+    }
     r->current_half = r->cursor = 0;
+    r->half_begun = false;
     r->busy = true;
     refiner_spent(r, REFINER_PLAN);
     return STATUS_OK;
@@ -306,35 +304,45 @@ static enum status device_time(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err) {
-    FAIL_IF(!r->busy, err, STATUS_BAD_STATE, "no iteration is running");
-    *ret_complete = false;
-    r->step_began = refiner_now(); /* others may have worked since */
-    if (r->current_half == r->half_count) {
-        /* References are done with: sums that come from the host need their room. */
-        if (r->sums_on_host) workspace_reset(r->workspace);
-        TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
-        TRY(device_time(r, err));
-        trace_end(r);
-        r->seconds = refiner_now() - r->began;
-        r->busy = false;
-        *ret_complete = true;
-        return STATUS_OK;
-    }
+static enum status end_iteration(struct refiner *r, struct err *err) {
+    /* References are done with: sums that come from the host need their room. */
+    if (r->sums_on_host) workspace_reset(r->workspace);
+    TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
+    TRY(device_time(r, err));
+    trace_end(r);
+    r->seconds = refiner_now() - r->began;
+    r->busy = false;
+    return STATUS_OK;
+}
+
+static enum status compare_some(struct refiner *r, struct err *err) {
     struct half *h = &r->half[r->current_half];
     int count;
-    if (r->cursor == 0) TRY(estep_begin(r, h, err));
+    if (!r->half_begun) TRY(estep_begin(r, h, err));
+    r->half_begun = true;
     TRY(estep_batch(r, h, r->cursor, &count, err));
     r->cursor += count;
-    if (r->cursor >= h->member_count) {
-        TRY(alignment_finish(r->alignment, err));
-        refiner_spent(r, REFINER_SUMS);
-        if (!classifies(r)) TRY(accuracy_begin(r, h, err));
-        refiner_spent(r, REFINER_ACCURACY);
-        r->current_half++;
-        r->cursor = 0;
-    }
+    if (r->cursor < h->member_count) return STATUS_OK;
+    TRY(alignment_finish(r->alignment, err));
+    refiner_spent(r, REFINER_SUMS);
+    if (!classifies(r)) TRY(accuracy_begin(r, h, err));
+    refiner_spent(r, REFINER_ACCURACY);
+    r->current_half++;
+    r->cursor = 0;
+    r->half_begun = false;
     return STATUS_OK;
+}
+
+enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err) {
+    FAIL_IF(!r->busy, err, STATUS_BAD_STATE, "no iteration is running");
+    *ret_complete = r->reading = false;
+    r->step_began = refiner_now(); /* others may have worked since */
+    bool compared = r->current_half == r->half_count;
+    enum status status = compared ? end_iteration(r, err) : compare_some(r, err);
+    /* Images may be there again later; sums that something else has interrupted hold one knows not what. */
+    if (status != STATUS_OK && !r->reading) give_up(r);
+    *ret_complete = status == STATUS_OK && compared;
+    return status;
 }
 
 struct refiner_state refiner_state(const struct refiner *r) {

@@ -83,6 +83,8 @@ struct refiner {
     struct fourier_pixels pixels;
     int coarse_pixels;
     int current_half, cursor;
+    bool half_begun; /* the half at work */
+    bool reading;    /* images of a batch: what fails there is tried again where it was */
     struct alignment *alignment;
     struct loader *loader;
     bool all_read; /* every image is in memory */
@@ -118,7 +120,8 @@ double refiner_now(void);
 void refiner_spent(struct refiner *r, enum refiner_step step);
 
 /* setup.c: once the particles' box is known */
-enum status setup_allocate(struct refiner *r, struct err *err);
+enum status setup_allocate(struct refiner *r, struct err *err); /* all or nothing: it may be tried again */
+void setup_release(struct refiner *r);
 enum status setup_alignment(struct refiner *r, struct err *err);            /* for options.threads */
 enum status setup_optics(struct refiner *r, struct err *err);               /* room for new optics groups */
 enum status setup_reference(struct refiner *r, struct err *err);            /* on the particles' grid, low-passed */

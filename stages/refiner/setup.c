@@ -98,9 +98,7 @@ static enum status check_memory(const struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-enum status setup_allocate(struct refiner *r, struct err *err) {
-    FAIL_IF(r->set.box % 2 != 0 || r->set.box < 16, err, STATUS_UNSUPPORTED,
-            "particles of %d px cannot be refined: the box must be even and at least 16 px", r->set.box);
+static enum status allocate(struct refiner *r, struct err *err) {
     r->box = r->set.box;
     r->shells = r->box / 2 + 1;
     r->pixel_size = r->set.pixel_size;
@@ -119,6 +117,48 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     TRY(setup_alignment(r, err));
     TRY(check_memory(r, err));
     return r->mask_path != NULL ? read_mask(r, err) : STATUS_OK;
+}
+
+static void release_reference(const struct device *device, struct reference *c) {
+    projector_destroy(&c->projector);
+    accumulator_destroy(&c->accumulator);
+    device_host_free(device, &c->map);
+    device_host_free(device, &c->unfiltered);
+    mem_free(&c->tau2);
+    mem_free(&c->ssnr);
+    mem_free(&c->completeness);
+    mem_free(&c->sigma2_reconstruction);
+}
+
+static void release_half(struct refiner *r, struct half *h) {
+    for (int k = 0; h->references != NULL && k < r->reference_count; k++)
+        release_reference(&r->options.device, &h->references[k]);
+    mem_free(&h->references);
+    mem_free(&h->members);
+    mem_free(&h->sigma2);
+    mem_free(&h->sigma2_sum);
+    mem_free(&h->optics_weight);
+}
+
+void setup_release(struct refiner *r) {
+    for (int h = 0; h < 2; h++)
+        release_half(r, &r->half[h]);
+    device_host_free(&r->options.device, &r->combined);
+    mem_free(&r->fsc);
+    mem_free(&r->fsc_joined);
+    mem_free(&r->shell_pixels);
+    mem_free(&r->mask);
+    alignment_destroy(&r->alignment);
+    loader_destroy(&r->loader);
+    r->box = r->sigma2_optics = 0;
+}
+
+enum status setup_allocate(struct refiner *r, struct err *err) {
+    FAIL_IF(r->set.box % 2 != 0 || r->set.box < 16, err, STATUS_UNSUPPORTED,
+            "particles of %d px cannot be refined: the box must be even and at least 16 px", r->set.box);
+    enum status status = allocate(r, err);
+    if (status != STATUS_OK) setup_release(r);
+    return status;
 }
 
 /* New groups begin with the mean spectrum of those before them. */

@@ -117,7 +117,6 @@ static void leave_out(struct refiner *r) {
     r->loader = NULL;
     r->accuracy = (struct accuracy_job){0};
     r->workspace = NULL;
-    r->workspace = NULL;
     r->trace = NULL;
     r->batch = NULL;
     r->results = NULL;
