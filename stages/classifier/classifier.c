@@ -210,20 +210,32 @@ static enum status sort_batch(struct classifier *c, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status begin_batch(struct classifier *c, bool everything, struct err *err) {
+static enum status open_batch(struct classifier *c, bool everything, struct err *err) {
     TRY(choose_batch(c, everything || c->restored, err));
     TRY(sort_batch(c, err));
     double factor = fade_factor(c);
     size_t sample = c->batch_count < SAMPLE ? c->batch_count : SAMPLE;
     if (c->restored) TRY(dataset_judge(c->dataset, c->batch, sample, err));
-    c->restored = false;
     /* The priors over classes come from the old sums, before they fade. */
     TRY(estep_begin(c->estep, c->model, everything ? 0 : random_unit(c) - 0.5, err));
     if (everything || c->pass_seen >= (double)dataset_count(c->dataset)) {
         c->pass = (struct estep_result){0};
         c->pass_seen = 0;
     }
-    return model_fade(c->model, factor, err);
+    TRY(model_fade(c->model, factor, err));
+    c->restored = false;
+    return STATUS_OK;
+}
+
+/* All or nothing: images may be away, and it is tried again. */
+static enum status begin_batch(struct classifier *c, bool everything, struct err *err) {
+    size_t unseen = c->first_unseen, next = c->order_next;
+    enum status status = open_batch(c, everything, err);
+    if (status == STATUS_OK) return STATUS_OK;
+    c->batch_count = c->batch_next = 0;
+    c->first_unseen = unseen;
+    c->order_next = next;
+    return status;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -295,9 +307,9 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
     }
-    size_t done = 0;
-    TRY(estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, c->batch_count - c->batch_next, &c->pass,
-                  &done, err));
+    size_t done = 0, left = c->batch_count - c->batch_next; /* 0: the batch could not be ended */
+    if (left > 0)
+        TRY(estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, left, &c->pass, &done, err));
     c->batch_next += done;
     c->pass_seen += (double)done;
     c->visits += (double)done;

@@ -5,9 +5,9 @@
  *
  * refiner_begin starts an iteration with the particles that are present; refiner_work does a slice of it (a batch of
  * particles, about a second); when it says that the iteration is complete, maps and poses are those of the new
- * iteration. The last one is marked final: halves joined, at full size. Where images cannot be read refiner_work fails and
- * may be called again, when it goes on where it was; after any other failure the iteration is given up (refiner_busy says
- * so), and refiner_begin begins it anew. */
+ * iteration. The last one is marked final: halves joined, at full size. Where images cannot be read refiner_work fails
+ * and may be called again, when it goes on where it was; after any other failure the iteration is given up (refiner_busy
+ * says so), and refiner_begin begins it anew. */
 #ifndef ICESTREAM_STAGES_REFINER_REFINER_H
 #define ICESTREAM_STAGES_REFINER_REFINER_H
 

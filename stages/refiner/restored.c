@@ -123,7 +123,8 @@ static enum status read_map(const struct restored *r, struct image *map, const c
                 !(fabs(map->pixel_size / r->pixel_size - 1) < 1e-3),
             err, STATUS_BAD_FORMAT, "%s: %d × %d × %d px of %g Å, a cube of %d px of %g Å was expected", path, map->nx,
             map->ny, map->nz, (double)map->pixel_size, r->box, r->pixel_size);
-    FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT, "%s: holds values that are no densities", path);
+    FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT,
+            "%s: holds values that are no densities", path);
     return STATUS_OK;
 }
 

@@ -167,6 +167,14 @@ static void a_state_is_taken_up_again(void **state) {
     struct classifier_progress progress;
     OK(classifier_step(&again, false, &progress, &err));
     assert_false(progress.more);
+    /* Images that are away for a while are asked for again. */
+    char stack[PATH_MAX], away[PATH_MAX];
+    snprintf(stack, sizeof stack, "%.200s/part1.mrcs", folder);
+    snprintf(away, sizeof away, "%.200s/away", folder);
+    assert_int_equal(rename(stack, away), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_not_equal(classifier_step(&again, true, &progress, NULL), STATUS_OK);
+    assert_int_equal(rename(away, stack), 0);
     run(&again, true, 10000);
     int moved = 0;
     for (size_t i = 0; i < COUNT / PARTS; i++)
