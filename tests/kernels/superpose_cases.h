@@ -120,6 +120,16 @@ static inline void check_guard(const float *memory, size_t count) {
     assert_int_equal(guard, 0xffffffffu);
 }
 
+/* The caller's. */
+static inline float *matrix_of(struct superpose *s) {
+    struct err err = {0};
+    size_t pairs = superpose_pairs(superpose_count(s));
+    float *rmsd = poisoned(pairs);
+    must(superpose_matrix(s, rmsd, &err), &err);
+    check_guard(rmsd, pairs);
+    return rmsd;
+}
+
 static inline double worse(double worst, double difference) {
     return difference <= worst ? worst : difference; /* NaN is worst */
 }

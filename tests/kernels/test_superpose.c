@@ -191,15 +191,6 @@ static struct superpose *ensemble(enum superpose_method method, int atoms, const
     return s;
 }
 
-static float *matrix_of(struct superpose *s) {
-    struct err err = {0};
-    size_t pairs = superpose_pairs(superpose_count(s));
-    float *rmsd = poisoned(pairs);
-    must(superpose_matrix(s, rmsd, &err), &err);
-    check_guard(rmsd, pairs);
-    return rmsd;
-}
-
 /* The worst error of a matrix against Kabsch. */
 static double check_matrix(const float *xyz, int count, int atoms, const float *weights, const float *rmsd) {
     double worst = 0;

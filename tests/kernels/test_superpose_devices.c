@@ -24,15 +24,6 @@ static struct superpose *ensemble(bool cuda, enum superpose_product product, con
     return s;
 }
 
-static float *matrix_of(struct superpose *s) {
-    struct err err = {0};
-    size_t pairs = superpose_pairs(superpose_count(s));
-    float *rmsd = poisoned(pairs);
-    must(superpose_matrix(s, rmsd, &err), &err);
-    check_guard(rmsd, pairs);
-    return rmsd;
-}
-
 static void matrices_agree(void **state) {
     (void)state;
     const struct {
