@@ -119,10 +119,13 @@ static enum status half_accuracy(struct refiner *r, struct half *half, const flo
     return STATUS_OK;
 }
 
-/* On the worker's thread. Masks are made meanwhile, but for the final maps: those have more threads. */
+/* On the worker's thread. The first half's beside the E-step of the second, which needs the CPU as well; the M-step,
+ * beside which the second half's runs, is the device's. */
 static enum status run(void *context, struct err *err) {
     struct accuracy_job *job = context;
-    int all = job->refiner->options.threads, threads = job->refiner->schedule.final ? all : all / 4;
+    const struct refiner *r = job->refiner;
+    bool last = job->half == &r->half[1];
+    int all = r->options.threads, threads = r->schedule.final || last ? all : all / 4;
     return half_accuracy(job->refiner, job->half, job->noise, threads > 0 ? threads : 1, err);
 }
 
