@@ -107,6 +107,15 @@ enum status arena_take(struct arena *a, size_t count, size_t size, const char *w
     return STATUS_OK;
 }
 
+enum status arena_keep(struct arena *a, size_t bytes, const char *what, void *ret_pointer, struct err *err) {
+    FAIL_IF(bytes > SIZE_MAX - ARENA_ALIGNMENT || arena_need(bytes, 1) > a->capacity - a->top, err, STATUS_NO_MEMORY,
+            "not enough memory for %s: %zu MiB are needed, %zu of %zu MiB are left", what, bytes >> 20,
+            (a->capacity - a->top) >> 20, a->capacity >> 20);
+    a->capacity -= arena_need(bytes, 1);
+    *(void **)ret_pointer = a->base + a->capacity;
+    return STATUS_OK;
+}
+
 size_t arena_capacity(const struct arena *a) {
     return a->capacity;
 }

@@ -43,6 +43,12 @@ void arena_reset(struct arena *arena);
 enum status arena_take(struct arena *arena, size_t count, size_t size, const char *what, void *ret_pointer,
                        struct err *err);
 
+/* bytes from the far end of the piece, for as long as the arena lives: no scope holds them, a reset leaves them, and the
+ * capacity is less from then on. What is kept last lies right below what was kept before. STATUS_NO_MEMORY where they are
+ * not left. */
+enum status arena_keep(struct arena *arena, size_t bytes, const char *what, void *ret_pointer, struct err *err);
+
+/* Without what is kept. */
 size_t arena_capacity(const struct arena *arena);
 size_t arena_top(const struct arena *arena);
 static inline size_t arena_left(const struct arena *arena) {

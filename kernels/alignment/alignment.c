@@ -63,6 +63,15 @@ struct workspace *alignment_workspace(const struct alignment *a) {
     return NULL;
 }
 
+enum status alignment_keep_images(struct alignment *a, int count, size_t most_bytes, struct err *err) {
+    a->begun = false;
+#ifdef ALIGNMENT_HAVE_CUDA
+    if (a->cuda != NULL) return alignment_cuda_keep_images(a->cuda, count, most_bytes, err);
+#endif
+    (void)count, (void)most_bytes, (void)err;
+    return STATUS_OK;
+}
+
 /* References and sums lie in the host's memory, or in this device's. */
 static enum status check_places(const struct alignment *a, const struct alignment_iteration *iteration,
                                 struct err *err) {

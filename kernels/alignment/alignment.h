@@ -83,6 +83,12 @@ struct alignment_iteration {
  * are. It is what options.memory leaves to all of this together. NULL: the CPU does it. Lives as long as the alignment. */
 struct workspace *alignment_workspace(const struct alignment *alignment);
 
+/* Between iterations, before memory of the workspace is taken: images with numbers up to `count` stay on the device once
+ * they have been brought, as many as take most_bytes of its memory, for as long as the alignment lives. A number then
+ * means one image for good: where it is kept already, that image is not looked at again. Only more of them have an
+ * effect. On the CPU nothing is kept. */
+enum status alignment_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
+
 /* Plans memory; an iteration that was not finished is given up. STATUS_NO_MEMORY where the least that the iteration
  * needs is more than options.memory; the message says how much that is. On the CPU references and sums, which are the
  * caller's, come on top; those of the workspace are part of it. Of references in the host's memory a device takes copies,
@@ -100,6 +106,7 @@ struct alignment_particle {
     double pose[9];  /* local: where to look */
     double residual; /* of the last iteration (results' residual), up to known_shell; < 0: not known */
     int known_shell;
+    int number; /* of the image, from 1 on, by which a device knows it again (alignment_keep_images); 0: it does not */
     /* doubtful: the log prior of there being nothing in the image, on the scale of those of poses (alignment_log_poses);
      * and where norm_sum must lie for the image to give anything to sums. */
     double nothing, norm_least, norm_most;

@@ -18,8 +18,11 @@ static enum status count_pixels(struct alignment_cuda *a, struct err *err) {
 static enum status open_all(struct alignment_cuda *a, struct err *err) {
     const struct alignment_options *o = &a->options;
     TRY(count_pixels(a, err));
-    for (int slot = 0; slot < STREAM_SLOTS; slot++)
+    for (int slot = 0; slot < STREAM_SLOTS; slot++) {
         TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->near, "poses near particles", &a->near_of[slot], err));
+        TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->staged[slot], "images of a batch", &a->staged[slot], err));
+    }
+    a->found = &a->found_of[0];
     TRY(stream_cuda_create(o->device.index, &a->stream, err));
     TRY(coarse_cuda_create(o->device.index, &a->coarse, err));
     TRY(prepare_cuda_create(o->box, ALIGNMENT_PARTICLES_MOST, &a->prepare, err));
@@ -61,6 +64,7 @@ void alignment_cuda_destroy(struct alignment_cuda **alignment) {
             sampling_subset_destroy(&a->near_of[slot][i]);
         mem_free(&a->near_of[slot]);
     }
+    alignment_cuda_images_destroy(a);
     mem_free(&a->shell_pixels);
     mem_free(alignment);
 }
@@ -70,6 +74,7 @@ enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignmen
     FAIL_IF(iteration->reference_count > ALIGNMENT_REFERENCES_MOST, err, STATUS_UNSUPPORTED,
             "%d references: a CUDA device compares particles with at most %d", iteration->reference_count,
             ALIGNMENT_REFERENCES_MOST);
+    TRY(stream_cuda_wait(a->stream, err)); /* what was given up may still run */
     arena_close(a->arena, ARENA_ITERATION);
     a->iteration = *iteration;
     TRY(arena_open(a->arena, ARENA_ITERATION, err));

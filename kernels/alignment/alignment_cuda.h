@@ -244,6 +244,7 @@ struct prepare_cuda;
 enum status prepare_cuda_create(int box, int most, struct prepare_cuda **ret_prepare, struct err *err);
 void prepare_cuda_destroy(struct prepare_cuda **prepare);
 struct prepare_particle_cuda { /* of the device */
+    const float *image; /* [box²] of the device; NULL: in its place among `images` */
     int shift_x, shift_y, optics, has_ctf;
     float scale;
     double ctf[7]; /* struct ctf_terms */

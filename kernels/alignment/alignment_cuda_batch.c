@@ -25,11 +25,10 @@ struct coarse_pass {
     uint32_t *begin, *row_begin;
 };
 
-static void describe(const struct alignment_cuda *a, const struct part *part, int i, struct alignment_slot *to) {
+/* All but the image. */
+static void describe(const struct part *part, int i, struct alignment_slot *to) {
     const struct alignment_particle *p = &part->particles[i];
-    size_t pixels = (size_t)a->options.box * (size_t)a->options.box;
     struct prepare_particle_cuda *which = &to->which[i];
-    memcpy(to->images + (size_t)i * pixels, p->image, pixels * sizeof *p->image);
     *which = (struct prepare_particle_cuda){.shift_x = p->shift[0],
                                             .shift_y = p->shift[1],
                                             .optics = p->optics,
@@ -50,12 +49,11 @@ _Static_assert(sizeof(struct ctf_terms) == sizeof((struct prepare_particle_cuda 
 /* The images of a part on their way to the device. */
 static enum status bring(struct alignment_cuda *a, const struct part *part, int threads, struct err *err) {
     struct alignment_slot *from = &a->host[part->slot], *to = &a->device[part->slot];
-    size_t n = (size_t)part->count, pixels = (size_t)a->options.box * (size_t)a->options.box;
     TRY(stream_cuda_brought(a->stream, part->slot, err));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < part->count; i++)
-        describe(a, part, i, from);
-    TRY(stream_cuda_bring(a->stream, part->slot, to->images, from->images, n * pixels * sizeof(float), err));
+        describe(part, i, from);
+    TRY(alignment_cuda_images_bring(a, part->particles, part->count, part->slot, threads, err));
     /* What follows the images lies in one piece. */
     size_t rest = (size_t)((char *)(from->doubts + a->particles) - (char *)from->which);
     return stream_cuda_bring(a->stream, part->slot, to->which, from->which, rest, err);
@@ -192,8 +190,8 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
     TRY(posterior_cuda(&input, scratch, pass->sums, pass->kept, stream, err));
     TRY(compress_count_cuda(pass->kept, p->count, (int)shifts, a->rows, pass->counts, pass->begin, pass->row_begin,
                             stream, err));
-    TRY(stream_cuda_get(a->stream, a->found.counts, pass->counts, n * sizeof *pass->counts, err));
-    TRY(stream_cuda_get(a->stream, a->found.coarse, pass->sums, n * sizeof *pass->sums, err));
+    TRY(stream_cuda_get(a->stream, a->found->counts, pass->counts, n * sizeof *pass->counts, err));
+    TRY(stream_cuda_get(a->stream, a->found->coarse, pass->sums, n * sizeof *pass->sums, err));
     TRY(stream_cuda_end(a->stream, err));
     arena_close(a->arena, ARENA_ORIENTATIONS);
     return STATUS_OK;
@@ -209,8 +207,8 @@ static enum status list_samples(struct alignment_cuda *a, const struct coarse_pa
     uint32_t *samples = NULL, *begin = pass->begin, *row_begin = pass->row_begin;
     *list = (struct samples_cuda){.begin = begin, .row_begin = row_begin};
     for (int i = first; i < first + p->count; i++) {
-        list->count += a->found.counts[i].samples;
-        list->row_count += a->found.counts[i].rows;
+        list->count += a->found->counts[i].samples;
+        list->row_count += a->found->counts[i].rows;
     }
     TRY(arena_take(a->arena, (size_t)list->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
     TRY(arena_take(a->arena, (size_t)list->count + 1, sizeof *samples, "lists of samples", &samples, err));
@@ -237,7 +235,7 @@ static int fitting(const struct alignment_cuda *a, int first, int count) {
         if (a->iteration.local)
             need += (size_t)a->near[i].count * (size_t)a->iteration.reference_count * (of_near + of_sample);
         else
-            need += a->found.counts[i].samples * of_sample;
+            need += a->found->counts[i].samples * of_sample;
         if (i > first && need > left) break;
     }
     return i - first;
@@ -280,32 +278,41 @@ static enum status fine_parts(struct alignment_cuda *a, const struct part *part,
     return STATUS_OK;
 }
 
-static enum status compare(struct alignment_cuda *a, const struct part *part, struct err *err) {
-    struct particles_cuda particles;
-    struct coarse_pass pass = {0};
-    TRY(prepare(a, part, &particles, err));
-    a->near = a->near_of[part->slot];
-    if (!a->iteration.local) {
-        TRY(coarse_global(a, &particles, &pass, err));
-        TRY(stream_cuda_wait(a->stream, err)); /* for what it counted */
-    }
-    TRY(fine_parts(a, part, &pass, &particles, err));
-    TRY(stream_cuda_release(a->stream, part->slot, err));
-    return stream_cuda_wait(a->stream, err);
+/* Once the device has done with a part: what it found. */
+static enum status take_results(struct alignment_cuda *a, const struct part *part, struct err *err) {
+    if (part->count == 0) return STATUS_OK;
+    TRY(stream_cuda_released(a->stream, part->slot, err));
+#pragma omp parallel for num_threads(a->options.threads) schedule(static)
+    for (int i = 0; i < part->count; i++)
+        alignment_cuda_result(a, &a->found_of[part->slot], &part->particles[i], i, &part->results[i]);
+    return STATUS_OK;
 }
 
-static enum status run(struct alignment_cuda *a, const struct part *part, const struct part *next, struct err *err) {
+/* Results of the part before are taken while the device is at the coarse pass of this one, and this one's are still on
+ * their way when it returns. */
+static enum status compare(struct alignment_cuda *a, const struct part *part, const struct part *before,
+                           struct err *err) {
+    struct particles_cuda particles;
+    struct coarse_pass pass = {0};
+    a->near = a->near_of[part->slot];
+    a->found = &a->found_of[part->slot];
+    TRY(prepare(a, part, &particles, err));
+    if (!a->iteration.local) TRY(coarse_global(a, &particles, &pass, err));
+    TRY(take_results(a, before, err));
+    if (!a->iteration.local) TRY(stream_cuda_wait(a->stream, err)); /* for what it counted */
+    TRY(fine_parts(a, part, &pass, &particles, err));
+    return stream_cuda_release(a->stream, part->slot, err);
+}
+
+static enum status run(struct alignment_cuda *a, const struct part *part, const struct part *before,
+                       const struct part *next, struct err *err) {
     a->bringing =
         (struct bringing){.alignment = a, .particles = next->particles, .count = next->count, .slot = next->slot};
     if (next->count > 0) worker_start(a->worker, bring_next, &a->bringing);
-    enum status status = compare(a, part, err);
+    enum status status = compare(a, part, before, err);
     enum status brought = worker_wait(a->worker, status == STATUS_OK ? err : NULL);
     TRY(status);
-    TRY(brought);
-#pragma omp parallel for num_threads(a->options.threads) schedule(static)
-    for (int i = 0; i < part->count; i++)
-        alignment_cuda_result(a, &part->particles[i], i, &part->results[i]);
-    return STATUS_OK;
+    return brought;
 }
 
 static struct part part_of(const struct alignment_cuda *a, const struct alignment_particle *particles,
@@ -320,18 +327,19 @@ static struct part part_of(const struct alignment_cuda *a, const struct alignmen
 
 enum status alignment_cuda_add(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
                                struct alignment_result *results, struct err *err) {
-    struct part part = part_of(a, particles, results, count, 0);
+    struct part part = part_of(a, particles, results, count, 0), before = {0};
     if (part.count == 0) return STATUS_OK;
     TRY(bring_all(a, &part, a->options.threads, err));
     for (int index = 0; part.count > 0; index++) {
         struct part next = part_of(a, particles, results, count, index + 1);
         TRY(arena_open(a->arena, ARENA_PARTICLES, err));
-        enum status status = run(a, &part, &next, err);
+        enum status status = run(a, &part, &before, &next, err);
         arena_close(a->arena, ARENA_PARTICLES);
         TRY(status);
+        before = part;
         part = next;
     }
-    return STATUS_OK;
+    return take_results(a, &before, err);
 }
 
 /* D and N of the particles of a part, and the first one's mean: where the host gets residuals and likelihoods else. */
@@ -351,8 +359,8 @@ static enum status fit(struct alignment_cuda *a, const struct part *part, struct
     TRY(stream_cuda_begin(a->stream, err));
     TRY(multiply(a, &p, dots, norms, err));
     TRY(best_fits_cuda(dots, norms, part->count, (int)shifts, a->rows, a->orientations, fits, mean, stream, err));
-    TRY(stream_cuda_get(a->stream, a->found.residuals, fits, n * 2 * sizeof *fits, err));
-    TRY(stream_cuda_get(a->stream, a->found.constant, mean, sizeof *mean, err));
+    TRY(stream_cuda_get(a->stream, a->found->residuals, fits, n * 2 * sizeof *fits, err));
+    TRY(stream_cuda_get(a->stream, a->found->constant, mean, sizeof *mean, err));
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_release(a->stream, part->slot, err));
     TRY(stream_cuda_wait(a->stream, err));
@@ -370,9 +378,9 @@ enum status alignment_cuda_scale(struct alignment_cuda *a, const struct alignmen
         enum status status = fit(a, &part, err);
         arena_close(a->arena, ARENA_PARTICLES);
         TRY(status);
-        if (first == 0) *ret_mean = a->found.constant[0];
+        if (first == 0) *ret_mean = a->found->constant[0];
         for (int i = 0; i < part.count && dots != NULL; i++)
-            *dots += a->found.residuals[2 * i], *norms += a->found.residuals[2 * i + 1];
+            *dots += a->found->residuals[2 * i], *norms += a->found->residuals[2 * i + 1];
     }
     return STATUS_OK;
 }

@@ -39,7 +39,7 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
     void *stream = stream_cuda_kernels(a->stream), *scratch = NULL;
     size_t longest = 0;
     for (int i = first; i < first + p->count; i++)
-        if (a->found.counts[i].samples > longest) longest = a->found.counts[i].samples;
+        if (a->found->counts[i].samples > longest) longest = a->found->counts[i].samples;
     TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
     TRY(stream_cuda_begin(a->stream, err));
     TRY(compare_cuda(&a->references, &a->sampling, p, samples, 1, f->values, stream, err));
@@ -49,17 +49,17 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
                      stream, err));
     TRY(contributions_count_cuda(p, samples, &a->sampling, f->values, f->sums, f->least, jobs->own, f->best,
                                  f->contributions_begin, stream, err));
-    TRY(stream_cuda_get(a->stream, a->found.contributions, f->contributions_begin,
-                        ((size_t)p->count + 1) * sizeof *a->found.contributions, err));
+    TRY(stream_cuda_get(a->stream, a->found->contributions, f->contributions_begin,
+                        ((size_t)p->count + 1) * sizeof *a->found->contributions, err));
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
-    *ret_count = a->found.contributions[p->count];
+    *ret_count = a->found->contributions[p->count];
     return STATUS_OK;
 }
 
 static enum status get_results(struct alignment_cuda *a, size_t n, size_t first, const struct particles_cuda *p,
                                const struct fine_pass *f, struct err *err) {
-    struct alignment_found *found = &a->found;
+    const struct alignment_found *found = a->found;
     size_t shells = (size_t)a->shells, references = (size_t)a->iteration.reference_count;
     TRY(stream_cuda_get(a->stream, found->best + first, f->best, n * sizeof *f->best, err));
     TRY(stream_cuda_get(a->stream, found->power + first * shells, f->power, n * shells * sizeof *f->power, err));
@@ -97,9 +97,8 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     return stream_cuda_end(a->stream, err);
 }
 
-void alignment_cuda_result(const struct alignment_cuda *a, const struct alignment_particle *particle, int i,
-                           struct alignment_result *r) {
-    const struct alignment_found *found = &a->found;
+void alignment_cuda_result(const struct alignment_cuda *a, const struct alignment_found *found,
+                           const struct alignment_particle *particle, int i, struct alignment_result *r) {
     const struct best_cuda *best = &found->best[i];
     const struct sampling *sampling = a->iteration.sampling;
     int row = (int)(best->slice / (uint32_t)a->rotations), references = a->iteration.reference_count;

@@ -181,14 +181,14 @@ static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p
     TRY(top_sum_cuda(weights, begin, p->count, longest, ADAPTIVE_FRACTION, a->most,
                      scratch, sums, stream, err));
     TRY(keep_count_cuda(list, p->count, weights, sums, counts, kept_begin, kept_row_begin, stream, err));
-    TRY(stream_cuda_get(a->stream, a->found.counts + first, counts, n * sizeof *counts, err));
-    TRY(stream_cuda_get(a->stream, a->found.coarse + first, sums, n * sizeof *sums, err));
+    TRY(stream_cuda_get(a->stream, a->found->counts + first, counts, n * sizeof *counts, err));
+    TRY(stream_cuda_get(a->stream, a->found->coarse + first, sums, n * sizeof *sums, err));
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
     *ret_kept = (struct samples_cuda){.begin = kept_begin, .row_begin = kept_row_begin};
     for (int i = first; i < first + p->count; i++) {
-        ret_kept->count += a->found.counts[i].samples;
-        ret_kept->row_count += a->found.counts[i].rows;
+        ret_kept->count += a->found->counts[i].samples;
+        ret_kept->row_count += a->found->counts[i].rows;
     }
     TRY(arena_take(a->arena, ret_kept->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
     TRY(arena_take(a->arena, ret_kept->count + 1, sizeof *samples, "lists of samples", &samples, err));

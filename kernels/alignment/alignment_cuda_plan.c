@@ -277,11 +277,8 @@ static void carve_slot(struct block *block, size_t particles, size_t pixels, str
     slot->doubts = carve(block, particles * sizeof *slot->doubts);
 }
 
-static void carve_host(struct alignment_cuda *a, struct block *block) {
-    size_t n = (size_t)a->particles, pixels = (size_t)a->options.box * (size_t)a->options.box;
-    struct alignment_found *f = &a->found;
-    for (int slot = 0; slot < STREAM_SLOTS; slot++)
-        carve_slot(block, n, pixels, &a->host[slot]);
+static void carve_found(const struct alignment_cuda *a, struct block *block, struct alignment_found *f) {
+    size_t n = (size_t)a->particles;
     f->coarse = carve(block, n * sizeof *f->coarse);
     f->counts = carve(block, n * sizeof *f->counts);
     f->best = carve(block, n * sizeof *f->best);
@@ -291,6 +288,14 @@ static void carve_host(struct alignment_cuda *a, struct block *block) {
     f->residuals = carve(block, n * 2 * sizeof *f->residuals);
     f->constant = carve(block, n * sizeof *f->constant);
     f->contributions = carve(block, (n + 1) * sizeof *f->contributions);
+}
+
+static void carve_host(struct alignment_cuda *a, struct block *block) {
+    size_t n = (size_t)a->particles, pixels = (size_t)a->options.box * (size_t)a->options.box;
+    for (int slot = 0; slot < STREAM_SLOTS; slot++) {
+        carve_slot(block, n, pixels, &a->host[slot]);
+        carve_found(a, block, &a->found_of[slot]);
+    }
 }
 
 static enum status take_batches(struct alignment_cuda *a, struct err *err) {
@@ -305,10 +310,12 @@ static enum status take_batches(struct alignment_cuda *a, struct err *err) {
     struct block block = {0};
     carve_host(a, &block);
     if (block.bytes > a->host_bytes) {
+        /* Page-locking takes longer than some iterations, and a few more classes are no reason to do it again. */
+        size_t bytes = block.bytes + block.bytes / 4;
         device_host_free(&a->options.device, &a->host_block);
         a->host_bytes = 0;
-        TRY(device_host_new(&a->options.device, block.bytes, 1, "images of a batch", &a->host_block, err));
-        a->host_bytes = block.bytes;
+        TRY(device_host_new(&a->options.device, bytes, 1, "images of a batch", &a->host_block, err));
+        a->host_bytes = bytes;
     }
     block = (struct block){.base = a->host_block};
     carve_host(a, &block);

@@ -29,6 +29,15 @@ struct alignment_found {
     uint32_t *contributions;          /* [particles + 1]: where those of each particle of a part begin */
 };
 
+/* Images that stay on the device (alignment_cuda_images.c): number i + 1 has entry entries[i], −1 where it is not there.
+ * They lie from `end` downwards, entry 0 last. */
+struct alignment_images {
+    char *end;
+    size_t bytes;
+    int *entries, count; /* of numbers */
+    int used, room;
+};
+
 /* Particles that wait until they are added to the sums together: what they give to a slice is scattered once. Which ones
  * these are depends on their order and on what they contribute, not on the memory or on batches, and so do the last bits
  * of the sums. */
@@ -53,7 +62,7 @@ struct alignment_cuda {
     struct workspace *workspace; /* of both */
     struct coarse_cuda *coarse;
     struct prepare_cuda *prepare;
-    int prepare_most;
+    struct alignment_images images;
 
     /* of the iteration */
     struct alignment_iteration iteration;
@@ -73,7 +82,8 @@ struct alignment_cuda {
     float *slices, *squares;
     bool slices_made;
     struct alignment_slot host[STREAM_SLOTS], device[STREAM_SLOTS];
-    struct alignment_found found;
+    int *staged[STREAM_SLOTS]; /* [particles]: place of the image among those of the slot; −1: it is on the device */
+    struct alignment_found found_of[STREAM_SLOTS], *found; /* of the part that is compared */
     void *host_block;
     size_t host_bytes;
     struct sampling_subset *near_of[STREAM_SLOTS], *near; /* [particles] of the host; of the part that is compared */
@@ -91,6 +101,13 @@ enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 16 };
 
 /* alignment_cuda_plan.c */
 enum status alignment_cuda_plan(struct alignment_cuda *alignment, struct err *err);
+
+/* alignment_cuda_images.c. Copies the images that are not on the device yet into from->images, on `threads`, and sends
+ * them on their way: to where they stay, or to the slot to->images. staged[count]; from->which[i].image becomes where
+ * image i will be. */
+enum status alignment_cuda_images_bring(struct alignment_cuda *alignment, const struct alignment_particle *particles,
+                                        int count, int slot, int threads, struct err *err);
+void alignment_cuda_images_destroy(struct alignment_cuda *alignment);
 
 /* alignment_cuda_near.c: local searches. Room for lists of a batch, about: as many poses near each particle as near one.
  * The orientations near each particle, on the host; then the coarse samples that
@@ -118,8 +135,8 @@ enum status alignment_cuda_sums_add(struct alignment_cuda *alignment, const stru
                                     const float *factors, struct contribution_cuda *contributions,
                                     const uint32_t *begin, struct err *err);
 enum status alignment_cuda_sums_flush(struct alignment_cuda *alignment, struct err *err);
-/* What the host got of particle i of the batch. */
-void alignment_cuda_result(const struct alignment_cuda *alignment, const struct alignment_particle *particle, int i,
-                           struct alignment_result *ret_result);
+/* What the host got of particle i of a part. */
+void alignment_cuda_result(const struct alignment_cuda *alignment, const struct alignment_found *found,
+                           const struct alignment_particle *particle, int i, struct alignment_result *ret_result);
 
 #endif

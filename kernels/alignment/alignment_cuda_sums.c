@@ -78,7 +78,7 @@ static enum status append(struct alignment_cuda *a, const struct particles_cuda 
 /* As many particles as the group has room for; one that fills more than a whole group comes alone, with count 0. */
 static struct piece next_piece(const struct alignment_cuda *a, int first, int end) {
     const struct alignment_group *g = &a->group;
-    const uint32_t *begin = a->found.contributions;
+    const uint32_t *begin = a->found->contributions;
     struct piece piece = {.first = first, .begin = begin[first]};
     while (first + piece.count < end && g->particles.count + piece.count < g->most &&
            begin[first + piece.count + 1] - piece.begin <= g->contributions_most - g->count)
@@ -91,7 +91,7 @@ static struct piece next_piece(const struct alignment_cuda *a, int first, int en
 static uint32_t too_many(const struct alignment_cuda *a, int count) {
     uint32_t most = 0;
     for (int i = 0; i < count; i++) {
-        uint32_t length = a->found.contributions[i + 1] - a->found.contributions[i];
+        uint32_t length = a->found->contributions[i + 1] - a->found->contributions[i];
         if (length > a->group.contributions_most && length > most) most = length;
     }
     return most;
@@ -100,7 +100,7 @@ static uint32_t too_many(const struct alignment_cuda *a, int count) {
 /* A particle that is a group by itself; its contributions are renumbered. */
 static enum status add_alone(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
                              struct contribution_cuda *contributions, int i, void *scratch, struct err *err) {
-    const uint32_t *begin = a->found.contributions;
+    const uint32_t *begin = a->found->contributions;
     size_t row = (size_t)i * p->stride;
     struct particles_cuda one = {.count = 1,
                                  .stride = p->stride,
@@ -115,7 +115,7 @@ static enum status add_alone(struct alignment_cuda *a, const struct particles_cu
 
 enum status alignment_cuda_sums_add(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
                                     struct contribution_cuda *contributions, const uint32_t *begin, struct err *err) {
-    const uint32_t *found = a->found.contributions;
+    const uint32_t *found = a->found->contributions;
     uint32_t most = too_many(a, p->count);
     void *scratch = NULL;
     if (a->sums_near)

@@ -40,6 +40,7 @@ void alignment_cuda_destroy(struct alignment_cuda **alignment);
 enum status alignment_cuda_begin(struct alignment_cuda *alignment, const struct alignment_iteration *iteration,
                                  struct err *err);
 struct workspace *alignment_cuda_workspace(const struct alignment_cuda *alignment);
+enum status alignment_cuda_keep_images(struct alignment_cuda *alignment, int count, size_t most_bytes, struct err *err);
 int alignment_cuda_batch(const struct alignment_cuda *alignment);
 enum status alignment_cuda_add(struct alignment_cuda *alignment, const struct alignment_particle *particles, int count,
                                struct alignment_result *results, struct err *err);

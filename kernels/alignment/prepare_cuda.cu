@@ -19,13 +19,14 @@ enum { THREADS = 256, WARPS = THREADS / 32, SUM_PIXELS = 4096, CACHED = 24 << 20
 __global__ void sum_background(spectra s, double *ret_sums) {
     size_t image = blockIdx.y, pixels = (size_t)s.box * s.box;
     const prepare_particle_cuda p = s.which[image];
+    const float *from = image_of(s, image);
     double sum = 0;
 #pragma unroll 4
     for (int i = 0; i < SUM_PIXELS / THREADS; i++) {
         size_t at = (size_t)blockIdx.x * SUM_PIXELS + (size_t)i * THREADS + threadIdx.x;
         float weight = at < pixels ? s.outside[at] : 0;
         int y = (int)(at / s.box), x = (int)(at % s.box);
-        if (weight > 0) sum += (double)weight * (double)shifted(s.images + image * pixels, s.box, p, x, y);
+        if (weight > 0) sum += (double)weight * (double)shifted(from, s.box, p, x, y);
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) ret_sums[image * gridDim.x + blockIdx.x] = sum;
@@ -44,7 +45,7 @@ __global__ void mask_images(spectra s, const double *sums, int sum_count) {
     __syncthreads();
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= pixels) return;
-    float value = shifted(s.images + image * pixels, s.box, s.which[image], (int)(at % s.box), (int)(at / s.box));
+    float value = shifted(image_of(s, image), s.box, s.which[image], (int)(at % s.box), (int)(at / s.box));
     s.pairs[image * pixels + at] = make_float2(value + s.outside[at] * (mean - value), value);
 }
 

@@ -52,6 +52,11 @@ void prepare_fused_tables(const struct fused_fft *fft, float2 *ret_roots, short 
 enum status prepare_fused_run(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
                               struct err *err);
 
+static __device__ inline const float *image_of(const spectra &s, size_t image) {
+    const float *own = s.which[image].image;
+    return own != NULL ? own : s.images + image * (size_t)s.box * s.box;
+}
+
 /* A pixel of the shifted and scaled image: nothing comes in over the edges. */
 static __device__ inline float shifted(const float *image, int box, const prepare_particle_cuda &p, int x, int y) {
     int from_y = y - p.shift_y, from_x = x - p.shift_x;

@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(THREADS, 1) prepare_whole(spectra s, fused_fft
     __shared__ float mean;
     size_t image = blockIdx.x;
     int n = s.box, pitch = n | 1, pixels = n * n;
-    const float *from = s.images + image * (size_t)pixels;
+    const float *from = image_of(s, image);
     const prepare_particle_cuda p = s.which[image];
     tables t = load_tables(f, shared + n * pitch);
     double sum = 0;

@@ -121,6 +121,11 @@ extern "C" enum status stream_cuda_release(struct stream_cuda *s, int slot, stru
     return STATUS_OK;
 }
 
+extern "C" enum status stream_cuda_released(struct stream_cuda *s, int slot, struct err *err) {
+    CUDA_TRY(cudaEventSynchronize(s->released[slot]), err, "aligning particles");
+    return STATUS_OK;
+}
+
 extern "C" enum status stream_cuda_brought(struct stream_cuda *s, int slot, struct err *err) {
     CUDA_TRY(cudaEventSynchronize(s->brought[slot]), err, "bringing images to it");
     return STATUS_OK;

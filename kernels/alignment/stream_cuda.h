@@ -45,6 +45,8 @@ enum status stream_cuda_bring(struct stream_cuda *stream, int slot, void *to, co
 enum status stream_cuda_await(struct stream_cuda *stream, int slot, struct err *err);
 /* Kernels queued up to here are the last to read it. */
 enum status stream_cuda_release(struct stream_cuda *stream, int slot, struct err *err);
+/* Until kernels have released it. */
+enum status stream_cuda_released(struct stream_cuda *stream, int slot, struct err *err);
 /* Until the host's side of the slot may be written again. */
 enum status stream_cuda_brought(struct stream_cuda *stream, int slot, struct err *err);
 

@@ -26,6 +26,7 @@ struct sampling {
     double offset_range, offset_step; /* of shifts, as given: Å or px */
     long *pixels;                     /* NEST index of each direction */
     double (*frames)[9];              /* perturbed matrix of each direction at psi 0 */
+    double (*bases)[9], (*child_bases)[9]; /* not perturbed; of its children, or NULL: made when they are asked for */
     double (*shifts)[2];              /* not perturbed */
     double perturbation, tilted[9];   /* d, A(e, e, e) */
 };
@@ -42,6 +43,7 @@ void sampling_destroy(struct sampling *sampling);
 double sampling_angle_step(int order);
 /* The next d from the last one and a number drawn uniformly from [0, 1): d + U(¼, ½), wrapped to (−½, ½). */
 double sampling_next_perturbation(double d, double uniform);
+/* From what it was made as, not from what it is: the same d gives the same grid. */
 void sampling_perturb(struct sampling *sampling, double d);
 
 static inline int sampling_orientation_count(const struct sampling *sampling) {

@@ -38,14 +38,31 @@ static void turn(const double a[9], double psi, double out[9]) {
     }
 }
 
+/* Angles take most of the time that a grid takes to make, and it is perturbed anew in every iteration. */
+static enum status make_bases(struct sampling *s, struct err *err) {
+    enum { CHILDREN_TO_ORDER = 6 }; /* 14 MB of them */
+    const long count = s->direction_count;
+    TRY(mem_new_unset((size_t)count, sizeof *s->bases, "directions", &s->bases, err));
+    if (s->order <= CHILDREN_TO_ORDER)
+        TRY(mem_new_unset((size_t)count * 4, sizeof *s->child_bases, "directions", &s->child_bases, err));
+#pragma omp parallel for schedule(static)
+    for (long i = 0; i < count; i++) {
+        pixel_matrix(s->order, s->pixels[i], s->bases[i]);
+        for (int child = 0; child < 4 && s->child_bases != NULL; child++)
+            pixel_matrix(s->order + 1, 4 * s->pixels[i] + child, s->child_bases[4 * i + child]);
+    }
+    return STATUS_OK;
+}
+
 static enum status make_directions(struct sampling *s, const struct symmetry *symmetry, struct err *err) {
     long all = 12L << (2 * s->order);
     TRY(mem_new((size_t)all, sizeof *s->pixels, "directions", &s->pixels, err));
     for (long pixel = 0; pixel < all; pixel++) {
         double m[9];
-        pixel_matrix(s->order, pixel, m);
+        if (symmetry != NULL) pixel_matrix(s->order, pixel, m);
         if (symmetry == NULL || symmetry_in_unit(symmetry, m + 6)) s->pixels[s->direction_count++] = pixel;
     }
+    TRY(make_bases(s, err));
     return mem_new((size_t)s->direction_count, sizeof *s->frames, "directions", &s->frames, err);
 }
 
@@ -115,6 +132,8 @@ void sampling_destroy(struct sampling *s) {
     if (s == NULL) return;
     mem_free(&s->pixels);
     mem_free(&s->frames);
+    mem_free(&s->bases);
+    mem_free(&s->child_bases);
     mem_free(&s->shifts);
     *s = (struct sampling){0};
 }
@@ -133,11 +152,8 @@ void sampling_perturb(struct sampling *s, double d) {
         return;
     }
     euler_to_matrix(e, e, e, s->tilted);
-    for (int i = 0; i < s->direction_count; i++) {
-        double m[9];
-        pixel_matrix(s->order, s->pixels[i], m);
-        multiply(m, s->tilted, s->frames[i]);
-    }
+    for (int i = 0; i < s->direction_count; i++)
+        multiply(s->bases[i], s->tilted, s->frames[i]);
 }
 
 void sampling_matrix(const struct sampling *s, int orientation, double ret_matrix[9]) {
@@ -148,6 +164,10 @@ void sampling_child_frame(const struct sampling *s, int direction, int child, do
     double m[9];
     if (s->dimensions == 2) {
         memcpy(ret_frame, s->frames[0], sizeof s->frames[0]);
+        return;
+    }
+    if (s->child_bases != NULL) {
+        multiply(s->child_bases[4 * (size_t)direction + (size_t)child], s->tilted, ret_frame);
         return;
     }
     pixel_matrix(s->order + 1, 4 * s->pixels[direction] + child, m);

@@ -190,10 +190,12 @@ enum status estep_end(struct estep *e, struct model *m, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status need_half(struct estep *e, struct model *m, int half, struct err *err) {
+static enum status need_half(struct estep *e, struct model *m, const struct dataset *dataset, int half,
+                             struct err *err) {
     if (e->half == half) return STATUS_OK;
     TRY(estep_end(e, m, err));
     TRY(each_class(e, m, clear_added, err));
+    TRY(alignment_keep_images(e->alignment, (int)dataset_count(dataset), (size_t)(e->options.memory / 4), err));
     TRY(alignment_begin(e->alignment, &e->iteration, err));
     TRY(reserve_batch(e, err));
     e->half = half;
@@ -209,10 +211,11 @@ static double squared(double x) {
     return x * x;
 }
 
-/* All but the image, which is there. */
+/* All but the image and its number, which are there. */
 static void describe(const struct estep *e, const struct model *m, const struct dataset_particle *in,
                      struct alignment_particle *p) {
     *p = (struct alignment_particle){.image = p->image,
+                                     .number = p->number,
                                      .ctf = in->has_ctf ? &in->ctf : NULL,
                                      .shift = {(int)lrintf(in->x), (int)lrintf(in->y)},
                                      .scale = norm_scale(m, in),
@@ -293,6 +296,7 @@ static enum status load(struct estep *e, struct model *m, struct dataset *datase
             continue;
         }
         e->indices[loaded] = which[done];
+        e->particles[loaded].number = (int)which[done] + 1;
         e->particles[loaded++].image = image;
     }
     *ret_loaded = loaded;
@@ -303,7 +307,7 @@ static enum status load(struct estep *e, struct model *m, struct dataset *datase
 enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset, const size_t *which, size_t count,
                       struct estep_result *result, size_t *ret_done, struct err *err) {
     int loaded = 0;
-    TRY(need_half(e, m, estep_half(which[0]), err));
+    TRY(need_half(e, m, dataset, estep_half(which[0]), err));
     TRY(load(e, m, dataset, which, count, result, &loaded, ret_done, err));
 #pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++)

@@ -88,6 +88,7 @@ enum status classes_seed(struct refiner *r, struct err *err) {
         h->references[k].seed_end = (int)placed;
     }
     r->seed_class = 0;
+    r->chosen = false; /* in that order for once */
     return STATUS_OK;
 }
 

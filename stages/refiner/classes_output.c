@@ -7,25 +7,36 @@
 #include "common/memory.h"
 #include "stages/refiner/tables.h"
 
-/* The map, and a picture of it with the curve of what an FSC would show: SSNR/(1 + SSNR). */
-static enum status write_class(const struct refiner *r, const char *folder, const char *stem, int k, struct err *err) {
+static enum status write_map(const struct refiner *r, const struct output_place *place, int k, struct err *err) {
+    char name[64];
+    snprintf(name, sizeof name, "%s_class%03d.mrc", place->stem, k + 1);
+    return output_map(r, place->folder, name, r->half[0].references[k].map, err);
+}
+
+/* A picture of the map with the curve of what an FSC would show: SSNR/(1 + SSNR). */
+static enum status write_picture(const struct refiner *r, const struct output_place *place, int k, struct err *err) {
     const struct reference *c = &r->half[0].references[k];
     char name[64];
     _cleanup_(mem_free) float *curve = NULL;
     TRY(mem_new((size_t)r->shells, sizeof *curve, "a curve", &curve, err));
     for (int s = 0; s < r->shells; s++)
         curve[s] = s == 0 ? 1 : c->ssnr[s] / (1 + c->ssnr[s]);
-    snprintf(name, sizeof name, "%s_class%03d.mrc", stem, k + 1);
-    TRY(output_map(r, folder, name, c->map, err));
-    snprintf(name, sizeof name, "%s_class%03d.png", stem, k + 1);
-    return output_picture(r, folder, name, c->map, curve, err);
+    snprintf(name, sizeof name, "%s_class%03d.png", place->stem, k + 1);
+    return output_picture(r, place->folder, name, c->map, curve, err);
 }
 
 static enum status write_as(const struct refiner *r, const char *folder, const char *prefix, const char *stem,
                             struct err *err) {
-    for (int k = 0; k < r->reference_count; k++)
-        TRY(write_class(r, folder, stem, k, err));
-    return output_tables(r, folder, prefix, stem, NULL, err);
+    const struct output_place place = {.folder = folder, .prefix = prefix, .stem = stem};
+    struct output_file files[OUTPUT_FILES_MOST] = {{output_data, 0}, {output_model, 0}, {output_sampling, 0}};
+    for (int k = 0, count = 3; k < r->reference_count; count = 0) {
+        for (; k < r->reference_count && count + 2 <= OUTPUT_FILES_MOST; k++) {
+            files[count++] = (struct output_file){write_map, k};
+            files[count++] = (struct output_file){write_picture, k};
+        }
+        TRY(output_files(r, &place, files, count, err));
+    }
+    return output_optimiser(r, &place, err);
 }
 
 static void remove_file(const char *folder, int iteration, const char *part) {

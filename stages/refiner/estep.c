@@ -19,13 +19,26 @@ static int coarse_size(const struct refiner *r) {
     return size < r->schedule.telling_size ? size : r->schedule.telling_size;
 }
 
+/* The grid of the iteration before, where it is of the same kind. */
+static enum status open_sampling(struct refiner *r, struct err *err) {
+    const struct schedule *s = &r->schedule;
+    struct sampling *had = &r->sampling;
+    if (had->frames != NULL && had->order == s->order && had->offset_range == s->offset_range &&
+        had->offset_step == s->offset_step && r->sampling_local == r->local)
+        return STATUS_OK;
+    sampling_destroy(had);
+    r->sampling_local = r->local;
+    return sampling_create(s->order, r->local ? NULL : &r->symmetry, s->offset_range, s->offset_step, had, err);
+}
+
 enum status estep_open(struct refiner *r, struct err *err) {
     struct schedule *s = &r->schedule;
-    sampling_destroy(&r->sampling);
-    fourier_pixels_destroy(&r->pixels);
-    TRY(sampling_create(s->order, r->local ? NULL : &r->symmetry, s->offset_range, s->offset_step, &r->sampling, err));
+    TRY(open_sampling(r, err));
     sampling_perturb(&r->sampling, s->perturbation);
-    TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
+    if (r->pixels.size != s->current_size || r->pixels.box != r->box) {
+        fourier_pixels_destroy(&r->pixels);
+        TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
+    }
     r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r));
     return STATUS_OK;
 }
@@ -48,6 +61,8 @@ static enum status reserve_batch(struct refiner *r, int count, struct err *err) 
     mem_free(&r->results);
     mem_free(&r->powers);
     mem_free(&r->weights);
+    mem_free(&r->changes);
+    TRY(mem_new(n, sizeof *r->changes, "particles", &r->changes, err));
     TRY(mem_new(n, sizeof *r->batch, "particles", &r->batch, err));
     TRY(mem_new(n, sizeof *r->results, "particles", &r->results, err));
     TRY(mem_new(n * (size_t)r->shells, sizeof *r->powers, "spectra", &r->powers, err));
@@ -99,6 +114,17 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
     return reserve_batch(r, alignment_batch(r->alignment), err);
 }
 
+/* Images stay on the device where that takes no more than an eighth of its memory, and nothing from maps at full size
+ * (estep_place). */
+static enum status keep_images(struct refiner *r, struct err *err) {
+    size_t each = (size_t)r->reference_count * (accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
+    size_t halves = (size_t)r->half_count, scratch;
+    TRY(reconstruct_scratch(r->workspace, 3, r->box, r->box, &r->symmetry, &scratch, err));
+    size_t resting = 3 * (halves - 1) * each, maps = halves * each + scratch, need = resting > maps ? resting : maps;
+    double most = fmax(0, fmin(r->options.memory - (double)need, r->options.memory / 8));
+    return alignment_keep_images(r->alignment, (int)r->set.count, (size_t)most, err);
+}
+
 /* A device takes references in its memory. Sums stay there until the M-step, which it then does, where those of the half
  * that is not worked on take no more than a third of the memory, and all of them leave room for what the M-step needs
  * beside them. Else they come to the host after each half, and go back one after the other to become maps. */
@@ -106,10 +132,11 @@ enum status estep_place(struct refiner *r, struct err *err) {
     r->workspace = alignment_workspace(r->alignment);
     r->sums_on_device = r->sums_on_host = false;
     if (r->workspace == NULL) return STATUS_OK;
+    workspace_reset(r->workspace);
+    TRY(keep_images(r, err));
     int size = r->pixels.size;
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, size) + projector_bytes(3, size));
     size_t all = (size_t)r->half_count * each, scratch, capacity = workspace_capacity(r->workspace);
-    workspace_reset(r->workspace);
     TRY(reconstruct_scratch(r->workspace, 3, r->box, size, &r->symmetry, &scratch, err));
     r->sums_on_device = all - each <= capacity / 3 && all + scratch <= capacity;
     r->sums_on_host = !r->sums_on_device;
@@ -170,38 +197,38 @@ enum status estep_load(struct refiner *r, const struct half *h, int first, int *
                                          .shift = {(int)lround(p->origin[0]), (int)lround(p->origin[1])},
                                          .scale = h->average_norm / p->norm,
                                          .residual = p->residual,
-                                         .known_shell = p->residual_shell};
+                                         .known_shell = p->residual_shell,
+                                         .number = h->members[first + i] + 1};
         memcpy(b->pose, p->pose, sizeof b->pose);
     }
     *ret_count = count;
     return STATUS_OK;
 }
 
-/* The sums over particles, in their order, so that they do not depend on the number of threads. */
-static void take_over(struct refiner *r, struct half *h, struct particle *p, const struct alignment_result *result) {
-    int seed = r->seed_class > 0 ? r->seed_class : 0, references = r->seed_class < 0 ? r->reference_count : 1;
-    for (int k = 0; k < references; k++)
-        h->references[seed + k].weight_sum += result->reference_weights[k];
+/* Noise: shells share nothing, and each is summed in the order of particles, whatever the number of threads. */
+static void add_powers(struct refiner *r, struct half *h, int first, int count) {
+#pragma omp parallel for num_threads(r->options.threads) schedule(static)
     for (int shell = 1; shell < r->shells; shell++)
-        h->sigma2_sum[(size_t)p->optics * (size_t)r->shells + (size_t)shell] += result->power[shell];
-    h->optics_weight[p->optics] += 1;
-    h->offset2_sum += result->offset2;
-    h->weight_sum += result->weight_sum;
-    h->pmax_sum += result->pmax;
-    h->likelihood_sum += result->log_likelihood;
-    h->significant_sum += result->significant;
-    h->reliability_sum += result->reliability;
+        for (int i = 0; i < count; i++) {
+            size_t optics = (size_t)member(r, h, first + i)->optics;
+            h->sigma2_sum[optics * (size_t)r->shells + (size_t)shell] += r->results[i].power[shell];
+        }
+}
+
+/* How far it moved; then what was found becomes what is known. Particles share nothing. */
+static void take_over(const struct refiner *r, const struct half *h, struct particle *p,
+                      const struct alignment_result *result, struct change *change) {
+    int seed = r->seed_class > 0 ? r->seed_class : 0;
+    *change = (struct change){.moved = p->aligned};
     if (p->aligned) {
         double dx = result->shift[0] - p->origin[0], dy = result->shift[1] - p->origin[1];
-        h->angle_change += symmetry_distance(&r->symmetry, p->pose, result->pose);
-        h->offset_change += dx * dx + dy * dy;
-        h->class_change += p->class_index != seed + result->reference;
-        h->changed++;
+        change->angle = symmetry_distance(&r->symmetry, p->pose, result->pose);
+        change->offset2 = dx * dx + dy * dy;
+        change->classes = p->class_index != seed + result->reference;
     }
     /* Each norm is a multiple of the one before: that of an image that holds nothing falls with every iteration, until
      * its inverse is no number any more. */
     p->norm = fmax(p->norm / h->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * h->average_norm);
-    h->norm_sum += p->norm;
     memcpy(p->pose, result->pose, sizeof p->pose);
     memcpy(p->origin, result->shift, sizeof p->origin);
     p->class_index = seed + result->reference;
@@ -212,6 +239,27 @@ static void take_over(struct refiner *r, struct half *h, struct particle *p, con
     p->reliability = result->reliability;
     p->residual = result->residual;
     p->residual_shell = r->pixels.size / 2;
+}
+
+/* The other sums over particles, in their order. */
+static void add_particle(const struct refiner *r, struct half *h, const struct particle *p,
+                         const struct alignment_result *result, const struct change *change) {
+    int seed = r->seed_class > 0 ? r->seed_class : 0, references = r->seed_class < 0 ? r->reference_count : 1;
+    for (int k = 0; k < references; k++)
+        h->references[seed + k].weight_sum += result->reference_weights[k];
+    h->optics_weight[p->optics] += 1;
+    h->offset2_sum += result->offset2;
+    h->weight_sum += result->weight_sum;
+    h->pmax_sum += result->pmax;
+    h->likelihood_sum += result->log_likelihood;
+    h->significant_sum += result->significant;
+    h->reliability_sum += result->reliability;
+    h->norm_sum += p->norm;
+    if (!change->moved) return;
+    h->angle_change += change->angle;
+    h->offset_change += change->offset2;
+    h->class_change += change->classes;
+    h->changed++;
 }
 
 /* In the iteration that seeds, classes follow each other: each is compared with its own members. */
@@ -231,8 +279,12 @@ enum status estep_batch(struct refiner *r, struct half *h, int first, int *ret_c
     refiner_spent(r, REFINER_IMAGES);
     TRY(alignment_add(r->alignment, r->batch, *ret_count, r->results, err));
     refiner_spent(r, REFINER_COMPARE);
+    add_powers(r, h, first, *ret_count);
+#pragma omp parallel for num_threads(r->options.threads) schedule(static)
     for (int i = 0; i < *ret_count; i++)
-        take_over(r, h, member(r, h, first + i), &r->results[i]);
+        take_over(r, h, member(r, h, first + i), &r->results[i], &r->changes[i]);
+    for (int i = 0; i < *ret_count; i++)
+        add_particle(r, h, member(r, h, first + i), &r->results[i], &r->changes[i]);
     refiner_spent(r, REFINER_PARTICLES);
     return STATUS_OK;
 }

@@ -100,27 +100,98 @@ enum status output_picture(const struct refiner *r, const char *folder, const ch
     return picture_write_grey(path, width, height, pixels, err);
 }
 
-enum status output_tables(const struct refiner *r, const char *folder, const char *prefix, const char *stem,
-                          const char *map, struct err *err) {
-    const char *slash = *prefix != 0 ? "/" : "";
-    char root[PATH_SIZE], all[PATH_SIZE], reference[PATH_SIZE + 128], ending[32];
-    snprintf(root, sizeof root, "%s%srun", prefix, slash);
-    snprintf(all, sizeof all, "%s%s%s", prefix, slash, stem);
-    struct content content = {.reference = reference, .root = root, .stem = all};
-    TRY(write_star(r, folder, stem, "data.star", fill_data, &content, err));
-    for (int h = 0; h < r->half_count && !classifies(r); h++) {
-        content.half = &r->half[h];
-        snprintf(reference, sizeof reference, "%s_half%d_%s", all, h + 1, map);
-        snprintf(ending, sizeof ending, "half%d_model.star", h + 1);
-        TRY(write_star(r, folder, stem, ending, fill_model, &content, err));
-    }
-    if (r->schedule.final || classifies(r)) {
-        content.half = &r->half[0];
-        snprintf(reference, sizeof reference, classifies(r) ? "%s" : "%s_class001.mrc", all);
-        TRY(write_star(r, folder, stem, "model.star", fill_model, &content, err));
-    }
-    TRY(write_star(r, folder, stem, "sampling.star", fill_sampling, &content, err));
-    return write_star(r, folder, stem, "optimiser.star", fill_optimiser, &content, err);
+enum status output_files(const struct refiner *r, const struct output_place *place, const struct output_file *files,
+                         int count, struct err *err) {
+    enum { AT_A_TIME = 8 };
+    enum status statuses[OUTPUT_FILES_MOST] = {STATUS_OK};
+    struct err errs[OUTPUT_FILES_MOST] = {{0}};
+    int threads = r->options.threads < AT_A_TIME ? r->options.threads : AT_A_TIME;
+    FAIL_IF(count > OUTPUT_FILES_MOST, err, STATUS_BAD_STATE, "%d files are too many at a time", count);
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int i = 0; i < count; i++)
+        statuses[i] = files[i].write(r, place, files[i].index, &errs[i]);
+    for (int i = 0; i < count; i++)
+        if (statuses[i] != STATUS_OK) {
+            if (err != NULL) *err = errs[i];
+            return statuses[i];
+        }
+    return STATUS_OK;
+}
+
+/* Paths that tables tell: of the run, and of this iteration. */
+struct prefixes {
+    char root[PATH_SIZE], all[PATH_SIZE], reference[PATH_SIZE + 128];
+};
+
+static struct content content_of(const struct output_place *place, struct prefixes *p) {
+    const char *slash = *place->prefix != 0 ? "/" : "";
+    snprintf(p->root, sizeof p->root, "%s%srun", place->prefix, slash);
+    snprintf(p->all, sizeof p->all, "%s%s%s", place->prefix, slash, place->stem);
+    return (struct content){.reference = p->reference, .root = p->root, .stem = p->all};
+}
+
+enum status output_data(const struct refiner *r, const struct output_place *place, int index, struct err *err) {
+    struct prefixes p;
+    struct content content = content_of(place, &p);
+    (void)index;
+    return write_star(r, place->folder, place->stem, "data.star", fill_data, &content, err);
+}
+
+enum status output_sampling(const struct refiner *r, const struct output_place *place, int index, struct err *err) {
+    struct prefixes p;
+    struct content content = content_of(place, &p);
+    (void)index;
+    return write_star(r, place->folder, place->stem, "sampling.star", fill_sampling, &content, err);
+}
+
+enum status output_model(const struct refiner *r, const struct output_place *place, int index, struct err *err) {
+    struct prefixes p;
+    struct content content = content_of(place, &p);
+    content.half = &r->half[0];
+    snprintf(p.reference, sizeof p.reference, classifies(r) ? "%s" : "%s_class001.mrc", p.all);
+    (void)index;
+    return write_star(r, place->folder, place->stem, "model.star", fill_model, &content, err);
+}
+
+static enum status output_half_model(const struct refiner *r, const struct output_place *place, int index,
+                                     struct err *err) {
+    struct prefixes p;
+    char ending[32];
+    struct content content = content_of(place, &p);
+    content.half = &r->half[index];
+    snprintf(p.reference, sizeof p.reference, "%s_half%d_%s", p.all, index + 1, place->half_map);
+    snprintf(ending, sizeof ending, "half%d_model.star", index + 1);
+    return write_star(r, place->folder, place->stem, ending, fill_model, &content, err);
+}
+
+enum status output_optimiser(const struct refiner *r, const struct output_place *place, struct err *err) {
+    struct prefixes p;
+    struct content content = content_of(place, &p);
+    return write_star(r, place->folder, place->stem, "optimiser.star", fill_optimiser, &content, err);
+}
+
+static enum status output_half_map(const struct refiner *r, const struct output_place *place, int index,
+                                   struct err *err) {
+    const struct reference *c = r->half[index].references;
+    char name[128];
+    snprintf(name, sizeof name, "%s_half%d_%s", place->stem, index + 1, place->half_map);
+    return output_map(r, place->folder, name, r->schedule.final ? c->unfiltered : c->map, err);
+}
+
+static enum status output_combined(const struct refiner *r, const struct output_place *place, int index,
+                                   struct err *err) {
+    char name[64];
+    (void)index;
+    snprintf(name, sizeof name, "%s_class001.mrc", place->stem);
+    return output_map(r, place->folder, name, r->combined, err);
+}
+
+static enum status output_combined_picture(const struct refiner *r, const struct output_place *place, int index,
+                                           struct err *err) {
+    char name[64];
+    (void)index;
+    snprintf(name, sizeof name, "%s_class001.png", place->stem);
+    return output_picture(r, place->folder, name, r->combined, r->fsc, err);
 }
 
 static void remove_iteration(const char *folder, int iteration) {
@@ -136,29 +207,24 @@ static void remove_iteration(const char *folder, int iteration) {
     }
 }
 
-static enum status write_final(const struct refiner *r, const char *folder, const char *prefix, struct err *err) {
-    TRY(output_map(r, folder, "run_half1_class001_unfil.mrc", r->half[0].references->unfiltered, err));
-    TRY(output_map(r, folder, "run_half2_class001_unfil.mrc", r->half[1].references->unfiltered, err));
-    TRY(output_map(r, folder, "run_class001.mrc", r->combined, err));
-    TRY(output_picture(r, folder, "run_class001.png", r->combined, r->fsc, err));
-    return output_tables(r, folder, prefix, "run", "class001_unfil.mrc", err);
-}
-
 enum status refiner_write(const struct refiner *r, const char *folder, const char *prefix, int keep, struct err *err) {
     FAIL_IF(r->busy || r->schedule.iteration == 0, err, STATUS_BAD_STATE, "no iteration is complete");
     if (classifies(r)) return classes_write(r, folder, prefix, keep, err);
-    if (r->schedule.final) return write_final(r, folder, prefix, err);
-    char stem[32], name[64];
-    snprintf(stem, sizeof stem, "run_it%03d", r->schedule.iteration);
-    for (int h = 0; h < 2; h++) {
-        snprintf(name, sizeof name, "%s_half%d_class001.mrc", stem, h + 1);
-        TRY(output_map(r, folder, name, r->half[h].references->map, err));
-    }
-    snprintf(name, sizeof name, "%s_class001.mrc", stem);
-    TRY(output_map(r, folder, name, r->combined, err));
-    snprintf(name, sizeof name, "%s_class001.png", stem);
-    TRY(output_picture(r, folder, name, r->combined, r->fsc, err));
-    TRY(output_tables(r, folder, prefix, stem, "class001.mrc", err));
-    if (keep > 0 && r->schedule.iteration > keep) remove_iteration(folder, r->schedule.iteration - keep);
+    bool final = r->schedule.final;
+    char stem[32] = "run";
+    if (!final) snprintf(stem, sizeof stem, "run_it%03d", r->schedule.iteration);
+    const struct output_place place = {.folder = folder,
+                                       .prefix = prefix,
+                                       .stem = stem,
+                                       .half_map = final ? "class001_unfil.mrc" : "class001.mrc"};
+    /* What takes longest begins first. */
+    const struct output_file files[] = {{output_data, 0},           {output_half_map, 0},   {output_half_map, 1},
+                                        {output_combined, 0},       {output_combined_picture, 0},
+                                        {output_half_model, 0},     {output_half_model, 1}, {output_sampling, 0},
+                                        {output_model, 0}};
+    int count = sizeof files / sizeof *files;
+    TRY(output_files(r, &place, files, final ? count : count - 1, err));
+    TRY(output_optimiser(r, &place, err));
+    if (!final && keep > 0 && r->schedule.iteration > keep) remove_iteration(folder, r->schedule.iteration - keep);
     return STATUS_OK;
 }

@@ -70,7 +70,6 @@ enum status refiner_create(const struct refiner_options *options, struct refiner
 void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
-    accuracy_destroy(r);
     setup_release(r);
     device_host_free(&r->options.device, &r->solvent);
     symmetry_destroy(&r->symmetry);
@@ -81,7 +80,7 @@ void refiner_destroy(struct refiner **refiner) {
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
     void *owned[] = {r->reference_path, r->mask_path, r->map_paths,  r->batch,      r->results,
-                     r->powers,         r->weights,   r->log_shares, r->projectors, r->accumulators, r->trace};
+                     r->changes,        r->powers,         r->weights,   r->log_shares, r->projectors, r->accumulators, r->trace};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -95,6 +94,7 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
         FAIL(err, STATUS_BAD_STATE, "particles cannot join in the middle of an iteration");
     }
     loader_stop(r->loader);
+    r->chosen = false;
     return particle_set_merge(&r->set, file, path, replace, ret_new, err);
 }
 
@@ -156,6 +156,9 @@ static int half_of(const struct refiner *r, const struct particle *p) {
  * are a random choice. */
 static enum status choose_members(struct refiner *r, size_t most, struct err *err) {
     _cleanup_(mem_free) struct member_key *keys = NULL;
+    if (r->chosen && r->chosen_most == most) return STATUS_OK;
+    r->chosen = false;
+    r->chosen_most = most;
     TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
     if (most == 0) most = 2 * r->set.present;
     most /= (size_t)r->half_count;
@@ -175,6 +178,7 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
         FAIL_IF(r->half[h].member_count < least, err, STATUS_BAD_STATE, "%zu particles are too few for %s",
                 r->set.present, classifies(r) ? "these classes" : "two halves");
     }
+    r->chosen = true;
     return STATUS_OK;
 }
 
@@ -243,7 +247,6 @@ static void give_up(struct refiner *r) {
     r->schedule.iteration--;
     r->busy = false;
     loader_stop(r->loader);
-    (void)accuracy_wait(r, NULL);
 }
 
 enum status refiner_begin(struct refiner *r, const struct refiner_iteration *iteration, struct err *err) {
@@ -251,6 +254,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
     struct schedule *s = &r->schedule;
     r->began = r->step_began = refiner_now();
+    r->between = r->ended > 0 ? r->began - r->ended : 0;
     memset(r->steps, 0, sizeof r->steps);
     if (r->box == 0) TRY(setup_allocate(r, err));
     refiner_spent(r, REFINER_START);
@@ -291,8 +295,6 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
 
 static enum status refine_mstep(struct refiner *r, struct err *err) {
     TRY(mstep(r, err));
-    TRY(accuracy_wait(r, err));
-    refiner_spent(r, REFINER_ACCURACY);
     schedule_after(r);
     return STATUS_OK;
 }
@@ -310,7 +312,8 @@ static enum status end_iteration(struct refiner *r, struct err *err) {
     TRY(classifies(r) ? classes_mstep(r, err) : refine_mstep(r, err));
     TRY(device_time(r, err));
     trace_end(r);
-    r->seconds = refiner_now() - r->began;
+    r->ended = refiner_now();
+    r->seconds = r->ended - r->began;
     r->busy = false;
     return STATUS_OK;
 }
@@ -325,7 +328,7 @@ static enum status compare_some(struct refiner *r, struct err *err) {
     if (r->cursor < h->member_count) return STATUS_OK;
     TRY(alignment_finish(r->alignment, err));
     refiner_spent(r, REFINER_SUMS);
-    if (!classifies(r)) TRY(accuracy_begin(r, h, err));
+    if (!classifies(r)) TRY(accuracy_of_half(r, h, err));
     refiner_spent(r, REFINER_ACCURACY);
     r->current_half++;
     r->cursor = 0;
@@ -366,6 +369,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .classes = classifies(r) ? r->reference_count : 1,
                                   .seconds = r->seconds,
                                   .device_seconds = r->device_seconds,
+                                  .between = r->between,
                                   .sums_on_host = r->sums_on_host};
     memcpy(state.steps, r->steps, sizeof state.steps);
     if (count > 0) {

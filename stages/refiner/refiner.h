@@ -112,6 +112,7 @@ struct refiner_state {
     double seconds;                         /* of the last iteration, and of what it was made of: */
     double steps[REFINER_STEPS];
     double device_seconds; /* of these, in which the device was at work; 0: there is none */
+    double between;        /* s, from the end of the iteration before to where this one began */
     double waited;         /* s, after them, for the files of the iteration before and a copy of what its own will hold */
     bool sums_on_host;                      /* in between, of a device whose memory has no room for all */
     double reliability;                     /* mean over particles */

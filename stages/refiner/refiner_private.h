@@ -4,7 +4,6 @@
 
 #include <stdint.h>
 
-#include "common/worker.h"
 #include "kernels/alignment/alignment.h"
 #include "kernels/fourier/pixels.h"
 #include "kernels/prepare/prepare.h"
@@ -50,6 +49,13 @@ struct half {
     int changed; /* particles that had a pose before */
 };
 
+/* Of a particle in an iteration. */
+struct change {
+    bool moved; /* it had a pose before; else the rest is 0 */
+    double angle, offset2;
+    int classes; /* 1: it went to another */
+};
+
 struct refiner {
     struct refiner_options options;
     char *reference_path, *mask_path;
@@ -76,10 +82,14 @@ struct refiner {
     /* of the iteration that runs */
     double steps[REFINER_STEPS], step_began; /* s */
     double device_before, device_seconds; /* s that the device has been at work: before it, in it */
+    double ended, between; /* when the iteration before did; from then on to when this one began, s */
     bool busy, local, sharp, started;
+    bool chosen; /* members are those of the particles that are present */
+    size_t chosen_most;
     bool oversampled; /* the fine pass compares children; else the coarse samples themselves */
     double began;
     struct sampling sampling;
+    bool sampling_local; /* made for local searches */
     struct fourier_pixels pixels;
     int coarse_pixels;
     int current_half, cursor;
@@ -88,12 +98,6 @@ struct refiner {
     struct alignment *alignment;
     struct loader *loader;
     bool all_read; /* every image is in memory */
-    struct accuracy_job {
-        struct worker *worker;
-        struct refiner *refiner;
-        struct half *half;
-        float *noise; /* [optics][shells] */
-    } accuracy; /* how far poses may be off, of the half before */
     struct workspace *workspace; /* the alignment's, where references are; NULL: in the host's memory */
     bool sums_on_device, sums_on_host; /* of a device: those that the M-step works on */
     struct arena_step *trace; /* of the device's memory, or NULL */
@@ -102,6 +106,7 @@ struct refiner {
     int batch_room;
     struct alignment_particle *batch;
     struct alignment_result *results;
+    struct change *changes;
     float *powers; /* [batch][shells], of results */
     float *weights; /* [batch][references], of results */
     float *log_shares; /* [references]: prior of classes */
@@ -186,9 +191,7 @@ void schedule_after(struct refiner *r);
 /* The last shell in which a map's signal outweighs its noise. */
 int schedule_resolution_shell(const struct refiner *r, const struct reference *reference);
 
-/* accuracy.c: of a half whose E-step is done and whose reference is still there. It is known after accuracy_wait. */
-enum status accuracy_begin(struct refiner *r, struct half *half, struct err *err);
-enum status accuracy_wait(struct refiner *r, struct err *err);
-void accuracy_destroy(struct refiner *r);
+/* accuracy.c: of a half whose E-step is done and whose reference is still there */
+enum status accuracy_of_half(struct refiner *r, struct half *half, struct err *err);
 
 #endif

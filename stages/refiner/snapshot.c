@@ -115,17 +115,17 @@ static void leave_out(struct refiner *r) {
     r->shell_pixels = NULL;
     r->alignment = NULL;
     r->loader = NULL;
-    r->accuracy = (struct accuracy_job){0};
     r->workspace = NULL;
     r->trace = NULL;
     r->batch = NULL;
     r->results = NULL;
+    r->changes = NULL;
     r->powers = r->weights = r->log_shares = NULL;
     r->projectors = NULL;
     r->accumulators = NULL;
     r->restored = NULL;
     r->sampling.pixels = NULL;
-    r->sampling.frames = NULL;
+    r->sampling.frames = r->sampling.bases = r->sampling.child_bases = NULL;
     r->sampling.shifts = NULL;
     r->pixels = (struct fourier_pixels){.box = r->pixels.box, .size = r->pixels.size, .count = r->pixels.count};
 }

@@ -19,8 +19,25 @@ enum status output_map(const struct refiner *refiner, const char *folder, const 
 /* Three central sections side by side, and a curve of shells[refiner->shells] below them, from 1 (top) to 0. */
 enum status output_picture(const struct refiner *refiner, const char *folder, const char *name, const float *map,
                            const float *curve, struct err *err);
-/* All STAR files of an iteration, or of the end. map: what the map of a half is called, after the half. */
-enum status output_tables(const struct refiner *refiner, const char *folder, const char *prefix, const char *stem,
-                          const char *map, struct err *err);
+
+/* Where files of an iteration, or of the end, go: prefix as refiner_write has it, stem "run_it003" or "run"; half_map: what
+ * the map of a half is called, after the half, or NULL. */
+struct output_place {
+    const char *folder, *prefix, *stem, *half_map;
+};
+/* Files that have nothing to do with each other, several at a time. Of several that fail the first in the list is told. */
+enum { OUTPUT_FILES_MOST = 32 };
+struct output_file {
+    enum status (*write)(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
+    int index; /* of the half, or of the class */
+};
+enum status output_files(const struct refiner *refiner, const struct output_place *place,
+                         const struct output_file *files, int count, struct err *err);
+enum status output_data(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
+enum status output_model(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
+enum status output_sampling(const struct refiner *refiner, const struct output_place *place, int index,
+                            struct err *err);
+/* The last: it says that the others are whole. */
+enum status output_optimiser(const struct refiner *refiner, const struct output_place *place, struct err *err);
 
 #endif

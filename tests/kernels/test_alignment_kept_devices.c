@@ -1,0 +1,141 @@
+/* Images that stay on a CUDA device from iteration to iteration, and accuracies of poses there against the CPU's;
+ * simulated particles, fresh from a printed seed: gpu_alignment_kept [SEED]. */
+#include <stdio.h>
+#include <time.h>
+
+#include "kernels/alignment/accuracy.h"
+#include "tests/kernels/alignment_trials.h"
+
+static const struct trial TRIALS[] = {
+    {.box = 32, .size = 24, .coarse_size = 12, .order = 1, .references = 1, .particles = 40, .offset_range = 3,
+     .offset_step = 1.5, .oversampled = true, .max_significant = 100000},
+    {.box = 44, .size = 40, .coarse_size = 40, .order = 4, .references = 2, .particles = 20, .offset_range = 2,
+     .offset_step = 1, .oversampled = true, .local = true, .max_significant = 100000},
+    /* Not by one block: through cuFFT. */
+    {.box = 34, .size = 30, .coarse_size = 20, .order = 1, .references = 1, .particles = 30, .offset_range = 2,
+     .offset_step = 2, .oversampled = true, .max_significant = 100000},
+};
+
+static void iterate(const struct data *d, struct alignment *alignment, struct outcome *o) {
+    static const float priors[REFERENCES] = {-0.5f, -0.9f};
+    struct err err = {0};
+    make_outcome(d, o);
+    struct alignment_iteration iteration = iteration_of(d, o, priors);
+    must(alignment_begin(alignment, &iteration, &err), &err);
+    must(add_all(d, alignment, o, &err), &err);
+    must(alignment_finish(alignment, &err), &err);
+}
+
+/* In another order than that of particles, as members of a half come. */
+static void number(struct data *d, int count) {
+    for (int i = 0; i < count; i++)
+        d->particles[i].number = 1 + (i * 7 + 3) % count;
+}
+
+/* keep: images that there is room for. Twice: the images that are there are not looked at the second time. */
+static void check_kept(const struct trial *trial, int keep) {
+    struct data d;
+    struct outcome plain, first, second, third;
+    struct err err = {0};
+    struct alignment *alignment = NULL;
+    size_t pixels = (size_t)trial->box * (size_t)trial->box;
+    make(trial, &d);
+    const struct alignment_options options = options_of(&d, DEVICE_CUDA, 2e9);
+    must(alignment_create(&options, &alignment, &err), &err);
+    iterate(&d, alignment, &plain);
+    int count = trial->particles % 7 != 0 ? trial->particles : trial->particles - 1;
+    number(&d, count);
+    must(alignment_keep_images(alignment, trial->particles, (size_t)keep * pixels * sizeof(float) + 1, &err), &err);
+    iterate(&d, alignment, &first);
+    check_same(&d, &plain, &first);
+    for (int i = 0; i < count && i < keep; i++)
+        for (size_t j = 0; j < pixels; j++)
+            d.images[(size_t)i * pixels + j] = NAN;
+    iterate(&d, alignment, &second);
+    check_same(&d, &plain, &second);
+    /* More room, and a part of what is there already in the middle of the others. */
+    must(alignment_keep_images(alignment, trial->particles, (size_t)trial->particles * pixels * sizeof(float), &err),
+         &err);
+    iterate(&d, alignment, &third);
+    check_same(&d, &plain, &third);
+    alignment_destroy(&alignment);
+    discard_outcome(&plain);
+    discard_outcome(&first);
+    discard_outcome(&second);
+    discard_outcome(&third);
+    discard(&d);
+}
+
+static void images_stay_as_they_were(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++) {
+        print_message("trial %zu, seed %llu\n", i, (unsigned long long)seed);
+        check_kept(&TRIALS[i], TRIALS[i].particles);
+        check_kept(&TRIALS[i], TRIALS[i].particles / 3);
+    }
+}
+
+static void describe(const struct data *d, struct accuracy_particle *particles, int count) {
+    for (int i = 0; i < count; i++)
+        particles[i] = (struct accuracy_particle){.angles = {37.0 * i, 11.0 * i + 3, 91.0 * i},
+                                                  .ctf = i % 3 > 0 ? d->particles[i].ctf : NULL,
+                                                  .turned = i % 3,
+                                                  .along_x = i % 2 == 0};
+}
+
+/* The step that tells is the same one but where the difference is next to the bound. */
+static void accuracies_are_those_of_the_cpu(void **state) {
+    enum { COUNT = 40 };
+    (void)state;
+    struct data d;
+    struct outcome o;
+    struct err err = {0};
+    struct alignment *alignment = NULL;
+    struct accuracy_particle particles[COUNT];
+    double angles[2][COUNT], offsets[2][COUNT], sum = 0;
+    int other = 0;
+    make(&TRIALS[0], &d);
+    make_outcome(&d, &o);
+    const struct alignment_options options = options_of(&d, DEVICE_CUDA, 2e9);
+    must(alignment_create(&options, &alignment, &err), &err);
+    describe(&d, particles, COUNT);
+    const struct accuracy_input input = {.pixels = &d.pixels,
+                                         .pixel_size = options.pixel_size,
+                                         .projector = d.projectors[0],
+                                         .sigma2 = d.sigma2,
+                                         .optics_count = 1,
+                                         .particles = particles,
+                                         .count = COUNT,
+                                         .threads = threads};
+    must(accuracy_estimate(&input, NULL, angles[0], offsets[0], &err), &err);
+    must(projector_set_map_on(d.projectors[0], alignment_workspace(alignment), d.maps[0], d.trial.size, &err), &err);
+    must(accuracy_estimate(&input, alignment_workspace(alignment), angles[1], offsets[1], &err), &err);
+    for (int i = 0; i < COUNT; i++) {
+        other += angles[0][i] != angles[1][i] || offsets[0][i] != offsets[1][i];
+        sum += angles[0][i] + offsets[0][i];
+        if (fabs(angles[0][i] - angles[1][i]) > 0.5 * angles[0][i] || fabs(offsets[0][i] - offsets[1][i]) > 1)
+            fail_msg("particle %d: %g° and %g°, %g px and %g px", i, angles[0][i], angles[1][i], offsets[0][i],
+                     offsets[1][i]);
+    }
+    print_message("mean of angle and offset %g, %d of %d another step on the device\n", sum / COUNT, other, COUNT);
+    assert_true(other <= 1 && sum < 39 * COUNT);
+    must(projector_set_map(d.projectors[0], d.maps[0], d.trial.size, &err), &err);
+    alignment_destroy(&alignment);
+    discard_outcome(&o);
+    discard(&d);
+}
+
+int main(int argc, char **argv) {
+    int devices = 0;
+    if (device_count(&devices, NULL) != STATUS_OK || devices < 1) {
+        puts("skipped: no CUDA device");
+        return 77;
+    }
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(images_stay_as_they_were),
+        cmocka_unit_test(accuracies_are_those_of_the_cpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
