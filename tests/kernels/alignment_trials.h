@@ -28,12 +28,14 @@ struct trial {
     double offset_range, offset_step;
     bool local, oversampled;
     int max_significant;
+    const char *symmetry; /* NULL: none */
 };
 
 struct data {
     struct trial trial;
     float *maps[REFERENCES], *images, *sigma2;
     struct projector *projectors[REFERENCES];
+    struct symmetry symmetry;
     struct fourier_pixels pixels;
     struct sampling sampling;
     struct ctf *ctfs;
@@ -44,6 +46,7 @@ struct outcome {
     struct alignment_result *results;
     float *power, *weights;
     struct accumulator *sums[REFERENCES];
+    float *maps[REFERENCES]; /* where there is symmetry: of sums over its operators */
     double seconds;
 };
 
@@ -58,18 +61,22 @@ static inline void *new(size_t count, size_t size) {
 }
 
 /* A phantom's projection, its centre moved by (x, y), with noise of deviation 1. The second phantom is the mirror image
- * of the first. */
-static inline void project(const struct trial *t, const double pose[9], int reference, double x, double y, float *image) {
-    int box = t->box;
+ * of the first. With symmetry: of its copies, so that the contrast stays what it is. */
+static inline void project(const struct data *d, const double pose[9], int reference, double x, double y, float *image) {
+    int box = d->trial.box, copies = d->symmetry.count;
     for (int i = 0; i < box * box; i++)
         image[i] = (float)phantom_normal(&seed);
-    for (int b = 0; b < PHANTOM_BLOBS; b++) {
-        const struct phantom_blob *p = &phantom_blobs[b];
-        double at[3] = {reference ? -p->x : p->x, p->y, p->z}, centre[2];
+    for (int b = 0; b < PHANTOM_BLOBS * copies; b++) {
+        const struct phantom_blob *p = &phantom_blobs[b / copies];
+        const double *r = d->symmetry.matrices[b % copies], first[3] = {reference ? -p->x : p->x, p->y, p->z};
+        double at[3], centre[2];
+        for (int axis = 0; axis < 3; axis++)
+            at[axis] = r[3 * axis] * first[0] + r[3 * axis + 1] * first[1] + r[3 * axis + 2] * first[2];
         for (int axis = 0; axis < 2; axis++)
-            centre[axis] = box / 2 + box * (pose[3 * axis] * at[0] + pose[3 * axis + 1] * at[1] + pose[3 * axis + 2] * at[2]);
+            centre[axis] =
+                box / 2 + box * (pose[3 * axis] * at[0] + pose[3 * axis + 1] * at[1] + pose[3 * axis + 2] * at[2]);
         centre[0] -= x, centre[1] -= y;
-        double variance = p->sigma * p->sigma, height = 0.4 * p->height * sqrt(2 * M_PI * variance);
+        double variance = p->sigma * p->sigma, height = 0.4 * p->height * sqrt(2 * M_PI * variance / copies);
         for (int j = 0; j < box; j++)
             for (int i = 0; i < box; i++) {
                 double dx = i - centre[0], dy = j - centre[1];
@@ -78,7 +85,9 @@ static inline void project(const struct trial *t, const double pose[9], int refe
     }
 }
 
-static inline void make_map(int box, int reference, float *map) {
+static inline void make_map(const struct data *d, int reference, float *map) {
+    struct err err = {0};
+    int box = d->trial.box;
     phantom_map(box, map);
     for (int zy = 0; reference && zy < box * box; zy++)
         for (int x = 1; x < box / 2; x++) {
@@ -86,8 +95,9 @@ static inline void make_map(int box, int reference, float *map) {
             row[x] = row[box - x];
             row[box - x] = value;
         }
+    must(symmetry_average_map(&d->symmetry, box, map, &err), &err);
     for (size_t i = 0; i < (size_t)box * (size_t)box * (size_t)box; i++)
-        map[i] *= 0.4f;
+        map[i] *= 0.4f * sqrtf((float)d->symmetry.count);
 }
 
 static inline void make_particles(struct data *d) {
@@ -103,10 +113,15 @@ static inline void make_particles(struct data *d) {
         p->residual = i % 3 == 0 ? -1 : 0.5 + phantom_uniform(&seed);
         p->known_shell = t->size / 3;
         memcpy(p->pose, pose, sizeof pose);
-        d->ctfs[i] = (struct ctf){.defocus_u = 1e4 + 1e4 * phantom_uniform(&seed), .defocus_v = 1.2e4, .defocus_angle = 30,
-                                  .voltage = 300, .spherical_aberration = 2.7, .amplitude_contrast = 0.1, .scale = 1};
+        d->ctfs[i] = (struct ctf){.defocus_u = 1e4 + 1e4 * phantom_uniform(&seed),
+                                  .defocus_v = 1.2e4,
+                                  .defocus_angle = 30,
+                                  .voltage = 300,
+                                  .spherical_aberration = 2.7,
+                                  .amplitude_contrast = 0.1,
+                                  .scale = 1};
         if (i % 4 != 0) p->ctf = &d->ctfs[i];
-        project(t, pose, i % t->references, x, y, d->images + (size_t)i * pixels);
+        project(d, pose, i % t->references, x, y, d->images + (size_t)i * pixels);
     }
 }
 
@@ -121,11 +136,13 @@ static inline void make(const struct trial *t, struct data *d) {
     for (size_t s = 0; s < 2 * (box / 2 + 1); s++)
         d->sigma2[s] = (float)((s < box / 2 + 1 ? 1 : 1.3) / (2.0 * (double)(box * box)));
     must(fourier_pixels_create(t->box, t->size, &d->pixels, &err), &err);
-    must(sampling_create(t->order, NULL, t->offset_range, t->offset_step, &d->sampling, &err), &err);
+    must(symmetry_create(t->symmetry != NULL ? t->symmetry : "C1", &d->symmetry, &err), &err);
+    must(sampling_create(t->order, t->local ? NULL : &d->symmetry, t->offset_range, t->offset_step, &d->sampling, &err),
+         &err);
     sampling_perturb(&d->sampling, 0.21);
     for (int k = 0; k < t->references; k++) {
         d->maps[k] = new(box * box * box, sizeof(float));
-        make_map(t->box, k, d->maps[k]);
+        make_map(d, k, d->maps[k]);
         must(projector_create(3, t->box, threads, &d->projectors[k], &err), &err);
         must(projector_set_map(d->projectors[k], d->maps[k], t->size, &err), &err);
     }
@@ -139,6 +156,7 @@ static inline void discard(struct data *d) {
     }
     fourier_pixels_destroy(&d->pixels);
     sampling_destroy(&d->sampling);
+    symmetry_destroy(&d->symmetry);
     free(d->images);
     free(d->ctfs);
     free(d->particles);
@@ -147,7 +165,8 @@ static inline void discard(struct data *d) {
 
 static inline void make_outcome(const struct data *d, struct outcome *o) {
     struct err err = {0};
-    size_t n = (size_t)d->trial.particles, shells = (size_t)d->trial.box / 2 + 1, references = (size_t)d->trial.references;
+    size_t n = (size_t)d->trial.particles, shells = (size_t)d->trial.box / 2 + 1,
+           references = (size_t)d->trial.references;
     *o = (struct outcome){.results = new(n, sizeof *o->results)};
     o->power = new(n * shells, sizeof(float));
     o->weights = new(n * references, sizeof(float));
@@ -161,14 +180,17 @@ static inline void make_outcome(const struct data *d, struct outcome *o) {
 }
 
 static inline void discard_outcome(struct outcome *o) {
-    for (int k = 0; k < REFERENCES; k++)
+    for (int k = 0; k < REFERENCES; k++) {
         accumulator_destroy(&o->sums[k]);
+        free(o->maps[k]);
+    }
     free(o->results);
     free(o->power);
     free(o->weights);
 }
 
-static inline struct alignment_iteration iteration_of(const struct data *d, const struct outcome *o, const float *priors) {
+static inline struct alignment_iteration iteration_of(const struct data *d, const struct outcome *o,
+                                                      const float *priors) {
     return (struct alignment_iteration){.pixels = &d->pixels,
                                         .coarse_pixels = fourier_pixels_within(&d->pixels, d->trial.coarse_size),
                                         .sampling = &d->sampling,

@@ -1,43 +1,15 @@
-/* What tests of kernels on a CUDA device share: random numbers from a seed, memory of the device from an arena, poisoned
- * outputs. */
+/* What tests of kernels on a CUDA device share: memory of the device from an arena, poisoned outputs. */
 #ifndef ICESTREAM_TESTS_KERNELS_DEVICES_H
 #define ICESTREAM_TESTS_KERNELS_DEVICES_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/arena.h"
-#include "common/memory.h"
+#include "common/device.h"
+#include "tests/kernels/chance.h"
 
 static const struct device DEVICE = {DEVICE_CUDA, 0};
-static uint64_t seed;
 static struct arena *arena;
-
-static inline double uniform(void) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
-}
-
-static inline double normal(void) {
-    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
-}
-
-static inline void must(enum status status, const struct err *err) {
-    if (status != STATUS_OK) fail_msg("%s", err->message);
-}
-
-static inline void *host_new(size_t count, size_t size) {
-    void *memory = mem_aligned(count, size);
-    assert_non_null(memory);
-    return memory;
-}
 
 /* Memory of the device that holds what the host's does, or NaNs. */
 static inline void *on_device(const void *host, size_t count, size_t size) {

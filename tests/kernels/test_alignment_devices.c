@@ -35,6 +35,18 @@ static void fetch_all(const struct data *d, enum place place, struct outcome *o)
     }
 }
 
+/* The M-step's part in symmetry, where the sums are. */
+static enum status make_maps(const struct data *d, struct outcome *o, struct err *err) {
+    const struct reconstruct_options options = {.tau_fudge = 1, .threads = threads};
+    size_t box = (size_t)d->trial.box;
+    for (int k = 0; d->trial.symmetry != NULL && k < d->trial.references; k++) {
+        o->maps[k] = new(box * box * box, sizeof(float));
+        TRY(accumulator_finish(o->sums[k], &d->symmetry, threads, err));
+        TRY(reconstruct_map(o->sums[k], &options, o->maps[k], NULL, NULL, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status run(const struct data *d, enum device_kind kind, enum place place, double memory, struct outcome *o,
                        struct err *err) {
     static const float priors[REFERENCES] = {-0.5f, -0.9f};
@@ -49,6 +61,7 @@ static enum status run(const struct data *d, enum device_kind kind, enum place p
     if (status == STATUS_OK) status = add_all(d, alignment, o, err);
     if (status == STATUS_OK) status = alignment_finish(alignment, err);
     o->seconds = clock_monotonic() - began;
+    if (status == STATUS_OK) status = make_maps(d, o, err);
     if (place != HOST) fetch_all(d, place, o);
     alignment_destroy(&alignment);
     return status;
@@ -91,6 +104,19 @@ static void check_alike(const struct data *d, const struct outcome *a, const str
     }
 }
 
+/* |a − b| over |a|. */
+static void check_maps(const struct data *d, const struct outcome *a, const struct outcome *b) {
+    size_t voxels = (size_t)d->trial.box * (size_t)d->trial.box * (size_t)d->trial.box;
+    for (int k = 0; d->trial.symmetry != NULL && k < d->trial.references; k++) {
+        double error = 0, norm = 0;
+        for (size_t i = 0; i < voxels; i++) {
+            double difference = a->maps[k][i] - b->maps[k][i];
+            error += difference * difference, norm += a->maps[k][i] * a->maps[k][i];
+        }
+        if (!(norm > 0) || !(error < 1e-5 * norm)) fail_msg("maps of reference %d differ by %g", k, sqrt(error / norm));
+    }
+}
+
 /* Without a bound on samples: beyond it the CPU and the device choose a few others. */
 static const struct trial TRIALS[] = {
     {.box = 32, .size = 24, .coarse_size = 12, .order = 1, .references = 1, .particles = 40, .offset_range = 3,
@@ -103,31 +129,60 @@ static const struct trial TRIALS[] = {
      .offset_step = 1, .oversampled = false, .max_significant = 100000},
 };
 
+/* Directions of the asymmetric unit alone, or of the whole sphere near the last pose, as the refiner has them. */
+static const struct trial SYMMETRIC[] = {
+    {.box = 32, .size = 24, .coarse_size = 14, .order = 1, .references = 1, .particles = 24, .offset_range = 3,
+     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "C4"},
+    {.box = 32, .size = 28, .coarse_size = 14, .order = 1, .references = 2, .particles = 24, .offset_range = 3,
+     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "D2"},
+    {.box = 32, .size = 24, .coarse_size = 16, .order = 2, .references = 1, .particles = 24, .offset_range = 3,
+     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "O"},
+    {.box = 32, .size = 24, .coarse_size = 16, .order = 2, .references = 2, .particles = 24, .offset_range = 3,
+     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "I"},
+    {.box = 48, .size = 40, .coarse_size = 40, .order = 4, .references = 1, .particles = 12, .offset_range = 2,
+     .offset_step = 1, .oversampled = true, .local = true, .max_significant = 100000, .symmetry = "O"},
+};
+
+static void check_trial(const struct trial *trial) {
+    struct data d;
+    struct outcome cpu, cuda, again;
+    struct err err = {0};
+    make(trial, &d);
+    print_message("box %d, order %d, %d orientations, %s, seed %llu\n", trial->box, trial->order,
+                  sampling_orientation_count(&d.sampling), d.symmetry.name, (unsigned long long)seed);
+    must(run(&d, DEVICE_CPU, HOST, 2e9, &cpu, &err), &err);
+    must(run(&d, DEVICE_CUDA, HOST, 2e9, &cuda, &err), &err);
+    must(run(&d, DEVICE_CUDA, HOST, 2e9, &again, &err), &err);
+    check_same(&d, &cuda, &again);
+    check_alike(&d, &cpu, &cuda);
+    check_maps(&d, &cpu, &cuda);
+    /* The same sums where they stay on the device, and poses from references that were prepared there. What is done with
+     * sums there is rounded otherwise. */
+    discard_outcome(&again);
+    must(run(&d, DEVICE_CUDA, SUMS_THERE, 2e9, &again, &err), &err);
+    if (trial->symmetry == NULL) check_same(&d, &cuda, &again);
+    check_alike(&d, &cpu, &again);
+    check_maps(&d, &cuda, &again);
+    discard_outcome(&again);
+    must(run(&d, DEVICE_CUDA, ALL_THERE, 2e9, &again, &err), &err);
+    check_alike(&d, &cpu, &again);
+    check_maps(&d, &cpu, &again);
+    discard_outcome(&cpu);
+    discard_outcome(&cuda);
+    discard_outcome(&again);
+    discard(&d);
+}
+
 static void agrees_with_the_cpu(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++) {
-        struct data d;
-        struct outcome cpu, cuda, again;
-        struct err err = {0};
-        print_message("trial %zu, seed %llu\n", i, (unsigned long long)seed);
-        make(&TRIALS[i], &d);
-        must(run(&d, DEVICE_CPU, HOST, 2e9, &cpu, &err), &err);
-        must(run(&d, DEVICE_CUDA, HOST, 2e9, &cuda, &err), &err);
-        must(run(&d, DEVICE_CUDA, HOST, 2e9, &again, &err), &err);
-        check_same(&d, &cuda, &again);
-        check_alike(&d, &cpu, &cuda);
-        /* The same sums where they stay on the device, and poses from references that were prepared there. */
-        discard_outcome(&again);
-        must(run(&d, DEVICE_CUDA, SUMS_THERE, 2e9, &again, &err), &err);
-        check_same(&d, &cuda, &again);
-        discard_outcome(&again);
-        must(run(&d, DEVICE_CUDA, ALL_THERE, 2e9, &again, &err), &err);
-        check_alike(&d, &cpu, &again);
-        discard_outcome(&cpu);
-        discard_outcome(&cuda);
-        discard_outcome(&again);
-        discard(&d);
-    }
+    for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++)
+        check_trial(&TRIALS[i]);
+}
+
+static void symmetric_particles(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof SYMMETRIC / sizeof *SYMMETRIC; i++)
+        check_trial(&SYMMETRIC[i]);
 }
 
 /* ret[3]: mean, D, N. */
@@ -164,8 +219,8 @@ static void the_scale_is_that_of_the_cpu(void **state) {
         make(&TRIALS[i], &d);
         find_scale(&d, DEVICE_CPU, cpu);
         find_scale(&d, DEVICE_CUDA, cuda);
-        print_message("trial %zu: mean %.8g %.8g, D %.8g %.8g, N %.8g %.8g\n", i, cpu[0], cuda[0], cpu[1], cuda[1], cpu[2],
-                      cuda[2]);
+        print_message("trial %zu: mean %.8g %.8g, D %.8g %.8g, N %.8g %.8g\n", i, cpu[0], cuda[0], cpu[1], cuda[1],
+                      cpu[2], cuda[2]);
         assert_true(fabs(cuda[0] / cpu[0] - 1) < 1e-4);
         assert_true(cpu[1] > 0 && fabs(cuda[1] / cuda[2] / (cpu[1] / cpu[2]) - 1) < 1e-3);
         discard(&d);
@@ -235,6 +290,7 @@ int main(int argc, char **argv) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_cpu),
+        cmocka_unit_test(symmetric_particles),
         cmocka_unit_test(the_scale_is_that_of_the_cpu),
         cmocka_unit_test(little_memory_is_enough_or_refused),
     };
