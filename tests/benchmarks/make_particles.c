@@ -1,12 +1,12 @@
-/* Particles for refinement benchmarks: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP]]]]]]
+/* Particles for refinement benchmarks: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP [JUNK]]]]]]]
  *
  * The structure is a chain of 12,000 Gaussian atoms that wanders inside an ellipsoid of about a ribosomal subunit's size,
  * so that there is no symmetry. An atom's WIDTH, 2.2 Å, damps its detail like a B factor of 380 Å²: the signal ends at
  * about 9 Å. With 1.2 (110 Å²) there is signal beyond 6 Å. Or the structure is that of a MAP of the same box. SNR 0: only
- * noise. Poses are uniform, shifts Gaussian of 3 px, defocus 1 to
- * 2.5 µm with some astigmatism, B factor 60 Å², white noise; SNR is that before the CTF. In FOLDER: truth.mrc,
- * particles.mrcs, particles.star (no poses in it), truth.star (poses). It says how well the maps
- * at the true poses resolve. */
+ * noise. Poses are uniform, shifts Gaussian of 3 px, defocus 1 to 2.5 µm with some astigmatism, B factor 60 Å², white
+ * noise; SNR is that before the CTF. About a share JUNK of them (0) is junk: half of that shows another chain, half
+ * nothing. In FOLDER: truth.mrc, particles.mrcs, particles.star (no poses in it), truth.star (poses; class 1, of junk 2
+ * where it shows the other chain, 3 where nothing). It says how well the maps of class 1 at the true poses resolve. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,19 +28,22 @@
 enum { ATOMS = 12000, CHUNK = 256 };
 static const double STEP = 3.8, AXES[3] = {95, 75, 60}, B_FACTOR = 60; /* Å, Å, Å² */
 
+enum kind { GOOD, OTHER, NOTHING };
+
 struct simulation {
     int count, box;
-    double pixel, snr, width; /* Å, 1, Å */
-    const char *structure;    /* a map's path, or NULL */
+    double pixel, snr, width, junk; /* Å, 1, Å, 1 */
+    const char *structure;          /* a map's path, or NULL */
     uint64_t seed;
     float *map;
-    struct projector *projector;
+    struct projector *projectors[NOTHING]; /* by kind */
     struct fourier_pixels pixels;
     struct fft_plan *inverse;
     double noise; /* deviation, on the scale of the projections */
 };
 
 struct pose {
+    enum kind kind;
     double angles[3], shift[2];
     struct ctf ctf;
 };
@@ -51,7 +54,7 @@ static void die(enum status status, const struct err *err) {
     exit(1);
 }
 
-static void add_atom(const struct simulation *s, const double at[3]) {
+static void add_atom(const struct simulation *s, const double at[3], float *map) {
     int reach = (int)ceil(4 * s->width / s->pixel), centre[3];
     double sigma = s->width / s->pixel, x[3];
     for (int i = 0; i < 3; i++) {
@@ -63,12 +66,12 @@ static void add_atom(const struct simulation *s, const double at[3]) {
         for (int j = centre[1] - reach; j <= centre[1] + reach; j++)
             for (int i = centre[0] - reach; i <= centre[0] + reach; i++) {
                 double r2 = (i - x[0]) * (i - x[0]) + (j - x[1]) * (j - x[1]) + (k - x[2]) * (k - x[2]);
-                s->map[((size_t)k * (size_t)s->box + (size_t)j) * (size_t)s->box + (size_t)i] +=
+                map[((size_t)k * (size_t)s->box + (size_t)j) * (size_t)s->box + (size_t)i] +=
                     (float)exp(-r2 / (2 * sigma * sigma));
             }
 }
 
-static void make_map(struct simulation *s) {
+static void make_map(struct simulation *s, float *map) {
     double at[3] = {0}, direction[3] = {1, 0, 0};
     double most = 0.42 * s->box * s->pixel, scale = fmin(1, most / AXES[0]);
     for (int n = 0; n < ATOMS; n++) {
@@ -87,7 +90,7 @@ static void make_map(struct simulation *s) {
             }
         } while (inside > 1);
         memcpy(at, next, sizeof at);
-        add_atom(s, at);
+        add_atom(s, at, map);
     }
 }
 
@@ -141,7 +144,10 @@ static void make_image(const struct simulation *s, const struct pose *p, uint64_
     euler_to_matrix(p->angles[0], p->angles[1], p->angles[2], m);
     for (int i = 0; i < 9; i++)
         matrix[i] = (float)m[i];
-    projector_slices(s->projector, pixels, pixels->count, 1, matrix, 1, slice);
+    if (p->kind == NOTHING)
+        memset(slice, 0, 2 * n * sizeof *slice);
+    else
+        projector_slices(s->projectors[p->kind], pixels, pixels->count, 1, matrix, 1, slice);
     /* Origins are what centres the image: the content lies at minus them. */
     fourier_pixels_shift(pixels, pixels->count, slice, -p->shift[0], -p->shift[1], shifted);
     ctf_at(&p->ctf, s->box, s->pixel, pixels->count, pixels->kx, pixels->ky, ctf);
@@ -170,18 +176,25 @@ static void write_stars(const struct simulation *s, const char *folder, const st
                 "loop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n_rlnDefocusV #4\n_rlnDefocusAngle #5\n%s",
                 s->pixel, s->box,
                 truth ? "_rlnAngleRot #6\n_rlnAngleTilt #7\n_rlnAnglePsi #8\n_rlnOriginXAngst #9\n_rlnOriginYAngst #10\n"
+                        "_rlnClassNumber #11\n"
                       : "");
         for (int i = 0; i < s->count; i++) {
             const struct pose *p = &poses[i];
             fprintf(file, "%06d@particles.mrcs 1 %.2f %.2f %.3f", i + 1, p->ctf.defocus_u, p->ctf.defocus_v,
                     p->ctf.defocus_angle);
             if (truth)
-                fprintf(file, " %.4f %.4f %.4f %.4f %.4f", p->angles[0], p->angles[1], p->angles[2],
-                        p->shift[0] * s->pixel, p->shift[1] * s->pixel);
+                fprintf(file, " %.4f %.4f %.4f %.4f %.4f %d", p->angles[0], p->angles[1], p->angles[2],
+                        p->shift[0] * s->pixel, p->shift[1] * s->pixel, p->kind + 1);
             fputc('\n', file);
         }
         if (fclose(file) != 0) die(STATUS_IO, &(struct err){.message = "the STAR files cannot be written"});
     }
+}
+
+static void set_projector(struct simulation *s, enum kind kind, float *map) {
+    struct err err = {0};
+    die(projector_create(3, s->box, 4, &s->projectors[kind], &err), &err);
+    die(projector_set_map(s->projectors[kind], map, s->box, &err), &err);
 }
 
 static void prepare(struct simulation *s, const char *folder) {
@@ -192,15 +205,28 @@ static void prepare(struct simulation *s, const char *folder) {
     if (s->structure != NULL)
         read_map(s);
     else
-        make_map(s);
+        make_map(s, s->map);
     struct image image = {.data = s->map, .nx = s->box, .ny = s->box, .nz = s->box, .pixel_size = (float)s->pixel};
     snprintf(path, sizeof path, "%s/truth.mrc", folder);
     die(mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, &err), &err);
-    die(projector_create(3, s->box, 4, &s->projector, &err), &err);
-    die(projector_set_map(s->projector, s->map, s->box, &err), &err);
+    set_projector(s, GOOD, s->map);
     die(fourier_pixels_create(s->box, s->box, &s->pixels, &err), &err);
     const struct fft_options options = {.rank = 2, .shape = {s->box, s->box}, .direction = FFT_INVERSE};
     die(fft_create(&options, &s->inverse, &err), &err);
+}
+
+/* After all else that is random, which stays the same. */
+static void choose_junk(struct simulation *s, struct pose *poses) {
+    struct err err = {0};
+    size_t box = (size_t)s->box;
+    float *map = NULL;
+    if (!(s->junk > 0)) return;
+    die(mem_new(box * box * box, sizeof *map, "a map", &map, &err), &err);
+    make_map(s, map);
+    set_projector(s, OTHER, map);
+    free(map);
+    for (int i = 0; i < s->count; i++)
+        if (phantom_uniform(&s->seed) < s->junk) poses[i].kind = phantom_uniform(&s->seed) < 0.5 ? OTHER : NOTHING;
 }
 
 static float *space_new(size_t count) {
@@ -215,7 +241,9 @@ static void find_noise(struct simulation *s, const struct pose *poses, float *sp
     double variance = 0;
     for (int n = 0; n < 20; n++) {
         double sum = 0, squares = 0;
-        make_image(s, &poses[n % s->count], 0, true, space, half, image);
+        struct pose pose = poses[n % s->count];
+        pose.kind = GOOD;
+        make_image(s, &pose, 0, true, space, half, image);
         for (int i = 0; i < pixels; i++)
             sum += image[i], squares += (double)image[i] * image[i];
         variance += (squares / pixels - sum / pixels * (sum / pixels)) / 20;
@@ -250,6 +278,7 @@ static void write_images(struct simulation *s, const char *folder, const struct 
             die(mrc_writer_append(writer, images + (size_t)i * pixels, &err), &err);
         for (int i = 0; i < count; i++) {
             const struct pose *p = &poses[begin + i];
+            if (p->kind != GOOD) continue;
             die(true_poses_add(&known, begin + i, images + (size_t)i * pixels, p->angles, p->shift, &p->ctf, &err), &err);
         }
     }
@@ -262,7 +291,7 @@ static void write_images(struct simulation *s, const char *folder, const struct 
 
 int main(int argc, char **argv) {
     if (argc < 2) {
-        fputs("usage: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP]]]]]]\n", stderr);
+        fputs("usage: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP [JUNK]]]]]]]\n", stderr);
         return 2;
     }
     struct simulation s = {.count = argc > 2 ? atoi(argv[2]) : 6496,
@@ -270,19 +299,22 @@ int main(int argc, char **argv) {
                            .pixel = argc > 4 ? atof(argv[4]) : 2.2,
                            .snr = argc > 5 ? atof(argv[5]) : 0.1,
                            .seed = argc > 6 ? strtoull(argv[6], NULL, 10) : 1,
-                           .width = argc > 7 ? atof(argv[7]) : 2.2};
+                           .width = argc > 7 ? atof(argv[7]) : 2.2,
+                           .junk = argc > 8 ? atof(argv[8]) : 0};
     if (argc > 7 && !(s.width > 0)) s.structure = argv[7];
     struct pose *poses = calloc((size_t)s.count, sizeof *poses);
     if (poses == NULL) return 1;
     prepare(&s, argv[1]);
     for (int i = 0; i < s.count; i++)
         choose_pose(&s, &poses[i]);
+    choose_junk(&s, poses);
     write_images(&s, argv[1], poses);
     write_stars(&s, argv[1], poses);
     printf("%d particles of %d px, %g Å/px, SNR %g, in %s\n", s.count, s.box, s.pixel, s.snr, argv[1]);
     free(poses);
     free(s.map);
-    projector_destroy(&s.projector);
+    for (int kind = GOOD; kind < NOTHING; kind++)
+        projector_destroy(&s.projectors[kind]);
     fourier_pixels_destroy(&s.pixels);
     fft_destroy(&s.inverse);
     return 0;
