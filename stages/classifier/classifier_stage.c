@@ -10,153 +10,8 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "kernels/alignment/alignment.h"
+#include "parameters.h"
 #include "snapshot.h"
-
-struct params {
-    int classes, particles_per_class, minimum_particles, final_passes, image_memory, seed;
-    double diameter, tau_fudge, psi_step, offset_range, offset_step, resolution, visits, snapshot_interval, memory;
-    char *keep;
-    double off_centre;
-};
-
-#define P(member) offsetof(struct params, member)
-static const struct param params[] = {
-    {.name = "classes",
-     .type = PARAM_INT,
-     .offset = P(classes),
-     .unit = "",
-     .default_text = "50",
-     .minimum = 1,
-     .maximum = 1000,
-     .help = "Classes at most; with 4 or more, one of them is empty and takes what is only noise."},
-    {.name = "diameter",
-     .type = PARAM_FLOAT,
-     .offset = P(diameter),
-     .unit = "Å",
-     .minimum = 1,
-     .maximum = 1e5,
-     .help = "Diameter of the mask around a particle; by default 0.8 of the box."},
-    {.name = "tau_fudge",
-     .type = PARAM_FLOAT,
-     .offset = P(tau_fudge),
-     .unit = "",
-     .default_text = "2",
-     .minimum = 0.1,
-     .maximum = 100,
-     .help = "Weight of the data against the smoothness of averages."},
-    {.name = "psi_step",
-     .type = PARAM_FLOAT,
-     .offset = P(psi_step),
-     .unit = "°",
-     .default_text = "12",
-     .minimum = 1,
-     .maximum = 45,
-     .help = "Step of the in-plane angle in the first pass; the second halves it."},
-    {.name = "offset_range",
-     .type = PARAM_FLOAT,
-     .offset = P(offset_range),
-     .unit = "px",
-     .default_text = "5",
-     .minimum = 0,
-     .maximum = 30,
-     .help = "Shifts are searched so far around the last one."},
-    {.name = "offset_step",
-     .type = PARAM_FLOAT,
-     .offset = P(offset_step),
-     .unit = "px",
-     .default_text = "2",
-     .minimum = 0.1,
-     .maximum = 20,
-     .help = "Step of the shifts in the first pass; the second halves it."},
-    {.name = "keep",
-     .type = PARAM_STRING,
-     .offset = P(keep),
-     .unit = "",
-     .default_text = "auto",
-     .help = "Which classes go on: auto, all, or comparisons as \"quality >= 0.4 and members > 20\"."},
-    {.name = "off_centre",
-     .type = PARAM_FLOAT,
-     .offset = P(off_centre),
-     .unit = "Å",
-     .default_text = "auto",
-     .minimum = 0,
-     .maximum = 1e5,
-     .help = "Particles of kept classes that lie farther from their pick do not go on; auto: 0.13 of the diameter, or four "
-             "times the usual distance where that is more, and no limit with keep: all."},
-    {.name = "resolution",
-     .type = PARAM_FLOAT,
-     .offset = P(resolution),
-     .unit = "Å",
-     .default_text = "6",
-     .minimum = 1,
-     .maximum = 100,
-     .help = "Nothing finer than this is compared."},
-    {.name = "particles_per_class",
-     .type = PARAM_INT,
-     .offset = P(particles_per_class),
-     .unit = "",
-     .default_text = "25",
-     .minimum = 1,
-     .maximum = 100000,
-     .help = "Classes are added as particles come, one for so many, until there are as many as wanted."},
-    {.name = "minimum_particles",
-     .type = PARAM_INT,
-     .offset = P(minimum_particles),
-     .unit = "",
-     .default_text = "150",
-     .minimum = 10,
-     .maximum = 1000000,
-     .help = "Before there are so many nothing begins."},
-    {.name = "visits",
-     .type = PARAM_FLOAT,
-     .offset = P(visits),
-     .unit = "",
-     .default_text = "8",
-     .minimum = 1,
-     .maximum = 1000,
-     .help = "How often a particle is seen before the final passes."},
-    {.name = "final_passes",
-     .type = PARAM_INT,
-     .offset = P(final_passes),
-     .unit = "",
-     .default_text = "5",
-     .minimum = 1,
-     .maximum = 100,
-     .help = "Passes over all particles at the end of the stream, at most."},
-    {.name = "snapshot_interval",
-     .type = PARAM_FLOAT,
-     .offset = P(snapshot_interval),
-     .unit = "s",
-     .default_text = "10",
-     .minimum = 0,
-     .maximum = 86400,
-     .help = "Least time between two snapshots."},
-    {.name = "image_memory",
-     .type = PARAM_INT,
-     .offset = P(image_memory),
-     .unit = "MiB",
-     .default_text = "4096",
-     .minimum = 0,
-     .maximum = 1 << 24,
-     .help = "Particle images kept in memory; the rest is read again each time."},
-    {.name = "memory",
-     .type = PARAM_FLOAT,
-     .offset = P(memory),
-     .unit = "GiB",
-     .default_text = "4",
-     .minimum = 0.25,
-     .maximum = 4096,
-     .help = "Memory to compare particles in, about: of the device, or of the host where it is the CPU."},
-    {.name = "seed",
-     .type = PARAM_INT,
-     .offset = P(seed),
-     .unit = "",
-     .default_text = "1",
-     .minimum = 0,
-     .maximum = INT_MAX,
-     .help = "Of the first random averages and the order of batches."},
-};
-#undef P
 
 /* Selections stay longer than the rest: one that was sent may still wait to be read. */
 enum { KEPT_SNAPSHOTS = 3, KEPT_SELECTIONS = 20, FIRST_SNAPSHOT_UPDATE = 4 };
@@ -187,7 +42,7 @@ static double now_seconds(void) {
 
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
-    const struct params *p = stage_params(stage);
+    const struct classifier_params *p = stage_params(stage);
     s->options = (struct classifier_options){
         .classes = p->classes,
         .diameter = p->diameter,
@@ -406,7 +261,7 @@ static void note(struct stage *stage, const struct state *s) {
 static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
     struct state *s = state;
     struct classifier *c = &s->classifier;
-    const struct params *p = stage_params(stage);
+    const struct classifier_params *p = stage_params(stage);
     struct classifier_progress progress;
     TRY(restore(stage, s, err));
     TRY(classifier_step(c, false, &progress, err));
@@ -445,9 +300,9 @@ const struct stage_descriptor classifier_stage = {
     .summary = "2-D class averages of a growing set of particles, and which particles go on",
     .in = "particles",
     .out = "selection",
-    .params = params,
-    .param_count = sizeof params / sizeof *params,
-    .params_size = sizeof(struct params),
+    .params = classifier_params,
+    .param_count = CLASSIFIER_PARAMS,
+    .params_size = sizeof(struct classifier_params),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
     .cumulative = true,

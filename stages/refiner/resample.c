@@ -36,7 +36,8 @@ static void change_box(const float *in, int n, float fill, int m, float *out) {
 
 static enum status transform(enum fft_direction direction, int n, float *in, float *out, struct err *err) {
     struct fft_plan *plan = NULL;
-    const struct fft_options options = {.rank = 3, .shape = {n, n, n}, .direction = direction, .threads = FFT_ALL_THREADS};
+    const struct fft_options options = {
+        .rank = 3, .shape = {n, n, n}, .direction = direction, .threads = FFT_ALL_THREADS};
     TRY(fft_create(&options, &plan, err));
     fft_run(plan, in, out);
     fft_destroy(&plan);

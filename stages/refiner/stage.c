@@ -2,16 +2,11 @@
 
 #include <limits.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/files.h"
-#include "common/memory.h"
-#include "common/mrc.h"
 #include "kernels/postprocess/postprocess.h"
+#include "stages/refiner/arrivals.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/writer.h"
 
@@ -75,23 +70,10 @@ static const struct param PARAMS[] = {
      "Write what each iteration takes of a CUDA device's memory, step by step (run_itNNN_memory.csv)."},
 };
 
-/* A file of particles that waits for the end of an iteration. */
-struct arrival {
-    struct star_file *file;
-    char *path;
-    struct refiner_grid grid;
-    bool replace;
-};
-
 struct state {
-    pthread_mutex_t lock; /* guards arrivals: they come on I/O threads */
-    bool lock_made;
-    struct arrival *arrivals;
-    int arrival_count, arrival_capacity;
-    struct refiner_grid grid; /* of what was accepted first; guarded by the lock */
+    struct arrivals arrivals;
     struct refiner *refiner;
     struct writer *writer;
-    double last_arrival;      /* s, monotonic; guarded by the lock */
     size_t last_particles;    /* of the last iteration */
     size_t settled_particles; /* how many there were when nothing more was to be gained */
     bool settled, remarked, looked;
@@ -103,17 +85,6 @@ struct state {
 struct lane {
     struct arrival arrival;
 };
-
-static double monotonic(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void arrival_clear(struct arrival *a) {
-    star_destroy(&a->file);
-    mem_free(&a->path);
-}
 
 /* Several iterations are kept: where the files of the last one are broken, those of one before serve, and without any it
  * begins anew. No particle is lost by it. */
@@ -140,8 +111,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     const struct params *p = stage_params(stage);
     FAIL_IF(p->reference == NULL, err, STATUS_BAD_ARGUMENT,
             "the refiner needs a reference map: set `reference` to a map of the particle, low resolution is enough");
-    FAIL_IF(pthread_mutex_init(&state->lock, NULL) != 0, err, STATUS_NO_MEMORY, "no lock could be made");
-    state->lock_made = true;
+    TRY(arrivals_init(&state->arrivals, err));
     const struct stage_session *session = stage_session(stage);
     const struct refiner_options options = {.reference = p->reference,
                                             .mask = p->mask,
@@ -171,7 +141,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     TRY(refiner_create(&options, &state->refiner, err));
     TRY(restore(stage, state->refiner, err));
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
-    state->grid = refiner_grid(state->refiner);
+    state->arrivals.grid = refiner_grid(state->refiner);
     return STATUS_OK;
 }
 
@@ -180,10 +150,7 @@ static void fini(struct stage *stage, void *context) {
     struct state *state = context;
     writer_destroy(&state->writer);
     refiner_destroy(&state->refiner);
-    for (int i = 0; i < state->arrival_count; i++)
-        arrival_clear(&state->arrivals[i]);
-    free(state->arrivals);
-    if (state->lock_made) pthread_mutex_destroy(&state->lock);
+    arrivals_destroy(&state->arrivals);
 }
 
 static void lane_fini(struct stage *stage, void *context, struct stage_lane *lane) {
@@ -191,103 +158,15 @@ static void lane_fini(struct stage *stage, void *context, struct stage_lane *lan
     arrival_clear(&((struct lane *)lane->state)->arrival);
 }
 
-/* Where particles.c will look for the stack, and how many images it has. */
-static enum status check_stack(struct stage *stage, const char *star_path, const char *name, int *ret_images,
-                               struct err *err) {
-    char folder[PATH_SIZE], path[PATH_SIZE];
-    struct mrc_reader *reader = NULL;
-    TRY(path_join(stage_root(stage), name, path, sizeof path, err));
-    if (!file_exists(path)) {
-        TRY(path_folder(star_path, folder, sizeof folder, err));
-        TRY(path_join(folder, name, path, sizeof path, err));
-    }
-    if (file_exists(path))
-        TRY(stage_may_read(stage, path, err));
-    else
-        TRY(stage_resolve(stage, name, path, err));
-    TRY(mrc_open(path, &reader, err));
-    *ret_images = mrc_reader_header(reader)->nz;
-    mrc_close(&reader);
-    return STATUS_OK;
-}
-
-/* What is wrong with an item is its own fault, and found before its particles are among the others. Rows of one stack
- * follow each other. */
-static enum status check_stacks(struct stage *stage, const char *star_path, struct star_file *file, struct err *err) {
-    for (size_t t = 0; t < star_table_count(file); t++) {
-        const struct star_table *table = star_table_at(file, t);
-        int column = star_column_find(table, "rlnImageName"), images = 0;
-        const char *last = "";
-        for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
-            const char *name = star_get(table, row, column), *at = strchr(name, '@');
-            char *end = NULL;
-            long number = strtol(name, &end, 10);
-            FAIL_IF(at == NULL || end != at || number < 1, err, STATUS_BAD_FORMAT,
-                    "%s, row %zu: rlnImageName is '%s'; NNNNNN@stack.mrcs with a number from 1 was expected", star_path,
-                    row + 1, name);
-            if (strcmp(at, last) != 0) TRY(check_stack(stage, star_path, at + 1, &images, err));
-            last = at;
-            FAIL_IF(number > images, err, STATUS_BAD_FORMAT, "%s, row %zu: image %ld was asked for, but %s has %d",
-                    star_path, row + 1, number, at + 1, images);
-        }
-    }
-    return STATUS_OK;
-}
-
-static enum status read_item(struct stage *stage, const struct state *state, const struct item *item,
-                             struct arrival *arrival, struct err *err) {
-    const char *name;
-    char path[PATH_SIZE];
-    arrival_clear(arrival);
-    arrival->replace = strcmp(item_kind(item), "selection") == 0;
-    /* A micrograph without picks has no file of particles. */
-    if (!arrival->replace && item_number(item, "particles.count", 1) == 0) return STATUS_OK;
-    TRY(item_need_string(item, arrival->replace ? "selection.star" : "particles.star", &name, err));
-    TRY(stage_resolve(stage, name, path, err));
-    arrival->path = strdup(path);
-    FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
-    TRY(star_read(path, &arrival->file, err));
-    TRY(check_stacks(stage, path, arrival->file, err));
-    return refiner_try(state->refiner, &arrival->file, path, &arrival->grid, err);
-}
-
-static enum status keep_locked(struct state *state, struct arrival *arrival, struct err *err) {
-    struct refiner_grid grid = state->grid;
-    TRY(refiner_join(&grid, &arrival->grid, arrival->path, err));
-    if (state->arrival_count == state->arrival_capacity) {
-        int capacity = state->arrival_capacity > 0 ? 2 * state->arrival_capacity : 16;
-        struct arrival *larger = realloc(state->arrivals, (size_t)capacity * sizeof *larger);
-        FAIL_IF(larger == NULL, err, STATUS_NO_MEMORY, "no memory for %d files", capacity);
-        state->arrivals = larger;
-        state->arrival_capacity = capacity;
-    }
-    state->grid = grid;
-    state->last_arrival = monotonic();
-    for (int i = 0; arrival->replace && i < state->arrival_count; i++)
-        arrival_clear(&state->arrivals[i]);
-    if (arrival->replace) state->arrival_count = 0;
-    state->arrivals[state->arrival_count++] = *arrival;
-    *arrival = (struct arrival){0};
-    return STATUS_OK;
-}
-
-/* Consumes the arrival, unless it is refused. A selection makes all that wait before it needless. Whose particles decide
- * on box and pixel size is not left to which thread reads faster: this is called in the order of arrival. */
-static enum status keep_arrival(struct state *state, struct arrival *arrival, struct err *err) {
-    if (arrival->file == NULL) return STATUS_OK;
-    pthread_mutex_lock(&state->lock);
-    enum status status = keep_locked(state, arrival, err);
-    pthread_mutex_unlock(&state->lock);
-    return status;
-}
-
 static enum status load(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
-    return read_item(stage, context, lane->item, &((struct lane *)lane->state)->arrival, err);
+    const struct state *state = context;
+    return arrival_read(stage, state->refiner, lane->item, &((struct lane *)lane->state)->arrival, err);
 }
 
 static enum status store(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
     (void)stage;
-    return keep_arrival(context, &((struct lane *)lane->state)->arrival, err);
+    struct state *state = context;
+    return arrivals_keep(&state->arrivals, &((struct lane *)lane->state)->arrival, err);
 }
 
 static bool is_gone(const struct stage *stage, const struct item *selection) {
@@ -305,25 +184,20 @@ static enum status resume(struct stage *stage, void *context, const struct item 
         state->gone = is_gone(stage, item);
         if (state->gone) return STATUS_OK;
     }
-    enum status status = read_item(stage, state, item, &arrival, err);
-    if (status == STATUS_OK) status = keep_arrival(state, &arrival, err);
+    enum status status = arrival_read(stage, state->refiner, item, &arrival, err);
+    if (status == STATUS_OK) status = arrivals_keep(&state->arrivals, &arrival, err);
     arrival_clear(&arrival);
     return status;
 }
 
 /* What has arrived joins. A file that cannot is reported, and the others go on. */
 static enum status take_arrivals(struct stage *stage, struct state *state, struct err *err) {
-    struct arrival *list;
     if (state->gone)
         stage_log(stage, LOG_ERROR, "refine-refused",
                   "the file of the last selection is gone: its particles are missing until the next one comes");
     state->gone = false;
-    pthread_mutex_lock(&state->lock);
-    list = state->arrivals;
-    int count = state->arrival_count;
-    state->arrivals = NULL;
-    state->arrival_count = state->arrival_capacity = 0;
-    pthread_mutex_unlock(&state->lock);
+    int count;
+    struct arrival *list = arrivals_take(&state->arrivals, &count);
     enum status status = STATUS_OK;
     for (int i = 0; i < count; i++) {
         struct err mine = {0};
@@ -337,9 +211,7 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
             if (state->refused.status == STATUS_OK) state->refused = mine;
         }
     }
-    for (int i = 0; i < count; i++)
-        arrival_clear(&list[i]);
-    free(list);
+    arrivals_free(list, count);
     return status;
 }
 
@@ -370,9 +242,7 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
  * before this one; when the stream pauses, it goes on until nothing is gained any more. */
 static bool worth_iterating(struct state *state, size_t particles) {
     static const double PAUSE = 4; /* s */
-    pthread_mutex_lock(&state->lock);
-    bool paused = monotonic() - state->last_arrival > PAUSE;
-    pthread_mutex_unlock(&state->lock);
+    bool paused = arrivals_pause(&state->arrivals, PAUSE);
     if (state->settled) return (double)particles >= 1.25 * (double)state->settled_particles;
     return paused || (double)particles >= 1.1 * (double)state->last_particles;
 }

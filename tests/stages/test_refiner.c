@@ -317,8 +317,9 @@ static void damage(const char *path, const char *text, size_t length, int how) {
  * before serves. In the session of an_object_comes_back_from_its_images. */
 static void broken_iterations_are_passed_over(void **state) {
     (void)state;
-    static const char *const parts[] = {"half1_model.star", "half2_model.star", "half1_class001.mrc", "half2_class001.mrc",
-                                        "optimiser.star",   "sampling.star",    "data.star"};
+    static const char *const parts[] = {"half1_model.star",   "half2_model.star", "half1_class001.mrc",
+                                        "half2_class001.mrc", "optimiser.star",   "sampling.star",
+                                        "data.star"};
     char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE + 16], path[PATH_SIZE + 64], name[64];
     int refused = 0;
     scratch_path("object", scratch);
