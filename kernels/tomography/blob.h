@@ -11,8 +11,8 @@ extern "C" {
 
 /* b(r), 1 at r = 0, 0 from r = 2 on. */
 double blob_value(double r);
-/* Its line integral at distance s from the centre, in px: (a / I_m(α)) √(2π/α) t^(m+1/2) I_(m+1/2)(α t), t = √(1 − s²/a²);
- * I_(5/2) in closed form. */
+/* Its line integral at distance s from the centre, in px: (a / I_m(α)) √(2π/α) t^(m+1/2) I_(m+1/2)(α t), t = √(1 −
+ * s²/a²); I_(5/2) in closed form. */
 double blob_footprint(double s);
 
 #ifdef __cplusplus

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Weights stand at f = k / TOMOGRAPHY_STEPS and are interpolated linearly between, which errs by less than 3e-7. */
-#define TOMOGRAPHY_STEPS 1024
+/* Weights stand at f = k / TOMOGRAPHY_STEPS and are interpolated linearly between, which errs by less than 1e-6. */
+#define TOMOGRAPHY_STEPS 256
 /* Rays and voxels with a smaller sum of weights have R or C = 0. */
 #define TOMOGRAPHY_LEAST_WEIGHT 1e-6
 
@@ -17,11 +17,13 @@ extern "C" {
 struct tomography_setup {
     struct tomography_options options; /* arrays copied, but for mask; matrix as asked for */
     int tilts, nx, ny, nz;
+    double *angles, *shifts; /* [tilts] what options.geometry points to; shifts are 0 where there were none */
+    struct device *devices;  /* what options.devices points to */
     double *cosines, *sines; /* [tilts] */
     double *offsets;         /* [tilts] shift + (nx − 1)/2 */
     /* [STEPS + 1][8]: q0 of rays floor(u) − 1 .. floor(u) + 2, then q1 of the same rays. */
     float *weights;
-    int halo;         /* rows that a row's neighbours reach: 1 for blobs, else 0 (q1 is 0) */
+    int halo;          /* rows that a row's neighbours reach: 1 for blobs, else 0 (q1 is 0) */
     double stencil[4]; /* of volume = Σ c b: by the number of coordinates in which the neighbour differs; {1} if none */
     /* Pairs ±θ: tilt t reads row pair[t] of `pairs`, mirrored where mirror[t]. */
     int *pair;             /* [tilts] */
@@ -35,6 +37,15 @@ struct tomography_setup {
     double *residuals; /* [iterations] */
 };
 
+/* setup starts as {0}; what is half made is cleared by tomography_setup_clear too. */
+enum status tomography_setup_make(const struct tomography_options *options, struct tomography_setup *setup,
+                                  struct err *err);
+void tomography_setup_clear(struct tomography_setup *setup);
+
+/* Whether tilts a and b share a row of blob-ELLR: |θ| is the same, rounded to 2^-20 degrees, which moves no voxel of a
+ * slice of 2048 px by more than 2e-5 px. */
+bool tomography_is_pair(const struct tomography_geometry *geometry, int a, int b);
+
 /* u of voxel column (x, z) at tilt t. */
 static inline double tomography_position(const struct tomography_setup *s, int t, int x, int z) {
     return (x - 0.5 * (s->nx - 1)) * s->cosines[t] + (z - 0.5 * (s->nz - 1)) * s->sines[t] + s->offsets[t];
@@ -46,7 +57,8 @@ void tomography_sums(const struct tomography_setup *setup, double *ret_sums0, do
                      double *ret_columns1);
 
 struct tomography_cpu;
-enum status tomography_cpu_create(const struct tomography_setup *setup, struct tomography_cpu **ret_cpu, struct err *err);
+enum status tomography_cpu_create(const struct tomography_setup *setup, struct tomography_cpu **ret_cpu,
+                                  struct err *err);
 void tomography_cpu_destroy(struct tomography_cpu **cpu);
 /* Writes setup->residuals. */
 enum status tomography_cpu_run(struct tomography_cpu *cpu, const float *projections, float *ret_volume,
