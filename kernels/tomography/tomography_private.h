@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Weights stand at f = k / TOMOGRAPHY_STEPS and are interpolated linearly between, which errs by less than 1e-6. */
-#define TOMOGRAPHY_STEPS 256
+/* Weights stand at f = k / TOMOGRAPHY_STEPS and are interpolated linearly between, which errs by less than 3e-7. */
+#define TOMOGRAPHY_STEPS 512
 /* Rays and voxels with a smaller sum of weights have R or C = 0. */
 #define TOMOGRAPHY_LEAST_WEIGHT 1e-6
 

@@ -11,7 +11,7 @@ static const enum tomography_basis BASES[] = {TOMOGRAPHY_BLOB, TOMOGRAPHY_LINEAR
 static const char *const BASIS_NAMES[] = {"blob", "linear", "voxel"};
 static const enum tomography_matrix MATRICES[] = {TOMOGRAPHY_ON_THE_FLY, TOMOGRAPHY_ELLR, TOMOGRAPHY_BLOB_ELLR};
 
-/* Single precision, and a table of footprints that errs by 1e-6: sums of some hundred weights, ten times over. */
+/* Single precision, and a table of footprints that errs by 3e-7: sums of some hundred weights, ten times over. */
 static const double SINGLE = 1e-5;
 
 static double integral_along(double s) {
