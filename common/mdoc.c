@@ -104,6 +104,7 @@ static enum status take_section(struct parser *parser, struct span inside, struc
     parser->in_tilt = false;
     if (sign == NULL) return STATUS_OK;
     struct span value = trim(sign + 1, inside.at + inside.length);
+    if (is(key, "FrameSet")) parser->mdoc.frames = true;
     if (is(key, "ZValue") || is(key, "FrameSet")) return begin_tilt(parser, value, err);
     if (is(key, "T")) take_title(parser, value);
     return STATUS_OK;

@@ -20,6 +20,7 @@ struct mdoc {
     char *image_file;  /* ImageFile: name of the stack; NULL: none */
     double pixel_size; /* PixelSpacing of the file, or of its first section, Å; NaN: unknown */
     double tilt_axis;  /* "Tilt axis angle" of its titles: from the y axis, anticlockwise (x right, y up), °; NaN: unknown */
+    bool frames;       /* of one file of frames ([FrameSet]): it tells nothing of the series */
     bool montage;      /* pieces of a montage: several images of one tilt */
     int count;
     struct mdoc_tilt *tilts;

@@ -36,12 +36,6 @@ static double axis_of(const struct job_settings *settings, const struct series *
     return settings->coarse && !isnan(series->tilt_axis) ? series->tilt_axis : 0;
 }
 
-static enum status note(struct series *series, const char *text, struct err *err) {
-    FAIL_IF(json_array_append_new(series->notes, json_string(text)) != 0, err, STATUS_NO_MEMORY,
-            "no memory for the notes on a series");
-    return STATUS_OK;
-}
-
 static void destroy_coarse(struct coarse **coarse) {
     coarse_destroy(coarse);
 }
@@ -75,11 +69,10 @@ static enum status align(const struct job_settings *settings, struct job *job, s
         farthest = fmax(farthest, hypot(tilt->transform.dx, tilt->transform.dy));
         if (peaks[i] > 0 && (weakest < 0 || peaks[i] < peaks[weakest])) weakest = i;
     }
-    char text[200];
-    snprintf(text, sizeof text, "aligned by cross-correlation: shifts of at most %.1f px, weakest peak %.1f σ at %.2f°%s",
+    snprintf(job->alignment, sizeof job->alignment, "aligned by cross-correlation: shifts of at most %.1f px, weakest peak %.1f σ at %.2f°%s",
              farthest, weakest >= 0 ? peaks[weakest] : 0, weakest >= 0 ? series->tilts[weakest].angle : 0,
              weakest >= 0 && peaks[weakest] < WEAK_PEAK ? ", which may be chance" : "");
-    return note(series, text, err);
+    return STATUS_OK;
 }
 
 static enum status read_mask(const struct job_settings *settings, struct job *job, struct err *err) {
@@ -119,6 +112,7 @@ enum status job_read(const struct job_settings *settings, struct series *series,
                      struct err *err) {
     series_clear(&job->series);
     job->series = *series;
+    job->alignment[0] = '\0';
     *series = (struct series){0};
     TRY(series_settle(&job->series, settings->exclude, settings->exclude_greatest, whole, err));
     job->tilt_axis = axis_of(settings, &job->series);

@@ -38,6 +38,7 @@ struct job {
     int iterations, slabs;
     enum tomography_matrix matrix;
     double *residuals; /* [iterations] */
+    char alignment[200]; /* what aligning found; "": nothing was aligned */
     double tilt_axis;  /* by which images were turned, °; 0: none */
 };
 

@@ -145,6 +145,7 @@ void live_tell(struct stage *stage, const char *series, const struct job *job) {
     const json_t *note;
     json_array_foreach(job->series.notes, i, note)
         stage_log(stage, LOG_WARN, "tilts", "%s: %s", series, json_string_value(note));
+    if (job->alignment[0] != '\0') stage_log(stage, LOG_INFO, "aligned", "%s: %s", series, job->alignment);
     stage_log(stage, LOG_INFO, "tomogram", "%s: %d tilts, %d × %d × %d voxels, %.2f s", series, job->series.count,
               job->projections.nx, job->projections.ny, job->nz, job->seconds);
 }

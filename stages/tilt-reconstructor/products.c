@@ -154,12 +154,12 @@ static enum status write_record(const struct job_settings *settings, const struc
     snprintf(print, sizeof print, "%016" PRIx64, fingerprint);
     bool sirt = t->method == TOMOGRAPHY_SIRT;
     json_t *record = json_pack(
-        "{s:i, s:o, s:o, s:s, s:[i,i,i], s:f, s:i, s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:O, s:o}", "v", 1, "series",
+        "{s:i, s:o, s:o, s:s, s:[i,i,i], s:f, s:i, s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:s, s:f, s:O, s:o}", "v", 1, "series",
         text_of(job->series.name), "tomogram", text_of(path_name(paths->tomogram)), "fingerprint", print, "size", p->nx,
         p->ny, job->nz, "pixel_size", pixel_size(settings, job), "bin", settings->bin, "method", sirt ? "sirt" : "wbp",
         "basis", sirt ? bases[t->basis] : "", "matrix", matrices[job->matrix], "iterations", job->iterations, "slabs",
         job->slabs, "residual", sirt && job->iterations > 0 ? job->residuals[job->iterations - 1] : 0.0, "tilt_axis",
-        job->tilt_axis, "seconds", job->seconds, "notes", job->series.notes, "tilts", describe_tilts(job));
+        job->tilt_axis, "alignment", job->alignment, "seconds", job->seconds, "notes", job->series.notes, "tilts", describe_tilts(job));
     _cleanup_(mem_free) char *text = record != NULL ? json_dumps(record, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(record);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the record of %s", job->series.name);
