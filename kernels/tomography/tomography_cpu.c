@@ -55,7 +55,7 @@ static enum status make_sums(struct tomography_cpu *cpu, struct err *err) {
 static enum status build(struct tomography_cpu *cpu, struct err *err) {
     const struct tomography_setup *s = cpu->setup;
     bool sirt = s->options.method == TOMOGRAPHY_SIRT;
-    size_t threads = (size_t)cpu->threads, tile = (size_t)TOMOGRAPHY_GROUP * TOMOGRAPHY_TILE * 2 * LANES;
+    size_t threads = (size_t)cpu->threads, tile = (size_t)TOMOGRAPHY_BACK * TOMOGRAPHY_TILE * 2 * LANES;
     TRY(check_memory(cpu, err));
     TRY(tomography_matrix_create(s, sirt ? s->options.matrix : TOMOGRAPHY_ON_THE_FLY, &cpu->matrix, err));
     TRY(mem_new(voxel_columns(cpu), LANES * sizeof(float), "coefficients", &cpu->coefficients, err));
@@ -64,7 +64,8 @@ static enum status build(struct tomography_cpu *cpu, struct err *err) {
     if (s->halo) TRY(mem_new(rays_floats(cpu), sizeof(float), "projections", &cpu->rays1, err));
     if (s->halo) TRY(mem_new(voxel_columns(cpu), 2 * sizeof(float), "edges of blocks", &cpu->edges, err));
     TRY(mem_new((size_t)cpu->blocks * (size_t)s->tilts, sizeof(double), "residuals", &cpu->norms, err));
-    TRY(mem_new(threads, sizeof *cpu->tiles, "weights", &cpu->tiles, err));
+    TRY(mem_new(threads * TOMOGRAPHY_TILTS, sizeof *cpu->tiles, "weights", &cpu->tiles, err));
+    TRY(mem_new(threads, sizeof *cpu->tile_rays, "weights", &cpu->tile_rays, err));
     TRY(mem_new(threads, tile * sizeof(float), "a tile", &cpu->scratch, err));
     return sirt ? make_sums(cpu, err) : make_transforms(cpu, err);
 }
@@ -92,8 +93,8 @@ void tomography_cpu_destroy(struct tomography_cpu **address) {
     tomography_matrix_destroy(&cpu->matrix);
     fft_destroy(&cpu->forward);
     fft_destroy(&cpu->inverse);
-    void *owned[] = {cpu->coefficients, cpu->measured, cpu->rays0, cpu->rays1, cpu->edges,   cpu->sums0, cpu->sums1,
-                     cpu->columns0,     cpu->columns1, cpu->norms, cpu->tiles, cpu->scratch, cpu->line};
+    void *owned[] = {cpu->coefficients, cpu->measured, cpu->rays0, cpu->rays1,     cpu->edges, cpu->sums0,   cpu->sums1,
+                     cpu->columns0,     cpu->columns1, cpu->norms, cpu->tile_rays, cpu->tiles, cpu->scratch, cpu->line};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     mem_free(address);

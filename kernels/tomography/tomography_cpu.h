@@ -17,8 +17,11 @@ enum {
     TOMOGRAPHY_TILE_X = 32,
     TOMOGRAPHY_TILE_Z = 16,
     TOMOGRAPHY_TILE = TOMOGRAPHY_TILE_X * TOMOGRAPHY_TILE_Z,
-    /* Blocks that share the weights of a tile while these are at hand. */
-    TOMOGRAPHY_GROUP = 2
+    /* Blocks that share the weights of a tile while these are at hand: in projecting, and in projecting back. */
+    TOMOGRAPHY_FORTH = 4,
+    TOMOGRAPHY_BACK = 2,
+    /* Tilts that are projected back together. */
+    TOMOGRAPHY_TILTS = 2
 };
 
 /* Weights of every voxel and tilt of a slice, as they are stored (tomography.h). */
@@ -46,23 +49,28 @@ struct tomography_tile_weights {
 void tomography_matrix_tile(const struct tomography_matrix_cpu *matrix, int tilt, const struct tomography_tile *tile,
                             struct tomography_tile_weights *ret_weights);
 
-/* Which voxels of a row each ray meets. */
-struct tomography_starts {
-    /* By row of the tile: the first voxel whose first ray is base + i or more. */
-    short at[TOMOGRAPHY_TILE_Z][TOMOGRAPHY_TILE_X + TOMOGRAPHY_TILE_Z + 12];
-    int base;        /* that least ray, less 3: at[i] speaks of base + i */
-    int least, most; /* rays that the tile meets, inside the image */
+/* The same by ray: which of the tile's voxels it meets. One loop then runs over them all; row by row they are four to
+ * eight, and what comes next would be guessed wrongly every time. */
+struct tomography_meeting {
+    int voxel; /* lanes from the tile's first voxel */
+    float q0, q1;
 };
-void tomography_tile_starts(const struct tomography_setup *setup, const struct tomography_tile *tile,
-                            const struct tomography_tile_weights *weights, struct tomography_starts *ret_starts);
+struct tomography_tile_rays {
+    int least, count;                                    /* rays least .. least + count − 1, padded */
+    int from[TOMOGRAPHY_TILE_X + TOMOGRAPHY_TILE_Z + 8]; /* of ray least + i: meetings from[i] .. from[i + 1] − 1 */
+    struct tomography_meeting meetings[4 * TOMOGRAPHY_TILE];
+};
+void tomography_tile_by_ray(const struct tomography_setup *setup, const struct tomography_tile *tile,
+                            const struct tomography_tile_weights *weights, struct tomography_tile_rays *ret_rays);
 /* Adds to rays0 and rays1 [ray][lane] what q0 and q1 make of the coefficients, which begin with the tile's first voxel
- * and have the slice's stride. Without a halo rays1 is not touched. */
-void tomography_tile_project(const struct tomography_setup *setup, const struct tomography_tile *tile,
-                             const struct tomography_tile_weights *weights, const struct tomography_starts *starts,
+ * and have the slice's stride. Without a halo rays1 is not touched. The pads are not
+ * touched. */
+void tomography_tile_project(const struct tomography_setup *setup, const struct tomography_tile_rays *rays,
                              const float *coefficients, float *rays0, float *rays1);
-/* Adds to sums [voxel of the tile][2][lane] what q0 and q1 make of rays [ray][lane]. */
-void tomography_tile_back_project(const struct tomography_setup *setup, const struct tomography_tile *tile,
-                                  const struct tomography_tile_weights *weights, const float *rays, float *sums);
+/* Adds to sums [voxel of the tile][2][lane] what q0 and q1 make of rays[tilt] [ray][lane], of at most TOMOGRAPHY_TILTS.
+ */
+void tomography_tile_back_project(const struct tomography_setup *setup, const struct tomography_tile *tile, int tilts,
+                                  const struct tomography_tile_weights *weights, const float *const *rays, float *sums);
 
 struct tomography_cpu {
     const struct tomography_setup *setup;
@@ -75,11 +83,12 @@ struct tomography_cpu {
     float *edges;         /* [block][z][x][2]: what a block's first and last row give to the rows beside it */
     double *sums0, *sums1; /* [tilt][nx] as tomography_sums */
     double *columns0, *columns1;
-    double *norms;                         /* [block][tilt] */
-    float *scratch;                        /* by thread: sums of a group's tile */
-    struct tomography_tile_weights *tiles; /* by thread */
-    struct fft_plan *forward, *inverse;    /* WBP */
-    float *line;                           /* by thread: padded reals and their transform */
+    double *norms;                          /* [block][tilt] */
+    float *scratch;                         /* by thread: sums of a tile of TOMOGRAPHY_BACK blocks */
+    struct tomography_tile_weights *tiles;  /* by thread, of TOMOGRAPHY_TILTS */
+    struct tomography_tile_rays *tile_rays; /* by thread */
+    struct fft_plan *forward, *inverse;     /* WBP */
+    float *line;                            /* by thread: padded reals and their transform */
 };
 
 /* rays0 (and rays1) = W c. */

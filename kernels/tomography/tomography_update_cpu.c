@@ -9,6 +9,8 @@
 #include "kernels/tomography/tomography_cpu.h"
 
 enum { LANES = TOMOGRAPHY_LANES, TILE_X = TOMOGRAPHY_TILE_X, TILE_Z = TOMOGRAPHY_TILE_Z };
+/* Floats of a block's tile: two sums a voxel and lane. */
+enum { TILE_SUMS = 2 * TOMOGRAPHY_TILE * LANES };
 
 static int thread_number(void) {
 #ifdef _OPENMP
@@ -54,10 +56,11 @@ static void clear_block(struct tomography_cpu *cpu, int block, int tilt) {
 }
 
 /* Tilts t0 .. t1 of a group of blocks. */
-static void project_group(struct tomography_cpu *cpu, int group, int t0, int t1, struct tomography_tile_weights *w) {
+static void project_group(struct tomography_cpu *cpu, int group, int t0, int t1, int thread) {
     const struct tomography_setup *s = cpu->setup;
-    int from = group * TOMOGRAPHY_GROUP, to = least(from + TOMOGRAPHY_GROUP, cpu->blocks);
-    struct tomography_starts starts;
+    int from = group * TOMOGRAPHY_FORTH, to = least(from + TOMOGRAPHY_FORTH, cpu->blocks);
+    struct tomography_tile_weights *w = cpu->tiles + thread * TOMOGRAPHY_TILTS;
+    struct tomography_tile_rays *met = cpu->tile_rays + thread;
     for (int block = from; block < to; block++)
         for (int t = t0; t < t1; t++)
             clear_block(cpu, block, t);
@@ -66,19 +69,18 @@ static void project_group(struct tomography_cpu *cpu, int group, int t0, int t1,
             struct tomography_tile tile = {z, least(TILE_Z, s->nz - z), x, least(TILE_X, s->nx - x)};
             for (int t = t0; t < t1; t++) {
                 tomography_matrix_tile(cpu->matrix, t, &tile, w);
-                tomography_tile_starts(s, &tile, w, &starts);
+                tomography_tile_by_ray(s, &tile, w, met);
                 for (int block = from; block < to; block++) {
                     size_t rays = at_rays(cpu, block, t);
-                    tomography_tile_project(s, &tile, w, &starts,
-                                            cpu->coefficients + at_voxel(cpu, block, z, x) * LANES, cpu->rays0 + rays,
-                                            cpu->rays1 ? cpu->rays1 + rays : NULL);
+                    tomography_tile_project(s, met, cpu->coefficients + at_voxel(cpu, block, z, x) * LANES,
+                                            cpu->rays0 + rays, cpu->rays1 ? cpu->rays1 + rays : NULL);
                 }
             }
         }
 }
 
 void tomography_cpu_project(struct tomography_cpu *cpu) {
-    int groups = (cpu->blocks + TOMOGRAPHY_GROUP - 1) / TOMOGRAPHY_GROUP, tilts = cpu->setup->tilts;
+    int groups = (cpu->blocks + TOMOGRAPHY_FORTH - 1) / TOMOGRAPHY_FORTH, tilts = cpu->setup->tilts;
     /* Pieces enough for all threads, of tilts enough that coefficients which were loaded are used. */
     int piece = 1 + tilts * groups / (8 * cpu->threads);
     piece = piece < 4 ? 4 : piece;
@@ -86,7 +88,7 @@ void tomography_cpu_project(struct tomography_cpu *cpu) {
 #pragma omp parallel for schedule(dynamic) num_threads(cpu->threads)
     for (int task = 0; task < groups * pieces; task++) {
         int t0 = task % pieces * piece;
-        project_group(cpu, task / pieces, t0, least(t0 + piece, tilts), &cpu->tiles[thread_number()]);
+        project_group(cpu, task / pieces, t0, least(t0 + piece, tilts), thread_number());
     }
 }
 
@@ -219,25 +221,33 @@ static void finish_tile(const struct update *u, int block, const struct tomograp
         }
 }
 
-/* The slices z of a group's tiles. */
+/* Some tilts of the tile from .. to blocks. */
+static void back_project_tile(struct tomography_cpu *cpu, const struct tomography_tile *tile, int t0, int from, int to,
+                              struct tomography_tile_weights *w, float *sums) {
+    int tilts = least(TOMOGRAPHY_TILTS, cpu->setup->tilts - t0);
+    for (int t = 0; t < tilts; t++)
+        tomography_matrix_tile(cpu->matrix, t0 + t, tile, &w[t]);
+    for (int block = from; block < to; block++, sums += TILE_SUMS) {
+        const float *rays[TOMOGRAPHY_TILTS] = {NULL};
+        for (int t = 0; t < tilts; t++)
+            rays[t] = cpu->rays0 + at_rays(cpu, block, t0 + t);
+        tomography_tile_back_project(cpu->setup, tile, tilts, w, rays, sums);
+    }
+}
+
+/* The slices from z on of a group's tiles. */
 static void back_project_group(const struct update *u, int group, int z, int thread) {
     struct tomography_cpu *cpu = u->cpu;
     const struct tomography_setup *s = cpu->setup;
-    struct tomography_tile_weights *w = &cpu->tiles[thread];
-    size_t floats = (size_t)TOMOGRAPHY_TILE * 2 * LANES;
-    float *sums = cpu->scratch + (size_t)thread * TOMOGRAPHY_GROUP * floats;
-    int from = group * TOMOGRAPHY_GROUP, to = least(from + TOMOGRAPHY_GROUP, cpu->blocks);
+    float *sums = cpu->scratch + (size_t)thread * TOMOGRAPHY_BACK * TILE_SUMS;
+    int from = group * TOMOGRAPHY_BACK, to = least(from + TOMOGRAPHY_BACK, cpu->blocks);
     for (int x = 0; x < s->nx; x += TILE_X) {
         struct tomography_tile tile = {z, least(TILE_Z, s->nz - z), x, least(TILE_X, s->nx - x)};
-        memset(sums, 0, TOMOGRAPHY_GROUP * floats * sizeof *sums);
-        for (int t = 0; t < s->tilts; t++) {
-            tomography_matrix_tile(cpu->matrix, t, &tile, w);
-            for (int block = from; block < to; block++)
-                tomography_tile_back_project(s, &tile, w, cpu->rays0 + at_rays(cpu, block, t),
-                                             sums + (size_t)(block - from) * floats);
-        }
+        memset(sums, 0, TOMOGRAPHY_BACK * TILE_SUMS * sizeof *sums);
+        for (int t = 0; t < s->tilts; t += TOMOGRAPHY_TILTS)
+            back_project_tile(cpu, &tile, t, from, to, cpu->tiles + thread * TOMOGRAPHY_TILTS, sums);
         for (int block = from; block < to; block++)
-            finish_tile(u, block, &tile, sums + (size_t)(block - from) * floats);
+            finish_tile(u, block, &tile, sums + (size_t)(block - from) * TILE_SUMS);
     }
 }
 
@@ -261,7 +271,7 @@ static void add_edges(const struct update *u, int block, int z) {
 
 void tomography_cpu_back_project(struct tomography_cpu *cpu, double relaxation, bool plain) {
     struct update u = {cpu, relaxation, plain};
-    int groups = (cpu->blocks + TOMOGRAPHY_GROUP - 1) / TOMOGRAPHY_GROUP, nz = cpu->setup->nz;
+    int groups = (cpu->blocks + TOMOGRAPHY_BACK - 1) / TOMOGRAPHY_BACK, nz = cpu->setup->nz;
     int layers = (nz + TILE_Z - 1) / TILE_Z;
 #pragma omp parallel for schedule(dynamic) num_threads(cpu->threads)
     for (int task = 0; task < groups * layers; task++)
