@@ -51,8 +51,8 @@ static enum status take(struct tomography_slab *slab, struct err *err) {
 }
 
 static cudaEvent_t *const *events_of(struct tomography_slab *s, cudaEvent_t *list[8]) {
-    cudaEvent_t *all[8] = {&s->projected_edge, &s->projected_inside, &s->handed,       &s->differed_edge,
-                           &s->differed_inside, &s->added_edge,      &s->added_inside, &s->changed_edge};
+    cudaEvent_t *all[8] = {&s->projected_edge,  &s->projected_inside, &s->handed,       &s->differed_edge,
+                           &s->differed_inside, &s->added_edge,       &s->added_inside, &s->changed_edge};
     memcpy(list, all, sizeof all);
     return list;
 }

@@ -1,9 +1,9 @@
-/* A slab of rows y on a CUDA device, what it exchanges with its neighbours, and the steps of an iteration. Every step is
- * queued for all slabs before the next one is, by one thread.
+/* A slab of rows y on a CUDA device, what it exchanges with its neighbours, and the steps of an iteration. Every step
+ * is queued for all slabs before the next one is, by one thread.
  *
- * Two streams (paper 002, Figure 3): `edge` has the chunks of rows that touch another slab, the rows that are handed on,
- * and the copies; `inside` has the rest meanwhile. What is handed on is one row: Q1 after the projection, r after the
- * residual. Without overlap all is one stream, and everybody waits for every exchange. */
+ * Two streams (paper 002, Figure 3): `edge` has the chunks of rows that touch another slab, the rows that are handed
+ * on, and the copies; `inside` has the rest meanwhile. What is handed on is one row: Q1 after the projection, r after
+ * the residual. Without overlap all is one stream, and everybody waits for every exchange. */
 #ifndef ICESTREAM_KERNELS_TOMOGRAPHY_SLAB_CUDA_H
 #define ICESTREAM_KERNELS_TOMOGRAPHY_SLAB_CUDA_H
 

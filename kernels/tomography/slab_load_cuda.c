@@ -13,15 +13,15 @@ static enum status load_tilt(struct tomography_slab *s, int tilt, const float *p
     float *raw = s->projections + (wbp ? 0 : (size_t)tilt * line), *turned = wbp ? s->q0 : s->projections;
     struct tomography_origin at = {origin, 0};
     if (!wbp) raw = s->q0 + (size_t)tilt * rows * nx;
-    CUDA_TRY(cudaMemcpyAsync(raw, projections + origin, rows * nx * sizeof(float), cudaMemcpyHostToDevice, s->inside), err,
-             "sending projections");
+    CUDA_TRY(cudaMemcpyAsync(raw, projections + origin, rows * nx * sizeof(float), cudaMemcpyHostToDevice, s->inside),
+             err, "sending projections");
     if (!wbp)
         return tomography_cuda_turn(raw, 1, s->rows, setup->nx, setup->nx, s->pitch, &at, turned + (size_t)tilt * line,
                                     s->place->bad, s->inside, err);
     TRY(tomography_cuda_turn(raw, 1, s->rows, setup->nx, setup->nx, s->pitch, &at, turned + (size_t)tilt * line,
                              s->place->bad, s->inside, err));
-    TRY(tomography_filter_run(s->filter, raw, setup->nx, s->place->factors, (float)setup->shares[tilt], s->q1, s->inside,
-                              err));
+    TRY(tomography_filter_run(s->filter, raw, setup->nx, s->place->factors, (float)setup->shares[tilt], s->q1,
+                              s->inside, err));
     return tomography_cuda_turn(s->q1, 1, s->rows, setup->nx, 2 * (setup->padded / 2 + 1), s->pitch, &at,
                                 turned + (size_t)tilt * line, NULL, s->inside, err);
 }
@@ -34,8 +34,8 @@ static enum status load_mask(struct tomography_slab *s, struct err *err) {
         CUDA_TRY(cudaMemcpyAsync(raw, setup->options.mask + ((size_t)z * (size_t)setup->ny + (size_t)s->first) * nx,
                                  rows * nx, cudaMemcpyHostToDevice, s->inside),
                  err, "sending a mask");
-        TRY(tomography_cuda_turn_mask(raw, 1, s->rows, setup->nx, s->pitch,
-                                      s->mask + (size_t)z * nx * (size_t)s->pitch, s->inside, err));
+        TRY(tomography_cuda_turn_mask(raw, 1, s->rows, setup->nx, s->pitch, s->mask + (size_t)z * nx * (size_t)s->pitch,
+                                      s->inside, err));
     }
     return STATUS_OK;
 }
@@ -56,11 +56,13 @@ static enum status check(struct tomography_slab *s, const float *projections, st
     const struct tomography_setup *setup = s->setup;
     unsigned long long bad = 0, nx = (unsigned long long)setup->nx, ny = (unsigned long long)setup->ny;
     CUDA_TRY(cudaSetDevice(s->place->device.index), err, "choosing a device");
-    CUDA_TRY(cudaMemcpyAsync(&bad, s->place->bad, sizeof bad, cudaMemcpyDeviceToHost, s->inside), err, "fetching a flag");
+    CUDA_TRY(cudaMemcpyAsync(&bad, s->place->bad, sizeof bad, cudaMemcpyDeviceToHost, s->inside), err,
+             "fetching a flag");
     CUDA_TRY(cudaStreamSynchronize(s->inside), err, "sending projections");
     if (bad == ~0ull) return STATUS_OK;
     FAIL(err, STATUS_BAD_ARGUMENT,
-         "pixel (column %llu, row %llu) of tilt %llu (%g°) is %g, no finite number: mend the stack or leave the tilt out",
+         "pixel (column %llu, row %llu) of tilt %llu (%g°) is %g, no finite number: mend the stack or leave the tilt "
+         "out",
          bad % nx + 1, bad / nx % ny + 1, bad / nx / ny + 1, setup->options.geometry.angles[bad / nx / ny],
          (double)projections[bad]);
 }

@@ -198,8 +198,9 @@ enum status tomography_slabs_sums(struct tomography_slabs *all, int k, double *r
     for (int i = 0; i < all->count; i++) {
         struct tomography_slab *s = &all->slabs[i];
         USE(s, err);
-        CUDA_TRY(cudaMemcpyAsync(ret_sums + (s->first - all->slabs[0].first), s->row_sums + (size_t)k * (size_t)s->capacity,
-                                 (size_t)s->rows * sizeof(double), cudaMemcpyDeviceToHost, s->inside),
+        CUDA_TRY(cudaMemcpyAsync(ret_sums + (s->first - all->slabs[0].first),
+                                 s->row_sums + (size_t)k * (size_t)s->capacity, (size_t)s->rows * sizeof(double),
+                                 cudaMemcpyDeviceToHost, s->inside),
                  err, "fetching residuals");
         CUDA_TRY(cudaStreamSynchronize(s->inside), err, "fetching residuals");
     }

@@ -81,7 +81,8 @@ static enum status choose(struct tomography_cuda *t, int *ret_rows, struct err *
         rows = capacity_of(t, slabs);
         long own = (long)rows * slabs - 2 * t->around;
         FAIL_IF(own < 1, err, STATUS_NO_MEMORY,
-                "a tomogram of %d x %d x %d voxels from %d tilts needs %.2f GB of a CUDA device for %d of its rows, and may "
+                "a tomogram of %d x %d x %d voxels from %d tilts needs %.2f GB of a CUDA device for %d of its rows, "
+                "and may "
                 "have %.2f GB: bin the images, make it thinner, ask for fewer iterations, or allow more memory",
                 s->nx, s->ny, s->nz, s->tilts,
                 1e-9 * (double)(tomography_place_bytes(s, t->matrix) +
@@ -169,8 +170,8 @@ void tomography_cuda_destroy(struct tomography_cuda **cuda) {
 }
 
 struct pass {
-    int first, rows;           /* that are wanted */
-    int from, to;              /* that are computed */
+    int first, rows; /* that are wanted */
+    int from, to;    /* that are computed */
 };
 
 static struct pass pass_of(const struct tomography_cuda *t, int index) {
@@ -203,8 +204,8 @@ static enum status judge(struct tomography_cuda *t, int k, bool *ret_stop, struc
     const struct tomography_options *o = &t->setup->options;
     double norm = sum_of(t, 0), *residuals = t->setup->residuals;
     double residual = residuals[k - 1] = norm > 0 ? sqrt(sum_of(t, k) / norm) : 0;
-    FAIL_IF(o->go_on && !o->go_on(o->context, k, residual), err, STATUS_CANCELLED, "stopped after %d of %d iterations", k,
-            o->iterations);
+    FAIL_IF(o->go_on && !o->go_on(o->context, k, residual), err, STATUS_CANCELLED, "stopped after %d of %d iterations",
+            k, o->iterations);
     *ret_stop = o->limit > 0 && k > 1 && residuals[k - 2] - residual < o->limit * residuals[k - 2];
     return STATUS_OK;
 }
@@ -264,7 +265,8 @@ static enum status run_in_passes(struct tomography_cuda *t, const float *project
     return STATUS_OK;
 }
 
-static enum status run_filtered(struct tomography_cuda *t, const float *projections, float *ret_volume, struct err *err) {
+static enum status run_filtered(struct tomography_cuda *t, const float *projections, float *ret_volume,
+                                struct err *err) {
     for (int i = 0; i < t->passes; i++) {
         struct pass p = pass_of(t, i);
         tomography_slabs_deal(&t->slabs, p.from, p.to - p.from);

@@ -1,8 +1,9 @@
 /* The part of kernels/tomography that runs on a CUDA device, between tomography_cuda.c, slab_cuda.c and the .cu files.
  *
- * A slab is some rows y of the volume and of the images. On the device y is the fastest axis: of the volume [z][x][pitch],
- * of the images [tilt][x][pitch], pitch = rows rounded up to TOMOGRAPHY_CHUNK; what stands beyond the rows is zero. So a
- * warp's lanes, which are rows, share one position u, one set of weights and one way through the code.
+ * A slab is some rows y of the volume and of the images. On the device y is the fastest axis: of the volume
+ * [z][x][pitch], of the images [tilt][x][pitch], pitch = rows rounded up to TOMOGRAPHY_CHUNK; what stands beyond the
+ * rows is zero. So a warp's lanes, which are rows, share one position u, one set of weights and one way through the
+ * code.
  *
  * Rows y ± 1 enter by factors: p[y] = Q0[y] + Q1[y − 1] + Q1[y + 1] with Q0, Q1 the sums over q0 c and q1 c; and
  * Wᵀ r by r and r1[y] = r[y − 1] + r[y + 1].
@@ -66,8 +67,8 @@ struct tomography_update {
     float kept, scale;
     const float *voxels; /* C [3][nz][nx], or NULL: 1 */
     bool non_negative;
-    const unsigned char *mask;     /* [nz][nx][pitch], or NULL */
-    int rows;                      /* of the slab; what is beyond stays as it is */
+    const unsigned char *mask;      /* [nz][nx][pitch], or NULL */
+    int rows;                       /* of the slab; what is beyond stays as it is */
     bool first_is_end, last_is_end; /* whether the slab's first and last row lack a neighbour */
 };
 enum status tomography_cuda_back_project(const struct tomography_matrix_cuda *matrix, struct tomography_chunks chunks,
@@ -100,8 +101,8 @@ enum status tomography_cuda_neighbours(const struct tomography_residual *residua
 enum status tomography_cuda_take_row(const float *from, size_t lines, int pitch, int row, float *ret_row, void *stream,
                                      struct err *err);
 
-/* [planes][rows][from_pitch] to [planes][columns][pitch]. ret_bad (may be NULL): the least of what it was and `origin` +
- * plane · origin_plane + row · columns + column of what is no finite number. */
+/* [planes][rows][from_pitch] to [planes][columns][pitch]. ret_bad (may be NULL): the least of what it was and `origin`
+ * + plane · origin_plane + row · columns + column of what is no finite number. */
 struct tomography_origin {
     unsigned long long first, plane;
 };
@@ -122,14 +123,14 @@ struct tomography_stencil {
 enum status tomography_cuda_stencil(const struct tomography_stencil *stencil, int first, int planes, float *ret_slices,
                                     void *stream, struct err *err);
 
-/* WBP: rows [rows][nx] of a tilt filtered, to [rows][padded + 2] of which the first nx are meant; factors [padded/2 + 1]
- * on the device. */
+/* WBP: rows [rows][nx] of a tilt filtered, to [rows][padded + 2] of which the first nx are meant; factors [padded/2 +
+ * 1] on the device. */
 struct tomography_filter_cuda;
 enum status tomography_filter_create(int padded, int rows, void *stream, struct tomography_filter_cuda **ret_filter,
                                      struct err *err);
 void tomography_filter_destroy(struct tomography_filter_cuda **filter);
-enum status tomography_filter_run(struct tomography_filter_cuda *filter, const float *rows, int nx, const float *factors,
-                                  float share, float *ret_rows, void *stream, struct err *err);
+enum status tomography_filter_run(struct tomography_filter_cuda *filter, const float *rows, int nx,
+                                  const float *factors, float share, float *ret_rows, void *stream, struct err *err);
 
 #ifdef __cplusplus
 }

@@ -16,25 +16,30 @@ static inline double clamped(double v, int nx) {
     return v > most ? most : v;
 }
 
-static inline void put(const float *table, int ray, float f, int *ret_ray, float *ret_weight) {
-    float step = f * TOMOGRAPHY_STEPS;
-    int k = (int)step;
-    k = k < TOMOGRAPHY_STEPS ? k : TOMOGRAPHY_STEPS - 1;
-    const eight *at = (const eight *)(table + 8 * k);
-    *(eight *)ret_weight = at[0] + (step - (float)k) * (at[1] - at[0]);
-    *ret_ray = ray;
+/* The eight weights of f for a row of voxels: between two places of the table, which is all of one vector each. */
+static inline void look_up(const float *table, const float *f, int width, float (*ret_weights)[8]) {
+    for (int x = 0; x < width; x++) {
+        float step = f[x] * TOMOGRAPHY_STEPS;
+        int k = (int)step;
+        k = k < TOMOGRAPHY_STEPS ? k : TOMOGRAPHY_STEPS - 1;
+        const eight *at = (const eight *)(table + 8 * k);
+        *(eight *)ret_weights[x] = at[0] + (step - (float)k) * (at[1] - at[0]);
+    }
 }
 
 MULTIVERSION static void on_the_fly(const struct tomography_setup *s, int tilt, const struct tomography_tile *tile,
                                     struct tomography_tile_weights *w) {
+    float f[TOMOGRAPHY_TILE_X];
+    double cosine = s->cosines[tilt];
     for (int z = 0; z < tile->depth; z++) {
-        int at = z * TOMOGRAPHY_TILE_X;
+        int *ray = w->ray + z * TOMOGRAPHY_TILE_X;
         double first = tomography_position(s, tilt, tile->x0, tile->z0 + z) + (TOMOGRAPHY_PAD - 1);
         for (int x = 0; x < tile->width; x++) {
-            double v = clamped(first + x * s->cosines[tilt], s->nx);
-            int ray = (int)v;
-            put(s->weights, ray, (float)(v - ray), &w->ray[at + x], w->weight[at + x]);
+            double v = clamped(first + x * cosine, s->nx);
+            ray[x] = (int)v;
+            f[x] = (float)(v - ray[x]);
         }
+        look_up(s->weights, f, tile->width, w->weight + z * TOMOGRAPHY_TILE_X);
     }
 }
 
@@ -61,7 +66,7 @@ MULTIVERSION static void from_blob_ellr(const struct tomography_matrix_cpu *m, i
     size_t half = (m->voxels + 1) / 2, row = (size_t)s->pair[tilt] * half;
     double whole = floor(s->offsets[tilt]);
     int offset = (int)whole + TOMOGRAPHY_PAD - 1;
-    float rest = (float)(s->offsets[tilt] - whole);
+    float rest = (float)(s->offsets[tilt] - whole), fractions[TOMOGRAPHY_TILE_X];
     for (int z = 0; z < tile->depth; z++) {
         size_t first = (size_t)(tile->z0 + z) * (size_t)s->nx;
         int at = z * TOMOGRAPHY_TILE_X;
@@ -79,8 +84,10 @@ MULTIVERSION static void from_blob_ellr(const struct tomography_matrix_cpu *m, i
             if (x > 0 && ray < w->ray[at + x - 1]) ray++, f = 0;
             if (ray < 0) ray = 0, f = 0;
             if (ray >= s->nx + TOMOGRAPHY_PAD) ray = s->nx + TOMOGRAPHY_PAD, f = 0;
-            put(s->weights, ray, f, &w->ray[at + x], w->weight[at + x]);
+            w->ray[at + x] = ray;
+            fractions[x] = f;
         }
+        look_up(s->weights, fractions, tile->width, w->weight + at);
     }
 }
 
