@@ -206,15 +206,18 @@ int groups_waiting(const struct groups *groups) {
     return waiting;
 }
 
-enum status group_series(const struct group *group, struct series *ret_series, struct err *err) {
+enum status group_series(const struct group *group, bool in_memory, struct series *ret_series, struct err *err) {
     _cleanup_(series_clear) struct series series = group->series;
     series.tilts = NULL;
     series.count = series.capacity = 0;
     series.notes = NULL;
     series.name = strdup(group->id);
     FAIL_IF(series.name == NULL, err, STATUS_NO_MEMORY, "no memory for a series");
-    for (int i = 0; i < group->series.count; i++)
-        TRY(series_add(&series, &group->series.tilts[i], group->series.tilts[i].path, err));
+    for (int i = 0; i < group->series.count; i++) {
+        struct tilt tilt = group->series.tilts[i];
+        if (!in_memory) tilt.pixels = NULL;
+        TRY(series_add(&series, &tilt, group->series.tilts[i].path, err));
+    }
     *ret_series = series;
     series = (struct series){0};
     return STATUS_OK;

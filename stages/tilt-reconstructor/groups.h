@@ -44,8 +44,8 @@ int groups_count(const struct groups *groups);
 /* Tilts of series that are not complete yet. */
 int groups_waiting(const struct groups *groups);
 
-/* A copy of its tilts as a series that can be settled and read. */
-enum status group_series(const struct group *group, struct series *ret_series, struct err *err);
+/* A copy of its tilts as a series that can be settled and read: from their files, or of what is in memory of each. */
+enum status group_series(const struct group *group, bool in_memory, struct series *ret_series, struct err *err);
 /* The copies of images in memory, once they are not needed any more. */
 void group_drop_pixels(struct group *group);
 

@@ -160,7 +160,7 @@ static enum status make_tomogram(struct live *live, struct group *group, struct 
     struct series series = {0};
     struct product_paths paths;
     const struct job_settings *settings = &live->settings->job;
-    TRY(group_series(group, &series, err));
+    TRY(group_series(group, false, &series, err));
     uint64_t fingerprint = job_fingerprint(settings, &series);
     enum status status = product_paths_of(live->stage, group->id, false, &paths, err);
     bool there = status == STATUS_OK && products_are_of(&paths.products, fingerprint);
@@ -208,7 +208,7 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     const struct job_settings settings = settings_preview(live->settings, shrink);
     TRY(need_pixels(live, group, shrink, err));
     TRY(product_paths_of(live->stage, group->id, true, &paths, err));
-    TRY(group_series(group, &series, err));
+    TRY(group_series(group, true, &series, err));
     series.nx /= shrink;
     series.ny /= shrink;
     series.pixel_size *= shrink;
