@@ -24,6 +24,11 @@ enum {
     TOMOGRAPHY_TILTS = 2
 };
 
+/* Of a voxel's four rays, those of number `skip` to 3 − `skip` can have weights: linear interpolation has two. */
+static inline int tomography_skip(const struct tomography_setup *setup) {
+    return setup->options.basis == TOMOGRAPHY_VOXEL;
+}
+
 /* Weights of every voxel and tilt of a slice, as they are stored (tomography.h). */
 struct tomography_matrix_cpu {
     enum tomography_matrix kind;
@@ -43,7 +48,7 @@ struct tomography_tile {
 };
 /* What it gives to the rays of one tilt. Voxel (z, x) of the tile is number z × TOMOGRAPHY_TILE_X + x. */
 struct tomography_tile_weights {
-    int ray[TOMOGRAPHY_TILE]; /* the first of its four rays, padded; rises with x */
+    int ray[TOMOGRAPHY_TILE]; /* the first of its four rays, padded */
     _Alignas(32) float weight[TOMOGRAPHY_TILE][8];
 };
 void tomography_matrix_tile(const struct tomography_matrix_cpu *matrix, int tilt, const struct tomography_tile *tile,

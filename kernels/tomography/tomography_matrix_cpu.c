@@ -80,8 +80,6 @@ MULTIVERSION static void from_blob_ellr(const struct tomography_matrix_cpu *m, i
             float down = floorf(f);
             ray += (int)down;
             f -= down;
-            /* Along a row rays rise; where rounding puts a u that is a whole number below it, it is put back. */
-            if (x > 0 && ray < w->ray[at + x - 1]) ray++, f = 0;
             if (ray < 0) ray = 0, f = 0;
             if (ray >= s->nx + TOMOGRAPHY_PAD) ray = s->nx + TOMOGRAPHY_PAD, f = 0;
             w->ray[at + x] = ray;

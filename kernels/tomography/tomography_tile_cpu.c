@@ -20,15 +20,16 @@ enum { LANES = TOMOGRAPHY_LANES, TILE_X = TOMOGRAPHY_TILE_X };
 typedef float wide __attribute__((vector_size(64)));
 typedef float narrow __attribute__((vector_size(32)));
 
-void tomography_tile_by_ray(const struct tomography_setup *s, const struct tomography_tile *tile,
-                            const struct tomography_tile_weights *w, struct tomography_tile_rays *ret) {
+MULTIVERSION void tomography_tile_by_ray(const struct tomography_setup *s, const struct tomography_tile *tile,
+                                         const struct tomography_tile_weights *w, struct tomography_tile_rays *ret) {
     enum { MOST = sizeof ret->from / sizeof *ret->from };
-    int least = w->ray[0], most = least, at[MOST] = {0};
-    for (int z = 0; z < tile->depth; z++) {
-        int from = w->ray[z * TILE_X], to = w->ray[z * TILE_X + tile->width - 1];
-        least = from < least ? from : least;
-        most = to > most ? to : most;
-    }
+    int least = w->ray[0], most = least, at[MOST] = {0}, skip = tomography_skip(s);
+    for (int z = 0; z < tile->depth; z++)
+        for (int x = 0; x < tile->width; x++) {
+            int ray = w->ray[z * TILE_X + x];
+            least = ray < least ? ray : least;
+            most = ray > most ? ray : most;
+        }
     for (int z = 0; z < tile->depth; z++)
         for (int x = 0; x < tile->width; x++)
             at[w->ray[z * TILE_X + x] - least]++;
@@ -38,7 +39,7 @@ void tomography_tile_by_ray(const struct tomography_setup *s, const struct tomog
     ret->from[0] = 0;
     for (int i = 0; i < ret->count; i++) {
         ret->from[i + 1] = ret->from[i];
-        for (int k = 0; k < 4 && k <= i; k++)
+        for (int k = skip; k < 4 - skip && k <= i; k++)
             ret->from[i + 1] += at[i - k];
     }
     memcpy(at, ret->from, sizeof at);
@@ -46,7 +47,7 @@ void tomography_tile_by_ray(const struct tomography_setup *s, const struct tomog
         for (int x = 0; x < tile->width; x++) {
             int first = w->ray[z * TILE_X + x] - least, voxel = z * s->nx + x;
             const float *q = w->weight[z * TILE_X + x];
-            for (int k = 0; k < 4; k++)
+            for (int k = skip; k < 4 - skip; k++)
                 ret->meetings[at[first + k]++] = (struct tomography_meeting){voxel, q[k], q[4 + k]};
         }
 }
@@ -167,13 +168,13 @@ MULTIVERSION static void back_project_narrow(const struct some_tilts *s, int hal
     }
 }
 
-MULTIVERSION static void back_project_alone(const struct some_tilts *s, float *sums) {
+MULTIVERSION static void back_project_alone(const struct some_tilts *s, int skip, float *sums) {
     for (int x = 0; x < s->width; x++) {
         narrow *to = (narrow *)(sums + (size_t)x * 2 * LANES);
         narrow a0 = to[0], a1 = to[1], a2 = to[2], a3 = to[3], a4 = to[4], a5 = to[5], a6 = to[6], a7 = to[7];
         for (int t = 0; t < s->count; t++) {
-            const narrow *r = (const narrow *)(s->rays[t] + (size_t)s->ray[t][x] * LANES);
-            for (int k = 0; k < 4; k++, r += 8) {
+            const narrow *r = (const narrow *)(s->rays[t] + (size_t)(s->ray[t][x] + skip) * LANES);
+            for (int k = skip; k < 4 - skip; k++, r += 8) {
                 float q = s->weight[t][x][k];
                 a0 += q * r[0], a1 += q * r[1], a2 += q * r[2], a3 += q * r[3];
                 a4 += q * r[4], a5 += q * r[5], a6 += q * r[6], a7 += q * r[7];
@@ -195,7 +196,7 @@ void tomography_tile_back_project(const struct tomography_setup *setup, const st
             s.rays[t] = rays[t];
         }
         if (!setup->halo) {
-            back_project_alone(&s, to);
+            back_project_alone(&s, tomography_skip(setup), to);
         } else if (is_wide) {
             back_project_wide(&s, to);
         } else {

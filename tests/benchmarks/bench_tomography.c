@@ -98,7 +98,10 @@ static double core_rate(void) {
 
 static void print(const struct set *s, const struct tomography_options *o, const struct tomography_report *r,
                   const double *times) {
-    double voxels = (double)s->nx * s->ny * s->nz, adds = voxels * s->tilts * (o->basis == TOMOGRAPHY_BLOB ? 8 : 4);
+    double voxels = (double)s->nx * s->ny * s->nz, adds = voxels * s->tilts *
+                                                          (o->basis == TOMOGRAPHY_BLOB     ? 8
+                                                           : o->basis == TOMOGRAPHY_LINEAR ? 4
+                                                                                           : 2);
     /* The start is a back-projection of its own. */
     double total = o->method == TOMOGRAPHY_WBP ? voxels * s->tilts * 2 : adds * (2 * r->iterations + 1);
     bool cpu = o->devices[0].kind == DEVICE_CPU;
