@@ -132,7 +132,8 @@ enum status tilts_read_angles(const char *path, double **ret_angles, int *ret_co
 static enum status check_transform(const struct line *line, struct err *err) {
     const double *v = line->values;
     FAIL_IF(line->count != 6, err, STATUS_BAD_FORMAT,
-            "%s: line %d holds %d numbers: six are expected, A11 A12 A21 A22 DX DY", line->name, line->number, line->count);
+            "%s: line %d holds %d numbers: six are expected, A11 A12 A21 A22 DX DY", line->name, line->number,
+            line->count);
     double area = fabs(v[0] * v[3] - v[1] * v[2]);
     FAIL_IF(!(area >= 1 / SCALE_MAX / SCALE_MAX && area <= SCALE_MAX * SCALE_MAX) || fabs(v[0]) > SCALE_MAX ||
                 fabs(v[1]) > SCALE_MAX || fabs(v[2]) > SCALE_MAX || fabs(v[3]) > SCALE_MAX,
@@ -160,7 +161,8 @@ enum status tilts_parse_transforms(const char *name, const char *text, size_t le
         const double *v = line.values;
         transforms[count++] = (struct tilt_transform){v[0], v[1], v[2], v[3], v[4], v[5]};
     }
-    FAIL_IF(count == 0, err, STATUS_BAD_FORMAT, "%s: there is no transform in it: six numbers a line are expected", name);
+    FAIL_IF(count == 0, err, STATUS_BAD_FORMAT, "%s: there is no transform in it: six numbers a line are expected",
+            name);
     *ret_transforms = transforms;
     *ret_count = count;
     transforms = NULL;
@@ -202,10 +204,11 @@ enum status tilts_parse_list(const char *where, const char *text, bool *listed, 
             good = parse_view(&at, &last) && last >= first;
             at = skip_blanks(at);
         }
-        FAIL_IF(!good || (*at != ',' && *at != '\0'), err, STATUS_BAD_ARGUMENT,
-                "%s: '%.80s' is not a list of views: numbers from 1 (the first image of the stack) and ranges of them are "
-                "expected, as 3,7-9",
-                where, text);
+        FAIL_IF(
+            !good || (*at != ',' && *at != '\0'), err, STATUS_BAD_ARGUMENT,
+            "%s: '%.80s' is not a list of views: numbers from 1 (the first image of the stack) and ranges of them are "
+            "expected, as 3,7-9",
+            where, text);
         for (int view = first; view <= last; view++)
             listed[view] = true;
         greatest = last > greatest ? last : greatest;

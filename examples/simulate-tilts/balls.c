@@ -27,8 +27,9 @@ enum status balls_create(uint64_t seed, int count, int nx, int ny, int nz, struc
     for (int i = MARKS; i < balls.count; i++) {
         double radius = fmin(random_uniform(&random, 0.012, 0.035) * side, most);
         double room_x = 0.36 * nx - radius, room_y = 0.45 * ny - radius, room_z = 0.45 * depth - radius;
-        balls.list[i] = (struct ball){random_uniform(&random, -room_x, room_x), random_uniform(&random, -room_y, room_y),
-                                      random_uniform(&random, -room_z, room_z), radius, random_uniform(&random, 0.5, 1.5)};
+        balls.list[i] =
+            (struct ball){random_uniform(&random, -room_x, room_x), random_uniform(&random, -room_y, room_y),
+                          random_uniform(&random, -room_z, room_z), radius, random_uniform(&random, 0.5, 1.5)};
     }
     *ret_balls = balls;
     return STATUS_OK;

@@ -1,9 +1,9 @@
 /* A phantom of balls of equal density, whose projections are known: a ray at distance d from the centre of a ball of
- * radius R passes through 2 √(R² − d²) of it. No two of its parts are alike and no plane mirrors it: three large balls mark
- * the axes, the others lie anywhere.
+ * radius R passes through 2 √(R² − d²) of it. No two of its parts are alike and no plane mirrors it: three large balls
+ * mark the axes, the others lie anywhere.
  *
- * Coordinates in px from the centre of the volume, (N − 1)/2. The geometry is that of kernels/tomography/tomography.h: at
- * tilt θ a point is seen at column x cos θ + z sin θ and row y from the centre of the image. */
+ * Coordinates in px from the centre of the volume, (N − 1)/2. The geometry is that of kernels/tomography/tomography.h:
+ * at tilt θ a point is seen at column x cos θ + z sin θ and row y from the centre of the image. */
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_TILTS_BALLS_H
 #define ICESTREAM_EXAMPLES_SIMULATE_TILTS_BALLS_H
 

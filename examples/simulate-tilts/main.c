@@ -21,7 +21,8 @@ struct options {
 
 #define AT(member) offsetof(struct options, member)
 static const struct param table[] = {
-    {"o", PARAM_STRING, AT(folder), "", NULL, .required = true, .help = "Folder to fill: tilts/ with the series, truth/ with the phantom"},
+    {"o", PARAM_STRING, AT(folder), "", NULL, .required = true,
+     .help = "Folder to fill: tilts/ with the series, truth/ with the phantom"},
     {"name", PARAM_STRING, AT(name), "", "ts", .help = "Of the series: NAME.st, NAME.rawtlt …"},
     {"size", PARAM_INT, AT(size), "px", "256", 16, 8192, .help = "Width and height of the images"},
     {"thickness", PARAM_INT, AT(thickness), "px", "64", 4, 4096, .help = "Of the phantom"},
@@ -30,13 +31,15 @@ static const struct param table[] = {
     {"step", PARAM_FLOAT, AT(step), "°", "3", 0.05, 90, .help = "From one tilt to the next"},
     {"files", PARAM_CHOICE, AT(files), "", "stack", .choices = "stack|single",
      .help = "A stack with .rawtlt and .mdoc, or a file for each tilt and an .mdoc that grows"},
-    {"order", PARAM_CHOICE, AT(order), "", "angle", .choices = "angle|dose-symmetric", .help = "In which tilts are taken"},
+    {"order", PARAM_CHOICE, AT(order), "", "angle", .choices = "angle|dose-symmetric",
+     .help = "In which tilts are taken"},
     {"balls", PARAM_INT, AT(balls), "", "60", 0, 100000, .help = "Small balls, besides three large ones"},
     {"pixel_size", PARAM_FLOAT, AT(pixel_size), "Å", "10", 0.1, 1000, .help = "Of the images"},
     {"snr", PARAM_FLOAT, AT(snr), "", "0", 0, 1e9,
      .help = "Variance of the first projection over that of the noise; 0: no noise"},
     {"background", PARAM_FLOAT, AT(background), "", "0", -1e6, 1e6, .help = "Added to every pixel"},
-    {"shift", PARAM_FLOAT, AT(shift), "px", "0", 0, 4096, .help = "Images lie up to so many px off; truth/NAME.xf undoes it"},
+    {"shift", PARAM_FLOAT, AT(shift), "px", "0", 0, 4096,
+     .help = "Images lie up to so many px off; truth/NAME.xf undoes it"},
     {"interval", PARAM_FLOAT, AT(interval), "s", "0", 0, 86400, .help = "From one tilt to the next"},
     {"seed", PARAM_INT, AT(seed), "", "1", 0, INT_MAX, .help = "The same seed gives the same bytes"},
 };

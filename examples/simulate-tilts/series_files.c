@@ -97,7 +97,8 @@ static void set_noise(struct writing *w) {
 /* Tilt i of the scheme, with the shift that it lies off by. */
 static void paint(struct writing *w, double angle, int i, double *ret_dx, double *ret_dy) {
     const struct series_files_options *o = w->options;
-    struct random shifts = random_stream(o->seed, (uint64_t)i, SHIFTS), noise = random_stream(o->seed, (uint64_t)i, NOISE);
+    struct random shifts = random_stream(o->seed, (uint64_t)i, SHIFTS),
+                  noise = random_stream(o->seed, (uint64_t)i, NOISE);
     *ret_dx = i > 0 ? random_uniform(&shifts, -o->shift, o->shift) : 0;
     *ret_dy = i > 0 ? random_uniform(&shifts, -o->shift, o->shift) : 0;
     memset(w->image.data, 0, image_count(&w->image) * sizeof *w->image.data);
@@ -128,7 +129,8 @@ static enum status write_tilt(struct writing *w, double angle, int i, struct err
     if (o->single) TRY(mrc_write(path, &w->image, MRC_IMAGE, MRC_FLOAT32, err));
     if (!o->single) TRY(mrc_writer_append(w->stack, w->image.data, err));
     if (!o->single) fprintf(w->angles, "%.2f\n", angle);
-    fprintf(w->mdoc, "[ZValue = %d]\nTiltAngle = %.4f\nPixelSpacing = %g\nRotationAngle = 90\n", i, angle, o->pixel_size);
+    fprintf(w->mdoc, "[ZValue = %d]\nTiltAngle = %.4f\nPixelSpacing = %g\nRotationAngle = 90\n", i, angle,
+            o->pixel_size);
     fprintf(w->mdoc, "ExposureDose = 3\nSubFramePath = X:\\simulated\\%s\n\n", name);
     fprintf(w->truth, "1.0 0.0 0.0 1.0 %.4f %.4f\n", -dx, -dy);
     FAIL_IF(fflush(w->mdoc) != 0, err, STATUS_IO, "the .mdoc of %s cannot be written: %s", o->name, strerror(errno));

@@ -5,6 +5,7 @@
 #include "common/params.h"
 
 /* Into a struct that params_defaults has filled; required ones must be set. */
-enum status arguments_read(const struct param *table, size_t count, void *options, int argc, char **argv, struct err *err);
+enum status arguments_read(const struct param *table, size_t count, void *options, int argc, char **argv,
+                           struct err *err);
 
 #endif

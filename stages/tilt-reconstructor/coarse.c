@@ -17,10 +17,10 @@ static const double ANGLE_MOST = 85;
 struct coarse {
     int nx, ny;
     struct fft_plan *forward, *inverse;
-    float *filter;                /* [ny][nx/2+1] */
+    float *filter; /* [ny][nx/2+1] */
     float *taper_x, *taper_y;
-    float *picture, *map;         /* [ny][nx] */
-    float *reference, *other;     /* half-complex */
+    float *picture, *map;     /* [ny][nx] */
+    float *reference, *other; /* half-complex */
 };
 
 void coarse_destroy(struct coarse **coarse) {
@@ -159,7 +159,8 @@ enum status coarse_align(struct coarse *c, const float *images, const double *an
     size_t pixels = (size_t)c->nx * (size_t)c->ny;
     int least = 0;
     FAIL_IF(c->nx < 16 || c->ny < 16, err, STATUS_BAD_ARGUMENT,
-            "images of %d × %d px are too small to be aligned: 16 px or more are needed; take a smaller bin", c->nx, c->ny);
+            "images of %d × %d px are too small to be aligned: 16 px or more are needed; take a smaller bin", c->nx,
+            c->ny);
     for (int i = 1; i < count; i++)
         if (fabs(angles[i]) < fabs(angles[least])) least = i;
     ret_dx[least] = ret_dy[least] = ret_peaks[least] = 0;

@@ -1,9 +1,10 @@
-/* Coarse alignment: neighbours in tilt are cross-correlated, the one of higher tilt stretched across the axis by the ratio
- * of the cosines, from the least tilt outwards both ways. Good to a pixel or so of the images it is given, where nothing
- * better is known; residual errors add up outwards.
+/* Coarse alignment: neighbours in tilt are cross-correlated, the one of higher tilt stretched across the axis by the
+ * ratio of the cosines, from the least tilt outwards both ways. Good to a pixel or so of the images it is given, where
+ * nothing better is known; residual errors add up outwards.
  *
  * A feature at distance X from the axis is seen at X cos θ. With image j stretched by c = cos θ_i / cos θ_j onto its
- * neighbour i of lower tilt (shift D_i), and the peak at t: D_j = (t_x + D_i) / c across the axis, t_y + D_i along it. */
+ * neighbour i of lower tilt (shift D_i), and the peak at t: D_j = (t_x + D_i) / c across the axis, t_y + D_i along it.
+ */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_COARSE_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_COARSE_H
 

@@ -1,7 +1,8 @@
 /* Tilts that arrive one by one, by series. Any thread brings one in; all else is for one thread.
  *
- * A series is complete when it has as many tilts as were announced, when none has come for `quiet` seconds, or at the end
- * of the stream. A tilt that comes later opens it again: its tomogram is made anew, in the place of the one before. */
+ * A series is complete when it has as many tilts as were announced, when none has come for `quiet` seconds, or at the
+ * end of the stream. A tilt that comes later opens it again: its tomogram is made anew, in the place of the one before.
+ */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_GROUPS_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_GROUPS_H
 
@@ -9,8 +10,8 @@
 
 struct arrival {
     const char *series, *path;
-    double angle;                 /* ° */
-    int number, taken;            /* as struct tilt's */
+    double angle;      /* ° */
+    int number, taken; /* as struct tilt's */
     int nx, ny;
     double pixel_size, tilt_axis; /* NaN: unknown */
 };
@@ -34,11 +35,11 @@ enum status groups_submit(struct groups *groups, const struct arrival *arrival, 
  * size than those before it is left out, with *ret_odd (freed by the caller) saying so. */
 enum status groups_take_in(struct groups *groups, double now, char **ret_odd, struct err *err);
 
-/* A series of at least 2 tilts that has more than its last preview, and no tomogram yet: the one to which a tilt came last.
- * NULL: none. */
+/* A series of at least 2 tilts that has more than its last preview, and no tomogram yet: the one to which a tilt came
+ * last. NULL: none. */
 struct group *groups_to_preview(struct groups *groups);
-/* A series that is complete, and of which no tomogram of all its tilts was tried. announced: 0: unknown. final: the stream
- * has ended. NULL: none. */
+/* A series that is complete, and of which no tomogram of all its tilts was tried. announced: 0: unknown. final: the
+ * stream has ended. NULL: none. */
 struct group *groups_complete(struct groups *groups, double now, int announced, double quiet, bool final);
 int groups_count(const struct groups *groups);
 /* Tilts of series that are not complete yet. */

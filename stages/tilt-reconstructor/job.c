@@ -11,7 +11,7 @@
 #include "common/memory.h"
 #include "common/text.h"
 
-enum { COARSE_SIDE = 512 }; /* px: what shifts are found in */
+enum { COARSE_SIDE = 512 };        /* px: what shifts are found in */
 static const double WEAK_PEAK = 5; /* σ: below it a shift may be chance */
 
 void job_clear(struct job *job) {
@@ -69,8 +69,9 @@ static enum status align(const struct job_settings *settings, struct job *job, s
         farthest = fmax(farthest, hypot(tilt->transform.dx, tilt->transform.dy));
         if (peaks[i] > 0 && (weakest < 0 || peaks[i] < peaks[weakest])) weakest = i;
     }
-    snprintf(job->alignment, sizeof job->alignment, "aligned by cross-correlation: shifts of at most %.1f px, weakest peak %.1f σ at %.2f°%s",
-             farthest, weakest >= 0 ? peaks[weakest] : 0, weakest >= 0 ? series->tilts[weakest].angle : 0,
+    snprintf(job->alignment, sizeof job->alignment,
+             "aligned by cross-correlation: shifts of at most %.1f px, weakest peak %.1f σ at %.2f°%s", farthest,
+             weakest >= 0 ? peaks[weakest] : 0, weakest >= 0 ? series->tilts[weakest].angle : 0,
              weakest >= 0 && peaks[weakest] < WEAK_PEAK ? ", which may be chance" : "");
     return STATUS_OK;
 }
@@ -195,15 +196,28 @@ static uint64_t hash_number(uint64_t hash, double value) {
 uint64_t job_fingerprint(const struct job_settings *settings, const struct series *series) {
     const struct tomography_options *t = &settings->tomography;
     uint64_t hash = TEXT_FNV_BEGIN;
-    double numbers[] = {settings->coarse, isnan(settings->tilt_axis) ? 1e9 : settings->tilt_axis, settings->bin,
-                        settings->thickness, settings->normalise, settings->mode, t->method, t->basis, t->start,
-                        t->iterations, t->relaxation, t->limit, t->non_negative, t->roll_off, t->cutoff,
+    double numbers[] = {settings->coarse,
+                        isnan(settings->tilt_axis) ? 1e9 : settings->tilt_axis,
+                        settings->bin,
+                        settings->thickness,
+                        settings->normalise,
+                        settings->mode,
+                        t->method,
+                        t->basis,
+                        t->start,
+                        t->iterations,
+                        t->relaxation,
+                        t->limit,
+                        t->non_negative,
+                        t->roll_off,
+                        t->cutoff,
                         settings->mask != NULL};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash = hash_number(hash, numbers[i]);
     for (int i = 0; i < series->count; i++) {
         const struct tilt *tilt = &series->tilts[i];
-        if (settings->exclude != NULL && tilt->number >= 1 && tilt->number <= TILTS_MAX && settings->exclude[tilt->number])
+        if (settings->exclude != NULL && tilt->number >= 1 && tilt->number <= TILTS_MAX &&
+            settings->exclude[tilt->number])
             continue;
         uint64_t one = text_fnv(TEXT_FNV_BEGIN, path_name(tilt->path), strlen(path_name(tilt->path)));
         one = hash_number(hash_number(one, tilt->angle), tilt->slice);

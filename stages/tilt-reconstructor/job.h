@@ -1,5 +1,5 @@
-/* From a series to its tomogram, in three steps that the harness runs beside those of other series: read (images), make,
- * write (job_products). */
+/* From a series to its tomogram, in three steps that the harness runs beside those of other series: read (images),
+ * make, write (job_products). */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_JOB_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_JOB_H
 
@@ -14,8 +14,8 @@
 
 /* What the user set. */
 struct job_settings {
-    bool coarse; /* align by cross-correlation */
-    double tilt_axis; /* °; NaN: what the .mdoc says, where images are aligned here; else upright */
+    bool coarse;        /* align by cross-correlation */
+    double tilt_axis;   /* °; NaN: what the .mdoc says, where images are aligned here; else upright */
     int bin, thickness; /* px of the images as they are in the files */
     enum projections_normalise normalise;
     bool *exclude; /* TILTS_MAX + 1; NULL: none */
@@ -37,15 +37,15 @@ struct job {
     double seconds; /* that making it took */
     int iterations, slabs;
     enum tomography_matrix matrix;
-    double *residuals; /* [iterations] */
+    double *residuals;   /* [iterations] */
     char alignment[200]; /* what aligning found; "": nothing was aligned */
-    double tilt_axis;  /* by which images were turned, °; 0: none */
+    double tilt_axis;    /* by which images were turned, °; 0: none */
 };
 
 void job_clear(struct job *job);
 
-/* Takes over a series: settles it, aligns it where that was asked for, reads its images. `series` is empty after success;
- * also after a failure, but the messages are in err. whole: as series_settle. */
+/* Takes over a series: settles it, aligns it where that was asked for, reads its images. `series` is empty after
+ * success; also after a failure, but the messages are in err. whole: as series_settle. */
 enum status job_read(const struct job_settings *settings, struct series *series, bool whole, struct job *job,
                      struct err *err);
 /* plan: kept by the caller from one series to the next, made anew where their geometries differ. */

@@ -73,8 +73,8 @@ static void drop_item(struct item **item) {
     if (*item != NULL) item_destroy(item);
 }
 
-enum status product_paths_of(const struct stage *stage, const char *series, bool preview, struct product_paths *ret_paths,
-                             struct err *err) {
+enum status product_paths_of(const struct stage *stage, const char *series, bool preview,
+                             struct product_paths *ret_paths, struct err *err) {
     _cleanup_(drop_item) struct item *item = NULL;
     struct product_paths *p = ret_paths;
     char ignored[PATH_SIZE];
@@ -186,8 +186,8 @@ static int shrink_of(const struct live *live, const struct group *group) {
 /* The tilts that came since the last preview, or before a restart, into memory at the preview's size. */
 static enum status need_pixels(struct live *live, struct group *group, int shrink, struct err *err) {
     struct series *series = &group->series;
-    const struct projections_options options = {.bin = shrink, .tilt_axis = NAN,
-                                                .threads = live->settings->job.tomography.threads};
+    const struct projections_options options = {
+        .bin = shrink, .tilt_axis = NAN, .threads = live->settings->job.tomography.threads};
     for (int i = 0; i < series->count; i++) {
         struct tilt *tilt = &series->tilts[i];
         if (tilt->pixels != NULL) continue;
@@ -253,15 +253,15 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
     if (made) return STATUS_OK;
     enum status status = make_preview(live, group, &problem);
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
-    if (status != STATUS_OK) stage_log(live->stage, LOG_WARN, "preview", "%s: no preview: %s", group->id, problem.message);
+    if (status != STATUS_OK)
+        stage_log(live->stage, LOG_WARN, "preview", "%s: no preview: %s", group->id, problem.message);
     group->previewed = count;
     return STATUS_OK;
 }
 
 static enum status tomogram_next(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
     const struct settings_params *p = stage_params(live->stage);
-    struct group *group =
-        groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
+    struct group *group = groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
     struct err problem = {0};
     if (group == NULL) return STATUS_OK;
     int count = group->series.count;

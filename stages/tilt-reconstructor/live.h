@@ -1,5 +1,5 @@
-/* Series whose tilts come one by one: previews, and the tomogram once a series is complete. Nothing is kept on disk for a
- * restart but the products: a record (SERIES.json) says of which tilts a tomogram was made. */
+/* Series whose tilts come one by one: previews, and the tomogram once a series is complete. Nothing is kept on disk for
+ * a restart but the products: a record (SERIES.json) says of which tilts a tomogram was made. */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_LIVE_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_LIVE_H
 
@@ -34,7 +34,7 @@ struct product_paths {
     char tomogram[PATH_SIZE], slices[PATH_SIZE], residuals[PATH_SIZE], record[PATH_SIZE];
     struct products products;
 };
-enum status product_paths_of(const struct stage *stage, const char *series, bool preview, struct product_paths *ret_paths,
-                             struct err *err);
+enum status product_paths_of(const struct stage *stage, const char *series, bool preview,
+                             struct product_paths *ret_paths, struct err *err);
 
 #endif

@@ -75,7 +75,8 @@ enum status products_picture(const float *volume, int nx, int ny, int nz, const 
     int longest = (nx > ny ? nx : ny) + nz, shrink = (longest + PICTURE_SIDE - 1) / PICTURE_SIDE;
     while (shrink > 1 && (nx / shrink == 0 || ny / shrink == 0 || nz / shrink == 0))
         shrink--;
-    struct canvas canvas = {.nx = nx / shrink + GAP + nz / shrink, .ny = ny / shrink + GAP + nz / shrink, .shrink = shrink};
+    struct canvas canvas = {
+        .nx = nx / shrink + GAP + nz / shrink, .ny = ny / shrink + GAP + nz / shrink, .shrink = shrink};
     _cleanup_(mem_free) uint8_t *pixels = NULL;
     TRY(mem_new((size_t)canvas.nx * (size_t)canvas.ny, 1, "a picture", &pixels, err));
     canvas.pixels = pixels;
@@ -99,15 +100,16 @@ static enum status write_volume(const struct job_settings *settings, const struc
     const struct tomography_options *t = &settings->tomography;
     char label[MRC_LABEL_SIZE];
     size_t slice = (size_t)p->nx * (size_t)p->ny;
-    TRY(mrc_writer_create(path, p->nx, p->ny, (float)pixel_size(settings, job), MRC_VOLUME, settings->mode, &writer, err));
+    TRY(mrc_writer_create(path, p->nx, p->ny, (float)pixel_size(settings, job), MRC_VOLUME, settings->mode, &writer,
+                          err));
     snprintf(label, sizeof label, "tomogram: x, y (tilt axis), z; %d tilts, %.1f to %.1f degrees", p->count,
              job->angles[0], job->angles[p->count - 1]);
     mrc_writer_label(writer, label);
     if (t->method == TOMOGRAPHY_WBP)
         snprintf(label, sizeof label, "weighted back-projection");
     else
-        snprintf(label, sizeof label, "SIRT, %s basis, %d iterations, relaxation %g%s", bases[t->basis], job->iterations,
-                 t->relaxation, t->non_negative ? ", non-negative" : "");
+        snprintf(label, sizeof label, "SIRT, %s basis, %d iterations, relaxation %g%s", bases[t->basis],
+                 job->iterations, t->relaxation, t->non_negative ? ", non-negative" : "");
     mrc_writer_label(writer, label);
     for (int z = 0; z < job->nz; z++)
         TRY(mrc_writer_append(writer, job->volume + (size_t)z * slice, err));
@@ -146,21 +148,23 @@ static json_t *text_of(const char *text) {
     return string != NULL ? string : json_string("?");
 }
 
-static enum status write_record(const struct job_settings *settings, const struct job *job, const struct products *paths,
-                                uint64_t fingerprint, struct err *err) {
+static enum status write_record(const struct job_settings *settings, const struct job *job,
+                                const struct products *paths, uint64_t fingerprint, struct err *err) {
     const struct tomography_options *t = &settings->tomography;
     const struct projections *p = &job->projections;
     char print[24];
     snprintf(print, sizeof print, "%016" PRIx64, fingerprint);
     bool sirt = t->method == TOMOGRAPHY_SIRT;
     json_t *record = json_pack(
-        "{s:i, s:o, s:o, s:s, s:[i,i,i], s:f, s:i, s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:s, s:f, s:O, s:o}", "v", 1, "series",
-        text_of(job->series.name), "tomogram", text_of(path_name(paths->tomogram)), "fingerprint", print, "size", p->nx,
-        p->ny, job->nz, "pixel_size", pixel_size(settings, job), "bin", settings->bin, "method", sirt ? "sirt" : "wbp",
-        "basis", sirt ? bases[t->basis] : "", "matrix", matrices[job->matrix], "iterations", job->iterations, "slabs",
-        job->slabs, "residual", sirt && job->iterations > 0 ? job->residuals[job->iterations - 1] : 0.0, "tilt_axis",
-        job->tilt_axis, "alignment", job->alignment, "seconds", job->seconds, "notes", job->series.notes, "tilts", describe_tilts(job));
-    _cleanup_(mem_free) char *text = record != NULL ? json_dumps(record, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+        "{s:i, s:o, s:o, s:s, s:[i,i,i], s:f, s:i, s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:s, s:f, s:O, s:o}", "v", 1,
+        "series", text_of(job->series.name), "tomogram", text_of(path_name(paths->tomogram)), "fingerprint", print,
+        "size", p->nx, p->ny, job->nz, "pixel_size", pixel_size(settings, job), "bin", settings->bin, "method",
+        sirt ? "sirt" : "wbp", "basis", sirt ? bases[t->basis] : "", "matrix", matrices[job->matrix], "iterations",
+        job->iterations, "slabs", job->slabs, "residual",
+        sirt && job->iterations > 0 ? job->residuals[job->iterations - 1] : 0.0, "tilt_axis", job->tilt_axis,
+        "alignment", job->alignment, "seconds", job->seconds, "notes", job->series.notes, "tilts", describe_tilts(job));
+    _cleanup_(mem_free) char *text =
+        record != NULL ? json_dumps(record, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(record);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the record of %s", job->series.name);
     return file_write_whole(paths->record, text, strlen(text), err);

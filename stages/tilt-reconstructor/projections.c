@@ -24,7 +24,8 @@ struct tilt_transform projections_transform(const struct tilt *tilt, double tilt
     return (struct tilt_transform){cos(angle), sin(angle), -sin(angle), cos(angle), 0, 0};
 }
 
-void projections_size(const struct series *series, const struct projections_options *options, int *ret_nx, int *ret_ny) {
+void projections_size(const struct series *series, const struct projections_options *options, int *ret_nx,
+                      int *ret_ny) {
     int nx = series->nx / options->bin, ny = series->ny / options->bin;
     struct tilt_transform t = {1, 0, 0, 1, 0, 0};
     if (series->count > 0) t = projections_transform(&series->tilts[series->count / 2], options->tilt_axis);
@@ -111,7 +112,8 @@ static enum status refuse_nonsense(const struct tilt *tilt, const struct image *
     if (image_values_fit(image->data, count)) return STATUS_OK;
     for (size_t i = 0; i < count; i++)
         FAIL_IF(!(fabsf(image->data[i]) < IMAGE_VALUE_MAX), err, STATUS_BAD_FORMAT,
-                "%s: view %d (%.2f°) holds %g at column %zu, row %zu, which is no pixel's value: mend the image, or leave it "
+                "%s: view %d (%.2f°) holds %g at column %zu, row %zu, which is no pixel's value: mend the image, or "
+                "leave it "
                 "out with exclude",
                 tilt->path, tilt->number, tilt->angle, (double)image->data[i], i % (size_t)image->nx + 1,
                 i / (size_t)image->nx + 1);
@@ -190,12 +192,11 @@ static void resample_row(const struct resampling *r, int y, float *out) {
 
 /* X' = A (X − C) + D + C' the other way round, in px of the binned images. Pixels without an image get its mean. The
  * centres are those of the whole images: what binning cuts off moves the binned one's. */
-static void resample(const struct image *in, const struct series *series, const struct tilt_transform *t, int bin, int nx,
-                     int ny, float *out, int threads) {
+static void resample(const struct image *in, const struct series *series, const struct tilt_transform *t, int bin,
+                     int nx, int ny, float *out, int threads) {
     double det = t->a11 * t->a22 - t->a12 * t->a21;
     double cx = (0.5 * series->nx / bin) - 0.5, cy = (0.5 * series->ny / bin) - 0.5;
-    struct resampling r = {in,  t->a22 / det, -t->a12 / det, -t->a21 / det, t->a11 / det,
-                           0,   0,            0,             nx,            ny};
+    struct resampling r = {in, t->a22 / det, -t->a12 / det, -t->a21 / det, t->a11 / det, 0, 0, 0, nx, ny};
     double ox = 0.5 * (nx - 1) + t->dx / bin, oy = 0.5 * (ny - 1) + t->dy / bin;
     r.cx = cx - r.b11 * ox - r.b12 * oy;
     r.cy = cy - r.b21 * ox - r.b22 * oy;
@@ -212,8 +213,8 @@ static bool is_identity(const struct tilt_transform *t) {
 }
 
 enum status projections_read_one(const struct series *series, const struct tilt *tilt,
-                                 const struct projections_options *options, struct projections_source *source, float *out,
-                                 struct err *err) {
+                                 const struct projections_options *options, struct projections_source *source,
+                                 float *out, struct err *err) {
     int nx, ny, bin = options->bin, across = series->nx / bin, along = series->ny / bin;
     projections_size(series, options, &nx, &ny);
     TRY(projections_check(tilt, series->nx, series->ny, source, err));

@@ -9,20 +9,16 @@
 #include "common/mrc.h"
 #include "series.h"
 
-/* mass: a projection holds the same mass at every tilt, so each image is multiplied to the mean of all of them; where means
- * are too near zero for that (images without their background) each has its own mean taken off.
- * mean: that in any case. variance: mean 0, variance 1. */
-enum projections_normalise {
-    PROJECTIONS_AS_THEY_ARE,
-    PROJECTIONS_MASS,
-    PROJECTIONS_MEAN,
-    PROJECTIONS_VARIANCE
-};
+/* mass: a projection holds the same mass at every tilt, so each image is multiplied to the mean of all of them; where
+ * means are too near zero for that (images without their background) each has its own mean taken off. mean: that in any
+ * case. variance: mean 0, variance 1. */
+enum projections_normalise { PROJECTIONS_AS_THEY_ARE, PROJECTIONS_MASS, PROJECTIONS_MEAN, PROJECTIONS_VARIANCE };
 #define PROJECTIONS_NORMALISE_CHOICES "none|mass|mean|variance"
 
 struct projections_options {
-    int bin;          /* images are averaged over bin × bin px; what is left over at the right and top is cut off */
-    double tilt_axis; /* °, from y, anticlockwise: turned upright, of images that have no transform; NaN: it is upright */
+    int bin; /* images are averaged over bin × bin px; what is left over at the right and top is cut off */
+    double
+        tilt_axis; /* °, from y, anticlockwise: turned upright, of images that have no transform; NaN: it is upright */
     enum projections_normalise normalise;
     int threads;
 };
@@ -50,14 +46,14 @@ void projections_clear(struct projections *projections);
 /* Size of what projections_read will make. */
 void projections_size(const struct series *series, const struct projections_options *options, int *ret_nx, int *ret_ny);
 
-/* All of a series; memory is kept from one to the next. STATUS_BAD_FORMAT: a pixel that is no number, named by view, row
- * and column; STATUS_TRUNCATED: the stack ends early. */
+/* All of a series; memory is kept from one to the next. STATUS_BAD_FORMAT: a pixel that is no number, named by view,
+ * row and column; STATUS_TRUNCATED: the stack ends early. */
 enum status projections_read(const struct series *series, const struct projections_options *options,
                              struct projections *projections, struct err *err);
 /* One tilt of it, before the grey scale: out[ny][nx]. */
 enum status projections_read_one(const struct series *series, const struct tilt *tilt,
-                                 const struct projections_options *options, struct projections_source *source, float *out,
-                                 struct err *err);
+                                 const struct projections_options *options, struct projections_source *source,
+                                 float *out, struct err *err);
 /* Reads the tilt's image, and looks whether all its pixels are numbers. */
 enum status projections_check(const struct tilt *tilt, int nx, int ny, struct projections_source *source,
                               struct err *err);

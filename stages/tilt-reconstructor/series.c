@@ -37,8 +37,8 @@ enum status series_add(struct series *series, const struct tilt *tilt, const cha
     return STATUS_OK;
 }
 
-__attribute__((format(printf, 3, 4))) static enum status note(struct series *series, struct err *err, const char *format,
-                                                              ...) {
+__attribute__((format(printf, 3, 4))) static enum status note(struct series *series, struct err *err,
+                                                              const char *format, ...) {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
@@ -145,8 +145,8 @@ enum status series_settle(struct series *series, const bool *exclude, int greate
     for (int i = 0; i < series->count; i++) {
         const struct tilt *tilt = &series->tilts[i];
         FAIL_IF(!isfinite(tilt->angle), err, STATUS_BAD_FORMAT, "%s: view %d has no angle", series->name, tilt->number);
-        FAIL_IF(fabs(tilt->angle) > TILT_ANGLE_MAX, err, STATUS_BAD_FORMAT, "%s: view %d: a tilt of %g° lies beyond ±90°",
-                series->name, tilt->number, tilt->angle);
+        FAIL_IF(fabs(tilt->angle) > TILT_ANGLE_MAX, err, STATUS_BAD_FORMAT,
+                "%s: view %d: a tilt of %g° lies beyond ±90°", series->name, tilt->number, tilt->angle);
     }
     TRY(leave_out(series, exclude, greatest, whole, err));
     if (series->count > 0) qsort(series->tilts, (size_t)series->count, sizeof *series->tilts, by_angle);

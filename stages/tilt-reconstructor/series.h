@@ -13,25 +13,26 @@
 #include "common/tilts.h"
 
 struct tilt {
-    int number;  /* the view's */
-    double angle; /* ° */
-    int slice;   /* of its file, from 0 */
-    char *path;  /* the series' own */
+    int number;    /* the view's */
+    double angle;  /* ° */
+    int slice;     /* of its file, from 0 */
+    char *path;    /* the series' own */
     float *pixels; /* [ny][nx] of it in memory, someone else's; NULL: in the file */
-    int taken;   /* place in the order of taking: of two with one angle the later counts where `retaken` holds */
-    bool shifted;                   /* the transform is known */
+    int taken;     /* place in the order of taking: of two with one angle the later counts where `retaken` holds */
+    bool shifted;  /* the transform is known */
     struct tilt_transform transform; /* px of the image as it is in the file */
 };
 
 struct series {
-    char *name;       /* for messages: the stack's or the .mdoc's path, or the series' id */
-    int nx, ny;       /* of the images */
+    char *name;        /* for messages: the stack's or the .mdoc's path, or the series' id */
+    int nx, ny;        /* of the images */
     double pixel_size; /* Å; NaN: unknown */
-    double tilt_axis; /* from y, anticlockwise, °; NaN: unknown */
-    bool retaken;     /* two tilts with one angle are one taken again, as SerialEM does it, not two that were wanted */
+    double tilt_axis;  /* from y, anticlockwise, °; NaN: unknown */
+    bool retaken;      /* two tilts with one angle are one taken again, as SerialEM does it, not two that were wanted */
     int count, capacity;
     struct tilt *tilts;
-    json_t *notes; /* what a person should know: missing tilts, duplicates; array of strings; NULL until series_settle */
+    json_t
+        *notes; /* what a person should know: missing tilts, duplicates; array of strings; NULL until series_settle */
 };
 
 /* What is given with a stack. NULL: looked for beside it (transforms: none). */
@@ -42,7 +43,8 @@ struct series_files {
 };
 
 /* input: a stack (MRC), or an .mdoc that names single images or a stack. */
-enum status series_read(const char *input, const struct series_files *files, struct series *ret_series, struct err *err);
+enum status series_read(const char *input, const struct series_files *files, struct series *ret_series,
+                        struct err *err);
 void series_clear(struct series *series);
 
 /* One more; the path is copied. */

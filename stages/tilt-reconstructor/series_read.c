@@ -44,7 +44,8 @@ static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err
             if (try_name(stem, length - tail, endings[i], out)) return STATUS_OK;
     }
     FAIL(err, STATUS_NOT_FOUND,
-         "%s: its tilt angles are unknown: there is neither %s.tlt nor %s.rawtlt nor an .mdoc beside it; name the file with "
+         "%s: its tilt angles are unknown: there is neither %s.tlt nor %s.rawtlt nor an .mdoc beside it; name the file "
+         "with "
          "tilts",
          stack, path_name(stem), path_name(stem));
 }
@@ -136,8 +137,8 @@ static enum status try_endings(const char *folder, const char *stem, char out[PA
     return STATUS_OK;
 }
 
-/* The image that an .mdoc calls `name`: that file, or what became of it. Programs between the microscope and here change
- * endings, and don't like points in names: TS_01_003_-6.0.tif may be TS_01_003_-6_0.mrc by now. */
+/* The image that an .mdoc calls `name`: that file, or what became of it. Programs between the microscope and here
+ * change endings, and don't like points in names: TS_01_003_-6.0.tif may be TS_01_003_-6_0.mrc by now. */
 static enum status find_image(const char *folder, const char *mdoc, const char *name, char out[PATH_SIZE],
                               struct err *err) {
     char stem[PATH_SIZE];
@@ -151,8 +152,8 @@ static enum status find_image(const char *folder, const char *mdoc, const char *
     for (char *at = stem; *at != '\0'; at++)
         if (*at == '.') *at = '_';
     if (!found) TRY(try_endings(folder, stem, out, &found, err));
-    FAIL_IF(!found, err, STATUS_NOT_FOUND, "%s names %s, which is not in %s: put it there, or name the folder with images",
-            mdoc, name, folder);
+    FAIL_IF(!found, err, STATUS_NOT_FOUND,
+            "%s names %s, which is not in %s: put it there, or name the folder with images", mdoc, name, folder);
     return STATUS_OK;
 }
 
@@ -168,8 +169,8 @@ static enum status add_image(struct series *series, const struct mdoc_tilt *name
         if (isnan(series->pixel_size) && image.pixel_size > 0) series->pixel_size = image.pixel_size;
     }
     FAIL_IF(image.nx != series->nx || image.ny != series->ny, err, STATUS_BAD_FORMAT,
-            "%s has %d × %d px, the tilts before it %d × %d px: all of a series must have the same size", path, image.nx,
-            image.ny, series->nx, series->ny);
+            "%s has %d × %d px, the tilts before it %d × %d px: all of a series must have the same size", path,
+            image.nx, image.ny, series->nx, series->ny);
     struct tilt tilt = {.number = named->z + 1, .angle = named->angle, .taken = taken};
     return series_add(series, &tilt, path, err);
 }
@@ -187,8 +188,8 @@ static enum status read_single_images(const char *path, const struct mdoc *mdoc,
     for (int i = 0; i < mdoc->count; i++) {
         const struct mdoc_tilt *tilt = &mdoc->tilts[i];
         FAIL_IF(isnan(tilt->angle), err, STATUS_BAD_FORMAT, "%s: section ZValue %d has no TiltAngle", path, tilt->z);
-        FAIL_IF(tilt->file == NULL, err, STATUS_BAD_FORMAT, "%s: section ZValue %d has no SubFramePath, which others have",
-                path, tilt->z);
+        FAIL_IF(tilt->file == NULL, err, STATUS_BAD_FORMAT,
+                "%s: section ZValue %d has no SubFramePath, which others have", path, tilt->z);
         TRY(find_image(folder, path, mdoc_file_name(tilt->file), image, err));
         TRY(add_image(series, tilt, i, image, err));
     }
@@ -203,18 +204,21 @@ static enum status stack_of_mdoc(const char *path, const struct mdoc *mdoc, char
     if (file_exists(stack) && image_probe(stack, &image, NULL) == STATUS_OK) return STATUS_OK;
     TRY(path_folder(path, folder, sizeof folder, err));
     FAIL_IF(mdoc->image_file == NULL, err, STATUS_NOT_FOUND,
-            "%s names no files: neither SubFramePath in its sections nor an ImageFile, and there is no %s", path, stack);
+            "%s names no files: neither SubFramePath in its sections nor an ImageFile, and there is no %s", path,
+            stack);
     TRY(path_join(folder, mdoc_file_name(mdoc->image_file), stack, PATH_SIZE, err));
     FAIL_IF(!file_exists(stack), err, STATUS_NOT_FOUND, "%s names the stack %s, which is not beside it", path,
             mdoc->image_file);
     return STATUS_OK;
 }
 
-static enum status read_mdoc(const char *path, const struct series_files *files, struct series *series, struct err *err) {
+static enum status read_mdoc(const char *path, const struct series_files *files, struct series *series,
+                             struct err *err) {
     _cleanup_(clear_mdoc) struct mdoc mdoc = {0};
     char stack[PATH_SIZE];
     TRY(mdoc_read(path, &mdoc, err));
-    FAIL_IF(mdoc.count == 0, err, STATUS_BAD_FORMAT, "%s: there is no [ZValue = …] section in it: no tilt is named", path);
+    FAIL_IF(mdoc.count == 0, err, STATUS_BAD_FORMAT, "%s: there is no [ZValue = …] section in it: no tilt is named",
+            path);
     FAIL_IF(mdoc.montage, err, STATUS_BAD_FORMAT,
             "%s: this is the .mdoc of a montage, several pieces a tilt: blend them into one image a tilt first", path);
     /* A stack with all images serves better than the frames they were made of. */

@@ -11,8 +11,9 @@
 #define P(member) offsetof(struct settings_params, member)
 const struct param settings_table[SETTINGS_PARAM_COUNT] = {
     {"tilts", PARAM_PATH, P(tilts), "", NULL,
-     .help = "Tilt angles: .tlt or .rawtlt (an angle a line, in the order of the stack) or .mdoc; default: the file beside "
-             "each stack"},
+     .help =
+         "Tilt angles: .tlt or .rawtlt (an angle a line, in the order of the stack) or .mdoc; default: the file beside "
+         "each stack"},
     {"transforms", PARAM_STRING, P(transforms), "", NULL,
      .help = "IMOD's .xf, a line for each image of the stack; `beside`: the one beside each stack; default: images are "
              "aligned, or align says how"},
@@ -20,20 +21,23 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
      .help = "Folder with the single images that an .mdoc names; default: the folder of the .mdoc"},
     {"thickness", PARAM_INT, P(thickness), "px", NULL, 1, 65536, .required = true,
      .help = "Of the tomogram along z, in px of the images before bin"},
-    {"bin", PARAM_INT, P(bin), "", "1", 1, 64, .help = "Images are averaged over so many px either way; the tomogram has "
-                                                       "voxels of that size"},
+    {"bin", PARAM_INT, P(bin), "", "1", 1, 64,
+     .help = "Images are averaged over so many px either way; the tomogram has "
+             "voxels of that size"},
     {"exclude", PARAM_STRING, P(exclude), "", NULL,
      .help = "Views to leave out, as 3,7-9: numbered from 1 as in IMOD, the first image of the stack (of single files: "
              "ZValue + 1)"},
     {"align", PARAM_CHOICE, P(align), "", "none", .choices = "none|coarse",
      .help = "Coarse: shifts by cross-correlation of neighbours, stretched by their cosines"},
     {"tilt_axis", PARAM_FLOAT, P(tilt_axis), "°", NULL, -360, 360,
-     .help = "Angle from the images' y axis to the tilt axis, anticlockwise, by which images without transforms are turned "
-             "upright; default: the .mdoc's where align is coarse, else 0"},
+     .help =
+         "Angle from the images' y axis to the tilt axis, anticlockwise, by which images without transforms are turned "
+         "upright; default: the .mdoc's where align is coarse, else 0"},
     {"normalise", PARAM_CHOICE, P(normalise), "", "mass", .choices = PROJECTIONS_NORMALISE_CHOICES,
      .help = "Mass: images are multiplied to one mean (or have their mean taken off, where means are near 0); mean: 0; "
              "variance: mean 0, variance 1. Contrast is never inverted"},
-    {"method", PARAM_CHOICE, P(method), "", "sirt", .choices = "sirt|wbp", .help = "Iterative, or weighted back-projection"},
+    {"method", PARAM_CHOICE, P(method), "", "sirt", .choices = "sirt|wbp",
+     .help = "Iterative, or weighted back-projection"},
     {"basis", PARAM_CHOICE, P(basis), "", "blob", .choices = "blob|linear|voxel",
      .help = "SIRT: what the tomogram is a sum of"},
     {"matrix", PARAM_CHOICE, P(matrix), "", "auto", .choices = "auto|on-the-fly|ellr|blob-ellr",
@@ -44,12 +48,14 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
     {"relaxation", PARAM_FLOAT, P(relaxation), "", "1", 1e-6, 1.999999, .help = "SIRT: step, above 0 and below 2"},
     {"stop", PARAM_FLOAT, P(stop), "", "0", 0, 1,
      .help = "SIRT: end when the residual falls by less than this part of itself; 0: never before the last iteration"},
-    {"non_negative", PARAM_BOOL, P(non_negative), "", "false", .help = "SIRT: density below 0 is set to 0 in each iteration"},
+    {"non_negative", PARAM_BOOL, P(non_negative), "", "false",
+     .help = "SIRT: density below 0 is set to 0 in each iteration"},
     {"mask", PARAM_PATH, P(mask), "", NULL,
      .help = "SIRT: MRC of the tomogram's size; density is 0 where it is below 0.5"},
     {"roll_off", PARAM_CHOICE, P(roll_off), "", "cosine", .choices = "ramp|cosine|hamming",
      .help = "WBP: what the ramp is multiplied by"},
-    {"cutoff", PARAM_FLOAT, P(cutoff), "", "1", 0.01, 1, .help = "WBP: of the Nyquist frequency; nothing is kept beyond"},
+    {"cutoff", PARAM_FLOAT, P(cutoff), "", "1", 0.01, 1,
+     .help = "WBP: of the Nyquist frequency; nothing is kept beyond"},
     {"precision", PARAM_CHOICE, P(precision), "", "float32", .choices = "float32|float16",
      .help = "Of the tomogram's file (MRC mode 2 or 12)"},
     {"preview", PARAM_BOOL, P(preview), "", "true",
@@ -58,7 +64,8 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
     {"tilts_per_series", PARAM_INT, P(tilts_per_series), "", "0", 0, TILTS_MAX,
      .help = "With so many a series is complete; 0: not known, `quiet` decides"},
     {"quiet", PARAM_FLOAT, P(quiet), "s", "300", 0.1, 864000,
-     .help = "A series to which no tilt has come for so long is complete (one that comes later has its tomogram made anew)"},
+     .help = "A series to which no tilt has come for so long is complete (one that comes later has its tomogram made "
+             "anew)"},
     {"memory", PARAM_INT, P(memory), "MiB", "0", 0, 1 << 24,
      .help = "Of each device, for slabs of the tomogram; 0: what is free"},
     {"devices", PARAM_INT, P(devices), "", "0", 0, 64,

@@ -9,8 +9,8 @@
 enum { RECORD_LIMIT = 16 << 20, COLUMNS = 8 };
 
 static const char *const columns[COLUMNS] = {
-    "rlnTomoName",  "rlnTomoTiltSeriesPixelSize", "rlnTomoTomogramBinning",      "rlnTomoSizeX",
-    "rlnTomoSizeY", "rlnTomoSizeZ",               "rlnTomoReconstructedTomogram", "rlnTomoFrameCount"};
+    "rlnTomoName",  "rlnTomoTiltSeriesPixelSize",   "rlnTomoTomogramBinning", "rlnTomoSizeX", "rlnTomoSizeY",
+    "rlnTomoSizeZ", "rlnTomoReconstructedTomogram", "rlnTomoFrameCount"};
 
 struct tomogram_table {
     struct star_file *file;
@@ -47,11 +47,12 @@ static enum status add_row(struct tomogram_table *table, const char *series, con
     size_t row;
     TRY(star_row_add(table->rows, &row, err));
     TRY(star_set(table->rows, row, 0, series, err));
-    TRY(star_set_number(table->rows, row, 1, json_number_value(json_object_get(record, "pixel_size")) / (bin > 0 ? bin : 1),
-                        err));
+    TRY(star_set_number(table->rows, row, 1,
+                        json_number_value(json_object_get(record, "pixel_size")) / (bin > 0 ? bin : 1), err));
     TRY(star_set_number(table->rows, row, 2, bin, err));
     for (size_t i = 0; i < 3; i++)
-        TRY(star_set_integer(table->rows, row, 3 + (int)i, (long)(json_number_value(json_array_get(size, i)) * bin), err));
+        TRY(star_set_integer(table->rows, row, 3 + (int)i, (long)(json_number_value(json_array_get(size, i)) * bin),
+                             err));
     TRY(star_set(table->rows, row, 6, relative, err));
     return star_set_integer(table->rows, row, 7, (long)json_array_size(json_object_get(record, "tilts")), err);
 }

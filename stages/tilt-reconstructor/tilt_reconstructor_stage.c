@@ -173,8 +173,8 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(product_paths_of(stage, lane->id, false, &paths, err));
     TRY(products_write(&s->settings->job, &lane->job, &paths.products, lane->fingerprint, err));
     live_tell(stage, lane->id, &lane->job);
-    return live_announce(s->live, lane->id, lane->job.series.count,
-                         lane->job.series.pixel_size * s->settings->job.bin, err);
+    return live_announce(s->live, lane->id, lane->job.series.count, lane->job.series.pixel_size * s->settings->job.bin,
+                         err);
 }
 
 /* A tilt joins its series again without being read; a tomogram is announced again, which does nothing where it was. */

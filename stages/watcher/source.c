@@ -242,8 +242,8 @@ static enum status pass_on_without(struct source *source, const struct held *hel
                                    struct err *err) {
     if (known->is_tilt && !known->named)
         return set_aside(source, held->id, held->path,
-                         "no .mdoc in the watched folder names it (SubFramePath), so that its series and its tilt angle are "
-                         "unknown: put the .mdoc there and start again",
+                         "no .mdoc in the watched folder names it (SubFramePath), so that its series and its tilt "
+                         "angle are unknown: put the .mdoc there and start again",
                          err);
     stage_log(source->stage, LOG_WARN, "no-ctf", "%s has no row in %s: it goes on without CTF values", held->id,
               source->params->ctf);
@@ -345,8 +345,8 @@ static enum status handle(struct source *source, const struct watcher_find *find
     struct known_of known;
     look_up(source, find->path, find->relative, &find->image, &known);
     if (known.is_tilt && !known.named && !tilt_names_may_come(source->tilts))
-        return set_aside(source, find->id, find->path, "its name does not follow watcher.series, so that its tilt angle is unknown",
-                         err);
+        return set_aside(source, find->id, find->path,
+                         "its name does not follow watcher.series, so that its tilt angle is unknown", err);
     if (known.is_tilt && !known.named) return hold(source, find, now + source->params->mdoc_wait, err);
     if (!known.complete) return hold(source, find, now + source->params->ctf_wait, err);
     return pass_on_known(source, find->id, find->path, &find->image, &known, err);

@@ -30,8 +30,8 @@ static const struct param params[] = {
     {"ctf_wait", PARAM_FLOAT, AT(ctf_wait), "s", "60", 0, 864000,
      .help = "How long a micrograph waits for its row in the CTF file before it goes on without"},
     {"series", PARAM_STRING, AT(series), "", NULL,
-     .help = "Images are tilts of series: mdoc (SerialEM's .mdoc files in the folder name them) or a pattern of names, as "
-             "{series}_{order}_{angle}_*.mrc"},
+     .help = "Images are tilts of series: mdoc (SerialEM's .mdoc files in the folder name them) or a pattern of names, "
+             "as {series}_{order}_{angle}_*.mrc"},
     {"mdoc_wait", PARAM_FLOAT, AT(mdoc_wait), "s", "600", 0, 864000,
      .help = "How long a tilt waits for an .mdoc to name it before it is set aside as failed"},
     {"min_free", PARAM_FLOAT, AT(min_free), "GB", "1", 0, 1e9,

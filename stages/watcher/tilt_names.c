@@ -30,7 +30,7 @@ struct tilt_names {
 };
 
 static const char SERIES[] = "{series}", ANGLE[] = "{angle}", ORDER[] = "{order}";
-enum { STEPS_MAX = 100000 }; /* of looking for a match: names are short, patterns may be unkind */
+enum { STEPS_MAX = 20000 }; /* of looking for a match: names are short, patterns may be unkind */
 
 struct match {
     const char *series, *angle, *order; /* where they begin in the name */
@@ -99,8 +99,8 @@ bool tilt_pattern_match(const char *pattern, const char *name, struct tilt_place
     double angle = strtod(match.angle, NULL);
     long order = match.order != NULL ? strtol(match.order, NULL, 10) : 0;
     if (!isfinite(angle) || order < 0 || order > TILTS_MAX) return false;
-    *ret_place = (struct tilt_place){
-        .angle = angle, .number = (int)order, .taken = (int)order, .axis = NAN, .pixel_size = NAN};
+    *ret_place =
+        (struct tilt_place){.angle = angle, .number = (int)order, .taken = (int)order, .axis = NAN, .pixel_size = NAN};
     memcpy(ret_place->series, match.series, match.series_length);
     return true;
 }
@@ -166,7 +166,8 @@ static char *series_of(const char *relative) {
     return series;
 }
 
-static enum status add_known(struct tilt_names *names, const char *path, struct known_mdoc **ret_known, struct err *err) {
+static enum status add_known(struct tilt_names *names, const char *path, struct known_mdoc **ret_known,
+                             struct err *err) {
     if (names->count == names->capacity) {
         int capacity = names->capacity > 0 ? 2 * names->capacity : 16;
         struct known_mdoc *list = realloc(names->list, (size_t)capacity * sizeof *list);

@@ -1,4 +1,5 @@
-/* Readers of .tlt, .xf and .mdoc: what good files hold, what is said of bad ones, and real files where they are there. */
+/* Readers of .tlt, .xf and .mdoc: what good files hold, what is said of bad ones, and real files where they are there.
+ */
 #include "scratch.h"
 
 #include <math.h>
@@ -50,7 +51,8 @@ static void bad_angles_are_refused(void **state) {
 
 static void transforms_are_read(void **state) {
     (void)state;
-    static const char text[] = "   0.1020875   0.9947760  -0.9947760   0.1020875       2.395      -3.871\n1 0 0 1 0 0\n";
+    static const char text[] =
+        "   0.1020875   0.9947760  -0.9947760   0.1020875       2.395      -3.871\n1 0 0 1 0 0\n";
     struct tilt_transform *transforms = NULL;
     int count = 0;
     struct err err;
@@ -92,11 +94,12 @@ static void lists_of_views(void **state) {
     }
 }
 
-static const char MDOC[] = "PixelSpacing = 5.4\r\nImageFile = TS_01.mrc\r\n\r\n[T = SerialEM: somewhere]\r\n"
-                           "[T =     Tilt axis angle = 85.3, binning = 4  spot = 8]\r\n\r\n"
-                           "[ZValue = 0]\r\nTiltAngle = 0.001\r\nSubFramePath = D:\\a\\TS_01_000_0.0.tif\r\n\r\n"
-                           "[ZValue = 1]\r\nTiltAngle = 3.001\r\nExposureDose = 2.5\r\nSubFramePath = D:\\a\\TS_01_001_3.0.tif\r\n\r\n"
-                           "[ZValue = 2]\r\nTiltAngle = 3.002\r\nSubFramePath = D:\\b\\TS_01_001_3.0.tif\r\n";
+static const char MDOC[] =
+    "PixelSpacing = 5.4\r\nImageFile = TS_01.mrc\r\n\r\n[T = SerialEM: somewhere]\r\n"
+    "[T =     Tilt axis angle = 85.3, binning = 4  spot = 8]\r\n\r\n"
+    "[ZValue = 0]\r\nTiltAngle = 0.001\r\nSubFramePath = D:\\a\\TS_01_000_0.0.tif\r\n\r\n"
+    "[ZValue = 1]\r\nTiltAngle = 3.001\r\nExposureDose = 2.5\r\nSubFramePath = D:\\a\\TS_01_001_3.0.tif\r\n\r\n"
+    "[ZValue = 2]\r\nTiltAngle = 3.002\r\nSubFramePath = D:\\b\\TS_01_001_3.0.tif\r\n";
 
 static void mdoc_is_read(void **state) {
     (void)state;
@@ -124,12 +127,13 @@ static void mdoc_is_read(void **state) {
 
 static void bad_mdocs_are_refused(void **state) {
     (void)state;
-    static const char *const bad[][2] = {{"\x93NUMPY", "this is not an .mdoc"},
-                                         {"a = 1\n[ZValue = 0]\nTiltAngle = 95\n", "line 3: a tilt of 95°"},
-                                         {"a = 1\n[ZValue = 0]\nTiltAngle = nan\n", "TiltAngle = 'nan' is not a number"},
-                                         {"a = 1\n[ZValue = -1]\n", "ZValue -1"},
-                                         {"a = 1\n[ZValue = x]\n", "ZValue = 'x' is not a number"},
-                                         {"a = 1\n[ZValue = 123456]\n", "ZValue 123456"}};
+    static const char *const bad[][2] = {
+        {"\x93NUMPY", "this is not an .mdoc"},
+        {"a = 1\n[ZValue = 0]\nTiltAngle = 95\n", "line 3: a tilt of 95°"},
+        {"a = 1\n[ZValue = 0]\nTiltAngle = nan\n", "TiltAngle = 'nan' is not a number"},
+        {"a = 1\n[ZValue = -1]\n", "ZValue -1"},
+        {"a = 1\n[ZValue = x]\n", "ZValue = 'x' is not a number"},
+        {"a = 1\n[ZValue = 123456]\n", "ZValue 123456"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct mdoc mdoc = {.count = 7};
         struct err err = {0};
@@ -175,7 +179,8 @@ static void real_angles_and_transforms(void **state) {
     (void)state;
     static const char *const pairs[][3] = {
         {"etomofiles/test_data/TS_001/TS_001.tlt", "etomofiles/test_data/TS_001/TS_001.xf", "40"},
-        {"cryoet_alignment/tests/data/convert/imod_1/tilt_1.tlt", "cryoet_alignment/tests/data/convert/imod_1/tilt_1.xf", "59"},
+        {"cryoet_alignment/tests/data/convert/imod_1/tilt_1.tlt",
+         "cryoet_alignment/tests/data/convert/imod_1/tilt_1.xf", "59"},
         {"cryoet_alignment/tests/data/test.rawtlt", "cryoet_alignment/tests/data/test.xf", "3"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -199,10 +204,10 @@ static void real_angles_and_transforms(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(angles_are_read),       cmocka_unit_test(bad_angles_are_refused),
-        cmocka_unit_test(transforms_are_read),   cmocka_unit_test(lists_of_views),
-        cmocka_unit_test(mdoc_is_read),          cmocka_unit_test(bad_mdocs_are_refused),
-        cmocka_unit_test(real_mdocs),            cmocka_unit_test(real_angles_and_transforms),
+        cmocka_unit_test(angles_are_read),     cmocka_unit_test(bad_angles_are_refused),
+        cmocka_unit_test(transforms_are_read), cmocka_unit_test(lists_of_views),
+        cmocka_unit_test(mdoc_is_read),        cmocka_unit_test(bad_mdocs_are_refused),
+        cmocka_unit_test(real_mdocs),          cmocka_unit_test(real_angles_and_transforms),
     };
     return scratch_run("tilts", tests, sizeof tests / sizeof *tests);
 }

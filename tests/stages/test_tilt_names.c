@@ -16,8 +16,10 @@ static void patterns(void **state) {
         {"{series}_{order}_{angle}_*.mrc", "TS_01_038_-57_0.mrc", "TS_01", -57, 38},
         {"{series}_{order}_{angle}.mrc", "TS_01_038_-57.5.mrc", "TS_01", -57.5, 38},
         {"{series}_{order}_{angle}.mrc", "a_1_2_003_+6.0.mrc", "a_1_2", 6, 3},
-        {"{series}_{angle}_*.tif", "Position_1_001_0.00_20210806_143711_fractions.tif", "Position_1_001_0.00_20210806", 143711, 0},
-        {"{series}_{order}_{angle}_*_fractions.tif", "Position_1_001_0.00_20210806_143711_fractions.tif", "Position_1", 0, 1},
+        {"{series}_{angle}_*.tif", "Position_1_001_0.00_20210806_143711_fractions.tif", "Position_1_001_0.00_20210806",
+         143711, 0},
+        {"{series}_{order}_{angle}_*_fractions.tif", "Position_1_001_0.00_20210806_143711_fractions.tif", "Position_1",
+         0, 1},
         {"{series}[{angle}]-{order}.mrc", "lamella3[-12.00]-10.mrc", "lamella3", -12, 10},
     };
     static const char *const bad[][2] = {{"{series}_{order}_{angle}.mrc", "TS_01.mrc"},
@@ -53,7 +55,8 @@ static void unkind_patterns_end(void **state) {
 
 static void patterns_are_checked(void **state) {
     (void)state;
-    static const char *const bad[] = {"mdocs", "{series}.mrc", "{angle}.mrc", "{series}{series}_{angle}", "a/{series}_{angle}"};
+    static const char *const bad[] = {"mdocs", "{series}.mrc", "{angle}.mrc", "{series}{series}_{angle}",
+                                      "a/{series}_{angle}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tilt_names *names = NULL;
         struct err err;
@@ -84,13 +87,15 @@ static void mdocs_grow(void **state) {
     assert_ok(tilt_names_create("mdoc", folder, true, &names, &err));
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_false(changed);
-    append("in/sub/TS.mrc.mdoc", "PixelSpacing = 2\n[T = Tilt axis angle = 80]\n[ZValue = 0]\nTiltAngle = 0\nSubFramePath = C:\\x\\t0.tif\n");
+    append("in/sub/TS.mrc.mdoc",
+           "PixelSpacing = 2\n[T = Tilt axis angle = 80]\n[ZValue = 0]\nTiltAngle = 0\nSubFramePath = C:\\x\\t0.tif\n");
     append("in/TS_t0.tif.mdoc", "PixelSpacing = 2\n[FrameSet = 0]\nTiltAngle = 9\nSubFramePath = C:\\x\\t0.tif\n");
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_true(changed && problem.status == STATUS_OK);
     assert_true(tilt_names_find(names, "sub/t0.mrc", &place));
     assert_string_equal(place.series, "sub/TS");
-    assert_true(place.number == 1 && fabs(place.angle) < 1e-9 && fabs(place.axis - 80) < 1e-9 && fabs(place.pixel_size - 2) < 1e-9);
+    assert_true(place.number == 1 && fabs(place.angle) < 1e-9 && fabs(place.axis - 80) < 1e-9 &&
+                fabs(place.pixel_size - 2) < 1e-9);
     assert_false(tilt_names_find(names, "sub/t1.mrc", &place));
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_false(changed);

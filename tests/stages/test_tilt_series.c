@@ -28,8 +28,7 @@ static struct series series_of(const double *angles, int count) {
 static bool noted(const struct series *series, const char *words) {
     size_t i;
     const json_t *note;
-    json_array_foreach(series->notes, i, note)
-        if (strstr(json_string_value(note), words) != NULL) return true;
+    json_array_foreach(series->notes, i, note) if (strstr(json_string_value(note), words) != NULL) return true;
     return false;
 }
 
@@ -94,12 +93,16 @@ static void no_series(void **state) {
         const double *angles;
         int count;
         const char *said;
-    } cases[] = {{same, 3, "all 3 tilts are at 5.00°"}, {nan, 2, "view 2 has no angle"}, {far, 2, "beyond ±90°"}, {one, 1, "1 tilts"}};
+    } cases[] = {{same, 3, "all 3 tilts are at 5.00°"},
+                 {nan, 2, "view 2 has no angle"},
+                 {far, 2, "beyond ±90°"},
+                 {one, 1, "1 tilts"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct series series = series_of(cases[i].angles, cases[i].count);
         struct err err;
         assert_int_equal(series_settle(&series, NULL, 0, true, &err), STATUS_BAD_FORMAT);
-        if (strstr(err.message, cases[i].said) == NULL) fail_msg("'%s' is not said, but: %s", cases[i].said, err.message);
+        if (strstr(err.message, cases[i].said) == NULL)
+            fail_msg("'%s' is not said, but: %s", cases[i].said, err.message);
         series_clear(&series);
     }
 }
@@ -119,7 +122,8 @@ static void find_bump(const float *image, int nx, int ny, double *ret_x, double 
     double sum = 0, x = 0, y = 0;
     for (int j = 0; j < ny; j++)
         for (int i = 0; i < nx; i++) {
-            double value = fmax((double)image[(size_t)j * (size_t)nx + (size_t)i] - 0.2, 0); /* not what fills the rim */
+            double value =
+                fmax((double)image[(size_t)j * (size_t)nx + (size_t)i] - 0.2, 0); /* not what fills the rim */
             sum += value;
             x += value * (i - 0.5 * (nx - 1));
             y += value * (j - 0.5 * (ny - 1));
@@ -150,7 +154,8 @@ static void read_bump(const struct tilt_transform *transform, double tilt_axis, 
 /* X' = A (X − C) + D + C', as IMOD has it. */
 static void transforms_move_images(void **state) {
     (void)state;
-    const struct tilt_transform shift = {1, 0, 0, 1, 3.25, -2.5}, turn = {0, -1, 1, 0, 1, 2}, scale = {1.1, 0, 0, 1.1, 0, 0};
+    const struct tilt_transform shift = {1, 0, 0, 1, 3.25, -2.5}, turn = {0, -1, 1, 0, 1, 2},
+                                scale = {1.1, 0, 0, 1.1, 0, 0};
     int nx, ny;
     double x, y;
     read_bump(NULL, NAN, 1, &nx, &ny, &x, &y);
@@ -212,8 +217,8 @@ static void nonsense_is_refused(void **state) {
     series_clear(&series);
 }
 
-/* Noise-free and noisy images of a slab, each off by a known shift. A shift by x cos θ + z sin θ is that of a point through
- * which the axis goes: it is fitted and taken off. */
+/* Noise-free and noisy images of a slab, each off by a known shift. A shift by x cos θ + z sin θ is that of a point
+ * through which the axis goes: it is fitted and taken off. */
 static void finds_shifts(double noise, double tolerance) {
     enum { SIDE = 160, TILTS = 27 };
     static double angles[TILTS], dx[TILTS], dy[TILTS], peaks[TILTS], true_x[TILTS], true_y[TILTS];
@@ -261,8 +266,15 @@ static void coarse_alignment_finds_shifts(void **state) {
 }
 
 static struct arrival arrival_of(const char *series, const char *path, double angle, int number) {
-    return (struct arrival){.series = series, .path = path, .angle = angle, .number = number, .taken = number, .nx = 8,
-                            .ny = 8, .pixel_size = NAN, .tilt_axis = NAN};
+    return (struct arrival){.series = series,
+                            .path = path,
+                            .angle = angle,
+                            .number = number,
+                            .taken = number,
+                            .nx = 8,
+                            .ny = 8,
+                            .pixel_size = NAN,
+                            .tilt_axis = NAN};
 }
 
 static void groups_become_complete(void **state) {
@@ -271,7 +283,8 @@ static void groups_become_complete(void **state) {
     struct err err;
     char *odd = NULL;
     assert_ok(groups_create(&groups, &err));
-    struct arrival first = arrival_of("a", "a1", 0, 1), second = arrival_of("a", "a2", 3, 2), third = arrival_of("b", "b1", 0, 1);
+    struct arrival first = arrival_of("a", "a1", 0, 1), second = arrival_of("a", "a2", 3, 2),
+                   third = arrival_of("b", "b1", 0, 1);
     assert_ok(groups_submit(groups, &first, &err));
     assert_ok(groups_submit(groups, &first, &err)); /* the same comes twice after a restart */
     assert_ok(groups_submit(groups, &third, &err));
@@ -287,7 +300,8 @@ static void groups_become_complete(void **state) {
     assert_null(groups_to_preview(groups));
     assert_ptr_equal(groups_complete(groups, 111, 2, 50, false), group); /* as many as were announced */
     assert_null(groups_complete(groups, 111, 0, 50, false));
-    assert_ptr_equal(groups_complete(groups, 160, 0, 50, false), group); /* quiet: b has one tilt, and is a series too */
+    assert_ptr_equal(groups_complete(groups, 160, 0, 50, false),
+                     group); /* quiet: b has one tilt, and is a series too */
     group->tried = 2;
     assert_true(groups_complete(groups, 160, 0, 50, false) != group);
     struct arrival late = arrival_of("a", "a3", 6, 3);
@@ -306,10 +320,14 @@ static void groups_become_complete(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_sorted_by_angle),     cmocka_unit_test(duplicates),
-        cmocka_unit_test(exclusion),              cmocka_unit_test(no_series),
-        cmocka_unit_test(transforms_move_images), cmocka_unit_test(grey_scales),
-        cmocka_unit_test(nonsense_is_refused),    cmocka_unit_test(coarse_alignment_finds_shifts),
+        cmocka_unit_test(is_sorted_by_angle),
+        cmocka_unit_test(duplicates),
+        cmocka_unit_test(exclusion),
+        cmocka_unit_test(no_series),
+        cmocka_unit_test(transforms_move_images),
+        cmocka_unit_test(grey_scales),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(coarse_alignment_finds_shifts),
         cmocka_unit_test(groups_become_complete),
     };
     return scratch_run("tilt-series", tests, sizeof tests / sizeof *tests);
