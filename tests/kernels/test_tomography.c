@@ -255,12 +255,16 @@ static void repeats_whatever_the_threads(void **state) {
         float *p = random_floats(ray_count(&s)), *again = new_memory(voxel_count(&s), sizeof *again);
         o.method = (enum tomography_method)method;
         o.iterations = 4;
-        float *volume = run_once(&o, p, NULL, NULL);
+        double residuals[4] = {0};
+        struct tomography_report report;
+        float *volume = run_once(&o, p, &report, residuals);
+        assert_int_equal(report.iterations, method == 0 ? 4 : 0);
         for (int threads = 1; threads < 6; threads += 2) {
             o.threads = threads;
             must(tomography_create(&o, &plan, &err), &err);
             for (int k = 0; k < 2; k++) {
-                must(tomography_run(plan, p, again, NULL, &err), &err);
+                must(tomography_run(plan, p, again, &report, &err), &err);
+                assert_memory_equal(report.residuals, residuals, (size_t)report.iterations * sizeof *residuals);
                 assert_memory_equal(again, volume, voxel_count(&s) * sizeof *volume);
             }
             tomography_destroy(&plan);
