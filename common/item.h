@@ -3,9 +3,9 @@
  *
  *   { "v": 1,
  *     "id": "grid1/mic_0001",              the path below watcher.directory without its ending (MIC)
- *     "kind": "micrograph",                micrograph | particles | selection | structure | clusters
+ *     "kind": "micrograph",                micrograph | particles | selection | structure | clusters | tomogram
  *     "time": 1732170000.25,               when the watcher found it, s since 1970
- *     "micrograph": {"path", "nx", "ny"},
+ *     "micrograph": {"path", "nx", "ny", "nz"},       nz: of a stack
  *     "optics":  {"group": "opticsGroup1", "pixel_size", "original_pixel_size", "voltage", "spherical_aberration",
  *                 "amplitude_contrast"},
  *     "columns": {"rlnDefocusU": 15000, …},   numbers of the micrograph, by RELION's names; reject_if looks here
@@ -13,7 +13,9 @@
  *     "particles": {"stack", "star", "count", "box", "pixel_size"},
  *     "selection": {"star", "count", "iteration"},     a cumulative set of particles that replaces earlier ones
  *     "structure": {"path"},                           a file of one or more structures of the same atoms
- *     "clusters":  {"csv", "count", "structures", "largest", "centre"} }   of all structures so far; replaces the last
+ *     "clusters":  {"csv", "count", "structures", "largest", "centre"},    of all structures so far; replaces the last
+ *     "tilt":      {"series", "angle", "number", "taken", "axis"},   of a micrograph: which tilt of which series it is; °
+ *     "tomogram":  {"path", "series", "tilts", "pixel_size"} }       of so many tilts; replaces the one of fewer
  *
  * Members that a stage does not know are passed on unchanged. Members are named by path: "micrograph.path". */
 #ifndef ICESTREAM_COMMON_ITEM_H

@@ -49,6 +49,10 @@ enum status mrc_write(const char *path, const struct image *image, enum mrc_kind
 struct mrc_writer;
 enum status mrc_writer_create(const char *path, int nx, int ny, float pixel_size, enum mrc_kind kind,
                               enum mrc_mode mode, struct mrc_writer **ret_writer, struct err *err);
+/* A line of text for the header, after the one that names icestream; cut to 80 characters, ASCII. At most nine: more are
+ * left out. */
+enum { MRC_LABEL_SIZE = 81 };
+void mrc_writer_label(struct mrc_writer *writer, const char *text);
 enum status mrc_writer_append(struct mrc_writer *writer, const float *slice, struct err *err);
 enum status mrc_writer_finish(struct mrc_writer **writer, struct err *err);
 void mrc_writer_discard(struct mrc_writer **writer);

@@ -11,7 +11,7 @@
 #include "common/mrc_pixels.h"
 #include "common/multiversion.h"
 
-enum { HEADER_BYTES = 1024, LABEL = 224, LABEL_BYTES = 80 };
+enum { HEADER_BYTES = 1024, LABEL = 224, LABEL_BYTES = 80, LABELS = 10 };
 
 struct mrc_writer {
     struct file_output *output;
@@ -21,6 +21,8 @@ struct mrc_writer {
     enum mrc_kind kind;
     enum mrc_mode mode;
     float minimum, maximum;
+    int labels; /* besides the first */
+    char label[LABELS - 1][LABEL_BYTES];
     double count, mean, squares; /* squares: sum of squared deviations from the mean */
     _Alignas(64) unsigned char stored[MRC_CHUNK * 4];
     _Alignas(64) float as_stored[MRC_CHUNK];
@@ -108,6 +110,14 @@ enum status mrc_writer_append(struct mrc_writer *writer, const float *slice, str
     return STATUS_OK;
 }
 
+void mrc_writer_label(struct mrc_writer *writer, const char *text) {
+    if (writer->labels == LABELS - 1) return;
+    char *label = writer->label[writer->labels++];
+    size_t length = strlen(text);
+    memset(label, ' ', LABEL_BYTES);
+    memcpy(label, text, length < LABEL_BYTES ? length : LABEL_BYTES);
+}
+
 static void put(unsigned char *bytes, size_t offset, int32_t value) {
     memcpy(bytes + offset, &value, sizeof value);
 }
@@ -139,9 +149,10 @@ static void fill_header(const struct mrc_writer *w, unsigned char *bytes) {
     bytes[212] = little ? 0x44 : 0x11;
     bytes[213] = little ? 0x41 : 0x11;
     put_float(bytes, 216, sqrt(w->squares / w->count));
-    put(bytes, 220, 1);
+    put(bytes, 220, 1 + w->labels);
     memset(bytes + LABEL, ' ', LABEL_BYTES);
     memcpy(bytes + LABEL, "icestream " ICESTREAM_VERSION, strlen("icestream " ICESTREAM_VERSION));
+    memcpy(bytes + LABEL + LABEL_BYTES, w->label, (size_t)w->labels * LABEL_BYTES);
 }
 
 enum status mrc_writer_finish(struct mrc_writer **writer, struct err *err) {

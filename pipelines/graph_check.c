@@ -500,6 +500,9 @@ static void check_pixel_size(struct check *c) {
             continue;
         if (feeds_structures_only(c->graph, i))
             continue;
+        /* An .mdoc tells it, and what brought tilts into shape writes headers; an image that has neither fails. */
+        if (graph_entry(&stage->section, "series") != NULL)
+            continue;
         const struct graph_entry *ctf = graph_entry(&stage->section, "ctf");
         if (ctf == NULL || ctf->value.count != 1 || !star_has_pixel_size(ctf->value.texts[0]))
             problems_add(c->problems, PROBLEM_ERROR,

@@ -12,6 +12,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/params.h"
+#include "examples/simulate/arguments.h"
 #include "examples/simulate/output.h"
 #include "examples/simulate/truth.h"
 
@@ -65,25 +66,6 @@ static const struct param table[] = {
     {"drifted", PARAM_INT, AT(drifted), "", "0", 0, 99999, .help = "Number of micrographs smeared by drift"},
 };
 enum { TABLE_COUNT = sizeof table / sizeof *table };
-
-/* "--key value", "--key=value", "--flag". */
-static enum status read_arguments(int argc, char **argv, struct options *options, struct err *err) {
-    for (int i = 1; i < argc; i++) {
-        FAIL_IF(strncmp(argv[i], "--", 2) != 0, err, STATUS_BAD_ARGUMENT,
-                "command line: '%s' is not --KEY VALUE; see --help", argv[i]);
-        char key[64];
-        const char *equals = strchr(argv[i], '=');
-        size_t length = equals != NULL ? (size_t)(equals - argv[i] - 2) : strlen(argv[i] + 2);
-        FAIL_IF(length >= sizeof key, err, STATUS_BAD_ARGUMENT, "command line: unknown parameter %s; see --help",
-                argv[i]);
-        memcpy(key, argv[i] + 2, length);
-        key[length] = '\0';
-        bool alone = equals == NULL && (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0);
-        const char *text = equals != NULL ? equals + 1 : alone ? "true" : argv[++i];
-        TRY(params_set(table, TABLE_COUNT, options, key, text, "command line", err));
-    }
-    return params_check(table, TABLE_COUNT, options, "command line", err);
-}
 
 static struct scene make_scene(const struct options *o) {
     double distance = isnan(o->min_distance) ? 1.15 * o->diameter : o->min_distance;
@@ -232,7 +214,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     enum status status = params_defaults(table, TABLE_COUNT, &options, &err);
-    if (status == STATUS_OK) status = read_arguments(argc, argv, &options, &err);
+    if (status == STATUS_OK) status = arguments_read(table, TABLE_COUNT, &options, argc, argv, &err);
     int code = status == STATUS_OK ? 0 : 2;
     if (status == STATUS_OK) {
         struct layout *layouts = NULL;

@@ -23,6 +23,7 @@ static enum status set_optics(const struct record_source *source, struct item *i
     struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN};
     if (source->rows != NULL) ctf_rows_optics(source->rows, source->row, &given);
     double header = source->image.pixel_size > 0 ? (double)source->image.pixel_size : NAN;
+    if (source->tilt != NULL) header = first_of(header, source->tilt->pixel_size, NAN);
     double pixel_size = first_of(session->pixel_size, given.pixel_size, header);
     FAIL_IF(isnan(pixel_size), err, STATUS_NOT_FOUND,
             "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set "
@@ -63,6 +64,14 @@ enum status record_structure(const char *id, const char *path, const char *root,
     return STATUS_OK;
 }
 
+static enum status set_tilt(const struct tilt_place *tilt, struct item *item, struct err *err) {
+    TRY(item_set_string(item, "tilt.series", tilt->series, err));
+    TRY(item_set_number(item, "tilt.angle", tilt->angle, err));
+    TRY(item_set_number(item, "tilt.number", tilt->number, err));
+    TRY(item_set_number(item, "tilt.taken", tilt->taken, err));
+    return isnan(tilt->axis) ? STATUS_OK : item_set_number(item, "tilt.axis", tilt->axis, err);
+}
+
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err) {
     _cleanup_(destroy) struct item *item = NULL;
     TRY(item_create(source->id, "micrograph", &item, err));
@@ -71,6 +80,7 @@ enum status record_make(const struct record_source *source, struct item **ret_it
     TRY(item_set_number(item, "micrograph.ny", source->image.ny, err));
     if (source->image.nz > 1) TRY(item_set_number(item, "micrograph.nz", source->image.nz, err));
     TRY(set_optics(source, item, err));
+    if (source->tilt != NULL) TRY(set_tilt(source->tilt, item, err));
     if (source->rows != NULL && source->row >= 0) TRY(ctf_rows_columns(source->rows, source->row, item, err));
     *ret_item = item;
     item = NULL;

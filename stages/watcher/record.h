@@ -6,6 +6,7 @@
 #include "common/item.h"
 #include "common/stage.h"
 #include "stages/watcher/ctf_rows.h"
+#include "stages/watcher/tilt_names.h"
 
 struct record_source {
     const char *path, *id; /* path absolute */
@@ -14,6 +15,7 @@ struct record_source {
     const struct stage_session *session;
     const struct ctf_rows *rows; /* NULL: none */
     long row;                    /* of the micrograph, or -1 */
+    const struct tilt_place *tilt; /* which tilt of which series it is; NULL: none is looked for */
 };
 
 /* The session's values stand first, then those of the CTF file's optics table, then 300 kV, 2.7 mm, 0.1, and for the

@@ -13,11 +13,12 @@
 #include "stages/watcher/ctf_rows.h"
 #include "stages/watcher/notices.h"
 #include "stages/watcher/record.h"
+#include "stages/watcher/tilt_names.h"
 #include "stages/watcher/watcher.h"
 
-/* A whole micrograph whose CTF values are still awaited. */
+/* A whole micrograph whose CTF values, or whose tilt angle, are still awaited. */
 struct held {
-    char *path, *id;
+    char *path, *id, *relative;
     struct image_info image;
     double until;
 };
@@ -30,10 +31,11 @@ struct source {
     struct watcher *watcher;
     struct notices *notices; /* NULL: sweeps only */
     struct ctf_rows *rows;   /* NULL: no CTF file */
+    struct tilt_names *tilts; /* NULL: images are no tilts */
     struct held *held;
     size_t held_count, held_capacity;
     double held_until; /* none of them has waited long enough before */
-    double started, next_sweep, next_round;
+    double started, next_sweep, next_round, next_mdoc;
     double last_busy;
     int64_t passed;
     bool was_busy, is_started, is_paused, pixel_size_differs, has_pixel_size, watches_ran_out;
@@ -108,6 +110,7 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
         .settle = params->settle,
         .stall = isnan(params->stall) ? 6 * params->settle : params->stall,
         .poll = params->poll,
+        .stacks_grow = params->series != NULL && params->series[0] != '\0',
         .context = source,
         .past = ask_ledger,
         .folder = watch_folder,
@@ -116,6 +119,8 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
     TRY(refuse_session_itself(stage, params->directory, err));
     TRY(watcher_create(&options, &source->watcher, err));
     if (params->ctf != NULL) TRY(open_rows(source, err));
+    if (params->series != NULL && params->series[0] != '\0')
+        TRY(tilt_names_create(params->series, params->directory, params->recursive, &source->tilts, err));
     struct err problem;
     if (params->notices && notices_open(&source->notices, &problem) != STATUS_OK)
         stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", problem.message, params->poll);
@@ -127,6 +132,7 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
 static void held_clear(struct held *held) {
     free(held->path);
     free(held->id);
+    free(held->relative);
 }
 
 void source_destroy(struct source **source) {
@@ -136,6 +142,7 @@ void source_destroy(struct source **source) {
     free((*source)->held);
     notices_close(&(*source)->notices);
     ctf_rows_close(&(*source)->rows);
+    tilt_names_destroy(&(*source)->tilts);
     watcher_destroy(&(*source)->watcher);
     free(*source);
     *source = NULL;
@@ -164,10 +171,10 @@ static enum status set_aside(struct source *source, const char *id, const char *
 }
 
 static enum status pass_on(struct source *source, const char *id, const char *path, const struct image_info *image,
-                           long row, struct err *err) {
+                           long row, const struct tilt_place *tilt, struct err *err) {
     _cleanup_(drop_item) struct item *item = NULL;
     struct record_source record = {path,         id, stage_root(source->stage), *image, stage_session(source->stage),
-                                   source->rows, row};
+                                   source->rows, row, tilt};
     struct err problem;
     enum status status = record_make(&record, &item, &problem);
     if (status == STATUS_NOT_FOUND && source->has_pixel_size) return set_aside(source, id, path, problem.message, err);
@@ -198,8 +205,8 @@ static enum status hold(struct source *source, const struct watcher_find *find, 
         source->held = held;
         source->held_capacity = capacity;
     }
-    struct held held = {strdup(find->path), strdup(find->id), find->image, until};
-    if (held.path == NULL || held.id == NULL) {
+    struct held held = {strdup(find->path), strdup(find->id), strdup(find->relative), find->image, until};
+    if (held.path == NULL || held.id == NULL || held.relative == NULL) {
         held_clear(&held);
         FAIL(err, STATUS_NO_MEMORY, "no memory for the name %s", find->path);
     }
@@ -208,10 +215,39 @@ static enum status hold(struct source *source, const struct watcher_find *find, 
     return STATUS_OK;
 }
 
-static enum status pass_on_without(struct source *source, const struct held *held, struct err *err) {
+/* What an image may have to wait for. */
+struct known_of {
+    bool is_tilt, named; /* it is looked for in .mdoc files or names; it was found there */
+    struct tilt_place tilt;
+    long row; /* of the CTF file, or −1 */
+    bool complete;
+};
+
+/* A stack of several images is a whole series: its angles lie beside it. */
+static void look_up(const struct source *source, const char *path, const char *relative, const struct image_info *image,
+                    struct known_of *ret_known) {
+    struct known_of *known = ret_known;
+    known->is_tilt = source->tilts != NULL && image->nz <= 1;
+    known->named = known->is_tilt && tilt_names_find(source->tilts, relative, &known->tilt);
+    known->row = source->rows != NULL ? ctf_rows_find(source->rows, path) : -1;
+    known->complete = (!known->is_tilt || known->named) && (source->rows == NULL || known->row >= 0);
+}
+
+static enum status pass_on_known(struct source *source, const char *id, const char *path, const struct image_info *image,
+                                 const struct known_of *known, struct err *err) {
+    return pass_on(source, id, path, image, known->row, known->named ? &known->tilt : NULL, err);
+}
+
+static enum status pass_on_without(struct source *source, const struct held *held, const struct known_of *known,
+                                   struct err *err) {
+    if (known->is_tilt && !known->named)
+        return set_aside(source, held->id, held->path,
+                         "no .mdoc in the watched folder names it (SubFramePath), so that its series and its tilt "
+                         "angle are unknown: put the .mdoc there and start again",
+                         err);
     stage_log(source->stage, LOG_WARN, "no-ctf", "%s has no row in %s: it goes on without CTF values", held->id,
               source->params->ctf);
-    return pass_on(source, held->id, held->path, &held->image, -1, err);
+    return pass_on_known(source, held->id, held->path, &held->image, known, err);
 }
 
 /* Nothing new is taken in while the disk is nearly full: what is on its way needs the rest. Once there is space it must
@@ -238,7 +274,7 @@ static void look_for_space(struct source *source) {
 
 /* Where nothing but the CTF file tells the pixel size, that file is needed. */
 static bool may_go_without(const struct source *source) {
-    return ctf_rows_are_read(source->rows) || !isnan(stage_session(source->stage)->pixel_size);
+    return source->rows == NULL || ctf_rows_are_read(source->rows) || !isnan(stage_session(source->stage)->pixel_size);
 }
 
 /* Those whose row has come, and those that have waited long enough. The order stays. */
@@ -249,11 +285,12 @@ static enum status release_held(struct source *source, double now, struct err *e
     for (size_t i = 0; i < source->held_count; i++) {
         struct held *held = &source->held[i];
         bool go_on = status == STATUS_OK && !source->is_paused && !stage_stopping(source->stage);
-        long row = go_on ? ctf_rows_find(source->rows, held->path) : -1;
-        if (go_on && row >= 0)
-            status = pass_on(source, held->id, held->path, &held->image, row, err);
+        struct known_of known = {.row = -1};
+        if (go_on) look_up(source, held->path, held->relative, &held->image, &known);
+        if (go_on && known.complete)
+            status = pass_on_known(source, held->id, held->path, &held->image, &known, err);
         else if (go_on && now >= held->until && may_go_without(source))
-            status = pass_on_without(source, held, err);
+            status = pass_on_without(source, held, &known, err);
         else {
             source->held_until = fmin(source->held_until, held->until);
             source->held[kept++] = *held;
@@ -281,6 +318,21 @@ static enum status refresh_ctf(struct source *source, double now, struct err *er
     return due && source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
 }
 
+/* .mdoc files are few and small, but their folder may be large: as often as it is swept. */
+static enum status refresh_tilts(struct source *source, double now, struct err *err) {
+    if (source->tilts == NULL || !tilt_names_may_come(source->tilts)) return STATUS_OK;
+    struct err problem;
+    bool changed = false;
+    if (now >= source->next_mdoc) {
+        TRY(tilt_names_refresh(source->tilts, &changed, &problem, err));
+        if (problem.status != STATUS_OK)
+            stage_log(source->stage, LOG_WARN, "mdoc", "%s; its tilts wait", problem.message);
+        source->next_mdoc = now + source->params->poll;
+    }
+    bool due = (changed || now >= source->held_until) && !source->is_paused;
+    return due && source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
+}
+
 static enum status handle(struct source *source, const struct watcher_find *find, double now, struct err *err) {
     if (find->verdict == WATCHER_DUPLICATE) {
         stage_log(source->stage, LOG_INFO, "duplicate", "%s: %s", find->relative, find->reason);
@@ -290,9 +342,14 @@ static enum status handle(struct source *source, const struct watcher_find *find
     if (find->failed_before)
         stage_log(source->stage, LOG_INFO, "whole-after-all", "%s is whole now and goes on", find->id);
     if (find->structure) return pass_on_structure(source, find, err);
-    long row = source->rows != NULL ? ctf_rows_find(source->rows, find->path) : -1;
-    if (source->rows != NULL && row < 0) return hold(source, find, now + source->params->ctf_wait, err);
-    return pass_on(source, find->id, find->path, &find->image, row, err);
+    struct known_of known;
+    look_up(source, find->path, find->relative, &find->image, &known);
+    if (known.is_tilt && !known.named && !tilt_names_may_come(source->tilts))
+        return set_aside(source, find->id, find->path,
+                         "its name does not follow watcher.series, so that its tilt angle is unknown", err);
+    if (known.is_tilt && !known.named) return hold(source, find, now + source->params->mdoc_wait, err);
+    if (!known.complete) return hold(source, find, now + source->params->ctf_wait, err);
+    return pass_on_known(source, find->id, find->path, &find->image, &known, err);
 }
 
 static enum status hear_notices(struct source *source, double now, struct err *err) {
@@ -336,6 +393,7 @@ static enum status look_around(struct source *source, double now, struct err *er
     source->next_round = now + ROUND;
     look_for_space(source);
     TRY(refresh_ctf(source, now, err));
+    TRY(refresh_tilts(source, now, err));
     tell_counts(source);
     return STATUS_OK;
 }
@@ -367,7 +425,7 @@ enum status source_idle(struct source *source, double now, double seconds, bool 
     /* Where notices never come, something may lie there unseen. */
     TRY(sweep(source, now, err));
     if (watcher_pending(source->watcher) > 0 || (source->held_count > 0 && source->is_paused)) return STATUS_OK;
-    if (source->held_count > 0 && ctf_rows_may_grow(source->rows)) return STATUS_OK;
+    if (source->held_count > 0 && source->rows != NULL && ctf_rows_may_grow(source->rows)) return STATUS_OK;
     for (size_t i = 0; i < source->held_count; i++)
         source->held[i].until = now;
     if (source->held_count > 0) TRY(release_held(source, now, err));

@@ -5,10 +5,10 @@
 #include "common/stage.h"
 
 struct watcher_params {
-    char *directory, *pattern, *ctf;
+    char *directory, *pattern, *ctf, *series;
     bool recursive, notices;
     int order;
-    double settle, stall, poll, ctf_wait, until_idle, min_free;
+    double settle, stall, poll, ctf_wait, mdoc_wait, until_idle, min_free;
 };
 
 struct source;

@@ -29,6 +29,11 @@ static const struct param params[] = {
      .help = "Which of the waiting files goes first, by time of change"},
     {"ctf_wait", PARAM_FLOAT, AT(ctf_wait), "s", "60", 0, 864000,
      .help = "How long a micrograph waits for its row in the CTF file before it goes on without"},
+    {"series", PARAM_STRING, AT(series), "", NULL,
+     .help = "Images are tilts of series: mdoc (SerialEM's .mdoc files in the folder name them) or a pattern of names, "
+             "as {series}_{order}_{angle}_*.mrc"},
+    {"mdoc_wait", PARAM_FLOAT, AT(mdoc_wait), "s", "600", 0, 864000,
+     .help = "How long a tilt waits for an .mdoc to name it before it is set aside as failed"},
     {"min_free", PARAM_FLOAT, AT(min_free), "GB", "1", 0, 1e9,
      .help = "Free space of the session's file system below which nothing new is taken in; 0: it does not matter"},
     {"until_idle", PARAM_FLOAT, AT(until_idle), "s", NULL, 0, 864000,

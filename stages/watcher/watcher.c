@@ -228,7 +228,8 @@ static enum look look_inside(struct watcher *watcher, struct known_file *file, d
     }
     if (status == STATUS_OK) {
         bool picture = find->image.format == IMAGE_PNG || find->image.format == IMAGE_JPEG;
-        if (unchanged < watcher->options.settle && (picture || ends_in_zeros(watcher->path, file->size)))
+        bool grows = watcher->options.stacks_grow && find->image.nz > 1;
+        if (unchanged < watcher->options.settle && (picture || grows || ends_in_zeros(watcher->path, file->size)))
             return LOOK_AGAIN;
         if (picture && is_thumbnail(watcher->path)) {
             snprintf(find->reason, sizeof find->reason, "it is a picture of the micrograph beside it");

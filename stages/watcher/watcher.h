@@ -29,6 +29,7 @@ struct watcher_options {
     double settle;            /* s without change until content that cannot tell counts as whole, or as hopeless */
     double stall;             /* s without change until an incomplete file is reported */
     double poll;              /* s between looks at what was reported */
+    bool stacks_grow;         /* image by image, with a header that is right every time: whole after `settle` */
 
     void *context;
     /* What is known of this id. Asked once a file, before it is opened. May be NULL. */

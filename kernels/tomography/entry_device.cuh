@@ -1,0 +1,69 @@
+/* Rays and weights of a voxel at a tilt, from whichever matrix there is. */
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_ENTRY_DEVICE_CUH
+#define ICESTREAM_KERNELS_TOMOGRAPHY_ENTRY_DEVICE_CUH
+
+#include "kernels/tomography/tomography_cuda.h"
+
+/* q0 of rays first .. first + 3, q1 of the same. */
+struct entry {
+    int first;
+    float4 q0, q1;
+};
+
+enum { TABLE_FLOATS = 8 * (TOMOGRAPHY_STEPS + 1) };
+
+static __device__ inline double centred_position(const struct tomography_matrix_cuda &m, int t, int x, int z) {
+    return (x - 0.5 * (m.nx - 1)) * m.cosines[t] + (z - 0.5 * (m.nz - 1)) * m.sines[t];
+}
+
+/* u of a voxel that may lie outside the slice. */
+template <int KIND>
+static __device__ inline double position(const struct tomography_matrix_cuda &m, int t, int x, int z) {
+    if (KIND != TOMOGRAPHY_BLOB_ELLR) return centred_position(m, t, x, z) + m.offsets[t];
+    x = min(x, m.nx - 1), z = min(z, m.nz - 1);
+    /* (−x, z) at −θ and (−x, −z) at θ are at −u. */
+    bool negative = m.mirror[t];
+    if (negative) x = m.nx - 1 - x;
+    int n = z * m.nx + x, count = m.nx * m.nz, half = (count + 1) / 2;
+    if (n >= half) n = count - 1 - n, negative = !negative;
+    size_t at = (size_t)m.pair[t] * (size_t)half + (size_t)n;
+    double u = (double)m.floors[at] + (double)m.fractions[at];
+    return (negative ? -u : u) + m.offsets[t];
+}
+
+static __device__ inline float4 between(float4 a, float4 b, float part) {
+    return make_float4(a.x + part * (b.x - a.x), a.y + part * (b.y - a.y), a.z + part * (b.z - a.z),
+                       a.w + part * (b.w - a.w));
+}
+
+/* table: m.weights, nearer at hand. */
+template <int KIND, bool COUPLED>
+static __device__ inline entry entry_of(const struct tomography_matrix_cuda &m, const float4 *table, int t, int x, int z) {
+    entry e;
+    e.q1 = make_float4(0, 0, 0, 0);
+    if (KIND == TOMOGRAPHY_ELLR) {
+        x = min(x, m.nx - 1), z = min(z, m.nz - 1);
+        size_t count = (size_t)m.nx * (size_t)m.nz, at = 4 * (size_t)t * count + (size_t)z * (size_t)m.nx + (size_t)x;
+        e.first = m.rays[at];
+        e.q0 = make_float4(m.a0[at], m.a0[at + count], m.a0[at + 2 * count], m.a0[at + 3 * count]);
+        if (COUPLED) e.q1 = make_float4(m.a1[at], m.a1[at + count], m.a1[at + 2 * count], m.a1[at + 3 * count]);
+        return e;
+    }
+    double u = position<KIND>(m, t, x, z), whole = floor(u);
+    float fraction = (float)(u - whole) * TOMOGRAPHY_STEPS;
+    int step = min((int)fraction, TOMOGRAPHY_STEPS - 1);
+    fraction -= (float)step;
+    const float4 *row = table + 2 * step;
+    e.first = (int)whole - 1;
+    e.q0 = between(row[0], row[2], fraction);
+    if (COUPLED) e.q1 = between(row[1], row[3], fraction);
+    return e;
+}
+
+/* By all threads of a block, which must then wait for each other. */
+static __device__ inline void copy_table(const struct tomography_matrix_cuda &m, float *table) {
+    for (int i = (int)threadIdx.x; i < TABLE_FLOATS; i += (int)blockDim.x)
+        table[i] = m.weights[i];
+}
+
+#endif

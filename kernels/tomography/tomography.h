@@ -1,0 +1,143 @@
+/* Tomograms from aligned tilt series: SIRT with blobs, with the paper's linear weights or with voxels; weighted
+ * back-projection (WBP).
+ *
+ * Projections are float [tilt][y][x] (ny rows of nx px, pixel p of tilt t at ((t · ny) + y) · nx + x), the volume float
+ * [z][y][x] (nz slices of ny rows of nx voxels): MRC's order, y the tilt axis, what IMOD calls a tomogram rotated about
+ * x
+ * (`trimvol -rx`); both in host memory. A slab of rows y is one strided piece of either. All lengths are in px of the
+ * images.
+ *
+ * Geometry. Voxel (x, y, z) is met at tilt θ by row y of the image at
+ *
+ *   u(x, z) = (x − (nx − 1)/2) cos θ + (z − (nz − 1)/2) sin θ + shift + (nx − 1)/2          [column of the image, from
+ * 0]
+ *
+ * so x, z and u are counted from the centres (N − 1)/2. Handedness: at a positive tilt what lies at large z moves to
+ * large x in the image. That is IMOD's sign for angles as they stand in .tlt and .rawtlt, with z rising from its first
+ * slice to its last after `trimvol -rx`. Whether z then points to the source or to the detector is not written in any
+ * file; where a microscope's angles have the other sign the tomogram is mirrored in z, and all its handedness with it:
+ * negate the angles. Pixels beyond the images are not measured: they take no part.
+ *
+ * Weights. With f = u − floor(u), voxel j gives rays floor(u) − 1 .. floor(u) + 2 of its row the weights q0(f) and
+ * those of rows y − 1 and y + 1 the weights q1(f); those of one voxel and tilt sum to 1, so that projections are sums
+ * along the ray in density × px: blob    B(s) and B(√(s² + 1)) of rays at distance s, B the footprint of the
+ * Kaiser-Bessel window, radius 2 px, m = 2, α = 3.6 (Lewitt 1990; Matej & Lewitt 1996; paper 002, eq. 2;
+ * kernels/tomography/blob.h) linear  max(0, 2 − s) / 4, q1 = 0: the paper's four numbers 1 − f, 2 − f, 1 + f, f (its
+ * eq. 6 in another order) voxel   max(0, 1 − s), q1 = 0: linear interpolation between the two nearest rays What is
+ * solved for are coefficients c; the volume written is Σ c_j b(r − r_j), for blobs a sum over 27 neighbours, divided by
+ * what it makes of equal coefficients; for the others c itself.
+ *
+ * SIRT (Gilbert 1972; Gregor & Benson 2008; paper 002, eq. 5), R = 1 / Σ_h w_ih per ray, C = 1 / Σ_i w_ij per voxel:
+ *   c ← c + λ C Wᵀ R (p − W c)
+ * The residual √(Σ R (p − W c)²) falls monotonically for 0 < λ < 2. Rays and voxels whose sum of weights is below 1e-6
+ * stay out.
+ *
+ * A plan is used by one thread at a time; the same calls give the same bits. CPU results do not depend on threads. */
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_H
+#define ICESTREAM_KERNELS_TOMOGRAPHY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/device.h"
+#include "common/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum tomography_method { TOMOGRAPHY_SIRT, TOMOGRAPHY_WBP };
+enum tomography_basis { TOMOGRAPHY_BLOB, TOMOGRAPHY_LINEAR, TOMOGRAPHY_VOXEL };
+/* Where SIRT's weights come from. On the fly: from u, when they are needed. ELLR: weights and rays of every voxel and
+ * tilt of a slice are stored. Blob-ELLR: floor(u) and f of half the voxels and of one tilt of every pair ±θ are, from
+ * which the rest follows by the symmetries of paper 002; shifts are added after reading, so they break none. All give
+ * the same volume but for rounding. Auto: the fastest on that device. */
+enum tomography_matrix { TOMOGRAPHY_AUTO, TOMOGRAPHY_ON_THE_FLY, TOMOGRAPHY_ELLR, TOMOGRAPHY_BLOB_ELLR };
+/* c before the first iteration. Back-projection: C Wᵀ R p. Plain: C Wᵀ p, the paper's words to the letter, which are
+ * too large by the length of the rays and take iterations to come down. */
+enum tomography_start { TOMOGRAPHY_START_BACK_PROJECTION, TOMOGRAPHY_START_PLAIN, TOMOGRAPHY_START_ZERO };
+/* What WBP's ramp |k| is multiplied by between 0 and `cutoff`. */
+enum tomography_roll_off { TOMOGRAPHY_RAMP, TOMOGRAPHY_COSINE, TOMOGRAPHY_HAMMING };
+
+struct tomography_geometry {
+    int tilts;
+    const double *angles; /* [tilts] degrees, any order; copied */
+    const double *shifts; /* [tilts] px along x, added to u; NULL: none; copied */
+    int nx, ny;           /* of images and volume */
+    int nz;               /* thickness */
+};
+
+struct tomography_options {
+    struct tomography_geometry geometry;
+    enum tomography_method method;
+
+    /* SIRT */
+    enum tomography_basis basis;
+    enum tomography_matrix matrix;
+    enum tomography_start start;
+    int iterations;            /* at most; 0: the start itself */
+    double relaxation;         /* λ, 0 < λ < 2 */
+    double limit;              /* stop where the residual falls by less than this part of itself; 0: never */
+    bool non_negative;         /* c is cut off at 0 in every iteration */
+    const unsigned char *mask; /* [z][y][x]; c stays 0 where it is 0; NULL: none. Kept by the caller. R and C are those
+                                  of the whole volume */
+    /* Called after each iteration, from 1, with the relative residual that it began with; false ends the run with
+     * STATUS_CANCELLED. NULL: none. */
+    bool (*go_on)(void *context, int iteration, double residual);
+    void *context;
+
+    /* WBP */
+    enum tomography_roll_off roll_off;
+    double cutoff; /* of the Nyquist frequency, 0 < cutoff ≤ 1; nothing is kept beyond */
+
+    /* Where */
+    const struct device *devices; /* [device_count], all of one kind; copied. Slabs of rows y are dealt out to them */
+    int device_count;
+    int slabs;       /* of one kind of device together; 0: as few as there are devices and as fit the memory */
+    bool no_overlap; /* exchange of halo rows and computing by turns (paper 002's synchronous scheme): to compare */
+    int threads;     /* CPU; at least 1 */
+    size_t memory;   /* bytes of each device's memory, or of the host's beside the caller's arrays; 0: what is free */
+};
+
+/* SIRT on the CPU, blobs, auto, 25 iterations, λ 1, cosine roll-off to Nyquist; geometry and devices are the caller's.
+ */
+struct tomography_options tomography_defaults(void);
+
+/* Tables, sums, matrix, buffers: made once, run many times. */
+struct tomography;
+
+/* STATUS_BAD_ARGUMENT, with a message that names the value: sizes below 1, no tilt, an angle that is no number, beyond
+ * ±90°, or all of them equal; a shift that is no number or beyond nx; options out of range. STATUS_UNSUPPORTED: a CUDA
+ * device in a build without. STATUS_NO_MEMORY: the memory does not hold one row and its neighbours. */
+enum status tomography_create(const struct tomography_options *options, struct tomography **ret_plan, struct err *err);
+void tomography_destroy(struct tomography **plan);
+
+/* What a run did. */
+struct tomography_report {
+    int iterations;          /* that were made */
+    const double *residuals; /* [iterations], the plan's until its next run: √(Σ R (p − W c)² / Σ R p²) of the c that
+                                each iteration began with */
+    int slabs;
+    enum tomography_matrix matrix; /* that was used, never auto; on the fly for WBP */
+};
+
+/* projections [tilt][y][x] → ret_volume [z][y][x]. Memory from device_host_new (common/device.h) is copied fastest.
+ * STATUS_BAD_ARGUMENT: a pixel that is no finite number (the message counts tilt, row and column from 1);
+ * STATUS_CANCELLED: go_on; ret_volume may then be partly written. ret_report may be NULL. */
+enum status tomography_run(struct tomography *plan, const float *projections, float *ret_volume,
+                           struct tomography_report *ret_report, struct err *err);
+
+/* Checks what tomography_create checks of a geometry. */
+enum status tomography_check_geometry(const struct tomography_geometry *geometry, struct err *err);
+
+/* Bytes of a matrix by formula, with B tilts, N = nx nz and B' different |θ|:
+ *   on the fly 0;  ELLR A[4B][N] and I[4B][N], 32 B N, and for blobs A once more (q1), 48 B N;  blob-ELLR A and I of
+ *   B' ⌈N/2⌉ entries, 8 B' ⌈N/2⌉: 2 B N where tilts come in pairs, 1/16 of 32 B N.
+ * auto: on the fly. */
+size_t tomography_matrix_bytes(const struct tomography_geometry *geometry, enum tomography_basis basis,
+                               enum tomography_matrix matrix);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+#include "kernels/tomography/tomography_cpu.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+
+enum { LANES = TOMOGRAPHY_LANES };
+
+static size_t rays_floats(const struct tomography_cpu *cpu) {
+    return (size_t)cpu->blocks * (size_t)cpu->setup->tilts * cpu->rays * LANES;
+}
+
+static size_t voxel_columns(const struct tomography_cpu *cpu) {
+    return (size_t)cpu->blocks * (size_t)cpu->setup->nz * (size_t)cpu->setup->nx;
+}
+
+static enum status check_memory(const struct tomography_cpu *cpu, struct err *err) {
+    const struct tomography_setup *s = cpu->setup;
+    const struct tomography_options *o = &s->options;
+    bool sirt = o->method == TOMOGRAPHY_SIRT;
+    size_t bytes = voxel_columns(cpu) * (LANES + 2 * (size_t)s->halo) * sizeof(float) +
+                   rays_floats(cpu) * (size_t)(2 + s->halo) * sizeof(float);
+    if (sirt) bytes += tomography_matrix_bytes(&o->geometry, o->basis, o->matrix);
+    FAIL_IF(
+        o->memory > 0 && bytes > o->memory, err, STATUS_NO_MEMORY,
+        "a tomogram of %d x %d x %d voxels from %d tilts needs %.2f GB on the CPU, and %.2f GB are allowed: bin the "
+        "images, make it thinner, or allow more memory",
+        s->nx, s->ny, s->nz, s->tilts, 1e-9 * (double)bytes, 1e-9 * (double)o->memory);
+    return STATUS_OK;
+}
+
+static enum status make_transforms(struct tomography_cpu *cpu, struct err *err) {
+    const struct tomography_setup *s = cpu->setup;
+    struct fft_options options = {.rank = 1, .shape = {s->padded}, .direction = FFT_FORWARD};
+    TRY(fft_create(&options, &cpu->forward, err));
+    options.direction = FFT_INVERSE;
+    TRY(fft_create(&options, &cpu->inverse, err));
+    return mem_new((size_t)cpu->threads * tomography_line_floats(s), sizeof(float), "a filter", &cpu->line, err);
+}
+
+static enum status make_sums(struct tomography_cpu *cpu, struct err *err) {
+    const struct tomography_setup *s = cpu->setup;
+    size_t rays = (size_t)s->tilts * (size_t)s->nx, voxels = (size_t)s->nz * (size_t)s->nx;
+    TRY(mem_new(rays, sizeof(double), "sums of weights", &cpu->sums0, err));
+    TRY(mem_new(rays, sizeof(double), "sums of weights", &cpu->sums1, err));
+    TRY(mem_new(voxels, sizeof(double), "sums of weights", &cpu->columns0, err));
+    TRY(mem_new(voxels, sizeof(double), "sums of weights", &cpu->columns1, err));
+    tomography_sums(s, cpu->sums0, cpu->sums1, cpu->columns0, cpu->columns1);
+    return STATUS_OK;
+}
+
+static enum status build(struct tomography_cpu *cpu, struct err *err) {
+    const struct tomography_setup *s = cpu->setup;
+    bool sirt = s->options.method == TOMOGRAPHY_SIRT;
+    size_t threads = (size_t)cpu->threads, tile = (size_t)TOMOGRAPHY_BACK * TOMOGRAPHY_TILE * 2 * LANES;
+    TRY(check_memory(cpu, err));
+    TRY(tomography_matrix_create(s, sirt ? s->options.matrix : TOMOGRAPHY_ON_THE_FLY, &cpu->matrix, err));
+    TRY(mem_new(voxel_columns(cpu), LANES * sizeof(float), "coefficients", &cpu->coefficients, err));
+    TRY(mem_new(rays_floats(cpu), sizeof(float), "projections", &cpu->measured, err));
+    TRY(mem_new(rays_floats(cpu), sizeof(float), "projections", &cpu->rays0, err));
+    if (s->halo) TRY(mem_new(rays_floats(cpu), sizeof(float), "projections", &cpu->rays1, err));
+    if (s->halo) TRY(mem_new(voxel_columns(cpu), 2 * sizeof(float), "edges of blocks", &cpu->edges, err));
+    TRY(mem_new((size_t)cpu->blocks * (size_t)s->tilts, sizeof(double), "residuals", &cpu->norms, err));
+    TRY(mem_new(threads * TOMOGRAPHY_TILTS, sizeof *cpu->tiles, "weights", &cpu->tiles, err));
+    TRY(mem_new(threads, sizeof *cpu->tile_rays, "weights", &cpu->tile_rays, err));
+    TRY(mem_new(threads, tile * sizeof(float), "a tile", &cpu->scratch, err));
+    return sirt ? make_sums(cpu, err) : make_transforms(cpu, err);
+}
+
+enum status tomography_cpu_create(const struct tomography_setup *setup, struct tomography_cpu **ret_cpu,
+                                  struct err *err) {
+    struct tomography_cpu *cpu = NULL;
+    TRY(mem_new(1, sizeof *cpu, "a tomogram", &cpu, err));
+    cpu->setup = setup;
+    cpu->threads = setup->options.threads;
+    cpu->blocks = (setup->ny + LANES - 1) / LANES;
+    cpu->rays = (size_t)setup->nx + 2 * TOMOGRAPHY_PAD;
+    enum status status = build(cpu, err);
+    if (status != STATUS_OK) {
+        tomography_cpu_destroy(&cpu);
+        return status;
+    }
+    *ret_cpu = cpu;
+    return STATUS_OK;
+}
+
+void tomography_cpu_destroy(struct tomography_cpu **address) {
+    struct tomography_cpu *cpu = *address;
+    if (!cpu) return;
+    tomography_matrix_destroy(&cpu->matrix);
+    fft_destroy(&cpu->forward);
+    fft_destroy(&cpu->inverse);
+    void *owned[] = {cpu->coefficients, cpu->measured, cpu->rays0, cpu->rays1,     cpu->edges, cpu->sums0,   cpu->sums1,
+                     cpu->columns0,     cpu->columns1, cpu->norms, cpu->tile_rays, cpu->tiles, cpu->scratch, cpu->line};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+    mem_free(address);
+}
+
+/* c of iteration 0; returns Σ R p². */
+static double start(struct tomography_cpu *cpu) {
+    enum tomography_start how = cpu->setup->options.start;
+    memset(cpu->coefficients, 0, voxel_columns(cpu) * LANES * sizeof(float));
+    double norm = tomography_cpu_start(cpu, how == TOMOGRAPHY_START_PLAIN);
+    if (how != TOMOGRAPHY_START_ZERO) tomography_cpu_back_project(cpu, 1, false);
+    return norm;
+}
+
+static enum status iterate(struct tomography_cpu *cpu, struct tomography_report *report, struct err *err) {
+    const struct tomography_options *o = &cpu->setup->options;
+    double norm = start(cpu), before = 0;
+    for (int k = 0; k < o->iterations; k++) {
+        tomography_cpu_project(cpu);
+        double squares = tomography_cpu_correct(cpu);
+        double residual = norm > 0 ? sqrt(squares / norm) : 0;
+        tomography_cpu_back_project(cpu, o->relaxation, false);
+        cpu->setup->residuals[k] = residual;
+        report->iterations = k + 1;
+        FAIL_IF(o->go_on && !o->go_on(o->context, k + 1, residual), err, STATUS_CANCELLED,
+                "stopped after %d of %d iterations", k + 1, o->iterations);
+        if (k > 0 && before - residual < o->limit * before) break;
+        before = residual;
+    }
+    return STATUS_OK;
+}
+
+enum status tomography_cpu_run(struct tomography_cpu *cpu, const float *projections, float *ret_volume,
+                               struct tomography_report *ret_report, struct err *err) {
+    ret_report->slabs = 1;
+    ret_report->matrix = cpu->matrix->kind;
+    tomography_cpu_pack(cpu, projections);
+    if (cpu->setup->options.method == TOMOGRAPHY_WBP) {
+        memset(cpu->coefficients, 0, voxel_columns(cpu) * LANES * sizeof(float));
+        tomography_cpu_filter(cpu);
+        tomography_cpu_back_project(cpu, 1, true);
+    } else {
+        TRY(iterate(cpu, ret_report, err));
+    }
+    tomography_cpu_write(cpu, ret_volume);
+    return STATUS_OK;
+}

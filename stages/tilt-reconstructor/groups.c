@@ -1,0 +1,224 @@
+#include "groups.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+
+/* What lies in the inbox. */
+struct entry {
+    struct entry *next;
+    struct arrival arrival;
+    char *series, *path;
+};
+
+struct groups {
+    pthread_mutex_t lock;
+    struct entry *first, *last; /* the inbox */
+    struct group **list;
+    int count, capacity;
+};
+
+static void entry_free(struct entry *entry) {
+    free(entry->series);
+    free(entry->path);
+    free(entry);
+}
+
+void group_drop_pixels(struct group *group) {
+    for (int i = 0; i < group->series.count; i++)
+        mem_free(&group->series.tilts[i].pixels);
+}
+
+static void group_free(struct group *group) {
+    group_drop_pixels(group);
+    series_clear(&group->series);
+    free(group->id);
+    free(group);
+}
+
+enum status groups_create(struct groups **ret_groups, struct err *err) {
+    struct groups *groups = calloc(1, sizeof *groups);
+    FAIL_IF(groups == NULL, err, STATUS_NO_MEMORY, "no memory for a list of series");
+    if (pthread_mutex_init(&groups->lock, NULL) != 0) {
+        free(groups);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for a lock");
+    }
+    *ret_groups = groups;
+    return STATUS_OK;
+}
+
+void groups_destroy(struct groups **groups) {
+    if (groups == NULL || *groups == NULL) return;
+    struct groups *g = *groups;
+    for (struct entry *entry = g->first, *next; entry != NULL; entry = next) {
+        next = entry->next;
+        entry_free(entry);
+    }
+    for (int i = 0; i < g->count; i++)
+        group_free(g->list[i]);
+    free(g->list);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+    *groups = NULL;
+}
+
+enum status groups_submit(struct groups *groups, const struct arrival *arrival, struct err *err) {
+    struct entry *entry = calloc(1, sizeof *entry);
+    FAIL_IF(entry == NULL, err, STATUS_NO_MEMORY, "no memory for a tilt");
+    entry->arrival = *arrival;
+    entry->series = strdup(arrival->series);
+    entry->path = strdup(arrival->path);
+    if (entry->series == NULL || entry->path == NULL) {
+        entry_free(entry);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for a tilt");
+    }
+    pthread_mutex_lock(&groups->lock);
+    if (groups->last != NULL)
+        groups->last->next = entry;
+    else
+        groups->first = entry;
+    groups->last = entry;
+    pthread_mutex_unlock(&groups->lock);
+    return STATUS_OK;
+}
+
+static struct entry *take(struct groups *groups) {
+    pthread_mutex_lock(&groups->lock);
+    struct entry *entry = groups->first;
+    if (entry != NULL) groups->first = entry->next;
+    if (groups->first == NULL) groups->last = NULL;
+    pthread_mutex_unlock(&groups->lock);
+    return entry;
+}
+
+static void put_back(struct groups *groups, struct entry *entry) {
+    pthread_mutex_lock(&groups->lock);
+    entry->next = groups->first;
+    groups->first = entry;
+    if (groups->last == NULL) groups->last = entry;
+    pthread_mutex_unlock(&groups->lock);
+}
+
+static enum status find_group(struct groups *groups, const struct entry *entry, struct group **ret_group,
+                              struct err *err) {
+    for (int i = 0; i < groups->count; i++)
+        if (strcmp(groups->list[i]->id, entry->series) == 0) {
+            *ret_group = groups->list[i];
+            return STATUS_OK;
+        }
+    if (groups->count == groups->capacity) {
+        int capacity = groups->capacity > 0 ? 2 * groups->capacity : 16;
+        struct group **list = realloc(groups->list, (size_t)capacity * sizeof *list);
+        FAIL_IF(list == NULL, err, STATUS_NO_MEMORY, "no memory for %d series", capacity);
+        groups->list = list;
+        groups->capacity = capacity;
+    }
+    struct group *group = calloc(1, sizeof *group);
+    FAIL_IF(group == NULL, err, STATUS_NO_MEMORY, "no memory for a series");
+    group->id = strdup(entry->series);
+    group->series.name = strdup(entry->series);
+    if (group->id == NULL || group->series.name == NULL) {
+        group_free(group);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for a series");
+    }
+    group->series.nx = entry->arrival.nx;
+    group->series.ny = entry->arrival.ny;
+    group->series.pixel_size = entry->arrival.pixel_size;
+    group->series.tilt_axis = entry->arrival.tilt_axis;
+    group->series.retaken = true;
+    groups->list[groups->count++] = group;
+    *ret_group = group;
+    return STATUS_OK;
+}
+
+static bool has(const struct series *series, const char *path) {
+    for (int i = 0; i < series->count; i++)
+        if (strcmp(series->tilts[i].path, path) == 0) return true;
+    return false;
+}
+
+static enum status add(struct groups *groups, const struct entry *entry, double now, char **ret_odd, struct err *err) {
+    const struct arrival *a = &entry->arrival;
+    struct group *group = NULL;
+    TRY(find_group(groups, entry, &group, err));
+    struct series *series = &group->series;
+    if (has(series, entry->path)) return STATUS_OK;
+    if (a->nx != series->nx || a->ny != series->ny) {
+        char text[1024];
+        snprintf(text, sizeof text, "%.400s has %d × %d px, the tilts of %.400s before it %d × %d px: it is left out",
+                 entry->path, a->nx, a->ny, group->id, series->nx, series->ny);
+        *ret_odd = strdup(text);
+        return STATUS_OK;
+    }
+    if (isnan(series->pixel_size)) series->pixel_size = a->pixel_size;
+    if (isnan(series->tilt_axis)) series->tilt_axis = a->tilt_axis;
+    struct tilt tilt = {.number = a->number > 0 ? a->number : series->count + 1, .angle = a->angle, .taken = a->taken};
+    TRY(series_add(series, &tilt, entry->path, err));
+    group->last = now;
+    return STATUS_OK;
+}
+
+enum status groups_take_in(struct groups *groups, double now, char **ret_odd, struct err *err) {
+    *ret_odd = NULL;
+    for (struct entry *entry; *ret_odd == NULL && (entry = take(groups)) != NULL;) {
+        enum status status = add(groups, entry, now, ret_odd, err);
+        if (status != STATUS_OK) {
+            put_back(groups, entry);
+            return status;
+        }
+        entry_free(entry);
+    }
+    return STATUS_OK;
+}
+
+struct group *groups_to_preview(struct groups *groups) {
+    struct group *best = NULL;
+    for (int i = 0; i < groups->count; i++) {
+        struct group *group = groups->list[i];
+        if (group->series.count < 2 || group->previewed >= group->series.count || group->tried > 0) continue;
+        if (best == NULL || group->last > best->last) best = group;
+    }
+    return best;
+}
+
+struct group *groups_complete(struct groups *groups, double now, int announced, double quiet, bool final) {
+    for (int i = 0; i < groups->count; i++) {
+        struct group *group = groups->list[i];
+        int count = group->series.count;
+        if (count == group->tried) continue;
+        if (final || (announced > 0 && count >= announced) || now - group->last >= quiet) return group;
+    }
+    return NULL;
+}
+
+int groups_count(const struct groups *groups) {
+    return groups->count;
+}
+
+int groups_waiting(const struct groups *groups) {
+    int waiting = 0;
+    for (int i = 0; i < groups->count; i++)
+        waiting += groups->list[i]->tried < groups->list[i]->series.count ? groups->list[i]->series.count : 0;
+    return waiting;
+}
+
+enum status group_series(const struct group *group, bool in_memory, struct series *ret_series, struct err *err) {
+    _cleanup_(series_clear) struct series series = group->series;
+    series.tilts = NULL;
+    series.count = series.capacity = 0;
+    series.notes = NULL;
+    series.name = strdup(group->id);
+    FAIL_IF(series.name == NULL, err, STATUS_NO_MEMORY, "no memory for a series");
+    for (int i = 0; i < group->series.count; i++) {
+        struct tilt tilt = group->series.tilts[i];
+        if (!in_memory) tilt.pixels = NULL;
+        TRY(series_add(&series, &tilt, group->series.tilts[i].path, err));
+    }
+    *ret_series = series;
+    series = (struct series){0};
+    return STATUS_OK;
+}

@@ -1,0 +1,227 @@
+#include "job.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coarse.h"
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/text.h"
+
+enum { COARSE_SIDE = 512 };        /* px: what shifts are found in */
+static const double WEAK_PEAK = 5; /* σ: below it a shift may be chance */
+
+void job_clear(struct job *job) {
+    series_clear(&job->series);
+    projections_clear(&job->projections);
+    mem_free(&job->angles);
+    mem_free(&job->shifts);
+    mem_free(&job->mask);
+    mem_free(&job->residuals);
+    device_host_free(&job->device, &job->volume);
+    *job = (struct job){0};
+}
+
+void job_plan_clear(struct job_plan *plan) {
+    tomography_destroy(&plan->plan);
+    mem_free(&plan->angles);
+    *plan = (struct job_plan){0};
+}
+
+static double axis_of(const struct job_settings *settings, const struct series *series) {
+    if (!isnan(settings->tilt_axis)) return settings->tilt_axis;
+    return settings->coarse && !isnan(series->tilt_axis) ? series->tilt_axis : 0;
+}
+
+static void destroy_coarse(struct coarse **coarse) {
+    coarse_destroy(coarse);
+}
+
+/* Shifts found in images of at most COARSE_SIDE px become the tilts' transforms. */
+static enum status align(const struct job_settings *settings, struct job *job, struct err *err) {
+    struct series *series = &job->series;
+    _cleanup_(destroy_coarse) struct coarse *coarse = NULL;
+    _cleanup_(projections_clear) struct projections small = {0};
+    _cleanup_(mem_free) double *found = NULL;
+    int longest = series->nx > series->ny ? series->nx : series->ny, count = series->count;
+    struct projections_options options = {.bin = (longest + COARSE_SIDE - 1) / COARSE_SIDE,
+                                          .tilt_axis = axis_of(settings, series),
+                                          .normalise = PROJECTIONS_AS_THEY_ARE,
+                                          .threads = settings->tomography.threads};
+    TRY(projections_read(series, &options, &small, err));
+    TRY(coarse_create(small.nx, small.ny, options.threads, &coarse, err));
+    TRY(mem_new(4 * (size_t)count, sizeof *found, "shifts", &found, err));
+    double *dx = found, *dy = found + count, *peaks = dy + count, *angles = peaks + count;
+    for (int i = 0; i < count; i++)
+        angles[i] = series->tilts[i].angle;
+    TRY(coarse_align(coarse, small.data, angles, count, dx, dy, peaks, err));
+    int weakest = -1;
+    double farthest = 0;
+    for (int i = 0; i < count; i++) {
+        struct tilt *tilt = &series->tilts[i];
+        tilt->transform = projections_transform(tilt, options.tilt_axis);
+        tilt->transform.dx = dx[i] * options.bin;
+        tilt->transform.dy = dy[i] * options.bin;
+        tilt->shifted = true;
+        farthest = fmax(farthest, hypot(tilt->transform.dx, tilt->transform.dy));
+        if (peaks[i] > 0 && (weakest < 0 || peaks[i] < peaks[weakest])) weakest = i;
+    }
+    snprintf(job->alignment, sizeof job->alignment,
+             "aligned by cross-correlation: shifts of at most %.1f px, weakest peak %.1f σ at %.2f°%s", farthest,
+             weakest >= 0 ? peaks[weakest] : 0, weakest >= 0 ? series->tilts[weakest].angle : 0,
+             weakest >= 0 && peaks[weakest] < WEAK_PEAK ? ", which may be chance" : "");
+    return STATUS_OK;
+}
+
+static enum status read_mask(const struct job_settings *settings, struct job *job, struct err *err) {
+    mem_free(&job->mask);
+    if (settings->mask == NULL) return STATUS_OK;
+    struct image image = {0};
+    size_t count = (size_t)job->nz * (size_t)job->projections.ny * (size_t)job->projections.nx;
+    enum status status = mrc_read(settings->mask, &image, err);
+    if (status == STATUS_OK &&
+        (image.nx != job->projections.nx || image.ny != job->projections.ny || image.nz != job->nz))
+        status = err_set(err, STATUS_BAD_ARGUMENT, __FILE__, __LINE__,
+                         "mask %s has %d × %d × %d voxels, the tomogram of %s %d × %d × %d: they must be the same",
+                         settings->mask, image.nx, image.ny, image.nz, job->series.name, job->projections.nx,
+                         job->projections.ny, job->nz);
+    if (status == STATUS_OK) status = mem_new_unset(count, 1, "the mask", &job->mask, err);
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        job->mask[i] = image.data[i] >= 0.5f;
+    image_destroy(&image);
+    return status;
+}
+
+/* Angles and shifts as the kernel wants them. */
+static enum status set_geometry(struct job *job, struct err *err) {
+    mem_free(&job->angles);
+    mem_free(&job->shifts);
+    size_t count = (size_t)job->series.count;
+    TRY(mem_new(count, sizeof *job->angles, "tilt angles", &job->angles, err));
+    TRY(mem_new(count, sizeof *job->shifts, "tilt shifts", &job->shifts, err));
+    for (size_t i = 0; i < count; i++) {
+        job->angles[i] = job->series.tilts[i].angle;
+        job->shifts[i] = job->projections.shift;
+    }
+    return STATUS_OK;
+}
+
+enum status job_read(const struct job_settings *settings, struct series *series, bool whole, struct job *job,
+                     struct err *err) {
+    series_clear(&job->series);
+    job->series = *series;
+    job->alignment[0] = '\0';
+    *series = (struct series){0};
+    TRY(series_settle(&job->series, settings->exclude, settings->exclude_greatest, whole, err));
+    job->tilt_axis = axis_of(settings, &job->series);
+    if (settings->coarse) TRY(align(settings, job, err));
+    struct projections_options options = {.bin = settings->bin,
+                                          .tilt_axis = job->tilt_axis,
+                                          .normalise = settings->normalise,
+                                          .threads = settings->tomography.threads};
+    TRY(projections_read(&job->series, &options, &job->projections, err));
+    job->nz = (settings->thickness + settings->bin - 1) / settings->bin;
+    TRY(set_geometry(job, err));
+    return read_mask(settings, job, err);
+}
+
+static bool plan_fits(const struct job_plan *plan, const struct tomography_options *options) {
+    const struct tomography_geometry *had = &plan->options.geometry, *wanted = &options->geometry;
+    if (plan->plan == NULL || options->mask != NULL || plan->masked) return false;
+    if (plan->options.method != options->method || had->tilts != wanted->tilts || had->nx != wanted->nx ||
+        had->ny != wanted->ny || had->nz != wanted->nz || fabs(plan->shift - wanted->shifts[0]) > 0)
+        return false;
+    return memcmp(plan->angles, wanted->angles, (size_t)wanted->tilts * sizeof *plan->angles) == 0;
+}
+
+static enum status take_plan(struct job_plan *plan, const struct tomography_options *options, struct err *err) {
+    if (plan_fits(plan, options)) return STATUS_OK;
+    size_t count = (size_t)options->geometry.tilts;
+    job_plan_clear(plan);
+    TRY(mem_new(count, sizeof *plan->angles, "tilt angles", &plan->angles, err));
+    memcpy(plan->angles, options->geometry.angles, count * sizeof *plan->angles);
+    plan->options = *options;
+    plan->shift = options->geometry.shifts[0];
+    plan->masked = options->mask != NULL;
+    return tomography_create(options, &plan->plan, err);
+}
+
+static enum status need_volume(struct job *job, const struct device *device, struct err *err) {
+    size_t needed = (size_t)job->nz * (size_t)job->projections.ny * (size_t)job->projections.nx;
+    if (needed <= job->volume_capacity) return STATUS_OK;
+    device_host_free(&job->device, &job->volume);
+    job->volume_capacity = 0;
+    job->device = *device;
+    TRY(device_host_new(device, needed, sizeof *job->volume, "the tomogram", &job->volume, err));
+    job->volume_capacity = needed;
+    return STATUS_OK;
+}
+
+enum status job_make(const struct job_settings *settings, struct job_plan *plan, struct job *job, struct err *err) {
+    struct tomography_options options = settings->tomography;
+    struct tomography_report report = {0};
+    options.geometry = (struct tomography_geometry){.tilts = job->projections.count,
+                                                    .angles = job->angles,
+                                                    .shifts = job->shifts,
+                                                    .nx = job->projections.nx,
+                                                    .ny = job->projections.ny,
+                                                    .nz = job->nz};
+    options.mask = job->mask;
+    double begun = clock_monotonic();
+    TRY(need_volume(job, &options.devices[0], err));
+    enum status status = take_plan(plan, &options, err);
+    if (status == STATUS_OK) status = tomography_run(plan->plan, job->projections.data, job->volume, &report, err);
+    if (status != STATUS_OK) {
+        job_plan_clear(plan);
+        return err_context(err, status, "%s", job->series.name);
+    }
+    job->seconds = clock_monotonic() - begun;
+    job->iterations = report.iterations;
+    job->slabs = report.slabs;
+    job->matrix = report.matrix;
+    mem_free(&job->residuals);
+    TRY(mem_new((size_t)report.iterations + 1, sizeof *job->residuals, "residuals", &job->residuals, err));
+    if (report.iterations > 0)
+        memcpy(job->residuals, report.residuals, (size_t)report.iterations * sizeof *job->residuals);
+    return STATUS_OK;
+}
+
+static uint64_t hash_number(uint64_t hash, double value) {
+    return text_fnv(hash, &value, sizeof value);
+}
+
+uint64_t job_fingerprint(const struct job_settings *settings, const struct series *series) {
+    const struct tomography_options *t = &settings->tomography;
+    uint64_t hash = TEXT_FNV_BEGIN;
+    double numbers[] = {settings->coarse,
+                        isnan(settings->tilt_axis) ? 1e9 : settings->tilt_axis,
+                        settings->bin,
+                        settings->thickness,
+                        settings->normalise,
+                        settings->mode,
+                        t->method,
+                        t->basis,
+                        t->start,
+                        t->iterations,
+                        t->relaxation,
+                        t->limit,
+                        t->non_negative,
+                        t->roll_off,
+                        t->cutoff,
+                        settings->mask != NULL};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash = hash_number(hash, numbers[i]);
+    for (int i = 0; i < series->count; i++) {
+        const struct tilt *tilt = &series->tilts[i];
+        if (settings->exclude != NULL && tilt->number >= 1 && tilt->number <= TILTS_MAX &&
+            settings->exclude[tilt->number])
+            continue;
+        uint64_t one = text_fnv(TEXT_FNV_BEGIN, path_name(tilt->path), strlen(path_name(tilt->path)));
+        one = hash_number(hash_number(one, tilt->angle), tilt->slice);
+        hash += text_fnv(one, &one, sizeof one); /* a sum: the order of arrival does not matter */
+    }
+    return hash;
+}

@@ -1,0 +1,295 @@
+#include "live.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/memory.h"
+
+/* What is to be sent on. */
+struct news {
+    struct news *next;
+    struct item *item;
+};
+
+struct live {
+    struct stage *stage;
+    const struct settings *settings;
+    struct groups *groups;
+    struct job job, preview;
+    struct job_plan *plan, preview_plan;
+    struct projections_source source;
+    pthread_mutex_t lock;
+    struct news *news;
+    int failed;
+    char problem[512];
+};
+
+enum status live_create(struct stage *stage, const struct settings *settings, struct job_plan *plan,
+                        struct live **ret_live, struct err *err) {
+    struct live *live = calloc(1, sizeof *live);
+    FAIL_IF(live == NULL, err, STATUS_NO_MEMORY, "no memory for series that grow");
+    if (pthread_mutex_init(&live->lock, NULL) != 0) {
+        free(live);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for a lock");
+    }
+    live->stage = stage;
+    live->settings = settings;
+    live->plan = plan;
+    enum status status = groups_create(&live->groups, err);
+    if (status == STATUS_OK)
+        *ret_live = live;
+    else
+        live_destroy(&live);
+    return status;
+}
+
+void live_destroy(struct live **live) {
+    if (live == NULL || *live == NULL) return;
+    struct live *l = *live;
+    for (struct news *news = l->news, *next; news != NULL; news = next) {
+        next = news->next;
+        item_destroy(&news->item);
+        free(news);
+    }
+    groups_destroy(&l->groups);
+    job_clear(&l->job);
+    job_clear(&l->preview);
+    job_plan_clear(&l->preview_plan);
+    projections_source_clear(&l->source);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+    *live = NULL;
+}
+
+enum status live_submit(struct live *live, const struct arrival *arrival, struct err *err) {
+    return groups_submit(live->groups, arrival, err);
+}
+
+static void drop_item(struct item **item) {
+    if (*item != NULL) item_destroy(item);
+}
+
+enum status product_paths_of(const struct stage *stage, const char *series, bool preview,
+                             struct product_paths *ret_paths, struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    struct product_paths *p = ret_paths;
+    char ignored[PATH_SIZE];
+    TRY(item_create(series, "tomogram", &item, err));
+    TRY(stage_product(stage, item, preview ? "_preview.mrc" : ".mrc", p->relative, p->tomogram, err));
+    TRY(stage_product(stage, item, preview ? "_preview.png" : "_slices.png", ignored, p->slices, err));
+    TRY(stage_product(stage, item, "_residuals.csv", ignored, p->residuals, err));
+    TRY(stage_product(stage, item, ".json", ignored, p->record, err));
+    p->products = (struct products){p->tomogram, p->slices, preview ? NULL : p->residuals, preview ? NULL : p->record};
+    return STATUS_OK;
+}
+
+/* Named by series and how many tilts went into it: the same after a restart, and sent once. */
+static enum status make_item(const struct live *live, const char *series, int tilts, double pixel_size,
+                             struct item **ret_item, struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    struct product_paths paths;
+    char id[ITEM_ID_MAX];
+    int used = snprintf(id, sizeof id, "tomogram/%s/%04d", series, tilts);
+    FAIL_IF(used >= (int)sizeof id, err, STATUS_BAD_ARGUMENT, "the name of the series %.80s… is too long", series);
+    TRY(product_paths_of(live->stage, series, false, &paths, err));
+    TRY(item_create(id, "tomogram", &item, err));
+    TRY(item_set_string(item, "tomogram.path", paths.relative, err));
+    TRY(item_set_string(item, "tomogram.series", series, err));
+    TRY(item_set_number(item, "tomogram.tilts", tilts, err));
+    if (!isnan(pixel_size)) TRY(item_set_number(item, "tomogram.pixel_size", pixel_size, err));
+    *ret_item = item;
+    item = NULL;
+    return STATUS_OK;
+}
+
+enum status live_announce(struct live *live, const char *series, int tilts, double pixel_size, struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    TRY(make_item(live, series, tilts, pixel_size, &item, err));
+    struct news *news = calloc(1, sizeof *news);
+    FAIL_IF(news == NULL, err, STATUS_NO_MEMORY, "no memory for an item");
+    news->item = item;
+    item = NULL;
+    pthread_mutex_lock(&live->lock);
+    news->next = live->news;
+    live->news = news;
+    pthread_mutex_unlock(&live->lock);
+    return STATUS_OK;
+}
+
+static enum status send_news(struct live *live, struct err *err) {
+    for (;;) {
+        pthread_mutex_lock(&live->lock);
+        struct news *news = live->news;
+        if (news != NULL) live->news = news->next;
+        pthread_mutex_unlock(&live->lock);
+        if (news == NULL) return STATUS_OK;
+        enum status status = stage_emit(live->stage, news->item, NULL, err);
+        if (status != STATUS_OK) {
+            pthread_mutex_lock(&live->lock);
+            news->next = live->news;
+            live->news = news;
+            pthread_mutex_unlock(&live->lock);
+            return status;
+        }
+        item_destroy(&news->item);
+        free(news);
+    }
+}
+
+void live_tell(struct stage *stage, const char *series, const struct job *job) {
+    size_t i;
+    const json_t *note;
+    json_array_foreach(job->series.notes, i, note)
+        stage_log(stage, LOG_WARN, "tilts", "%s: %s", series, json_string_value(note));
+    if (job->alignment[0] != '\0') stage_log(stage, LOG_INFO, "aligned", "%s: %s", series, job->alignment);
+    stage_log(stage, LOG_INFO, "tomogram", "%s: %d tilts, %d × %d × %d voxels, %.2f s", series, job->series.count,
+              job->projections.nx, job->projections.ny, job->nz, job->seconds);
+}
+
+/* Whether it is this series that something is wrong with, and others may go on. */
+static bool is_of_series(enum status status) {
+    return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT || status == STATUS_UNSUPPORTED;
+}
+
+/* A job's data held twice would not pay: the images are read anew for the tomogram, at full size. */
+static enum status make_tomogram(struct live *live, struct group *group, struct err *err) {
+    struct series series = {0};
+    struct product_paths paths;
+    const struct job_settings *settings = &live->settings->job;
+    TRY(group_series(group, false, &series, err));
+    uint64_t fingerprint = job_fingerprint(settings, &series);
+    enum status status = product_paths_of(live->stage, group->id, false, &paths, err);
+    bool there = status == STATUS_OK && products_are_of(&paths.products, fingerprint);
+    if (status == STATUS_OK && !there) {
+        stage_note(live->stage, "%s: %d tilts: reading", group->id, series.count);
+        status = job_read(settings, &series, true, &live->job, err);
+        if (status == STATUS_OK) status = job_make(settings, live->plan, &live->job, err);
+        if (status == STATUS_OK) status = products_write(settings, &live->job, &paths.products, fingerprint, err);
+    }
+    series_clear(&series);
+    TRY(status);
+    if (!there) live_tell(live->stage, group->id, &live->job);
+    return live_announce(live, group->id, group->series.count, group->series.pixel_size * settings->bin, err);
+}
+
+static int shrink_of(const struct live *live, const struct group *group) {
+    const struct settings_params *p = stage_params(live->stage);
+    int longest = group->series.nx > group->series.ny ? group->series.nx : group->series.ny;
+    int shrink = (longest + p->preview_size - 1) / p->preview_size;
+    return shrink > live->settings->job.bin ? shrink : live->settings->job.bin;
+}
+
+/* The tilts that came since the last preview, or before a restart, into memory at the preview's size. */
+static enum status need_pixels(struct live *live, struct group *group, int shrink, struct err *err) {
+    struct series *series = &group->series;
+    const struct projections_options options = {
+        .bin = shrink, .tilt_axis = NAN, .threads = live->settings->job.tomography.threads};
+    for (int i = 0; i < series->count; i++) {
+        struct tilt *tilt = &series->tilts[i];
+        if (tilt->pixels != NULL) continue;
+        _cleanup_(mem_free) float *pixels = NULL;
+        size_t count = (size_t)(series->nx / shrink) * (size_t)(series->ny / shrink);
+        TRY(mem_new_unset(count, sizeof *pixels, "a preview", &pixels, err));
+        TRY(projections_read_one(series, tilt, &options, &live->source, pixels, err));
+        tilt->pixels = pixels;
+        pixels = NULL;
+    }
+    return STATUS_OK;
+}
+
+static enum status make_preview(struct live *live, struct group *group, struct err *err) {
+    int shrink = shrink_of(live, group);
+    struct series series = {0};
+    struct product_paths paths;
+    const struct job_settings settings = settings_preview(live->settings, shrink);
+    TRY(need_pixels(live, group, shrink, err));
+    TRY(product_paths_of(live->stage, group->id, true, &paths, err));
+    TRY(group_series(group, true, &series, err));
+    series.nx /= shrink;
+    series.ny /= shrink;
+    series.pixel_size *= shrink;
+    enum status status = job_read(&settings, &series, false, &live->preview, err);
+    series_clear(&series);
+    if (status == STATUS_OK) status = job_make(&settings, &live->preview_plan, &live->preview, err);
+    if (status == STATUS_OK) status = products_write(&settings, &live->preview, &paths.products, 0, err);
+    TRY(status);
+    stage_note(live->stage, "%s: preview of %d tilts", group->id, live->preview.series.count);
+    stage_log(live->stage, LOG_INFO, "preview", "%s: %d tilts", group->id, live->preview.series.count);
+    return STATUS_OK;
+}
+
+static enum status take_in(struct live *live, struct err *err) {
+    char *odd;
+    do {
+        TRY(groups_take_in(live->groups, clock_monotonic(), &odd, err));
+        if (odd != NULL) stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd);
+        free(odd);
+    } while (odd != NULL);
+    return STATUS_OK;
+}
+
+/* After a restart: of a series that was complete there is nothing to do. */
+static enum status pass_over_made(struct live *live, struct group *group, bool *ret_made, struct err *err) {
+    struct product_paths paths;
+    TRY(product_paths_of(live->stage, group->id, false, &paths, err));
+    *ret_made = products_are_of(&paths.products, job_fingerprint(&live->settings->job, &group->series));
+    if (!*ret_made) return STATUS_OK;
+    group->tried = group->series.count;
+    return live_announce(live, group->id, group->series.count, group->series.pixel_size * live->settings->job.bin, err);
+}
+
+static enum status preview_next(struct live *live, enum stage_work *ret_work, struct err *err) {
+    struct group *group = groups_to_preview(live->groups);
+    struct err problem = {0};
+    bool made = false;
+    if (group == NULL) return STATUS_OK;
+    int count = group->series.count;
+    *ret_work = STAGE_WORK_MORE;
+    if (group->previewed == 0) TRY(pass_over_made(live, group, &made, err));
+    if (made) return STATUS_OK;
+    enum status status = make_preview(live, group, &problem);
+    if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
+    if (status != STATUS_OK)
+        stage_log(live->stage, LOG_WARN, "preview", "%s: no preview: %s", group->id, problem.message);
+    group->previewed = count;
+    return STATUS_OK;
+}
+
+static enum status tomogram_next(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
+    const struct settings_params *p = stage_params(live->stage);
+    struct group *group = groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
+    struct err problem = {0};
+    if (group == NULL) return STATUS_OK;
+    int count = group->series.count;
+    enum status status = make_tomogram(live, group, &problem);
+    if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
+    if (status != STATUS_OK) {
+        live->failed++;
+        snprintf(live->problem, sizeof live->problem, "%.500s", problem.message);
+        stage_log(live->stage, LOG_ERROR, "series", "%s: no tomogram of its %d tilts: %s", group->id, count,
+                  problem.message);
+    } else
+        group_drop_pixels(group);
+    group->tried = count;
+    *ret_work = STAGE_WORK_MORE;
+    return STATUS_OK;
+}
+
+enum status live_step(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
+    const struct settings_params *p = stage_params(live->stage);
+    *ret_work = STAGE_WORK_NONE;
+    TRY(take_in(live, err));
+    TRY(send_news(live, err));
+    if (p->preview && !final) TRY(preview_next(live, ret_work, err));
+    if (*ret_work == STAGE_WORK_NONE) TRY(tomogram_next(live, final, ret_work, err));
+    TRY(send_news(live, err));
+    return STATUS_OK;
+}
+
+const char *live_problem(const struct live *live) {
+    return live->failed > 0 ? live->problem : NULL;
+}

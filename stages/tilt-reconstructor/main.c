@@ -1,0 +1,5 @@
+#include "tilt_reconstructor_stage.h"
+
+int main(int argc, char **argv) {
+    return stage_main(&tilt_reconstructor_stage, argc, argv);
+}

@@ -1,0 +1,252 @@
+/* A series from files: a stack with its angles and transforms, or an .mdoc and what it names. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/files.h"
+#include "common/image.h"
+#include "common/mdoc.h"
+#include "common/memory.h"
+#include "series.h"
+
+static bool ends_with(const char *path, const char *ending) {
+    size_t length = strlen(path), tail = strlen(ending);
+    return length > tail && strcasecmp(path + length - tail, ending) == 0;
+}
+
+static enum status begin(struct series *series, const char *path, const struct image_info *image, struct err *err) {
+    *series = (struct series){.nx = image->nx, .ny = image->ny, .tilt_axis = NAN};
+    series->pixel_size = image->pixel_size > 0 ? (double)image->pixel_size : NAN;
+    series->name = strdup(path);
+    FAIL_IF(series->name == NULL, err, STATUS_NO_MEMORY, "no memory for the name %s", path);
+    return STATUS_OK;
+}
+
+static bool try_name(const char *stem, size_t length, const char *ending, char out[PATH_SIZE]) {
+    int used = snprintf(out, PATH_SIZE, "%.*s%s", (int)length, stem, ending);
+    return used > 0 && used < PATH_SIZE && file_exists(out);
+}
+
+/* TS.st: TS.tlt, TS.rawtlt, TS.st.mdoc, TS.mdoc; TS_ali.mrc: those of TS as well, as IMOD names them. */
+static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err *err) {
+    static const char *const endings[] = {".tlt", ".rawtlt", ".st.mdoc", ".mrc.mdoc", ".mdoc"};
+    static const char *const tails[] = {"", "_ali", "_preali"};
+    char stem[PATH_SIZE];
+    TRY(path_without_ending(stack, stem, sizeof stem, err));
+    if (try_name(stack, strlen(stack), ".mdoc", out)) return STATUS_OK;
+    for (size_t t = 0; t < sizeof tails / sizeof *tails; t++) {
+        size_t length = strlen(stem), tail = strlen(tails[t]);
+        if (length <= tail || strcmp(stem + length - tail, tails[t]) != 0) continue;
+        for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+            if (try_name(stem, length - tail, endings[i], out)) return STATUS_OK;
+    }
+    FAIL(err, STATUS_NOT_FOUND,
+         "%s: its tilt angles are unknown: there is neither %s.tlt nor %s.rawtlt nor an .mdoc beside it; name the file "
+         "with "
+         "tilts",
+         stack, path_name(stem), path_name(stem));
+}
+
+/* The last section of an image counts, as SerialEM writes one anew. */
+static enum status angles_of_mdoc(const struct mdoc *mdoc, const char *path, const char *stack, int images,
+                                  double *angles, struct err *err) {
+    FAIL_IF(mdoc->montage, err, STATUS_BAD_FORMAT,
+            "%s: this is the .mdoc of a montage, several pieces a tilt: blend them into one image a tilt first", path);
+    for (int i = 0; i < images; i++)
+        angles[i] = NAN;
+    for (int i = 0; i < mdoc->count; i++) {
+        const struct mdoc_tilt *tilt = &mdoc->tilts[i];
+        FAIL_IF(tilt->z >= images, err, STATUS_BAD_FORMAT,
+                "%s has a section for image %d (ZValue %d), but %s holds %d images", path, tilt->z + 1, tilt->z, stack,
+                images);
+        FAIL_IF(isnan(tilt->angle), err, STATUS_BAD_FORMAT, "%s: section ZValue %d has no TiltAngle", path, tilt->z);
+        angles[tilt->z] = tilt->angle;
+    }
+    for (int i = 0; i < images; i++)
+        FAIL_IF(isnan(angles[i]), err, STATUS_BAD_FORMAT,
+                "%s: there is no section for image %d (ZValue %d) of the %d in %s", path, i + 1, i, images, stack);
+    return STATUS_OK;
+}
+
+static void clear_mdoc(struct mdoc *mdoc) {
+    mdoc_clear(mdoc);
+}
+
+static enum status stack_angles(struct series *series, const char *stack, const char *tilts, int images,
+                                double **ret_angles, struct err *err) {
+    _cleanup_(mem_free) double *angles = NULL;
+    if (ends_with(tilts, ".mdoc")) {
+        _cleanup_(clear_mdoc) struct mdoc mdoc = {0};
+        TRY(mdoc_read(tilts, &mdoc, err));
+        TRY(mem_new((size_t)images, sizeof *angles, "tilt angles", &angles, err));
+        TRY(angles_of_mdoc(&mdoc, tilts, stack, images, angles, err));
+        series->retaken = true;
+        series->tilt_axis = mdoc.tilt_axis;
+        if (isnan(series->pixel_size)) series->pixel_size = mdoc.pixel_size;
+    } else {
+        int count;
+        TRY(tilts_read_angles(tilts, &angles, &count, err));
+        FAIL_IF(count != images, err, STATUS_BAD_FORMAT,
+                "%s holds %d angles, but %s holds %d images: one angle for each image of the stack is expected", tilts,
+                count, stack, images);
+    }
+    *ret_angles = angles;
+    angles = NULL;
+    return STATUS_OK;
+}
+
+static enum status read_stack(const char *stack, const struct series_files *files, const char *tilts,
+                              struct series *series, struct err *err) {
+    struct image_info image;
+    _cleanup_(mem_free) double *angles = NULL;
+    _cleanup_(mem_free) struct tilt_transform *transforms = NULL;
+    int lines = 0;
+    TRY(image_probe(stack, &image, err));
+    TRY(begin(series, stack, &image, err));
+    FAIL_IF(image.nz < 2 || image.nz > TILTS_MAX, err, STATUS_BAD_FORMAT,
+            "%s holds %d images: a stack of two or more tilts is expected, or an .mdoc that names single images", stack,
+            image.nz);
+    TRY(stack_angles(series, stack, tilts, image.nz, &angles, err));
+    if (files->transforms != NULL) {
+        TRY(tilts_read_transforms(files->transforms, &transforms, &lines, err));
+        FAIL_IF(lines != image.nz, err, STATUS_BAD_FORMAT,
+                "%s holds %d transforms, but %s holds %d images: a line for each image of the stack is expected",
+                files->transforms, lines, stack, image.nz);
+    }
+    for (int i = 0; i < image.nz; i++) {
+        struct tilt tilt = {.number = i + 1, .angle = angles[i], .slice = i, .taken = i};
+        if (transforms != NULL) {
+            tilt.transform = transforms[i];
+            tilt.shifted = true;
+        }
+        TRY(series_add(series, &tilt, stack, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status try_endings(const char *folder, const char *stem, char out[PATH_SIZE], bool *ret_found,
+                               struct err *err) {
+    static const char *const endings[] = {".mrc", ".tif", ".tiff", ".st"};
+    char joined[PATH_SIZE];
+    TRY(path_join(folder, stem, joined, sizeof joined, err));
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && !*ret_found; i++)
+        *ret_found = try_name(joined, strlen(joined), endings[i], out);
+    return STATUS_OK;
+}
+
+/* The image that an .mdoc calls `name`: that file, or what became of it. Programs between the microscope and here
+ * change endings, and don't like points in names: TS_01_003_-6.0.tif may be TS_01_003_-6_0.mrc by now. */
+static enum status find_image(const char *folder, const char *mdoc, const char *name, char out[PATH_SIZE],
+                              struct err *err) {
+    char stem[PATH_SIZE];
+    bool found = false;
+    TRY(path_join(folder, name, out, PATH_SIZE, err));
+    if (file_exists(out)) return STATUS_OK;
+    const char *dot = strrchr(name, '.');
+    size_t length = dot != NULL && dot != name && !isdigit((unsigned char)dot[1]) ? (size_t)(dot - name) : strlen(name);
+    snprintf(stem, sizeof stem, "%.*s", (int)length, name);
+    TRY(try_endings(folder, stem, out, &found, err));
+    for (char *at = stem; *at != '\0'; at++)
+        if (*at == '.') *at = '_';
+    if (!found) TRY(try_endings(folder, stem, out, &found, err));
+    FAIL_IF(!found, err, STATUS_NOT_FOUND,
+            "%s names %s, which is not in %s: put it there, or name the folder with images", mdoc, name, folder);
+    return STATUS_OK;
+}
+
+static enum status add_image(struct series *series, const struct mdoc_tilt *named, int taken, const char *path,
+                             struct err *err) {
+    struct image_info image;
+    TRY(image_probe(path, &image, err));
+    FAIL_IF(image.nz != 1, err, STATUS_UNSUPPORTED,
+            "%s holds %d images: a file of frames must go through a motion corrector first", path, image.nz);
+    if (series->count == 0) {
+        series->nx = image.nx;
+        series->ny = image.ny;
+        if (isnan(series->pixel_size) && image.pixel_size > 0) series->pixel_size = image.pixel_size;
+    }
+    FAIL_IF(image.nx != series->nx || image.ny != series->ny, err, STATUS_BAD_FORMAT,
+            "%s has %d × %d px, the tilts before it %d × %d px: all of a series must have the same size", path,
+            image.nx, image.ny, series->nx, series->ny);
+    struct tilt tilt = {.number = named->z + 1, .angle = named->angle, .taken = taken};
+    return series_add(series, &tilt, path, err);
+}
+
+static enum status read_single_images(const char *path, const struct mdoc *mdoc, const struct series_files *files,
+                                      struct series *series, struct err *err) {
+    char folder[PATH_SIZE], image[PATH_SIZE];
+    FAIL_IF(files->transforms != NULL, err, STATUS_BAD_ARGUMENT,
+            "%s: transforms go with the images of a stack, and %s names single files: make a stack of them", path,
+            path_name(path));
+    if (files->images != NULL)
+        snprintf(folder, sizeof folder, "%s", files->images);
+    else
+        TRY(path_folder(path, folder, sizeof folder, err));
+    for (int i = 0; i < mdoc->count; i++) {
+        const struct mdoc_tilt *tilt = &mdoc->tilts[i];
+        FAIL_IF(isnan(tilt->angle), err, STATUS_BAD_FORMAT, "%s: section ZValue %d has no TiltAngle", path, tilt->z);
+        FAIL_IF(tilt->file == NULL, err, STATUS_BAD_FORMAT,
+                "%s: section ZValue %d has no SubFramePath, which others have", path, tilt->z);
+        TRY(find_image(folder, path, mdoc_file_name(tilt->file), image, err));
+        TRY(add_image(series, tilt, i, image, err));
+    }
+    return STATUS_OK;
+}
+
+/* The stack that belongs to TS.st.mdoc is TS.st; the name inside may be one of another day. */
+static enum status stack_of_mdoc(const char *path, const struct mdoc *mdoc, char stack[PATH_SIZE], struct err *err) {
+    char folder[PATH_SIZE];
+    struct image_info image;
+    TRY(path_without_ending(path, stack, PATH_SIZE, err));
+    if (file_exists(stack) && image_probe(stack, &image, NULL) == STATUS_OK) return STATUS_OK;
+    TRY(path_folder(path, folder, sizeof folder, err));
+    FAIL_IF(mdoc->image_file == NULL, err, STATUS_NOT_FOUND,
+            "%s names no files: neither SubFramePath in its sections nor an ImageFile, and there is no %s", path,
+            stack);
+    TRY(path_join(folder, mdoc_file_name(mdoc->image_file), stack, PATH_SIZE, err));
+    FAIL_IF(!file_exists(stack), err, STATUS_NOT_FOUND, "%s names the stack %s, which is not beside it", path,
+            mdoc->image_file);
+    return STATUS_OK;
+}
+
+static enum status read_mdoc(const char *path, const struct series_files *files, struct series *series,
+                             struct err *err) {
+    _cleanup_(clear_mdoc) struct mdoc mdoc = {0};
+    char stack[PATH_SIZE];
+    TRY(mdoc_read(path, &mdoc, err));
+    FAIL_IF(mdoc.count == 0, err, STATUS_BAD_FORMAT, "%s: there is no [ZValue = …] section in it: no tilt is named",
+            path);
+    FAIL_IF(mdoc.montage, err, STATUS_BAD_FORMAT,
+            "%s: this is the .mdoc of a montage, several pieces a tilt: blend them into one image a tilt first", path);
+    /* A stack with all images serves better than the frames they were made of. */
+    if (files->images == NULL && stack_of_mdoc(path, &mdoc, stack, NULL) == STATUS_OK)
+        return read_stack(stack, files, files->tilts != NULL ? files->tilts : path, series, err);
+    bool named = false;
+    for (int i = 0; i < mdoc.count; i++)
+        named = named || mdoc.tilts[i].file != NULL;
+    if (!named) return stack_of_mdoc(path, &mdoc, stack, err);
+    struct image_info nothing = {0};
+    TRY(begin(series, path, &nothing, err));
+    series->retaken = true;
+    series->tilt_axis = mdoc.tilt_axis;
+    series->pixel_size = mdoc.pixel_size;
+    return read_single_images(path, &mdoc, files, series, err);
+}
+
+enum status series_read(const char *input, const struct series_files *files, struct series *ret_series,
+                        struct err *err) {
+    char tilts[PATH_SIZE];
+    _cleanup_(series_clear) struct series series = {0};
+    if (ends_with(input, ".mdoc"))
+        TRY(read_mdoc(input, files, &series, err));
+    else {
+        if (files->tilts == NULL) TRY(find_tilts(input, tilts, err));
+        TRY(read_stack(input, files, files->tilts != NULL ? files->tilts : tilts, &series, err));
+    }
+    *ret_series = series;
+    series = (struct series){0};
+    return STATUS_OK;
+}

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Tilts that arrive one by one, in the order of a dose-symmetric scheme: a preview grows with them, and the tomogram at the
+end is that of all files at once, bit for bit; also when the stage, or all of it, is killed in the middle. A late tilt, one
+without an .mdoc and a broken one do what the handbook says."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+from session import SOURCE, Work, check, finish, launch, pids_of, program, put, read_map, run, status, stop, wait_until, write
+import numpy as np
+
+SEED, SIDE, DEPTH = 3, 64, 24
+GRAPH = os.path.join(SOURCE, "pipelines", "tomography.yaml")
+SETTINGS = {"watcher.settle": 0.3, "watcher.poll": 0.2, "watcher.mdoc_wait": 600, "tilt-reconstructor.thickness": DEPTH,
+            "tilt-reconstructor.bin": 1, "tilt-reconstructor.iterations": 6, "tilt-reconstructor.preview_size": 32}
+STAGE = "tilt-reconstructor"
+
+
+def arguments(session, folder, until_idle=2, **more):
+    sets = [f"--set={key}={value}" for key, value in {**SETTINGS, "watcher.directory": folder, **more}.items()]
+    return ["run", GRAPH, "--session", session, *sets, "--until-idle", str(until_idle)]
+
+
+def simulate_series(folder, name, seed):
+    subprocess.run([program("icestream-simulate-tilts"), "--o", folder, "--name", name, "--size", str(SIDE), "--thickness", str(DEPTH),
+                    "--files", "single", "--order", "dose-symmetric", "--step", "10", "--shift", "3", "--snr", "8", "--seed", str(seed)],
+                   check=True)
+    return sorted(f for f in os.listdir(f"{folder}/tilts") if f.startswith(f"{name}_") and f.endswith(".mrc"))
+
+
+def alone(work, name, folder, tilts):
+    """What comes of all files at once."""
+    subprocess.run([program("icestream-tilt-reconstructor"), "--i", folder, "--tilts", f"{folder}/{name}.mdoc", "--o", tilts, "--thickness",
+                    str(DEPTH), "--iterations", "6", "--align", "coarse"], check=True, capture_output=True)
+    return open(f"{tilts}/{name}.mrc", "rb").read()
+
+
+def log_of(session):
+    path = f"{session}/log/{STAGE}.0.log"
+    return open(path).read() if os.path.exists(path) else ""
+
+
+def made(session):
+    return [line.split(" INFO tomogram ")[1] for line in log_of(session).splitlines() if " INFO tomogram " in line]
+
+
+def previews(session, name):
+    lines = [line for line in log_of(session).splitlines() if f" INFO preview {name}: " in line]
+    return [int(line.split(": ")[-1].split()[0]) for line in lines]
+
+
+def arrive(folder, source, names, mdoc, upto=None):
+    for name in names[:upto]:
+        put(f"{source}/tilts/{name}", folder)
+    shutil.copy(f"{source}/tilts/{mdoc}.mdoc", f"{folder}/.{mdoc}")
+    os.rename(f"{folder}/.{mdoc}", f"{folder}/{mdoc}.mdoc")
+
+
+def tomogram(session, name):
+    path = f"{session}/{STAGE}/{name}.mrc"
+    return open(path, "rb").read() if os.path.exists(path) else b""
+
+
+def grow(work, source, names, expected):
+    """One tilt after the other, the .mdoc a section behind; a preview after each."""
+    folder, session = work("live"), work("session")
+    os.makedirs(folder)
+    sections = open(f"{source}/tilts/a.mdoc").read().split("[ZValue")
+    live = launch(*arguments(session, folder, **{"tilt-reconstructor.tilts_per_series": len(names)}))
+    seen, sizes = [], set()
+    try:
+        for i, name in enumerate(names):
+            put(f"{source}/tilts/{name}", folder)
+            write(f"{folder}/.a", "[ZValue".join(sections[:i + 2]))
+            os.rename(f"{folder}/.a", f"{folder}/a.mdoc")
+            if i == 0 or i + 1 == len(names):
+                continue
+            wait_until(lambda: previews(session, "a")[-1:] == [i + 1], 60, f"a preview of {i + 1} tilts", live)
+            preview, _ = read_map(f"{session}/{STAGE}/a_preview.mrc")
+            seen.append(preview)
+            sizes.add(preview.shape)
+        wait_until(lambda: made(session), 60, "the tomogram, while more may come", live)
+        check(True, f"a preview after each of {len(seen)} tilts, and the tomogram with the last, while the run goes on")
+        check(sizes == {(DEPTH // 2, SIDE // 2, SIDE // 2)}, f"previews of {sizes}")
+        truth, _ = read_map(f"{source}/truth/a.mrc")
+        small = truth.reshape(DEPTH // 2, 2, SIDE // 2, 2, SIDE // 2, 2).mean((1, 3, 5))
+        spectrum = np.conj(np.fft.rfftn(small - small.mean()))
+        like = [float(np.fft.irfftn(np.fft.rfftn(p - p.mean()) * spectrum, s=p.shape).max() / (p.std() * small.std() * p.size)) for p in seen]
+        check(like[-1] > 1.2 * like[0] and like[-1] > 0.5, f"previews come to look like the phantom: {like[0]:.2f} to {like[-1]:.2f}")
+        check(live.wait(timeout=60) == 0, "the run ended")
+    finally:
+        stop(live)
+    check(tomogram(session, "a") == expected, "the tomogram of all files at once, bit for bit")
+    check(len(made(session)) == 1 and made(session)[0].startswith(f"a: {len(names)} tilts"), f"made once: {made(session)}")
+    stages = status(session)["stages"]
+    check(stages[STAGE]["done"] == len(names) and stages[STAGE]["failed"] == 0, "each tilt is done")
+    record = json.load(open(f"{session}/{STAGE}/a.json"))
+    angles = [t["angle"] for t in record["tilts"]]
+    check(angles == sorted(angles) and record["tilts"][len(angles) // 2]["view"] == 1, "sorted by angle; the first view is in the middle")
+    run(*arguments(session, folder, **{"tilt-reconstructor.tilts_per_series": len(names)}), timeout=60)
+    check(len(made(session)) == 1 and tomogram(session, "a") == expected, "a session that goes on does not make it again")
+    return folder, session
+
+
+def disturb(work, source, names, expected, name, victims):
+    """Killed when there is a preview; what comes afterwards is as if nothing had been."""
+    folder, session = work(f"incoming-{name}"), work(name)
+    os.makedirs(folder)
+    live = launch(*arguments(session, folder))
+    try:
+        shutil.copy(f"{source}/tilts/a.mdoc", folder)
+        for tilt in names[:6]:
+            put(f"{source}/tilts/{tilt}", folder)
+        wait_until(lambda: previews(session, "a"), 60, "a preview", live)
+        for pid in victims(session, live):
+            os.kill(pid, signal.SIGKILL)
+        for tilt in names[6:]:
+            put(f"{source}/tilts/{tilt}", folder)
+        code = live.wait(timeout=120)
+    finally:
+        stop(live)
+    if code != 0:
+        wait_until(lambda: not any(pids_of(s, session) for s in ("watcher", STAGE)), 30, "nothing outlives the launcher")
+        run(*arguments(session, folder), timeout=120)
+    check(tomogram(session, "a") == expected, f"{name}: the same tomogram, bit for bit")
+    check(len(made(session)) == 1, f"{name}: made once")
+    check(status(session)["stages"][STAGE]["done"] == len(names), f"{name}: every tilt is done once")
+
+
+def odd_tilts(work, source, names):
+    """Two series at once; one tilt that no .mdoc names, one that is broken, and one that comes after its series was made."""
+    folder, session = work("odd"), work("odd-session")
+    os.makedirs(folder)
+    others = [f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc")]
+    arrive(folder, source, names, "a", upto=-1)
+    arrive(folder, source, sorted(others), "b")
+    put(f"{source}/tilts/{names[0]}", folder, "stray.mrc")
+    with open(f"{folder}/{names[3]}", "r+b") as file:
+        file.seek(1024 + 4 * 100)
+        file.write(np.float32(np.nan).tobytes())
+    run(*arguments(session, folder), timeout=120, expect=3)
+    check(sorted(m.split(":")[0] for m in made(session)) == ["a", "b"], f"two series: {made(session)}")
+    reasons = {i["id"]: i["reason"] for i in status(session)["items"] if i["state"] == "failed"}
+    broken = names[3].removesuffix(".mrc")
+    check("no .mdoc in the watched folder names it" in reasons.get("stray", "") and "which is no pixel's value" in reasons.get(broken, ""),
+          f"failed, with reasons: {reasons}")
+    check(f"a: {len(names) - 2} tilts" in " ".join(made(session)), "the others make the tomogram")
+    put(f"{source}/tilts/{names[-1]}", folder)
+    run(*arguments(session, folder), timeout=120, expect=3)
+    check([m.split(",")[0] for m in made(session) if m.startswith("a")] == [f"a: {len(names) - 2} tilts", f"a: {len(names) - 1} tilts"],
+          f"a late tilt opens its series again: {made(session)}")
+    rows = [line.split() for line in open(f"{session}/{STAGE}/tomograms.star") if STAGE in line]
+    check(sorted(r[0] for r in rows) == ["a", "b"], "a row for each tomogram")
+
+
+def by_name(work, source, names):
+    folder, session = work("named"), work("named-session")
+    os.makedirs(folder)
+    for name in names:
+        put(f"{source}/tilts/{name}", folder)
+    put(f"{source}/tilts/{names[0]}", folder, "atlas.mrc")
+    run(*arguments(session, folder, **{"watcher.series": "{series}_{order}_{angle}.mrc", "session.pixel_size": 10}), timeout=120, expect=3)
+    check(len(made(session)) == 1 and f"a: {len(names)} tilts" in made(session)[0], f"grouped by their names: {made(session)}")
+    reasons = [i["reason"] for i in status(session)["items"] if i["state"] == "failed"]
+    check(len(reasons) == 1 and "its name does not follow watcher.series" in reasons[0], f"{reasons}")
+
+
+with Work("tomography") as work:
+    print(f"seed {SEED}")
+    names = simulate_series(work("sim"), "a", SEED)
+    expected = alone(work, "a", work("sim", "tilts"), work("alone"))
+    simulate_series(work("sim"), "b", SEED + 1)
+    grow(work, work("sim"), names, expected)
+    disturb(work, work("sim"), names, expected, "killed", lambda session, live: pids_of(STAGE, session))
+    disturb(work, work("sim"), names, expected, "gone", lambda session, live: [live.pid])
+    odd_tilts(work, work("sim"), names)
+    by_name(work, work("sim"), names)
+    finish()
