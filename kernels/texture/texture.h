@@ -1,5 +1,5 @@
-/* Texture of a circle of a grey image: 13 features of the grey-level co-occurrence matrix (GLCM) at every pixel, for all
- * displacements of length 1 … 25, at three numbers of grey levels (Haralick, Shanmugam & Dinstein 1973; Kotseruba,
+/* Texture of a circle of a grey image: 13 features of the grey-level co-occurrence matrix (GLCM) at every pixel, for
+ * all displacements of length 1 … 25, at three numbers of grey levels (Haralick, Shanmugam & Dinstein 1973; Kotseruba,
  * Cumbaa & Jurisica 2012).
  *
  * Levels. Grey value v becomes level min(Q − 1, ⌊Q (v − low) / (high − low)⌋) of Q, low and high the least and the
@@ -7,21 +7,22 @@
  * high all is level 0.
  *
  * Matrices. At a pixel, a window × window square around it; for a displacement (dx, dy), every pair of pixels (x, y),
- * (x + dx, y + dy) that both lie in the square counts, both ways round: p(i, j) is symmetric and sums to 1. Displacements
- * are the integer vectors of one half-plane whose length rounds to 1 … lengths: 1,026 for 25. Pixels are those with r ≤
- * diameter / 2 − window / 2 − 0.24, for which no window leaves the image: 22,325 at the defaults (the paper, which does
- * not say where its circle's centre lies, has 22,305, the area of that circle), so 68.7 million matrices.
+ * (x + dx, y + dy) that both lie in the square counts, both ways round: p(i, j) is symmetric and sums to 1.
+ * Displacements are the integer vectors of one half-plane whose length rounds to 1 … lengths: 1,026 for 25. Pixels are
+ * those with r ≤ diameter / 2 − window / 2 − 0.24, for which no window leaves the image: 22,325 at the defaults (the
+ * paper, which does not say where its circle's centre lies, has 22,305, the area of that circle), so 68.7 million
+ * matrices.
  *
  * Features, natural logarithms, 0 log 0 = 0: enum texture_feature. HXY1 = HXY2 = HX + HY, as the marginals are those of
  * p itself.
  *
- * Aggregation. Per pixel the mean and the range (largest − smallest) over the displacements of a length; over pixels the
- * mean of means, the largest range and the smallest range.
+ * Aggregation. Per pixel the mean and the range (largest − smallest) over the displacements of a length; over pixels
+ * the mean of means, the largest range and the smallest range.
  *
  * Nothing is sampled: a window moves on by one pixel and the pairs that leave and enter change running integer sums,
- * from which all features follow. Sums are exact, so every order gives the same: both devices have the same integers, and
- * features that differ by the rounding of exp and √ in double. The same call gives the same bits, whatever the number of
- * threads. */
+ * from which all features follow. Sums are exact, so every order gives the same: both devices have the same integers,
+ * and features that differ by the rounding of exp and √ in double. The same call gives the same bits, whatever the
+ * number of threads. */
 #ifndef ICESTREAM_KERNELS_TEXTURE_H
 #define ICESTREAM_KERNELS_TEXTURE_H
 
@@ -56,11 +57,11 @@ enum texture_aggregate { TEXTURE_MEAN, TEXTURE_LARGEST_RANGE, TEXTURE_SMALLEST_R
 
 enum {
     TEXTURE_QUANTISATIONS = 3,
-    TEXTURE_LENGTHS = 25,      /* at most */
-    TEXTURE_LEVELS = 64,       /* at most */
-    TEXTURE_WINDOW = 63,       /* at most */
-    TEXTURE_DIAMETER = 4096,   /* at most */
-    TEXTURE_SLOTS = 16         /* at most */
+    TEXTURE_LENGTHS = 25,    /* at most */
+    TEXTURE_LEVELS = 64,     /* at most */
+    TEXTURE_WINDOW = 63,     /* at most */
+    TEXTURE_DIAMETER = 4096, /* at most */
+    TEXTURE_SLOTS = 16       /* at most */
 };
 
 /* What an image becomes. */
@@ -104,9 +105,9 @@ struct texture_image {
 };
 
 /* Starts an image in a slot (0 … options.slots − 1) that holds none; the image is not needed any more when the call
- * returns. On a CUDA device the work is queued; the CPU does it here. STATUS_BAD_ARGUMENT: the circle leaves the image by
- * more than half a pixel, or a value in it is no finite number; the slot stays empty. STATUS_BAD_STATE: the slot is taken.
- * texture_finish waits for a slot and empties it. */
+ * returns. On a CUDA device the work is queued; the CPU does it here. STATUS_BAD_ARGUMENT, the slot stays empty: the
+ * circle leaves the image (not diameter / 2 ≤ x ≤ nx − diameter / 2, and y alike), or a value in it is no finite number.
+ * STATUS_BAD_STATE: the slot is taken. texture_finish waits for a slot and empties it. */
 enum status texture_start(struct texture *texture, int slot, const struct texture_image *image, struct err *err);
 enum status texture_finish(struct texture *texture, int slot, struct texture_features *ret_features, struct err *err);
 /* Both, in slot 0. */
