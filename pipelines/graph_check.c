@@ -498,7 +498,9 @@ static void check_pixel_size(struct check *c) {
         const struct graph_stage *stage = &c->graph->stages[i];
         if (stage->describe == NULL || strcmp(stage->kind, "watcher") != 0)
             continue;
-        if (feeds_structures_only(c->graph, i))
+        const struct graph_entry *scaled = graph_entry(&stage->section, "scaled");
+        if (feeds_structures_only(c->graph, i) ||
+            (scaled != NULL && scaled->value.count == 1 && strcmp(scaled->value.texts[0], "false") == 0))
             continue;
         const struct graph_entry *ctf = graph_entry(&stage->section, "ctf");
         if (ctf == NULL || ctf->value.count != 1 || !star_has_pixel_size(ctf->value.texts[0]))
@@ -529,6 +531,8 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     }
     if (status == STATUS_OK)
         status = graph_check_edges(graph, problems, err);
+    if (status == STATUS_OK)
+        status = graph_derive_scaled(graph, err);
     if (status == STATUS_OK)
         check_pixel_size(&c);
     json_decref(c.session_params);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/packages.sh [--tests]: installs what icestream is built from, on Debian 12 and Ubuntu 24.04.
-# --tests adds what the tests compare with and work with: RELION, MDTraj, MDAnalysis, gemmi, python3-mrcfile and pyzmq,
+# --tests adds what the tests compare with and work with: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile and pyzmq,
 # strace, clang and its libFuzzer.
 # Does nothing, and needs no privileges, when everything is there already.
 set -euo pipefail
@@ -8,8 +8,10 @@ set -euo pipefail
 packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
   libfftw3-dev libopenblas-dev libchealpix-dev libcmocka-dev)
+# Without it crystal-scorer neither trains nor scores; not every distribution has it.
+if apt-cache show libxgboost-dev >/dev/null 2>&1; then packages+=(libxgboost-dev); fi
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
-  python3-mdanalysis python3-gemmi relion strace
+  python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace
   clang libclang-rt-dev)
 
 missing=()

@@ -167,7 +167,7 @@ static enum status pass_on(struct source *source, const char *id, const char *pa
                            long row, struct err *err) {
     _cleanup_(drop_item) struct item *item = NULL;
     struct record_source record = {path,         id, stage_root(source->stage), *image, stage_session(source->stage),
-                                   source->rows, row};
+                                   source->rows, row, !source->params->scaled};
     struct err problem;
     enum status status = record_make(&record, &item, &problem);
     if (status == STATUS_NOT_FOUND && source->has_pixel_size) return set_aside(source, id, path, problem.message, err);

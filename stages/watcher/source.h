@@ -6,7 +6,7 @@
 
 struct watcher_params {
     char *directory, *pattern, *ctf;
-    bool recursive, notices;
+    bool recursive, notices, scaled;
     int order;
     double settle, stall, poll, ctf_wait, until_idle, min_free;
 };
