@@ -132,8 +132,8 @@ static void count_sectors(struct drop_find *f, double x, double y) {
 }
 
 struct candidate {
-    double x, y, support;
-    int radius, sign;
+    double x, y, radius, support;
+    int sign;
 };
 
 /* Of the circles around (x, y) with a radius from `least` to `most`, the one of the largest support. */
@@ -145,7 +145,7 @@ static struct candidate best_circle(struct drop_find *f, double x, double y, int
         if (within < SECTORS_LEAST) continue;
         for (int sign = 0; sign < 2; sign++) {
             double support = (double)__builtin_popcountll(f->sectors[sign][r] & f->within[r]) / within;
-            if (support > best.support) best = (struct candidate){x, y, support, r, sign};
+            if (support > best.support) best = (struct candidate){x, y, r, support, sign};
         }
     }
     return best;
@@ -171,8 +171,8 @@ static int find_centres(struct drop_find *f, int centres[CENTRES][2]) {
     return count;
 }
 
-/* Kåsa 1976: the circle x² + y² = 2 a x + 2 b y + c of least squares, over the edges that support it. */
-static void fit(const struct drop_find *f, const struct candidate *from, struct drop_circle *ret_circle) {
+/* Kåsa 1976: the circle x² + y² = 2 a x + 2 b y + c of least squares, over the edges that support `from`. */
+static void fit_once(const struct drop_find *f, const struct candidate *from, struct drop_circle *ret_circle) {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0, sz = 0, sxz = 0, syz = 0;
     for (int i = 0; i < f->edge_count; i++) {
         double dx = (double)f->edges[i].x - from->x, dy = (double)f->edges[i].y - from->y, r = hypot(dx, dy);
@@ -192,6 +192,16 @@ static void fit(const struct drop_find *f, const struct candidate *from, struct 
     double square = sz / n - 2 * (cx * sx + cy * sy) / n + cx * cx + cy * cy;
     if (hypot(cx, cy) > 4 || !(square > 0)) return;
     *ret_circle = (struct drop_circle){from->x + cx, from->y + cy, sqrt(square), from->support};
+}
+
+/* An edge is as wide as the smoothing, and radii next to each other have the same support: the fit finds its middle. */
+static void fit(const struct drop_find *f, struct candidate from, struct drop_circle *ret_circle) {
+    for (int i = 0; i < 4; i++) {
+        fit_once(f, &from, ret_circle);
+        from.x = ret_circle->x;
+        from.y = ret_circle->y;
+        from.radius = ret_circle->radius;
+    }
 }
 
 /* Steps to the neighbouring centre of more support, as long as there is one. */
@@ -216,7 +226,7 @@ static struct candidate search(struct drop_find *f) {
         struct candidate c = best_circle(f, centres[i][0], centres[i][1], least, most);
         if (c.support > best.support) best = c;
     }
-    if (best.radius == 0) return best;
+    if (!(best.radius > 0)) return best;
     best = climb(f, best, least, most);
     int inner_least = (int)(INNER_LEAST * best.radius), inner_most = (int)(0.93 * best.radius);
     for (int i = 0; i < count; i++) {
@@ -225,7 +235,7 @@ static struct candidate search(struct drop_find *f) {
             best_circle(f, centres[i][0], centres[i][1], inner_least, (int)fmin(inner_most, best.radius - away + 2));
         if (c.support > inner.support) inner = c;
     }
-    if (inner.radius == 0) return best;
+    if (!(inner.radius > 0)) return best;
     inner = climb(f, inner, inner_least, inner_most);
     return inner.support >= INNER_SUPPORT * best.support && inner.support >= DROP_FIND_SUPPORT ? inner : best;
 }
@@ -244,7 +254,7 @@ enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int
             "no drop found: the best circle is visible over %.0f %% of its edge, and %.0f %% are expected", 100 * best.support,
             100 * DROP_FIND_SUPPORT);
     struct drop_circle circle;
-    fit(f, &best, &circle);
+    fit(f, best, &circle);
     double shift = (f->factor - 1) / 2.0;
     *ret_circle = (struct drop_circle){circle.x * f->factor + shift, circle.y * f->factor + shift,
                                        circle.radius * f->factor, circle.support};

@@ -43,50 +43,48 @@ static const char *find_last(const char *text, size_t length, const char *what) 
     return NULL;
 }
 
-static void copy(char out[SERIES_NAME_SIZE], const char *from, size_t length) {
-    length = length < SERIES_NAME_SIZE ? length : SERIES_NAME_SIZE - 1;
+/* Parts of a text that is shorter than a name. */
+static void copy(char *out, const char *from, size_t length) {
     memcpy(out, from, length);
     out[length] = '\0';
+}
+
+/* Where the part of the path begins over which the pattern is laid: as many folders as it has, and the name. */
+static const char *own_part(const char *pattern, const char *id) {
+    int slashes = 0;
+    for (const char *c = pattern; *c != '\0'; c++)
+        slashes += *c == '/';
+    for (const char *c = id + strlen(id); c > id; c--)
+        if (c[-1] == '/' && slashes-- == 0) return c;
+    return id;
 }
 
 bool series_parse(const char *pattern, const char *id, struct series_name *ret_name) {
     struct parts parts;
     size_t length = strlen(id);
     if (!take_apart(pattern, &parts) || length >= SERIES_NAME_SIZE) return false;
-    size_t after = strlen(parts.after), before = strlen(parts.before);
-    if (after > length || memcmp(id + length - after, parts.after, after) != 0) return false;
-    length -= after;
-    const char *begin = id, *second;
-    if (before > 0) {
-        /* Folders may come before it. */
-        const char *name = find_last(id, length, "/");
-        name = name != NULL && strchr(parts.before, '/') == NULL ? name + 1 : id;
-        if (strncmp(name, parts.before, before) != 0) return false;
-        begin = name + before;
-    } else if (parts.time_first) {
-        const char *name = find_last(id, length, "/");
-        if (name != NULL) begin = name + 1;
-    }
-    size_t rest = (size_t)(id + length - begin);
+    bool drop_leads = !parts.time_first && parts.before[0] == '\0'; /* it takes the folders as well */
+    const char *own = drop_leads ? id : own_part(pattern, id), *end = id + length, *second;
+    size_t after = strlen(parts.after), before = strlen(parts.before), folders = (size_t)(own - id);
+    if (before + after > (size_t)(end - own) || memcmp(end - after, parts.after, after) != 0 ||
+        memcmp(own, parts.before, before) != 0)
+        return false;
+    const char *begin = own + before;
+    end -= after;
     if (parts.between[0] == '\0') { /* digits at the end are the time */
-        for (second = begin + rest; second > begin && isdigit((unsigned char)second[-1]);)
+        for (second = end; second > begin && isdigit((unsigned char)second[-1]);)
             second--;
     } else {
-        second = find_last(begin, rest, parts.between);
+        second = find_last(begin, (size_t)(end - begin), parts.between);
         if (second == NULL) return false;
     }
     const char *second_begin = second + strlen(parts.between);
-    size_t first_length = (size_t)(second - begin), second_length = (size_t)(id + length - second_begin);
-    if (first_length == 0 || second_length == 0) return false;
-    copy(parts.time_first ? ret_name->time : ret_name->drop, begin, first_length);
-    copy(parts.time_first ? ret_name->drop : ret_name->time, second_begin, second_length);
+    if (second == begin || second_begin == end) return false;
+    const char *drop = parts.time_first ? second_begin : begin, *time = parts.time_first ? begin : second_begin;
+    copy(ret_name->time, time, (size_t)((parts.time_first ? second : end) - time));
     /* Drops of the same name in two folders are two. */
-    size_t folders = (size_t)(begin - id) - (before < (size_t)(begin - id) ? before : (size_t)(begin - id));
-    size_t drop = strlen(ret_name->drop);
-    if (folders > 0 && folders + drop < SERIES_NAME_SIZE) {
-        memmove(ret_name->drop + folders, ret_name->drop, drop + 1);
-        memcpy(ret_name->drop, id, folders);
-    }
+    copy(ret_name->drop, id, folders);
+    copy(ret_name->drop + folders, drop, (size_t)((parts.time_first ? end : second) - drop));
     return true;
 }
 
