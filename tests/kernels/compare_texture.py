@@ -38,12 +38,13 @@ def tool(*arguments, text=None):
 
 
 def read_nifti(path):
-    """Values [z][y][x] of an uncompressed-type NIfTI-1 file."""
+    """Values [z][y][x] of a gzipped NIfTI-1 file."""
     with gzip.open(path) as f:
         raw = f.read()
     order = "<" if struct.unpack("<i", raw[:4])[0] == 348 else ">"
     shape = struct.unpack(order + "8h", raw[40:56])[1:4]
-    kind = {2: "u1", 4: "i2", 8: "i4", 16: "f4", 64: "f8", 256: "i1", 512: "u2"}[struct.unpack(order + "h", raw[70:72])[0]]
+    kinds = {2: "u1", 4: "i2", 8: "i4", 16: "f4", 64: "f8", 256: "i1", 512: "u2"}
+    kind = kinds[struct.unpack(order + "h", raw[70:72])[0]]
     offset = int(struct.unpack(order + "f", raw[108:112])[0])
     return np.frombuffer(raw, order + kind, math.prod(shape), offset).reshape(shape[::-1]).astype(int)
 
@@ -68,8 +69,8 @@ def to_ibsi(f):
     """Our features by the consensus' names: its levels count from 1, its entropies are in bits."""
     bits = 1 / math.log(2)
     shared = -math.log(max(1e-300, 1 - f[12] ** 2)) / 2 * bits
-    return {"energy": f[0], "contrast": f[1], "corr": f[2], "joint_var": f[3], "inv_diff_mom": f[4], "sum_avg": f[5] + 2,
-            "sum_var": f[6], "sum_entr": f[7] * bits, "joint_entr": f[8] * bits, "diff_var": f[9],
+    return {"energy": f[0], "contrast": f[1], "corr": f[2], "joint_var": f[3], "inv_diff_mom": f[4],
+            "sum_avg": f[5] + 2, "sum_var": f[6], "sum_entr": f[7] * bits, "joint_entr": f[8] * bits, "diff_var": f[9],
             "diff_entr": f[10] * bits, "info_corr1": f[11], "info_corr2": math.sqrt(1 - math.exp(-2 * shared))}
 
 
@@ -142,17 +143,19 @@ def skimage():
             level = np.minimum(q - 1, np.floor(q * (np.clip(image, low, high) - low) / (high - low))).astype(np.uint8)
             angles = [0, np.pi / 4, np.pi / 2, 3 * np.pi / 4]
             p = matrix(level[1:32, 1:32], [1], angles, levels=q, symmetric=True, normed=True)
-            truth = {1: props(p, "ASM"), 2: props(p, "contrast"), 3: props(p, "correlation"), 5: props(p, "homogeneity")}
+            names = {1: "ASM", 2: "contrast", 3: "correlation", 5: "homogeneity"}
+            truth = {k: props(p, name) for k, name in names.items()}
             one = p[:, :, 0, :]
             with np.errstate(divide="ignore", invalid="ignore"):
                 truth[9] = -np.where(one > 0, one * np.log(one), 0).sum((0, 1))
-            for feature_index, values in truth.items():
+            for number, values in truth.items():
                 v = np.ravel(values)
-                got = next(r for r in rows if r[:3] == [str(q), "1", str(feature_index)])
+                got = next(r for r in rows if r[:3] == [str(q), "1", str(number)])
                 size = abs(v.mean())
                 for name, a, b in (("mean", float(got[3]), v.mean()), ("largest range", float(got[4]), np.ptp(v)),
                                    ("smallest range", float(got[5]), np.ptp(v))):
-                    check(f"image {kind}, {q} levels, f{feature_index}, {name}", abs(a - b) <= 1e-5 * size, f"{a}, not {b}")
+                    check(f"image {kind}, {q} levels, f{number}, {name}", abs(a - b) <= 1e-5 * size,
+                          f"{a}, not {b}")
                     compared += 1
     print(f"{compared} values by scikit-image, {len(failures)} missed")
 
