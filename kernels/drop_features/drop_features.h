@@ -16,8 +16,8 @@
  *     standard deviation, skew, kurtosis, q1, q99, and the share of pixels where l changes sign to the right or below.
  *     Then, after sigma 2 and 4, of the Hessian's eigenvalues |a| ≥ |b|: mean |a|, mean |b|, Σ|b|/Σ|a|, skew of a; and after
  *     sigma 1, 2, 4, 8, 16 standard deviation of g, its skew.
- * [120, 150) straight lines. Edges: the tenth of the pixels with the largest m after sigma 1 (none where m = 0), direction
- *     that of the gradient. Each votes for the three lines through it whose normals (36 a half turn) are next to its
+ * [120, 150) straight lines. Edges: the tenth of the pixels with the largest m after sigma 1, of which m is a third of q99
+ *     at least (none where m = 0); direction that of the gradient. Each votes for the three lines through it whose normals (36 a half turn) are next to its
  *     direction; over all cells (angle, distance in px) and radius R: largest count/R, mean of the ten largest/R, standard
  *     deviation over mean, kurtosis, shares of votes in cells of at least 8, 16, 32, 64 votes, standard deviation over mean
  *     of the angles' votes, largest share of an angle. Segments: edge pixels that touch (eight neighbours) and whose

@@ -7,7 +7,7 @@
 
 #include "common/memory.h"
 
-enum { TREES = 500, SEED = 1 };
+enum { SEED = 1 };
 static const double SUBSAMPLE = 0.63;
 
 static enum status grow(struct training *t, struct err *err) {
@@ -211,7 +211,8 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
     TRY(find_classes(t, model, class_of, err));
     TRY(deal(t, class_of, t->folds, fold, err));
     TRY(learn_series(t, class_of, model, err));
-    w->options = (struct forest_options){model->classes, features_count(t->features.groups), TREES, SUBSAMPLE, SEED, 1};
+    w->options = (struct forest_options){model->classes, features_count(t->features.groups), t->trees, SUBSAMPLE,
+                                         SEED, 1};
     TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
     *confusion = (struct confusion){.classes = model->classes};
     memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);

@@ -122,7 +122,7 @@ static void fill(struct training *t, size_t each) {
 
 static void train(struct training *t, struct model *model, struct confusion *confusion, float **foretold) {
     struct err err = {0};
-    *t = (struct training){.features = {FEATURES_STATISTICS, 200, 31, 1}, .pattern = "{drop}_t{time}", .folds = 5, .threads = 2};
+    *t = (struct training){.features = {FEATURES_STATISTICS, 200, 31, 1}, .pattern = "{drop}_t{time}", .folds = 5, .trees = 60, .threads = 2};
     fill(t, 60);
     if (training_run(t, model, confusion, foretold, &err) != STATUS_OK) fail_msg("%s", err.message);
 }
@@ -167,7 +167,7 @@ static void forests_learn_and_are_repeated(void **state) {
 
 static void too_little_is_refused(void **state) {
     (void)state;
-    struct training t = {.features = {FEATURES_STATISTICS, 200, 31, 1}, .folds = 5, .threads = 1};
+    struct training t = {.features = {FEATURES_STATISTICS, 200, 31, 1}, .folds = 5, .trees = 5, .threads = 1};
     struct model model;
     struct confusion confusion;
     float *foretold = NULL, vector[DROP_FEATURES_GRADIENT] = {0};
