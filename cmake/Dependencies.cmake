@@ -7,6 +7,10 @@ foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f che
 endforeach()
 pkg_search_module(openblas REQUIRED IMPORTED_TARGET openblas blas-openblas)
 pkg_check_modules(cmocka IMPORTED_TARGET cmocka)
+pkg_check_modules(xgboost IMPORTED_TARGET xgboost)
+if(NOT xgboost_FOUND)
+  message(STATUS "XGBoost not found (package libxgboost-dev): crystal-scorer computes features, and neither trains nor scores")
+endif()
 
 # It ships no pkg-config file.
 find_library(FFTW3F_THREADS_LIBRARY fftw3f_omp)

@@ -26,7 +26,7 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
         fprintf(out, "      INPUT: %s\n",
                 strstr(descriptor->in, "structure") != NULL
                     ? "a PDB, mmCIF or DCD file, a folder of them, a list (.txt) or '*.pdb'; several with commas"
-                    : "a STAR file (two with a comma between are joined by micrograph), an image or a folder");
+                    : "a STAR file (two with a comma between are joined by micrograph), an image, a folder or a list (.csv)");
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nOf the session\n", out);
@@ -46,10 +46,10 @@ static void print_description(const struct stage_descriptor *descriptor, FILE *o
     const struct device best = {descriptor->cuda ? DEVICE_CUDA : DEVICE_CPU, 0};
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
     json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name, "summary",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name, "summary",
                   descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out", descriptor->out,
                   "cumulative", (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "cuda",
-                  (int)descriptor->cuda, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
+                  (int)descriptor->cuda, "unscaled", (int)descriptor->unscaled, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
                   params_describe(descriptor->params, descriptor->param_count), "common_params",
                   params_describe(common, common_count), "session_params", params_describe(session, session_count));
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
@@ -129,13 +129,22 @@ static int count_up(struct stage *stage, enum status status, const struct err *e
     return counts.failed > 0 ? EXIT_SOME_FAILED : EXIT_OK;
 }
 
+/* What --i says, or the parameter that stands for it; NULL: neither. */
+static const char *input_of(const struct stage *stage, const struct options *options) {
+    const struct stage_descriptor *descriptor = stage->descriptor;
+    if (options->input != NULL || descriptor->input == NULL) return options->input;
+    const struct param *param = params_find(descriptor->params, descriptor->param_count, descriptor->input);
+    return param != NULL ? *(const char *const *)((const char *)stage->params + param->offset) : NULL;
+}
+
 static enum status run_on_files(struct stage *stage, const struct options *options, struct err *err) {
     struct item **items = NULL;
     size_t count = 0;
     TRY(stage_place(stage, options->output, err));
     TRY(ledger_open(":memory:", false, &stage->ledger, err));
-    if (options->input != NULL && stage->descriptor->produce == NULL)
-        TRY(stage_files_items(stage, options->input, &items, &count, err));
+    const char *input = input_of(stage, options);
+    if (input != NULL && stage->descriptor->produce == NULL)
+        TRY(stage_files_items(stage, input, &items, &count, err));
     enum status status = stage_begin(stage, err);
     if (status == STATUS_OK) status = stage_run_items(stage, items, count, err);
     stage_items_free(items, count);
@@ -145,7 +154,7 @@ static enum status run_on_files(struct stage *stage, const struct options *optio
 static int on_files(struct stage *stage, const struct options *options) {
     struct err err = {0};
     bool source = stage->descriptor->produce != NULL;
-    if ((options->input == NULL && !source) || options->output == NULL) {
+    if ((input_of(stage, options) == NULL && !source) || options->output == NULL) {
         fprintf(stderr, "icestream-%s: --%s is missing; icestream-%s --help explains\n", stage->name,
                 options->output == NULL ? "o" : "i", stage->name);
         return EXIT_USAGE;

@@ -8,7 +8,8 @@
  * ready together in one transaction.
  *
  * Programs are called in two ways:
- *   icestream-NAME --i INPUT --o DIR [--KEY VALUE]…   on files: INPUT is a STAR file, a file or a folder
+ *   icestream-NAME --i INPUT --o DIR [--KEY VALUE]…   on files: INPUT is a STAR file, a file, a folder, or a table (.csv)
+ *                                                     whose first column names images
  *   icestream-NAME --instance FILE                    in a pipeline; the launcher writes FILE (JSON):
  *     { "v": 1, "name": "lowpass-picker", "instance": 0, "replicas": 2, "run": 3, "session": "/abs/SESSION",
  *       "session_params": {"pixel_size": 1.5, …}, "params": {…as in the graph, without from/replicas/program…},
@@ -69,6 +70,8 @@ struct stage_descriptor {
     int store_threads; /* 0: 1, and store is called in the order of arrival. More: store may run for several lanes at
                           once, in any order, beside summarise; it must not touch `state` without a lock */
     bool cuda;         /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
+    bool unscaled;     /* it counts in pixels: images need not tell how large those are */
+    const char *input; /* on files: the parameter, a path, that stands for --i where that is not given; NULL: none */
     bool cumulative; /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
                         what goes on is what it emits */
 

@@ -296,8 +296,8 @@ static enum status add_star(const struct stage *stage, const char *path, struct 
     return status;
 }
 
-static enum status add_file(const struct stage *stage, const char *path, const char *name, struct item_list *list,
-                            struct err *err) {
+enum status stage_files_image(const struct stage *stage, const char *path, const char *name, struct item_list *list,
+                              struct err *err) {
     char id[PATH_SIZE], text[PATH_SIZE];
     struct item *item;
     TRY(stage_files_id(name, id, err));
@@ -350,7 +350,7 @@ static enum status add_folder(const struct stage *stage, const char *path, struc
     enum status status = STATUS_OK;
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;)
         if (entry->fts_info == FTS_F && is_image_name(entry->fts_name))
-            status = add_file(stage, entry->fts_path, entry->fts_path + skip, list, err);
+            status = stage_files_image(stage, entry->fts_path, entry->fts_path + skip, list, err);
     fts_close(walk);
     FAIL_IF(status == STATUS_OK && list->count == 0, err, STATUS_NOT_FOUND, "%s: there is no image in this folder",
             path);
@@ -362,7 +362,8 @@ static enum status add_input(const struct stage *stage, const char *path, struct
     if (file_is_folder(path)) return add_folder(stage, path, list, err);
     const char *dot = strrchr(path, '.');
     if (dot != NULL && strcasecmp(dot, ".star") == 0) return add_star(stage, path, list, err);
-    return add_file(stage, path, path_name(path), list, err);
+    if (dot != NULL && strcasecmp(dot, ".csv") == 0) return stage_files_list(stage, path, list, err);
+    return stage_files_image(stage, path, path_name(path), list, err);
 }
 
 enum status stage_files_items(const struct stage *stage, const char *input, struct item ***ret_items, size_t *ret_count,

@@ -260,6 +260,10 @@ enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err
 enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
                              struct err *err);
 int stage_files_by_name(const FTSENT **a, const FTSENT **b);
+/* The item of one image; its id is made of `name`. And those of all that a table (.csv) names in its first column. */
+enum status stage_files_image(const struct stage *stage, const char *path, const char *name, struct item_list *list,
+                              struct err *err);
+enum status stage_files_list(const struct stage *stage, const char *path, struct item_list *list, struct err *err);
 /* stage_files_structures.c: items of structures: files, folders, globs, lists of files (.txt, .lst), with commas. */
 enum status stage_files_structures(const struct stage *stage, const char *input, struct item_list *list,
                                    struct err *err);

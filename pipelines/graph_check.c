@@ -498,7 +498,9 @@ static void check_pixel_size(struct check *c) {
         const struct graph_stage *stage = &c->graph->stages[i];
         if (stage->describe == NULL || strcmp(stage->kind, "watcher") != 0)
             continue;
-        if (feeds_structures_only(c->graph, i))
+        const struct graph_entry *scaled = graph_entry(&stage->section, "scaled");
+        if (feeds_structures_only(c->graph, i) ||
+            (scaled != NULL && scaled->value.count == 1 && strcmp(scaled->value.texts[0], "false") == 0))
             continue;
         /* An .mdoc tells it, and what brought tilts into shape writes headers; an image that has neither fails. */
         if (graph_entry(&stage->section, "series") != NULL)
@@ -532,6 +534,8 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     }
     if (status == STATUS_OK)
         status = graph_check_edges(graph, problems, err);
+    if (status == STATUS_OK)
+        status = graph_derive_scaled(graph, err);
     if (status == STATUS_OK)
         check_pixel_size(&c);
     json_decref(c.session_params);

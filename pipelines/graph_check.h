@@ -20,6 +20,8 @@ bool graph_is_common_key(const char *key);
 
 /* Diameters and a box that the graph leaves open, from a diameter that it gives elsewhere (graph_derive.c). */
 enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err);
+/* After the edges are known: images of a watcher whose followers all count in pixels need no pixel size. */
+enum status graph_derive_scaled(struct graph *graph, struct err *err);
 
 /* Edges (graph_edges.c): who feeds whom, cycles, and whether each stage finds in its items what it needs. */
 enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err);

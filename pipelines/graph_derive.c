@@ -65,6 +65,29 @@ static int box_of(double least) {
     return BOX_DEFAULT;
 }
 
+/* Whether all that follow the watcher count in pixels. One that feeds nobody is taken for one of micrographs. */
+static bool feeds_unscaled_only(const struct graph *graph, size_t watcher) {
+    bool feeds = false;
+    for (size_t i = 0; i < graph->stage_count; i++)
+        for (size_t k = 0; k < graph->stages[i].from_count; k++) {
+            if (graph->stages[i].from[k] != watcher)
+                continue;
+            if (!json_is_true(json_object_get(graph->stages[i].describe, "unscaled")))
+                return false;
+            feeds = true;
+        }
+    return feeds;
+}
+
+enum status graph_derive_scaled(struct graph *graph, struct err *err) {
+    for (size_t i = 0; i < graph->stage_count; i++) {
+        struct graph_stage *stage = &graph->stages[i];
+        if (is_kind(stage, "watcher") && graph_entry(&stage->section, "scaled") == NULL && feeds_unscaled_only(graph, i))
+            TRY(graph_put(&stage->section, "scaled", "false", true, err));
+    }
+    return STATUS_OK;
+}
+
 enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err) {
     const struct graph_stage *from = NULL;
     double particle = find_particle(graph, &from), pixel_size = number_of(&graph->session, "pixel_size");

@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
 # scripts/packages.sh [--tests]: installs what icestream is built from, on Debian 12 and Ubuntu 24.04.
-# --tests adds what the tests compare with and work with: RELION, MDTraj, MDAnalysis, gemmi, python3-mrcfile and pyzmq,
-# strace, clang and its libFuzzer.
+# --tests adds what the tests compare with and work with: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile
+# and pyzmq, strace, clang and its libFuzzer.
 # Does nothing, and needs no privileges, when everything is there already.
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
   libfftw3-dev libopenblas-dev libchealpix-dev libcmocka-dev)
+# Not every distribution has it; without, crystal-scorer neither trains nor scores.
+optional=(libxgboost-dev)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
-  python3-mdanalysis python3-gemmi relion strace
+  python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace
   clang libclang-rt-dev)
 
+is_there() { dpkg-query -W -f '${Status}\n' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+is_known() { apt-cache show "$1" >/dev/null 2>&1; }
 missing=()
+wanted=()
 for package in "${packages[@]}"; do
-  dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
+  is_there "$package" || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+for package in "${optional[@]}"; do # one that the lists do not know while they know others will not come
+  is_there "$package" || { is_known cmake && ! is_known "$package"; } || wanted+=("$package")
+done
+[ $((${#missing[@]} + ${#wanted[@]})) -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || {
-  echo "scripts/packages.sh: this system has no apt-get; install what corresponds to: ${missing[*]}" >&2
+  echo "scripts/packages.sh: this system has no apt-get; install what corresponds to: ${missing[*]} ${wanted[*]}" >&2
   exit 1
 }
 as_root=()
@@ -27,7 +35,11 @@ if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "scripts/packages.sh: run as root, or install sudo: packages are missing: ${missing[*]}" >&2; exit 1; }
   as_root=(sudo)
 fi
-echo "installing: ${missing[*]}"
 # A list that is a day old names versions that are gone: refresh it first.
 "${as_root[@]}" apt-get update -q
+for package in "${wanted[@]}"; do
+  if is_known "$package"; then missing+=("$package"); else echo "not in this distribution: $package"; fi
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+echo "installing: ${missing[*]}"
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"

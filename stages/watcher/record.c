@@ -79,7 +79,7 @@ enum status record_make(const struct record_source *source, struct item **ret_it
     TRY(item_set_number(item, "micrograph.nx", source->image.nx, err));
     TRY(item_set_number(item, "micrograph.ny", source->image.ny, err));
     if (source->image.nz > 1) TRY(item_set_number(item, "micrograph.nz", source->image.nz, err));
-    TRY(set_optics(source, item, err));
+    if (!source->unscaled) TRY(set_optics(source, item, err));
     if (source->tilt != NULL) TRY(set_tilt(source->tilt, item, err));
     if (source->rows != NULL && source->row >= 0) TRY(ctf_rows_columns(source->rows, source->row, item, err));
     *ret_item = item;

@@ -16,10 +16,11 @@ struct record_source {
     const struct ctf_rows *rows; /* NULL: none */
     long row;                    /* of the micrograph, or -1 */
     const struct tilt_place *tilt; /* which tilt of which series it is; NULL: none is looked for */
+    bool unscaled;                 /* nobody asks what a pixel measures: the item has no optics */
 };
 
 /* The session's values stand first, then those of the CTF file's optics table, then 300 kV, 2.7 mm, 0.1, and for the
- * pixel size the image's own header. STATUS_NOT_FOUND when nothing tells the pixel size. */
+ * pixel size the image's own header. STATUS_NOT_FOUND when nothing tells the pixel size, unless it is unscaled. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
 /* The item of a structure: kind "structure", structure.path. */
 enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err);

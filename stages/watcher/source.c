@@ -174,7 +174,7 @@ static enum status pass_on(struct source *source, const char *id, const char *pa
                            long row, const struct tilt_place *tilt, struct err *err) {
     _cleanup_(drop_item) struct item *item = NULL;
     struct record_source record = {path,         id, stage_root(source->stage), *image, stage_session(source->stage),
-                                   source->rows, row, tilt};
+                                   source->rows, row, tilt, !source->params->scaled};
     struct err problem;
     enum status status = record_make(&record, &item, &problem);
     if (status == STATUS_NOT_FOUND && source->has_pixel_size) return set_aside(source, id, path, problem.message, err);

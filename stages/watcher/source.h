@@ -6,7 +6,7 @@
 
 struct watcher_params {
     char *directory, *pattern, *ctf, *series;
-    bool recursive, notices;
+    bool recursive, notices, scaled;
     int order;
     double settle, stall, poll, ctf_wait, mdoc_wait, until_idle, min_free;
 };

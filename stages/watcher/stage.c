@@ -36,6 +36,8 @@ static const struct param params[] = {
      .help = "How long a tilt waits for an .mdoc to name it before it is set aside as failed"},
     {"min_free", PARAM_FLOAT, AT(min_free), "GB", "1", 0, 1e9,
      .help = "Free space of the session's file system below which nothing new is taken in; 0: it does not matter"},
+    {"scaled", PARAM_BOOL, AT(scaled), "", "true",
+     .help = "Each image must have a pixel size; false where all that follow count in pixels, as a graph sets by itself"},
     {"until_idle", PARAM_FLOAT, AT(until_idle), "s", NULL, 0, 864000,
      .help = "End when nothing new has come for so long; default: as the run says, else never"},
 };

@@ -1,0 +1,53 @@
+/* Pictures of crystallisation drops of known outcome, made up: a drop in a round well under uneven light, and in it what
+ * belongs to the outcome. They are textures of known kind to test the machinery of scoring with, no photographs.
+ *
+ * So that brightness tells nothing, each picture's grey levels inside the drop are mapped, by one rising curve, towards a
+ * histogram that is drawn at random, whatever the outcome; curve, light, focus, noise, dust and places differ from
+ * picture to picture. The same seed gives the same pictures on every machine. */
+#ifndef ICESTREAM_EXAMPLES_DROPS_H
+#define ICESTREAM_EXAMPLES_DROPS_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+#include "examples/simulate/random.h"
+
+/* In the order of the paper's table (Kotseruba, Cumbaa & Jurisica 2012, table 1). */
+enum drop_kind {
+    DROP_CLEAR,
+    DROP_PRECIPITATE,
+    DROP_CRYSTAL,
+    DROP_PHASE,
+    DROP_PRECIPITATE_CRYSTAL,
+    DROP_PRECIPITATE_SKIN,
+    DROP_PHASE_CRYSTAL,
+    DROP_PHASE_PRECIPITATE,
+    DROP_SKIN,
+    DROP_JUNK,
+    DROP_OTHER,
+    DROP_KINDS
+};
+
+const char *drop_kind_name(enum drop_kind kind); /* as labels have it: "precip & crystal" */
+const char *drop_kind_stem(enum drop_kind kind); /* in names of files: "precip_crystal" */
+
+struct drop_scene {
+    int size;      /* px: width and height of the picture; at least 256 */
+    uint64_t seed; /* of the whole set */
+};
+
+struct drop_truth {
+    float x, y, radius; /* px: centre (of the first pixel: 0) and radius of the drop */
+};
+
+struct drop_painter;
+enum status drop_painter_create(const struct drop_scene *scene, struct drop_painter **ret_painter, struct err *err);
+void drop_painter_destroy(struct drop_painter **painter);
+/* Picture `index` of the set: pixels[size][size]. */
+void drop_paint(struct drop_painter *painter, enum drop_kind kind, uint64_t index, uint8_t *pixels,
+                struct drop_truth *ret_truth);
+
+/* How a drop goes on: the outcome that follows in a time series. Drops do not become clear again, crystals stay. */
+enum drop_kind drop_next(enum drop_kind kind, struct random *random);
+
+#endif

@@ -1,0 +1,38 @@
+/* Where the drop is in a picture of a crystallisation trial: the circle of the drop, or of the well that holds it.
+ *
+ * The picture is averaged down to at most 320 px a side and smoothed; the twelfth of its pixels with the steepest
+ * gradient are edges. Each edge votes for the centres that lie on its gradient's line (Hough, as Kimme, Ballard & Sklansky
+ * 1975 do for circles of any radius). At the best centres, for each radius and each sign of the gradient, that part of 64
+ * sectors is counted which has an edge whose gradient lies within 14° of the radius: the circle's support. Sectors outside
+ * the picture are left out; at least 40 must lie inside. The circle of the largest support is fitted to its edges by
+ * least squares; a smaller one inside it with four fifths of the support is preferred, which is the drop in its well. */
+#ifndef ICESTREAM_KERNELS_DROP_FIND_H
+#define ICESTREAM_KERNELS_DROP_FIND_H
+
+#include "common/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct drop_circle {
+    double x, y, radius; /* px; the first pixel's centre is 0, 0 */
+    double support;      /* 0 to 1 */
+};
+
+/* Circles of less support are chance. */
+#define DROP_FIND_SUPPORT 0.5
+
+struct drop_find;
+/* Memory for any picture: it is kept from one to the next. One thread a plan. */
+enum status drop_find_create(struct drop_find **ret_plan, struct err *err);
+void drop_find_destroy(struct drop_find **plan);
+/* picture [ny][nx], finite. STATUS_NOT_FOUND: no circle has DROP_FIND_SUPPORT, or the picture is too small (64 px). */
+enum status drop_find_run(struct drop_find *plan, const float *picture, int nx, int ny, struct drop_circle *ret_circle,
+                          struct err *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,55 @@
+/* The numbers that the forest sees of an image: those of kernels/drop_features and kernels/texture, of the circle around
+ * the drop's centre. */
+#ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_FEATURES_H
+#define ICESTREAM_STAGES_CRYSTAL_SCORER_FEATURES_H
+
+#include <stdbool.h>
+
+#include "common/image.h"
+#include "kernels/drop_features/drop_features.h"
+#include "kernels/drop_find/drop_find.h"
+#include "kernels/texture/texture.h"
+
+enum {
+    FEATURES_VERSION = 1, /* of all of them: a model of another version is refused */
+    FEATURES_TEXTURE = TEXTURE_QUANTISATIONS * TEXTURE_LENGTHS * TEXTURE_FEATURES * TEXTURE_AGGREGATES,
+    FEATURES_MOST = DROP_FEATURES_COUNT + FEATURES_TEXTURE
+};
+
+/* Statistics: mean, deviation, histogram and the like alone; simple: all of kernels/drop_features; all: texture too. */
+enum features_groups { FEATURES_ALL, FEATURES_SIMPLE, FEATURES_STATISTICS };
+#define FEATURES_GROUPS_CHOICES "all|simple|statistics"
+
+struct features_options {
+    enum features_groups groups;
+    int diameter, window, stride; /* px */
+};
+
+int features_count(enum features_groups groups);
+
+/* One image on its way; buffers are kept from image to image. A thread at a time. */
+struct features {
+    struct features_options options;
+    bool with_texture; /* the groups need it, or it is to be kept */
+    struct drop_find *find;
+    struct drop_features *simple;
+    struct texture *texture;
+    struct image image;
+    struct texture_features of_texture;
+    float vector[FEATURES_MOST]; /* simple ones first */
+    int centre[2];
+};
+
+enum status features_create(const struct features_options *options, bool with_texture, int threads,
+                            const struct device *device, struct features **ret_features, struct err *err);
+void features_destroy(struct features **features);
+
+/* Reads the image, finds the drop (centre NULL) or takes the centre as it is, and computes the simple features. A drop so
+ * near the edge that its circle would leave the image is seen from as far inside as it must be; a centre that was given is
+ * not moved. STATUS_NOT_FOUND: no drop; STATUS_BAD_FORMAT: no image, or one that is smaller than the circle. */
+enum status features_load(struct features *features, const char *path, const int centre[2], struct err *err);
+/* The texture: on a device it is queued, and features_finish waits for it. */
+enum status features_start(struct features *features, struct err *err);
+enum status features_finish(struct features *features, struct err *err);
+
+#endif

@@ -1,0 +1,39 @@
+/* A random forest (Breiman 2001) through XGBoost's C API: one round of boosting whose trees all start from nothing, each
+ * from a part of the examples, each split from a part of the features, so that their mean is the answer. Trees are made
+ * for each class against the rest; class probabilities are the softmax of their means.
+ *
+ * The same examples, options and seed give the same forest, whatever the number of threads. In a build without XGBoost
+ * everything here returns STATUS_UNSUPPORTED. */
+#ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_FOREST_H
+#define ICESTREAM_STAGES_CRYSTAL_SCORER_FOREST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+struct forest_options {
+    int classes, features;
+    int trees;        /* of each class; 500 */
+    double subsample; /* of the examples for a tree; 0.63, what a draw with replacement holds of them */
+    int seed, threads;
+};
+
+bool forest_available(void);
+const char *forest_version(void); /* of XGBoost; "" */
+
+struct forest;
+/* rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. */
+enum status forest_train(const struct forest_options *options, const float *rows, const int *classes, size_t count,
+                         struct forest **ret_forest, struct err *err);
+/* ret_probabilities: [count][classes], each row sums to 1. One thread at a time. */
+enum status forest_predict(struct forest *forest, const float *rows, size_t count, float *ret_probabilities,
+                           struct err *err);
+void forest_destroy(struct forest **forest);
+
+/* As bytes that the caller frees, and back. What comes back must be of `options.classes` and `options.features`. */
+enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_length, struct err *err);
+enum status forest_load(const struct forest_options *options, const char *bytes, size_t length,
+                        struct forest **ret_forest, struct err *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* For a build without XGBoost. */
+#include "stages/crystal-scorer/forest.h"
+
+static enum status refuse(struct err *err) {
+    FAIL(err, STATUS_UNSUPPORTED,
+         "this build has no random forest, since XGBoost (package libxgboost-dev) was not there when it was configured: "
+         "only --keep-features works");
+}
+
+bool forest_available(void) {
+    return false;
+}
+
+const char *forest_version(void) {
+    return "";
+}
+
+enum status forest_train(const struct forest_options *options, const float *rows, const int *classes, size_t count,
+                         struct forest **ret_forest, struct err *err) {
+    (void)options, (void)rows, (void)classes, (void)count, (void)ret_forest;
+    return refuse(err);
+}
+
+enum status forest_predict(struct forest *forest, const float *rows, size_t count, float *ret_probabilities,
+                           struct err *err) {
+    (void)forest, (void)rows, (void)count, (void)ret_probabilities;
+    return refuse(err);
+}
+
+void forest_destroy(struct forest **forest) {
+    *forest = NULL;
+}
+
+enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_length, struct err *err) {
+    (void)forest, (void)ret_bytes, (void)ret_length;
+    return refuse(err);
+}
+
+enum status forest_load(const struct forest_options *options, const char *bytes, size_t length,
+                        struct forest **ret_forest, struct err *err) {
+    (void)options, (void)bytes, (void)length, (void)ret_forest;
+    return refuse(err);
+}

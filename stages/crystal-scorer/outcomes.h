@@ -1,0 +1,53 @@
+/* The outcomes of a crystallisation trial that are told apart, and what a person says of images: labels. */
+#ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_OUTCOMES_H
+#define ICESTREAM_STAGES_CRYSTAL_SCORER_OUTCOMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+/* Kotseruba, Cumbaa & Jurisica 2012, table 1, in its order. */
+enum outcome {
+    OUTCOME_CLEAR,
+    OUTCOME_PRECIPITATE,
+    OUTCOME_CRYSTAL,
+    OUTCOME_PHASE,
+    OUTCOME_PRECIPITATE_CRYSTAL,
+    OUTCOME_PRECIPITATE_SKIN,
+    OUTCOME_PHASE_CRYSTAL,
+    OUTCOME_PHASE_PRECIPITATE,
+    OUTCOME_SKIN,
+    OUTCOME_JUNK,
+    OUTCOME_OTHER,
+    OUTCOMES
+};
+
+const char *outcome_name(enum outcome outcome); /* "precip & crystal" */
+bool outcome_has_crystal(enum outcome outcome);
+/* Case does not matter; blanks, _ and - are one. False: there is no such outcome. */
+bool outcome_parse(const char *text, enum outcome *ret_outcome);
+/* The one that was probably meant, or NULL. */
+const char *outcome_nearest(const char *text);
+
+struct label {
+    char *path; /* absolute, without links */
+    enum outcome outcome;
+    int line;
+};
+
+struct labels {
+    struct label *rows; /* in the order of their paths */
+    size_t count;
+    size_t of_outcome[OUTCOMES];
+};
+
+/* A table of path,label (a line of headings may come first; further columns are passed over); paths count from its
+ * folder. Every file must exist, no file may have two labels, and each outcome that occurs two examples at least, since
+ * nothing can be held out of one. */
+enum status labels_read(const char *path, struct labels *ret_labels, struct err *err);
+void labels_clear(struct labels *labels);
+/* The row of an absolute path without links, or NULL. */
+const struct label *labels_find(const struct labels *labels, const char *path);
+
+#endif

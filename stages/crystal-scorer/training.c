@@ -1,0 +1,244 @@
+#include "stages/crystal-scorer/training.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+
+enum { SEED = 1 };
+static const double SUBSAMPLE = 0.63;
+
+static enum status grow(struct training *t, struct err *err) {
+    size_t capacity = t->capacity == 0 ? 64 : 2 * t->capacity, width = (size_t)features_count(t->features.groups);
+    struct example *examples = realloc(t->examples, capacity * sizeof *examples);
+    if (examples != NULL) t->examples = examples;
+    float *rows = examples != NULL ? realloc(t->rows, capacity * width * sizeof *rows) : NULL;
+    FAIL_IF(rows == NULL, err, STATUS_NO_MEMORY, "no memory for the features of %zu images", capacity);
+    t->rows = rows;
+    t->capacity = capacity;
+    return STATUS_OK;
+}
+
+enum status training_add(struct training *t, const char *image, const char *id, enum outcome outcome,
+                         const float *vector, struct err *err) {
+    if (t->count == t->capacity) TRY(grow(t, err));
+    struct example *e = &t->examples[t->count];
+    size_t width = (size_t)features_count(t->features.groups);
+    *e = (struct example){.outcome = outcome, .row = t->count, .image = strdup(image)};
+    FAIL_IF(e->image == NULL, err, STATUS_NO_MEMORY, "no memory for the name of an image");
+    e->in_series = t->pattern != NULL && series_parse(t->pattern, id, &e->series);
+    memcpy(t->rows + t->count * width, vector, width * sizeof *vector);
+    t->count++;
+    return STATUS_OK;
+}
+
+void training_clear(struct training *t) {
+    for (size_t i = 0; i < t->count; i++)
+        free(t->examples[i].image);
+    mem_free(&t->examples);
+    mem_free(&t->rows);
+    t->count = t->capacity = 0;
+}
+
+/* By drop and time; what is no part of a series comes last. Images of the same name have the same path. */
+static int by_drop(const void *a, const void *b) {
+    const struct example *p = a, *q = b;
+    if (p->in_series != q->in_series) return p->in_series ? -1 : 1;
+    int order = p->in_series ? series_compare(&p->series, &q->series) : 0;
+    return order != 0 ? order : strcmp(p->image, q->image);
+}
+
+static bool begins_drop(const struct training *t, size_t i) {
+    return i == 0 || !t->examples[i].in_series || strcmp(t->examples[i].series.drop, t->examples[i - 1].series.drop) != 0;
+}
+
+/* Rows in the examples' order, whatever order they came in. */
+static enum status sort(struct training *t, struct err *err) {
+    size_t width = (size_t)features_count(t->features.groups);
+    float *rows = NULL;
+    qsort(t->examples, t->count, sizeof *t->examples, by_drop);
+    TRY(mem_new_unset(t->count * width, sizeof *rows, "features", &rows, err));
+    for (size_t i = 0; i < t->count; i++) {
+        memcpy(rows + i * width, t->rows + t->examples[i].row * width, width * sizeof *rows);
+        t->examples[i].row = i;
+    }
+    free(t->rows);
+    t->rows = rows;
+    t->capacity = t->count;
+    return STATUS_OK;
+}
+
+/* The classes that occur, each with two examples at least. ret_class[count]. */
+static enum status find_classes(const struct training *t, struct model *model, int *ret_class, struct err *err) {
+    size_t of[OUTCOMES] = {0};
+    int class_of[OUTCOMES] = {0};
+    for (size_t i = 0; i < t->count; i++)
+        of[t->examples[i].outcome]++;
+    model->classes = 0;
+    for (int k = 0; k < OUTCOMES; k++) {
+        FAIL_IF(of[k] == 1, err, STATUS_BAD_FORMAT,
+                "only one image of '%s' could be read: two or more are needed, one to learn from and one to check with",
+                outcome_name((enum outcome)k));
+        if (of[k] == 0) continue;
+        class_of[k] = model->classes;
+        model->outcomes[model->classes] = (enum outcome)k;
+        model->examples[model->classes++] = of[k];
+    }
+    FAIL_IF(model->classes < 2, err, STATUS_NOT_FOUND,
+            "%zu labelled images of %d outcomes could be read: two outcomes or more can be told apart", t->count,
+            model->classes);
+    for (size_t i = 0; i < t->count; i++)
+        ret_class[i] = class_of[t->examples[i].outcome];
+    return STATUS_OK;
+}
+
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15U; /* splitmix64 */
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31);
+}
+
+/* Drops, in an order drawn at random, each go to the part that has least of the class of their first image; of parts with
+ * as few, to the one with fewest images. */
+static enum status deal(const struct training *t, const int *class_of, int folds, int *ret_fold, struct err *err) {
+    _cleanup_(mem_free) size_t *starts = NULL;
+    size_t drops = 0, held[64][OUTCOMES] = {{0}}, all[64] = {0};
+    uint64_t state = SEED;
+    TRY(mem_new(t->count, sizeof *starts, "parts", &starts, err));
+    for (size_t i = 0; i < t->count; i++)
+        if (begins_drop(t, i)) starts[drops++] = i;
+    for (size_t i = drops; i > 1; i--) {
+        size_t k = next_random(&state) % i, swap = starts[i - 1];
+        starts[i - 1] = starts[k];
+        starts[k] = swap;
+    }
+    for (size_t d = 0; d < drops; d++) {
+        int best = 0, first = class_of[starts[d]];
+        for (int f = 1; f < folds; f++)
+            if (held[f][first] < held[best][first] || (held[f][first] == held[best][first] && all[f] < all[best])) best = f;
+        for (size_t i = starts[d]; i < t->count && (i == starts[d] || !begins_drop(t, i)); i++) {
+            ret_fold[i] = best;
+            held[best][class_of[i]]++;
+            all[best]++;
+        }
+    }
+    return STATUS_OK;
+}
+
+struct work {
+    const struct training *training;
+    struct forest_options options;
+    const int *class_of, *fold;
+    float *foretold;
+    struct forest *forest; /* of all examples */
+};
+
+/* Grown from all that is not in part `held`; −1: from all. */
+static enum status train_without(const struct work *w, int held, struct forest **ret_forest, struct err *err) {
+    size_t width = (size_t)w->options.features, count = 0;
+    _cleanup_(mem_free) float *rows = NULL;
+    _cleanup_(mem_free) int *classes = NULL;
+    TRY(mem_new_unset(w->training->count * width, sizeof *rows, "features", &rows, err));
+    TRY(mem_new(w->training->count, sizeof *classes, "classes", &classes, err));
+    for (size_t i = 0; i < w->training->count; i++) {
+        if (w->fold[i] == held) continue;
+        memcpy(rows + count * width, w->training->rows + i * width, width * sizeof *rows);
+        classes[count++] = w->class_of[i];
+    }
+    FAIL_IF(count == 0, err, STATUS_BAD_FORMAT, "nothing is left to learn from while a part is held out");
+    return forest_train(&w->options, rows, classes, count, ret_forest, err);
+}
+
+static enum status validate_part(struct work *w, int held, struct err *err) {
+    size_t width = (size_t)w->options.features, classes = (size_t)w->options.classes;
+    _cleanup_(forest_destroy) struct forest *forest = NULL;
+    bool any = false;
+    for (size_t i = 0; i < w->training->count && !any; i++)
+        any = w->fold[i] == held;
+    if (!any) return STATUS_OK;
+    TRY(train_without(w, held, &forest, err));
+    for (size_t i = 0; i < w->training->count; i++)
+        if (w->fold[i] == held)
+            TRY(forest_predict(forest, w->training->rows + i * width, 1, w->foretold + i * classes, err));
+    return STATUS_OK;
+}
+
+/* Trees are small and forests several, so each is grown by a thread of its own. */
+static enum status grow_all(struct work *w, int folds, int threads, struct err *err) {
+    enum status status = STATUS_OK;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int f = -1; f < folds; f++) {
+        struct err mine = {0};
+        enum status came = f < 0 ? train_without(w, -1, &w->forest, &mine) : validate_part(w, f, &mine);
+#pragma omp critical(icestream_training)
+        if (came != STATUS_OK && status == STATUS_OK) {
+            status = came;
+            if (err != NULL) *err = mine;
+        }
+    }
+    return status;
+}
+
+static void count_up(const struct work *w, struct confusion *confusion) {
+    size_t classes = (size_t)w->options.classes;
+    for (size_t i = 0; i < w->training->count; i++) {
+        const float *p = w->foretold + i * classes;
+        size_t best = 0;
+        for (size_t k = 1; k < classes; k++)
+            if (p[k] > p[best]) best = k;
+        confusion->counts[w->class_of[i]][best]++;
+    }
+}
+
+static enum status learn_series(const struct training *t, const int *class_of, struct model *model, struct err *err) {
+    _cleanup_(mem_free) bool *begins = NULL;
+    model->has_series = t->pattern != NULL;
+    if (!model->has_series) return STATUS_OK;
+    snprintf(model->pattern, sizeof model->pattern, "%s", t->pattern);
+    TRY(mem_new(t->count, sizeof *begins, "time series", &begins, err));
+    for (size_t i = 0; i < t->count; i++)
+        begins[i] = begins_drop(t, i);
+    series_learn(model->classes, class_of, begins, t->count, &model->series);
+    return STATUS_OK;
+}
+
+static enum status run(struct training *t, struct work *w, int *class_of, int *fold, struct model *model,
+                       struct confusion *confusion, struct err *err) {
+    TRY(sort(t, err));
+    TRY(find_classes(t, model, class_of, err));
+    TRY(deal(t, class_of, t->folds, fold, err));
+    TRY(learn_series(t, class_of, model, err));
+    w->options = (struct forest_options){model->classes, features_count(t->features.groups), t->trees, SUBSAMPLE,
+                                         SEED, 1};
+    TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
+    *confusion = (struct confusion){.classes = model->classes};
+    memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);
+    TRY(grow_all(w, t->folds, t->threads, err));
+    count_up(w, confusion);
+    return STATUS_OK;
+}
+
+enum status training_run(struct training *t, struct model *ret_model, struct confusion *ret_confusion,
+                         float **ret_foretold, struct err *err) {
+    _cleanup_(mem_free) int *class_of = NULL, *fold = NULL;
+    FAIL_IF(t->count == 0, err, STATUS_NOT_FOUND, "not one labelled image could be read: there is nothing to learn from");
+    FAIL_IF(t->folds < 2 || t->folds > 64, err, STATUS_BAD_ARGUMENT, "folds: 2 to 64 parts can be held out, not %d",
+            t->folds);
+    TRY(mem_new(t->count, sizeof *class_of, "classes", &class_of, err));
+    TRY(mem_new(t->count, sizeof *fold, "parts", &fold, err));
+    struct model model = {.features = t->features};
+    struct work work = {.training = t, .class_of = class_of, .fold = fold};
+    enum status status = run(t, &work, class_of, fold, &model, ret_confusion, err);
+    if (status != STATUS_OK) {
+        mem_free(&work.foretold);
+        forest_destroy(&work.forest);
+        return status;
+    }
+    model.forest = work.forest;
+    *ret_model = model;
+    *ret_foretold = work.foretold;
+    return STATUS_OK;
+}

@@ -1,0 +1,51 @@
+/* A model from labelled images: what was seen of them is collected, the forest is checked on images that were held out,
+ * and grown from all of them. */
+#ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_TRAINING_H
+#define ICESTREAM_STAGES_CRYSTAL_SCORER_TRAINING_H
+
+#include "stages/crystal-scorer/model.h"
+
+struct example {
+    char *image;          /* its name in results */
+    enum outcome outcome; /* as labelled */
+    bool in_series;
+    struct series_name series;
+    size_t row; /* of its features */
+};
+
+struct training {
+    struct features_options features;
+    const char *pattern; /* of time series, or NULL */
+    int folds, trees, threads; /* trees of each class */
+    struct example *examples;
+    float *rows; /* [count][features_count] */
+    size_t count, capacity;
+};
+
+/* Takes one more; the order in which they come does not matter. id: what the pattern is laid over. */
+enum status training_add(struct training *training, const char *image, const char *id, enum outcome outcome,
+                         const float *vector, struct err *err);
+void training_clear(struct training *training);
+
+struct confusion {
+    int classes;
+    enum outcome outcomes[OUTCOMES];
+    size_t counts[OUTCOMES][OUTCOMES]; /* [as labelled][as foretold] */
+};
+double confusion_precision(const struct confusion *confusion, int k); /* NaN: never foretold */
+double confusion_recall(const struct confusion *confusion, int k);
+double confusion_macro_recall(const struct confusion *confusion);
+double confusion_crystal_recall(const struct confusion *confusion); /* of any crystal as any crystal; NaN: there is none */
+
+/* Cross-validates: `folds` times a forest is grown from all but one part of the examples and asked for that part. Parts
+ * hold as much of each class as can be, and all images of a drop lie in one where there is a pattern. Then the forest of
+ * all examples. ret_foretold [count][classes]: the probabilities of each example while it was held out. */
+enum status training_run(struct training *training, struct model *ret_model, struct confusion *ret_confusion,
+                         float **ret_foretold, struct err *err);
+
+/* In `folder`: confusion.csv, validation.csv (class, examples, precision, recall), cross_validation.csv (each example as
+ * labelled and foretold), and the first two for people: validation.txt. */
+enum status training_report(const struct training *training, const struct confusion *confusion, const float *foretold,
+                            const char *folder, struct err *err);
+
+#endif

@@ -1,0 +1,113 @@
+/* Images whose texture is easy to get wrong, random from a seed, and how features are compared. */
+#ifndef ICESTREAM_TESTS_KERNELS_TEXTURE_CASES_H
+#define ICESTREAM_TESTS_KERNELS_TEXTURE_CASES_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/memory.h"
+#include "kernels/texture/texture_private.h"
+#include "kernels/texture/texture_reference.h"
+
+static uint64_t seed = 20261122;
+
+static inline double uniform(void) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
+}
+
+static inline void must(enum status status, const struct err *err) {
+    if (status != STATUS_OK) fail_msg("%s", err->message);
+}
+
+/* Noise of all levels; smooth; one value; two; stripes, whose pairs are all alike; two halves; a square of another value
+ * in a plain field, so that most windows are constant. */
+enum pattern { NOISE, SMOOTH, CONSTANT, TWO_LEVELS, STRIPES, HALVES, SPOT, PATTERNS };
+static const char *const PATTERN_NAMES[] = {"noise",   "smooth", "constant", "two levels",
+                                            "stripes", "halves", "spot"};
+
+struct picture {
+    int nx, ny;
+    uint8_t *bytes; /* [ny][nx] */
+    float *floats;
+};
+
+static inline uint8_t pattern_at(enum pattern pattern, const struct picture *p, int x, int y) {
+    switch (pattern) {
+    case NOISE:
+        return (uint8_t)(256 * uniform());
+    case SMOOTH:
+        return (uint8_t)(128 + 60 * sin(0.11 * x + 0.05 * y) + 40 * cos(0.2 * y) + 20 * uniform());
+    case CONSTANT:
+        return 77;
+    case TWO_LEVELS:
+        return uniform() < 0.3 ? 10 : 200;
+    case STRIPES:
+        return (uint8_t)(x % 4 * 60);
+    case HALVES:
+        return (uint8_t)(y < p->ny / 2 ? 40 : 90 + 8 * (x % 3));
+    default:
+        return abs(x - p->nx / 2) < 3 && abs(y - p->ny / 2) < 3 ? 250 : 30;
+    }
+}
+
+static inline struct picture make_picture(enum pattern pattern, int nx, int ny) {
+    struct picture p = {.nx = nx, .ny = ny};
+    p.bytes = malloc((size_t)(nx * ny));
+    p.floats = malloc((size_t)(nx * ny) * sizeof *p.floats);
+    assert_non_null(p.bytes);
+    assert_non_null(p.floats);
+    for (int y = 0; y < ny; y++)
+        for (int x = 0; x < nx; x++) {
+            p.bytes[y * nx + x] = pattern_at(pattern, &p, x, y);
+            p.floats[y * nx + x] = (float)(1e-3 * p.bytes[y * nx + x] - 0.1);
+        }
+    return p;
+}
+
+static inline void free_picture(struct picture *p) {
+    free(p->bytes);
+    free(p->floats);
+}
+
+static inline struct texture_image image_of(const struct picture *p, bool floats) {
+    struct texture_image image = {.nx = p->nx, .ny = p->ny, .pitch = p->nx, .centre = {p->nx / 2, p->ny / 2}};
+    image.bytes = floats ? NULL : p->bytes;
+    image.floats = floats ? p->floats : NULL;
+    return image;
+}
+
+/* What is asked for: 1e-5 relative; of ranges, 1e-5 of the feature's mean size. What is 0 in exact arithmetic comes out
+ * of √ of a rounding error: 1e-6 where the mean itself is less than that. */
+static const double ALLOWED = 1e-5, NOTHING = 1e-6;
+
+/* The largest error, in units of what is allowed. */
+static inline double worst_error(const struct texture_options *o, const struct texture_features *found,
+                                 double (*expected)[TEXTURE_LENGTHS][TEXTURE_FEATURES][TEXTURE_AGGREGATES]) {
+    double worst = 0;
+    int shown = 0;
+    for (int q = 0; q < TEXTURE_QUANTISATIONS; q++)
+        for (int l = 0; l < TEXTURE_LENGTHS; l++)
+            for (int k = 0; k < TEXTURE_FEATURES; k++)
+                for (int a = 0; a < TEXTURE_AGGREGATES; a++) {
+                    double x = found->values[q][l][k][a], y = l < o->lengths ? expected[q][l][k][a] : 0;
+                    double size = fmax(fabs(expected[q][l][k][TEXTURE_MEAN]), NOTHING / ALLOWED * (l < o->lengths));
+                    double error = fabs(x - y) / (ALLOWED * (size > 0 ? size : 1));
+                    if (!(error <= 1) && shown++ < 5)
+                        print_message("    levels %d, length %d, f%d, aggregate %d: %.9g, not %.9g\n", o->levels[q],
+                                      l + 1, k + 1, a, x, y);
+                    /* NaN is worst. */
+                    worst = error > worst || !(error == error) ? error : worst;
+                }
+    return worst;
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* The parts of the crystal scorer that need no image: names of time series, the hidden Markov model against values
+ * computed by hand, the forest, and models as files. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "stages/crystal-scorer/model.h"
+#include "stages/crystal-scorer/training.h"
+#include "tests/common/scratch.h"
+
+static void name_is(const char *pattern, const char *id, const char *drop, const char *time) {
+    struct series_name name = {{0}, {0}};
+    if (!series_parse(pattern, id, &name)) {
+        if (drop != NULL) fail_msg("%s does not fit %s", id, pattern);
+        return;
+    }
+    if (drop == NULL) fail_msg("%s fits %s: %s, %s", id, pattern, name.drop, name.time);
+    assert_string_equal(name.drop, drop);
+    assert_string_equal(name.time, time);
+}
+
+static void names_of_series(void **state) {
+    (void)state;
+    struct err err = {0};
+    name_is("{drop}_t{time}", "plate7/A01_t03", "plate7/A01", "03");
+    name_is("{drop}_t{time}", "a_t_t2", "a_t", "2");
+    name_is("{drop}_t{time}", "A01", NULL, NULL);
+    name_is("{drop}_t{time}", "_t3", NULL, NULL);
+    name_is("{drop}{time}", "A01x12", "A01x", "12");
+    name_is("{drop}{time}", "A01x", NULL, NULL);
+    name_is("{time}/{drop}", "2026-11-22/A01", "A01", "2026-11-22");
+    name_is("{time}-{drop}", "plate7/3-A01", "plate7/A01", "3");
+    name_is("well_{drop}_{time}_end", "x/well_H12_7_end", "x/H12", "7");
+    name_is("well_{drop}_{time}_end", "x/wall_H12_7_end", NULL, NULL);
+    name_is("{drop}/{time}", "plate/A01/007", "plate/A01", "007");
+    name_is("{time}/{drop}", "plate7/3/A01", "plate7/A01", "3");
+    assert_int_equal(series_check("{drop}_{time}", &err), STATUS_OK);
+    assert_int_equal(series_check("{drop}_{tim}", &err), STATUS_BAD_ARGUMENT);
+    assert_int_equal(series_check("{drop}{drop}_{time}", &err), STATUS_BAD_ARGUMENT);
+    assert_int_equal(series_check("{time}{drop}", &err), STATUS_BAD_ARGUMENT);
+    struct series_name a = {"A", "9"}, b = {"A", "10"}, c = {"B", "1"};
+    assert_true(series_compare(&a, &b) < 0 && series_compare(&b, &c) < 0 && series_compare(&c, &a) > 0);
+}
+
+/* Two classes; drops 0 0 1, 0 1, 1: three first images (0, 0, 1), transitions 0→0 once, 0→1 twice. */
+static void transitions_are_counted(void **state) {
+    (void)state;
+    static const int classes[] = {0, 0, 1, 0, 1, 1};
+    static const bool begins[] = {true, false, false, true, false, true};
+    struct series_model m;
+    series_learn(2, classes, begins, 6, &m);
+    assert_true(fabs(m.prior[0] - 2.5 / 4) < 1e-12 && fabs(m.prior[1] - 1.5 / 4) < 1e-12);
+    assert_true(fabs(m.transition[0][0] - 1.5 / 4) < 1e-12 && fabs(m.transition[0][1] - 2.5 / 4) < 1e-12);
+    /* Nothing follows class 1: half the one image that is spread. */
+    assert_true(fabs(m.transition[1][0] - 0.5) < 1e-12 && fabs(m.transition[1][1] - 0.5) < 1e-12);
+    assert_true(fabs(m.share[0] - 0.5) < 1e-12 && fabs(m.share[1] - 0.5) < 1e-12);
+}
+
+/* By hand, over all paths: prior (0.6, 0.4), transitions 0→(0.7, 0.3), 1→(0.4, 0.6), shares (0.5, 0.5), two images seen as
+ * (0.2, 0.8) and (0.9, 0.1). Weights of paths 00: 0.6·0.2·0.7·0.9 = 0.0756, 01: 0.6·0.2·0.3·0.1 = 0.0036,
+ * 10: 0.4·0.8·0.4·0.9 = 0.1152, 11: 0.4·0.8·0.6·0.1 = 0.0192; sum 0.2136. */
+static void forward_and_backward(void **state) {
+    (void)state;
+    const struct series_model m = {.classes = 2, .prior = {0.6, 0.4}, .transition = {{0.7, 0.3}, {0.4, 0.6}}, .share = {0.5, 0.5}};
+    static const float seen[] = {0.2F, 0.8F, 0.9F, 0.1F};
+    float known[4];
+    assert_int_equal(series_smooth(&m, seen, 2, known, NULL), STATUS_OK);
+    assert_true(fabs((double)known[0] - 0.0792 / 0.2136) < 1e-6 && fabs((double)known[1] - 0.1344 / 0.2136) < 1e-6);
+    assert_true(fabs((double)known[2] - 0.1908 / 0.2136) < 1e-6 && fabs((double)known[3] - 0.0228 / 0.2136) < 1e-6);
+    /* With shares of 3 to 1 an image that is seen as (0.75, 0.25) says nothing: the first is the prior. */
+    struct series_model uneven = m;
+    uneven.share[0] = 0.75, uneven.share[1] = 0.25;
+    static const float nothing[] = {0.75F, 0.25F};
+    assert_int_equal(series_smooth(&uneven, nothing, 1, known, NULL), STATUS_OK);
+    assert_true(fabs((double)known[0] - 0.6) < 1e-6);
+    /* Long ones neither vanish nor overflow, and certain images do not rule out the rest. */
+    enum { LONG = 20000 };
+    float *many = malloc(2 * LONG * sizeof *many);
+    for (int i = 0; i < LONG; i++) {
+        many[2 * i] = i % 100 == 0 ? 0 : 0.9F;
+        many[2 * i + 1] = 1 - many[2 * i];
+    }
+    assert_int_equal(series_smooth(&m, many, LONG, many, NULL), STATUS_OK);
+    for (int i = 0; i < LONG; i++)
+        assert_true(fabsf(many[2 * i] + many[2 * i + 1] - 1) < 1e-5F);
+    free(many);
+}
+
+/* Impossible steps stay so: crystals do not become clear. */
+static void what_cannot_follow(void **state) {
+    (void)state;
+    const struct series_model m = {.classes = 2, .prior = {0.5, 0.5}, .transition = {{0.5, 0.5}, {0, 1}}, .share = {0.5, 0.5}};
+    static const float seen[] = {0.01F, 0.99F, 0.6F, 0.4F, 0.01F, 0.99F};
+    float known[6];
+    assert_int_equal(series_smooth(&m, seen, 3, known, NULL), STATUS_OK);
+    assert_true(known[3] > 0.97F);
+}
+
+/* Three classes that two of twenty numbers tell, with noise in the rest. */
+static void fill(struct training *t, size_t each) {
+    struct random_state {
+        uint64_t s;
+    } r = {99};
+    float vector[DROP_FEATURES_GRADIENT];
+    static const enum outcome outcomes[] = {OUTCOME_CLEAR, OUTCOME_CRYSTAL, OUTCOME_SKIN};
+    for (size_t i = 0; i < 3 * each; i++) {
+        char name[32];
+        for (int k = 0; k < DROP_FEATURES_GRADIENT; k++) {
+            r.s = r.s * 6364136223846793005U + 1442695040888963407U;
+            vector[k] = (float)(r.s >> 40) * 0x1p-24F;
+        }
+        vector[3] += i % 3 == 0 ? 0.8F : 0;
+        vector[7] += i % 3 == 1 ? 0.8F : 0;
+        snprintf(name, sizeof name, "d%03zu_t%zu.png", i / 6, i % 6);
+        char id[32];
+        snprintf(id, sizeof id, "d%03zu_t%zu", i / 6, i % 6);
+        assert_int_equal(training_add(t, name, id, outcomes[i % 3], vector, NULL), STATUS_OK);
+    }
+}
+
+static void train(struct training *t, struct model *model, struct confusion *confusion, float **foretold) {
+    struct err err = {0};
+    *t = (struct training){.features = {FEATURES_STATISTICS, 200, 31, 1}, .pattern = "{drop}_t{time}", .folds = 5, .trees = 60, .threads = 2};
+    fill(t, 60);
+    if (training_run(t, model, confusion, foretold, &err) != STATUS_OK) fail_msg("%s", err.message);
+}
+
+static void forests_learn_and_are_repeated(void **state) {
+    (void)state;
+    if (!forest_available()) skip();
+    struct training t;
+    struct model model, again, read;
+    struct confusion confusion, second;
+    float *foretold = NULL, *foretold_again = NULL;
+    struct err err = {0};
+    char path[PATH_SIZE], other[PATH_SIZE];
+    train(&t, &model, &confusion, &foretold);
+    printf("macro recall %.3f\n", confusion_macro_recall(&confusion));
+    assert_true(confusion_macro_recall(&confusion) > 0.8);
+    assert_int_equal(model.classes, 3);
+    assert_true(model.has_series && model.outcomes[1] == OUTCOME_CRYSTAL);
+    for (int i = 0; i < 180; i++)
+        assert_true(fabsf(foretold[3 * i] + foretold[3 * i + 1] + foretold[3 * i + 2] - 1) < 1e-5F);
+    scratch_path("a.model", path);
+    scratch_path("b.model", other);
+    assert_ok(model_write(&model, path, &err));
+    training_clear(&t);
+    train(&t, &again, &second, &foretold_again);
+    assert_memory_equal(foretold, foretold_again, 540 * sizeof *foretold);
+    assert_ok(model_write(&again, other, &err));
+    assert_int_equal(scratch_shell("cmp %s %s", path, other), 0);
+    assert_ok(model_read(path, 1, &read, &err));
+    float p[OUTCOMES], q[OUTCOMES];
+    for (size_t i = 0; i < t.count; i++) {
+        assert_ok(forest_predict(model.forest, t.rows + i * DROP_FEATURES_GRADIENT, 1, p, &err));
+        assert_ok(forest_predict(read.forest, t.rows + i * DROP_FEATURES_GRADIENT, 1, q, &err));
+        assert_memory_equal(p, q, 3 * sizeof *p);
+    }
+    assert_string_equal(read.pattern, "{drop}_t{time}");
+    assert_true(fabs(read.series.transition[0][1] - model.series.transition[0][1]) < 1e-15);
+    model_clear(&model), model_clear(&again), model_clear(&read);
+    training_clear(&t);
+    free(foretold), free(foretold_again);
+}
+
+static void too_little_is_refused(void **state) {
+    (void)state;
+    struct training t = {.features = {FEATURES_STATISTICS, 200, 31, 1}, .folds = 5, .trees = 5, .threads = 1};
+    struct model model;
+    struct confusion confusion;
+    float *foretold = NULL, vector[DROP_FEATURES_GRADIENT] = {0};
+    struct err err = {0};
+    assert_int_equal(training_run(&t, &model, &confusion, &foretold, &err), STATUS_NOT_FOUND);
+    assert_ok(training_add(&t, "a", "a", OUTCOME_CLEAR, vector, &err));
+    assert_ok(training_add(&t, "b", "b", OUTCOME_CLEAR, vector, &err));
+    assert_int_equal(training_run(&t, &model, &confusion, &foretold, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.message, "two outcomes or more"));
+    assert_ok(training_add(&t, "c", "c", OUTCOME_JUNK, vector, &err));
+    assert_int_equal(training_run(&t, &model, &confusion, &foretold, &err), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "only one image of 'junk'"));
+    training_clear(&t);
+}
+
+static void refused(const char *text, const char *says) {
+    struct model model;
+    const char *forest;
+    size_t length;
+    struct err err = {0};
+    assert_int_not_equal(model_parse("m", text, strlen(text), &model, &forest, &length, &err), STATUS_OK);
+    if (strstr(err.message, says) == NULL) fail_msg("'%s' is not in: %s", says, err.message);
+}
+
+#define MODEL "icestream crystal-scorer model 1\n"
+#define FEATURES "{\"features\":{\"version\":1,\"groups\":\"simple\",\"diameter\":200,\"window\":31,\"stride\":1}"
+#define CLASSES ",\"classes\":[{\"outcome\":\"clear\",\"examples\":3},{\"outcome\":\"crystal\",\"examples\":2}]"
+
+static void broken_models_are_refused(void **state) {
+    (void)state;
+    refused("", "is no model");
+    refused("\x89PNG", "is no model");
+    refused("icestream crystal-scorer model 2\n{}\n", "version 2, and this program reads version 1");
+    refused("icestream crystal-scorer model x\n{}\n", "first line is broken");
+    refused(MODEL "{", "ends inside its header");
+    refused(MODEL "{\n", "header is broken");
+    refused(MODEL "{}\n", "of which version its features are");
+    refused(MODEL "{\"features\":{\"version\":7}}\n", "version 7 of the features, and this program computes version 1: train it again");
+    refused(MODEL "{\"features\":{\"version\":1,\"groups\":\"some\"}}\n", "features (groups, diameter, window, stride)");
+    refused(MODEL FEATURES "}\n", "classes are not two or more");
+    refused(MODEL FEATURES ",\"classes\":[{\"outcome\":\"crystal\",\"examples\":2},{\"outcome\":\"clear\",\"examples\":2}]}\n", "classes are not");
+    refused(MODEL FEATURES CLASSES ",\"series\":{\"pattern\":\"{drop}{time}\",\"prior\":[1,1],\"transition\":[[1,0],[0,1]]}}\n", "series is neither");
+    refused(MODEL FEATURES CLASSES ",\"series\":null}\n", "forest is not described");
+    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":5,\"hash\":\"00\",\"features\":195}}\nab", "ends after 2 of its forest's 5 bytes");
+    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":195}}\nab", "is not what was written");
+    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":3120}}\nab", "forest is not described");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_series),          cmocka_unit_test(transitions_are_counted),
+        cmocka_unit_test(forward_and_backward),     cmocka_unit_test(what_cannot_follow),
+        cmocka_unit_test(forests_learn_and_are_repeated), cmocka_unit_test(too_little_is_refused),
+        cmocka_unit_test(broken_models_are_refused),
+    };
+    return scratch_run("crystal-scorer", tests, sizeof tests / sizeof *tests);
+}
