@@ -283,13 +283,10 @@ static void time_of_real_sizes(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
     timed = argc > 1 && strcmp(argv[argc - 1], "time") == 0;
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
-    seed = argc > 1 && argv[1][0] != 't' ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    int missing = no_device();
+    if (missing != 0) return missing;
+    choose_seed(argc > 1 && argv[1][0] != 't' ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(particles_are_prepared_as_on_the_cpu),
         cmocka_unit_test(no_particles_are_nothing),

@@ -320,20 +320,15 @@ static void print_trace(void) {
 }
 
 int main(int argc, char **argv) {
-    int devices = 0;
-    if (device_count(&devices, NULL) != STATUS_OK || devices < 1) {
-        puts("skipped: no CUDA device");
-        return 77;
-    }
-    seed = (uint64_t)time(NULL);
-    if (argc > 1 && strcmp(argv[1], "trace") == 0) {
+    int missing = no_device();
+    if (missing != 0) return missing;
+    bool traced = argc > 1 && strcmp(argv[1], "trace") == 0, large = argc > 1 && strcmp(argv[1], "360") == 0;
+    choose_seed(argc > 1 && !traced && !large ? argv[1] : NULL);
+    if (traced) {
         print_trace();
         return 0;
     }
-    bool large = argc > 1 && strcmp(argv[1], "360") == 0;
     if (large) threads = 16;
-    if (argc > 1 && !large) seed = strtoull(argv[1], NULL, 10);
-    printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_results_within_each_limit),
         cmocka_unit_test(too_little_is_refused),

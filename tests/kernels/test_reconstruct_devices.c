@@ -56,21 +56,6 @@ static float *get_floats(const float *values, size_t count) {
     return host;
 }
 
-/* Every value within `bound` of the largest; NaN fails. */
-static void check_values(const char *what, const float *found, const float *expected, size_t count, double bound) {
-    double largest = 0, worst = 0;
-    for (size_t i = 0; i < count; i++)
-        largest = fmax(largest, fabs((double)expected[i]));
-    for (size_t i = 0; i < count; i++) {
-        double error = fabs((double)found[i] - (double)expected[i]);
-        if (!(error <= bound * largest))
-            fail_msg("%s: value %zu is %.9g, expected %.9g (largest %.3g)", what, i, (double)found[i],
-                     (double)expected[i], largest);
-        worst = fmax(worst, error);
-    }
-    if (count > 100) printf("    %s: off by %.2g of the largest at most (%.2g allowed)\n", what, worst / largest, bound);
-}
-
 static void check_sums(const char *what, const struct accumulator_cuda *d, const struct accumulator *expected,
                        double bound) {
     struct err err = {0};
@@ -589,13 +574,10 @@ static void time_of_real_sizes(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
     timed = argc > 1 && strcmp(argv[argc - 1], "time") == 0;
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
-    seed = argc > 1 && argv[1][0] != 't' ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    int missing = no_device();
+    if (missing != 0) return missing;
+    choose_seed(argc > 1 && argv[1][0] != 't' ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_become_maps_as_on_the_cpu),
         cmocka_unit_test(halves_of_other_sizes_are_joined),
