@@ -221,9 +221,10 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     state->remarked = true;
     if (!state->told && refiner_state(state->refiner).sums_on_host) {
         state->told = true;
-        stage_log(stage, LOG_INFO, "refine-memory",
-                  "the device's memory has no room for the sums of both halves beside the E-step: they come to the host in "
-                  "between, which takes longer; more `memory` would change that");
+        stage_log(
+            stage, LOG_INFO, "refine-memory",
+            "the device's memory has no room for the sums of both halves beside the E-step: they come to the host in "
+            "between, which takes longer; more `memory` would change that");
     }
     struct err mine = {0};
     if (refiner_write_trace(state->refiner, stage_folder(stage), &mine) != STATUS_OK)

@@ -1,5 +1,5 @@
-/* What tests of kernels on a CUDA device share: memory of the device from an arena, poisoned outputs, and whether there is
- * a device at all. */
+/* What tests of kernels on a CUDA device share: memory of the device from an arena, poisoned outputs, and whether there
+ * is a device at all. */
 #ifndef ICESTREAM_TESTS_KERNELS_DEVICES_H
 #define ICESTREAM_TESTS_KERNELS_DEVICES_H
 

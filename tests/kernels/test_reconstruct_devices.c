@@ -1,5 +1,6 @@
 /* The M-step on a CUDA device and references prepared there, against kernels/reconstruct and kernels/projector; fresh
- * random input from a printed seed: test_reconstruct_devices [SEED], or `time` for the time of each step and its floor. */
+ * random input from a printed seed: test_reconstruct_devices [SEED], or `time` for the time of each step and its floor.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
