@@ -77,6 +77,9 @@ struct alignment_iteration {
     bool doubtful;                       /* images may show nothing, or what should not count: see the particle */
     const float *sigma2;                 /* [optics groups][box/2 + 1] */
     int optics_count;
+    /* The last shell that references share with those of an independent half: images are masked in two bands, up to it
+     * and beyond it (kernels/prepare). 0: one band. */
+    int shared_shell;
 };
 
 /* Memory of the device, for references and sums that are kept there: the E-step then takes and adds to them where they

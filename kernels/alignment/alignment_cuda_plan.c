@@ -179,7 +179,7 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     int n = a->iteration.coarse_pixels;
     size_t bytes = STREAM_SLOTS * (box * box * sizeof(float) + 256);
     bytes += 6 * a->stride * sizeof(float) + (shifts + (size_t)a->shells + 64) * sizeof(float);
-    bytes += prepare_cuda_scratch(a->prepare, 64) / 64 + top_sum_scratch(1);
+    bytes += prepare_cuda_scratch(a->prepare, 64, a->iteration.shared_shell) / 64 + top_sum_scratch(1);
     if (a->iteration.local) return bytes;
     bytes += (shifts * coarse_row(n, PRECISION) + coarse_norm_row(n)) * sizeof(float);
     bytes += (shifts + 1) * rows * sizeof(float) + shifts * kept_words(a->rows) * sizeof(uint32_t);

@@ -68,6 +68,16 @@ enum status projector_set_map_on(struct projector *p, struct workspace *workspac
     return projector_cpu_set_map(p, map, size, err);
 }
 
+enum status projector_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
+    FAIL_IF(p->r_max == 0 || last_shell < 0, err, STATUS_BAD_ARGUMENT,
+            "shells up to %d of a reference cannot be set: it has no map yet, or there are none", last_shell);
+#ifdef ICESTREAM_HAVE_CUDA
+    if (p->workspace != NULL)
+        return projector_device_set_shells(p, map, last_shell, err);
+#endif
+    return projector_cpu_set_shells(p, map, last_shell, err);
+}
+
 enum status projector_to_host(struct projector *p, struct err *err) {
 #ifdef ICESTREAM_HAVE_CUDA
     if (p->workspace != NULL)

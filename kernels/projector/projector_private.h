@@ -33,11 +33,14 @@ static inline size_t projector_floats(const struct projector *p) {
 enum status projector_reserve(struct projector *projector, struct err *err);
 
 enum status projector_cpu_set_map(struct projector *projector, const float *map, int size, struct err *err);
+enum status projector_cpu_set_shells(struct projector *projector, const float *map, int last_shell, struct err *err);
 void projector_cpu_power(const struct projector *projector, float *ret_power);
 
 /* Built where CUDA is. */
 enum status projector_device_set_map(struct projector *projector, struct workspace *workspace, const float *map,
                                      int size, struct err *err);
+enum status projector_device_set_shells(struct projector *projector, const float *map, int last_shell,
+                                        struct err *err);
 enum status projector_device_get(struct projector *projector, struct err *err);
 enum status projector_device_power(const struct projector *projector, float *ret_power, struct err *err);
 

@@ -60,6 +60,12 @@ static inline accumulator_voxel *accumulator_row(const struct accumulator *a, in
     return a->voxels + (plane * (size_t)a->ny + (size_t)(y + a->reach)) * (size_t)a->nx;
 }
 
+/* Points of the padded grid nearer to the origin than this go into a map of shells FLOOR(r / PAD) up to last_shell (0: of
+ * all). */
+static inline int accumulator_map_limit(int r_max, int last_shell) {
+    return ACCUMULATOR_PAD * (last_shell <= 0 || last_shell >= r_max ? r_max : last_shell + 1);
+}
+
 /* The planes there are: −reach .. reach, or 0 .. 0 in 2-D. */
 static inline int accumulator_first_plane(const struct accumulator *a) {
     return a->dimensions == 3 ? -a->reach : 0;

@@ -21,6 +21,7 @@ struct wiener {
     const float *tau2;
     double fudge; /* T times the oversampling of the grid */
     int minres_shell, limit, shells;
+    int map_limit; /* what goes into the map: no further than `limit` */
     const short *round, *floor; /* shell by squared radius */
 };
 
@@ -90,8 +91,8 @@ static enum status make_tables(int limit, short **ret_round, short **ret_floor, 
 /* One plane of the padded transform: data over denominator, phase origin moved from the centre. */
 static void filter_plane(const struct wiener *w, const struct shell_sums *sums, int z, float *spectrum) {
     const struct accumulator *a = w->accumulator;
-    int n = PAD * a->box, limit2 = w->limit * w->limit;
-    for (int y = -w->limit; y <= w->limit; y++) {
+    int n = PAD * a->box, limit2 = w->map_limit * w->map_limit;
+    for (int y = -w->map_limit; y <= w->map_limit; y++) {
         const accumulator_voxel *row = accumulator_row(a, z, y);
         size_t line = (size_t)((z + n) % n) * (size_t)n + (size_t)((y + n) % n);
         float *out = spectrum + 2 * line * (size_t)(n / 2 + 1);
@@ -140,7 +141,7 @@ static void correct_gridding(const struct accumulator *a, int threads, float *ma
 static enum status transform(const struct wiener *w, const struct shell_sums *sums, int threads, float *map,
                              struct err *err) {
     const struct accumulator *a = w->accumulator;
-    int n = PAD * a->box, depth = a->dimensions == 3 ? w->limit : 0;
+    int n = PAD * a->box, depth = a->dimensions == 3 ? w->map_limit : 0;
     const struct fft_options options = {
         .rank = a->dimensions, .shape = {n, n, n}, .direction = FFT_INVERSE, .threads = threads};
     struct fft_plan *plan = NULL;
@@ -177,6 +178,7 @@ enum status accumulator_host_map(const struct accumulator *a, const struct recon
         .fudge = options->tau_fudge * (a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD),
         .minres_shell = options->minres_shell,
         .limit = PAD * a->r_max,
+        .map_limit = accumulator_map_limit(a->r_max, options->last_shell),
         .shells = shells,
         .round = round,
         .floor = below,

@@ -87,7 +87,7 @@ enum status estep_set_references(struct refiner *r, struct half *h, int first, i
         r->projectors[k] = c->projector;
         r->accumulators[k] = c->accumulator;
         r->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
-        TRY(projector_set_map_on(c->projector, r->workspace, c->map, r->pixels.size, err));
+        TRY(bands_set_reference(r, c, err));
         if (r->sums_on_host)
             TRY(accumulator_clear_beside(c->accumulator, r->workspace, r->pixels.size, &r->symmetry, err));
         else
@@ -109,7 +109,8 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
                                                   .reference_log_prior = count > 1 ? r->log_shares + first : NULL,
                                                   .sigma_offset = h->sigma_offset,
                                                   .sigma2 = h->sigma2,
-                                                  .optics_count = r->sigma2_optics};
+                                                  .optics_count = r->sigma2_optics,
+                                                  .shared_shell = r->shared_shell};
     TRY(alignment_begin(r->alignment, &iteration, err));
     return reserve_batch(r, alignment_batch(r->alignment), err);
 }
@@ -189,8 +190,10 @@ enum status estep_load(struct refiner *r, const struct half *h, int first, int *
     TRY(loader_take(r->loader, h->members + first, count, &images, err));
     read_ahead(r, h, first + count);
     for (int i = 0; i < count; i++) {
-        const struct particle *p = member(r, h, first + i);
+        struct particle *p = member(r, h, first + i);
         struct alignment_particle *b = &r->batch[i];
+        /* One that has joined since is on the scale of those before it as it is. */
+        if (!p->aligned) p->norm = h->average_norm;
         *b = (struct alignment_particle){.image = images[i],
                                          .ctf = p->has_ctf ? &p->ctf : NULL,
                                          .optics = p->optics,

@@ -104,6 +104,7 @@ static enum status allocate(struct refiner *r, struct err *err) {
     r->pixel_size = r->set.pixel_size;
     r->mask_radius = r->options.diameter / (2 * r->pixel_size);
     if (r->mask_radius > r->box / 2 - MASK_EDGE) r->mask_radius = r->box / 2 - MASK_EDGE;
+    r->shared_shell = bands_shared(r);
     TRY(device_host_new(&r->options.device, (size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined,
                         "a map", &r->combined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
@@ -207,7 +208,8 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
     TRY(lowpass_map(map, r->box, shell, 2, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    return STATUS_OK;
+    /* What mask and low-pass leave beyond would decide on the poses of both halves. */
+    return r->shared_shell > 0 ? lowpass_map(map, r->box, r->shared_shell + 0.5, 0, err) : STATUS_OK;
 }
 
 enum status setup_reference(struct refiner *r, struct err *err) {
@@ -257,7 +259,8 @@ static void noise_close(struct noise *n) {
 
 /* Sums in the order of particles, whatever the number of threads. */
 static void noise_add(const struct refiner *r, struct noise *n, const float *const *images, int count) {
-    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
+    const struct prepare_options options = {
+        .scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
 #pragma omp parallel num_threads(n->threads)
     {
         struct prepare *mine = n->prepares[omp_get_thread_num()];
@@ -288,7 +291,8 @@ static enum status noise_gather(struct refiner *r, const struct half *h, struct 
 
 /* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
 static enum status noise_of_half(struct refiner *r, struct half *h, struct noise *n, struct err *err) {
-    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
+    const struct prepare_options options = {
+        .scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
     TRY(noise_open(r, h, n, err));
     TRY(noise_gather(r, h, n, err));
     float *power = n->powers;
