@@ -9,13 +9,19 @@ static const enum coarse_precision PRECISION = COARSE_TF32X3;
 /* How many there are in all is not known here; sums have room for these. */
 static const double PARTICLES_OF_SUMS = 1e6;
 
+/* Many small things: they are queued, and none is waited for. */
 static enum status upload(struct alignment_cuda *a, const void *host, size_t count, size_t size, const char *what,
                           const void *ret_pointer, struct err *err) {
     void *to = NULL;
+    size_t bytes = count * size;
     TRY(arena_take(a->arena, count, size, what, &to, err));
-    TRY(device_put(&a->options.device, to, host, count * size, err));
     *(void **)ret_pointer = to;
-    return STATUS_OK;
+    if (arena_need(bytes, 1) > ALIGNMENT_PUT_BYTES - a->put_used)
+        return device_put(&a->options.device, to, host, bytes, err);
+    char *from = a->put_block + a->put_used;
+    a->put_used += arena_need(bytes, 1);
+    memcpy(from, host, bytes);
+    return stream_cuda_put(a->stream, to, from, bytes, err);
 }
 
 static void to_float(const double *from, size_t count, float *to) {

@@ -25,6 +25,7 @@ void projector_destroy(struct projector **projector) {
     fft_destroy(&(*projector)->plan);
     mem_free(&(*projector)->padded);
     mem_free(&(*projector)->spectrum);
+    mem_free(&(*projector)->correction);
     mem_free(&(*projector)->grid);
     mem_free(projector);
 }

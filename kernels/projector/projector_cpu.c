@@ -76,12 +76,13 @@ static enum status make_plan(struct projector *p, struct err *err) {
 }
 
 static enum status transform(struct projector *p, const float *map, struct err *err) {
-    _cleanup_(mem_free) float *correction = NULL;
-    TRY(mem_new((size_t)(p->dimensions * (p->box / 2) * (p->box / 2) + 1), sizeof *correction, "gridding correction",
-                &correction, err));
     TRY(make_plan(p, err));
-    fill_correction(p->box, p->dimensions, correction);
-    pad_map(p, map, correction);
+    if (p->correction == NULL) {
+        size_t count = (size_t)(p->dimensions * (p->box / 2) * (p->box / 2) + 1);
+        TRY(mem_new(count, sizeof *p->correction, "gridding correction", &p->correction, err));
+        fill_correction(p->box, p->dimensions, p->correction);
+    }
+    pad_map(p, map, p->correction);
     fft_run(p->plan, p->padded, p->spectrum);
     return STATUS_OK;
 }

@@ -15,6 +15,7 @@ struct projector {
     struct fft_plan *plan; /* of the CPU, like what follows; NULL before its first map */
     float *padded;         /* (PAD · box)^dimensions */
     float *spectrum;
+    float *correction; /* of the map, by squared distance from the centre */
     /* The half grid about the origin: [z][y][x] complex, x = 0 .. PAD r_max + 1, y and z = −reach .. reach, where
      * reach = PAD r_max + 1, so that every trilinear corner of a point within PAD r_max is inside. */
     float *grid;

@@ -14,6 +14,14 @@ enum { ACCUMULATOR_PAD = 2 };
 
 typedef double accumulator_voxel __attribute__((vector_size(32)));
 
+/* What a map is made in on the host. */
+struct map_space {
+    struct fft_plan *plan;
+    float *spectrum, *padded;
+    float *correction; /* what interpolation makes of a map, by squared distance from its centre */
+};
+void map_space_clear(struct map_space *space);
+
 struct accumulator {
     int dimensions, box;
     int r_max, reach;
@@ -23,6 +31,7 @@ struct accumulator {
     const struct accumulator_work *work; /* what is done with it where it lies */
     struct workspace *workspace;         /* where that is; NULL: on the host */
     double *device_voxels;
+    struct map_space *space; /* of 2-D maps: kept, as there are many and each is little work */
     struct workspace *beside; /* to which they are brought from the host for a moment */
 };
 

@@ -31,6 +31,7 @@ struct estep {
     size_t *indices; /* [batch]: of the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
+    int *before; /* [batch]: the class that each was in */
     float *powers, *weights; /* [batch][shells], [batch][capacity] */
 };
 
@@ -77,6 +78,7 @@ static void free_batch(struct estep *e) {
     mem_free(&e->indices);
     mem_free(&e->particles);
     mem_free(&e->results);
+    mem_free(&e->before);
     mem_free(&e->powers);
     mem_free(&e->weights);
 }
@@ -105,6 +107,7 @@ static enum status reserve_batch(struct estep *e, struct err *err) {
     TRY(mem_new(n, sizeof *e->indices, "particles", &e->indices, err));
     TRY(mem_new(n, sizeof *e->particles, "particles", &e->particles, err));
     TRY(mem_new(n, sizeof *e->results, "particles", &e->results, err));
+    TRY(mem_new(n, sizeof *e->before, "particles", &e->before, err));
     TRY(mem_new(n * (size_t)e->shells, sizeof *e->powers, "spectra of particles", &e->powers, err));
     TRY(mem_new(n * (size_t)e->capacity, sizeof *e->weights, "classes of particles", &e->weights, err));
     for (size_t i = 0; i < n; i++) {
@@ -254,20 +257,31 @@ static void choose(const struct estep *e, const struct model *m, const struct al
 }
 
 /* What a particle gives to noise, priors and norms; to averages it has given. */
-static void add(const struct estep *e, struct model *m, const struct alignment_result *r,
-                const struct dataset_particle *p) {
+static void add_particle(struct model *m, const struct alignment_result *r, const struct dataset_particle *p) {
     m->effective++;
     m->norm_sum += p->norm;
     m->norm_count++;
     m->empty_weight += r->left_out ? 1 : r->nothing;
     if (r->left_out) return;
-    for (int k = 0; k < m->class_count; k++)
-        m->classes[k].weight[e->half] += (double)r->reference_weights[k];
-    for (int s = 1; s < e->shells; s++)
-        m->sigma2_sum[s] += (double)r->power[s];
     m->sigma2_count++;
     m->offset_sum += r->offset2;
     m->offset_count += r->weight_sum;
+}
+
+/* The rest of it: classes and shells share nothing, and each is summed in the order of particles. */
+static void add_all(const struct estep *e, struct model *m, int count) {
+    const struct alignment_result *r = e->results;
+#pragma omp parallel num_threads(e->options.threads)
+    {
+#pragma omp for schedule(static) nowait
+        for (int k = 0; k < m->class_count; k++)
+            for (int i = 0; i < count; i++)
+                if (!r[i].left_out) m->classes[k].weight[e->half] += (double)r[i].reference_weights[k];
+#pragma omp for schedule(static)
+        for (int s = 1; s < e->shells; s++)
+            for (int i = 0; i < count; i++)
+                if (!r[i].left_out) m->sigma2_sum[s] += (double)r[i].power[s];
+    }
 }
 
 /* Such an image is compared with nothing. */
@@ -313,13 +327,18 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
     for (int i = 0; i < loaded; i++)
         describe(e, m, dataset_at(dataset, e->indices[i]), &e->particles[i]);
     TRY(alignment_add(e->alignment, e->particles, loaded, e->results, err));
+#pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++) {
         struct dataset_particle *p = dataset_at(dataset, e->indices[i]);
-        int before = p->class_index;
+        e->before[i] = p->class_index;
         choose(e, m, &e->particles[i], &e->results[i], p);
-        add(e, m, &e->results[i], p);
         p->visits++;
-        result->changed += p->class_index != before;
+    }
+    add_all(e, m, loaded);
+    for (int i = 0; i < loaded; i++) {
+        const struct dataset_particle *p = dataset_at(dataset, e->indices[i]);
+        add_particle(m, &e->results[i], p);
+        result->changed += p->class_index != e->before[i];
         result->probability_sum += (double)p->probability;
     }
     return STATUS_OK;

@@ -138,14 +138,23 @@ enum status model_set_map(struct model *m, int index, int lowpass_shell, struct 
 }
 
 enum status model_fade(struct model *m, double factor, struct err *err) {
-    for (int k = 0; k < m->class_count; k++)
-        for (int h = 0; h < 2; h++) {
-            if (factor > 0)
-                TRY(accumulator_scale(m->classes[k].half[h], factor, err));
-            else
-                TRY(accumulator_clear(m->classes[k].half[h], m->options.max_size, err));
-            m->classes[k].weight[h] *= factor;
+    enum status failed = STATUS_OK;
+#pragma omp parallel for num_threads(m->options.threads) schedule(static)
+    for (int i = 0; i < 2 * m->class_count; i++) {
+        struct model_class *c = &m->classes[i / 2];
+        struct err own = {0};
+        enum status status = factor > 0 ? accumulator_scale(c->half[i % 2], factor, &own)
+                                        : accumulator_clear(c->half[i % 2], m->options.max_size, &own);
+        c->weight[i % 2] *= factor;
+        if (status != STATUS_OK) {
+#pragma omp critical(model_fade)
+            {
+                failed = status;
+                if (err != NULL) *err = own;
+            }
         }
+    }
+    TRY(failed);
     for (int s = 0; s <= m->options.box / 2; s++)
         m->sigma2_sum[s] *= factor;
     m->sigma2_count *= factor;
