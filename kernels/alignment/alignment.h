@@ -69,6 +69,7 @@ struct alignment_iteration {
     const struct sampling *sampling; /* perturbed */
     bool local;                      /* only near each particle's pose: sampling_near with sigma = its angle step */
     bool oversampled;                /* else the fine pass compares the coarse samples themselves */
+    int particle_count; /* that will be added, at most; 0 to 10^6: sums have room for so many */
     int reference_count;
     struct projector *const *references; /* their maps set for pixels->size */
     struct accumulator *const *sums;     /* of each reference; cleared for pixels->size */

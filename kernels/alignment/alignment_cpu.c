@@ -151,9 +151,9 @@ static enum status plan(struct alignment_cpu *a, struct err *err) {
     double least = sizeof(float) * (floats + weights + (a->iteration.local ? 0 : fmin(rows, LEAST_ROWS) * slice) +
                                     a->rotations * 2.0 * a->pixels.count);
     FAIL_IF(least > a->options.memory, err, STATUS_NO_MEMORY,
-            "comparing particles with %d references at %d orientations and %d shifts needs at least %.2f GiB, %.2f are "
+            "comparing particles with %d references at %d orientations and %d shifts needs at least %.4g MiB, %.4g are "
             "allowed: raise `memory`, or search a coarser grid",
-            a->iteration.reference_count, a->orientations, a->shifts, least / 0x1p30, a->options.memory / 0x1p30);
+            a->iteration.reference_count, a->orientations, a->shifts, least / 0x1p20, a->options.memory / 0x1p20);
     a->batch = clamp_batch(quarter / floats);
     a->slice_rows = a->rows;
     if (a->iteration.local) return STATUS_OK;

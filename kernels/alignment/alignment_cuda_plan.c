@@ -6,7 +6,7 @@
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const enum coarse_precision PRECISION = COARSE_TF32X3;
-/* How many there are in all is not known here; sums have room for these. */
+/* At least: the last bits of sums are the same for any number up to this. */
 static const double PARTICLES_OF_SUMS = 1e6;
 
 /* Many small things: they are queued, and none is waited for. */
@@ -137,7 +137,7 @@ static enum status take_sums(struct alignment_cuda *a, struct err *err) {
                             .reach = reach,
                             .r_max = r_max,
                             .dimensions = dimensions};
-    sums_scale_cuda(it->sigma2, it->optics_count, a->shells, PARTICLES_OF_SUMS, s);
+    sums_scale_cuda(it->sigma2, it->optics_count, a->shells, fmax(it->particle_count, PARTICLES_OF_SUMS), s);
     size_t voxels = (size_t)s->nx * (size_t)s->ny * (size_t)s->nz;
     for (int k = 0; k < it->reference_count; k++) {
         struct accumulator_grid grid = accumulator_grid(it->sums[k]);

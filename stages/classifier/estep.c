@@ -18,6 +18,9 @@ struct estep {
     struct sampling sampling;
     struct fourier_pixels pixels;
     int half; /* whose particles are added at present; -1: none were yet */
+    size_t added, lost;          /* of them, so far; by the last estep_run */
+    struct model_sums before_half; /* as they were before the first of them */
+    struct estep_result result; /* so was this */
     bool with_empty;
     double log_empty;
 
@@ -90,6 +93,7 @@ void estep_destroy(struct estep **estep) {
     sampling_destroy(&e->sampling);
     fourier_pixels_destroy(&e->pixels);
     free_batch(e);
+    mem_free(&e->before_half.values);
     mem_free(&e->projectors);
     mem_free(&e->sums);
     mem_free(&e->log_class);
@@ -194,13 +198,17 @@ enum status estep_end(struct estep *e, struct model *m, struct err *err) {
 }
 
 static enum status need_half(struct estep *e, struct model *m, const struct dataset *dataset, int half,
-                             struct err *err) {
+                             const struct estep_result *result, struct err *err) {
     if (e->half == half) return STATUS_OK;
     TRY(estep_end(e, m, err));
     TRY(each_class(e, m, clear_added, err));
     TRY(alignment_keep_images(e->alignment, (int)dataset_count(dataset), (size_t)(e->options.memory / 4), err));
+    e->iteration.particle_count = (int)dataset_count(dataset);
     TRY(alignment_begin(e->alignment, &e->iteration, err));
     TRY(reserve_batch(e, err));
+    TRY(model_copy_sums(m, half, &e->before_half, err));
+    e->result = *result;
+    e->added = 0;
     e->half = half;
     return STATUS_OK;
 }
@@ -285,7 +293,9 @@ static void add_all(const struct estep *e, struct model *m, int count) {
 }
 
 /* Such an image is compared with nothing. */
-static void pass_over(struct model *m, struct dataset_particle *p) {
+static void pass_over(struct model *m, struct dataset_particle *p, struct estep_result *result) {
+    result->changed += p->class_index != m->class_count;
+    result->probability_sum += 1;
     p->class_index = m->class_count;
     p->probability = 1;
     p->evidence = p->log_likelihood = 0;
@@ -295,20 +305,14 @@ static void pass_over(struct model *m, struct dataset_particle *p) {
 }
 
 /* Images of particles of the half at work, which alignment_add takes in one go. */
-static enum status load(struct estep *e, struct model *m, struct dataset *dataset, const size_t *which, size_t count,
-                        struct estep_result *result, int *ret_loaded, size_t *ret_done, struct err *err) {
+static enum status load(struct estep *e, struct dataset *dataset, const size_t *which, size_t count, int *ret_loaded,
+                        size_t *ret_done, struct err *err) {
     size_t done = 0, pixels = (size_t)e->box * (size_t)e->box;
     int loaded = 0;
     for (; done < count && loaded < e->batch && estep_half(which[done]) == e->half; done++) {
         const float *image;
         TRY(dataset_image(dataset, which[done], e->images + (size_t)loaded * pixels, &image, err));
-        struct dataset_particle *p = dataset_at(dataset, which[done]);
-        if (p->unusable) {
-            result->changed += p->class_index != m->class_count;
-            result->probability_sum += 1;
-            pass_over(m, p);
-            continue;
-        }
+        if (dataset_at(dataset, which[done])->unusable) continue;
         e->indices[loaded] = which[done];
         e->particles[loaded].number = (int)which[done] + 1;
         e->particles[loaded++].image = image;
@@ -318,15 +322,41 @@ static enum status load(struct estep *e, struct model *m, struct dataset *datase
     return STATUS_OK;
 }
 
+/* The sums hold one knows not what: the half begins anew. */
+static void give_up(struct estep *e, struct model *m, struct estep_result *result) {
+    model_restore_sums(m, e->half, &e->before_half);
+    *result = e->result;
+    e->lost = e->added;
+    e->half = -1;
+}
+
+size_t estep_lost(struct estep *e) {
+    size_t lost = e->lost;
+    e->lost = 0;
+    return lost;
+}
+
 enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset, const size_t *which, size_t count,
                       struct estep_result *result, size_t *ret_done, struct err *err) {
     int loaded = 0;
-    TRY(need_half(e, m, dataset, estep_half(which[0]), err));
-    TRY(load(e, m, dataset, which, count, result, &loaded, ret_done, err));
+    size_t done;
+    e->lost = 0;
+    TRY(need_half(e, m, dataset, estep_half(which[0]), result, err));
+    TRY(load(e, dataset, which, count, &loaded, &done, err));
 #pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++)
         describe(e, m, dataset_at(dataset, e->indices[i]), &e->particles[i]);
-    TRY(alignment_add(e->alignment, e->particles, loaded, e->results, err));
+    enum status status = alignment_add(e->alignment, e->particles, loaded, e->results, err);
+    if (status != STATUS_OK) {
+        give_up(e, m, result);
+        return status;
+    }
+    *ret_done = done;
+    e->added += done;
+    for (size_t i = 0; i < done; i++) {
+        struct dataset_particle *p = dataset_at(dataset, which[i]);
+        if (p->unusable) pass_over(m, p, result);
+    }
 #pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++) {
         struct dataset_particle *p = dataset_at(dataset, e->indices[i]);

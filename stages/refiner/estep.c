@@ -103,6 +103,7 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
                                                   .sampling = &r->sampling,
                                                   .local = r->local,
                                                   .oversampled = r->oversampled,
+                                                  .particle_count = h->member_count,
                                                   .reference_count = count,
                                                   .references = r->projectors + first,
                                                   .sums = r->accumulators + first,
@@ -115,12 +116,21 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
     return reserve_batch(r, alignment_batch(r->alignment), err);
 }
 
+/* What the M-step needs for a moment beside the sums, of this size: to make maps of them, and to mask these. */
+static enum status mstep_bytes(struct refiner *r, int size, size_t *ret_bytes, struct err *err) {
+    size_t making, masking = 0;
+    TRY(reconstruct_scratch(r->workspace, 3, r->box, size, &r->symmetry, &making, err));
+    if (!classifies(r)) TRY(workspace_volumes_bytes(r->workspace, r->box, &masking, err));
+    *ret_bytes = making > masking ? making : masking;
+    return STATUS_OK;
+}
+
 /* Images stay on the device where that takes no more than an eighth of its memory, and nothing from maps at full size
  * (estep_place). */
 static enum status keep_images(struct refiner *r, struct err *err) {
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
     size_t halves = (size_t)r->half_count, scratch;
-    TRY(reconstruct_scratch(r->workspace, 3, r->box, r->box, &r->symmetry, &scratch, err));
+    TRY(mstep_bytes(r, r->box, &scratch, err));
     size_t resting = 3 * (halves - 1) * each, maps = halves * each + scratch, need = resting > maps ? resting : maps;
     double most = fmax(0, fmin(r->options.memory - (double)need, r->options.memory / 8));
     return alignment_keep_images(r->alignment, (int)r->set.count, (size_t)most, err);
@@ -138,7 +148,7 @@ enum status estep_place(struct refiner *r, struct err *err) {
     int size = r->pixels.size;
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, size) + projector_bytes(3, size));
     size_t all = (size_t)r->half_count * each, scratch, capacity = workspace_capacity(r->workspace);
-    TRY(reconstruct_scratch(r->workspace, 3, r->box, size, &r->symmetry, &scratch, err));
+    TRY(mstep_bytes(r, size, &scratch, err));
     r->sums_on_device = all - each <= capacity / 3 && all + scratch <= capacity;
     r->sums_on_host = !r->sums_on_device;
     return STATUS_OK;

@@ -194,6 +194,8 @@ static inline double fine_offset_step(const struct refiner *r) {
 }
 
 /* schedule.c */
+/* How far the first iteration compares, px. */
+int schedule_first_size(const struct refiner *r);
 void schedule_start(struct refiner *r);
 void schedule_sizes(struct refiner *r);
 void schedule_after(struct refiner *r);

@@ -102,22 +102,22 @@ static enum status write_slot(struct writer *w, const struct slot *slot, struct 
 /* On the writer's thread: all that is there to write. What there was no memory for stays, to be written anew. */
 static enum status write_slots(void *context, struct err *err) {
     struct writer *w = context;
-    enum status status = STATUS_OK;
-    for (bool more = true; more;) {
-        const struct slot *slot = NULL;
+    for (;;) {
         pthread_mutex_lock(&w->lock);
-        if (status == STATUS_OK && w->count > 0) slot = &w->slots[w->first];
-        more = w->running = slot != NULL;
+        const struct slot *slot = w->count > 0 ? &w->slots[w->first] : NULL;
+        w->running = slot != NULL;
         pthread_mutex_unlock(&w->lock);
-        if (slot == NULL) break;
-        status = write_slot(w, slot, err);
-        if (status == STATUS_NO_MEMORY) continue;
+        if (slot == NULL) return STATUS_OK;
+        enum status status = write_slot(w, slot, err);
         pthread_mutex_lock(&w->lock);
-        w->first = (w->first + 1) % SLOTS;
-        w->count--;
+        if (status != STATUS_NO_MEMORY) {
+            w->first = (w->first + 1) % SLOTS;
+            w->count--;
+        }
+        if (status != STATUS_OK) w->running = false;
         pthread_mutex_unlock(&w->lock);
+        TRY(status);
     }
-    return status;
 }
 
 static enum status open_all(struct writer *w, struct err *err) {
