@@ -30,7 +30,8 @@ struct estep {
     float *log_class;
 
     int batch;       /* particles at a time that there is room for */
-    float *images;   /* [batch][box²]: of those that are not kept in memory */
+    float *images;   /* [image_room][box²]: of those that are not kept in memory */
+    int image_room;
     size_t *indices; /* [batch]: of the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
@@ -104,10 +105,10 @@ void estep_destroy(struct estep **estep) {
 static enum status reserve_batch(struct estep *e, struct err *err) {
     size_t pixels = (size_t)e->box * (size_t)e->box, most = IMAGE_BYTES / (pixels * sizeof *e->images);
     size_t n = (size_t)alignment_batch(e->alignment);
-    if (n > most) n = most > 0 ? most : 1;
     if ((int)n <= e->batch) return STATUS_OK;
     free_batch(e);
-    TRY(mem_new(n * pixels, sizeof *e->images, "particle images", &e->images, err));
+    e->image_room = (int)(n < most ? n : most > 0 ? most : 1);
+    TRY(mem_new_unset((size_t)e->image_room * pixels, sizeof *e->images, "particle images", &e->images, err));
     TRY(mem_new(n, sizeof *e->indices, "particles", &e->indices, err));
     TRY(mem_new(n, sizeof *e->particles, "particles", &e->particles, err));
     TRY(mem_new(n, sizeof *e->results, "particles", &e->results, err));
@@ -308,10 +309,12 @@ static void pass_over(struct model *m, struct dataset_particle *p, struct estep_
 static enum status load(struct estep *e, struct dataset *dataset, const size_t *which, size_t count, int *ret_loaded,
                         size_t *ret_done, struct err *err) {
     size_t done = 0, pixels = (size_t)e->box * (size_t)e->box;
-    int loaded = 0;
-    for (; done < count && loaded < e->batch && estep_half(which[done]) == e->half; done++) {
+    int loaded = 0, read = 0;
+    for (; done < count && loaded < e->batch && read < e->image_room && estep_half(which[done]) == e->half; done++) {
         const float *image;
-        TRY(dataset_image(dataset, which[done], e->images + (size_t)loaded * pixels, &image, err));
+        float *scratch = e->images + (size_t)read * pixels;
+        TRY(dataset_image(dataset, which[done], scratch, &image, err));
+        read += image == scratch;
         if (dataset_at(dataset, which[done])->unusable) continue;
         e->indices[loaded] = which[done];
         e->particles[loaded].number = (int)which[done] + 1;

@@ -26,10 +26,13 @@ struct writer {
     struct worker *worker;
     struct slot slots[SLOTS];
     pthread_mutex_t lock;
-    bool lock_made;
+    pthread_cond_t reserved;
+    bool lock_made, reserved_made;
     /* guarded by the lock */
     int first, count; /* slots that are to be written, in turn */
     bool running;     /* the worker looks for more before it ends */
+    bool failed;      /* and nobody has been told yet */
+    bool reserving;   /* before it writes, the worker makes room in the slots that are not in turn */
 };
 
 const char *writer_prefix(const struct stage *stage) {
@@ -99,6 +102,20 @@ static enum status write_slot(struct writer *w, const struct slot *slot, struct 
     return STATUS_OK;
 }
 
+/* After the first iteration: memory for the copy that the next one may need. */
+static void reserve_other(struct writer *w, const struct slot *slot) {
+    pthread_mutex_lock(&w->lock);
+    bool reserve = w->reserving;
+    pthread_mutex_unlock(&w->lock);
+    if (!reserve) return;
+    for (int i = 0; i < SLOTS; i++)
+        if (&w->slots[i] != slot) snapshot_reserve(w->slots[i].snapshot, slot->snapshot);
+    pthread_mutex_lock(&w->lock);
+    w->reserving = false;
+    pthread_cond_broadcast(&w->reserved);
+    pthread_mutex_unlock(&w->lock);
+}
+
 /* On the writer's thread: all that is there to write. What there was no memory for stays, to be written anew. */
 static enum status write_slots(void *context, struct err *err) {
     struct writer *w = context;
@@ -108,13 +125,14 @@ static enum status write_slots(void *context, struct err *err) {
         w->running = slot != NULL;
         pthread_mutex_unlock(&w->lock);
         if (slot == NULL) return STATUS_OK;
+        reserve_other(w, slot);
         enum status status = write_slot(w, slot, err);
         pthread_mutex_lock(&w->lock);
         if (status != STATUS_NO_MEMORY) {
             w->first = (w->first + 1) % SLOTS;
             w->count--;
         }
-        if (status != STATUS_OK) w->running = false;
+        if (status != STATUS_OK) w->running = false, w->failed = true;
         pthread_mutex_unlock(&w->lock);
         TRY(status);
     }
@@ -122,7 +140,9 @@ static enum status write_slots(void *context, struct err *err) {
 
 static enum status open_all(struct writer *w, struct err *err) {
     w->lock_made = pthread_mutex_init(&w->lock, NULL) == 0;
-    FAIL_IF(!w->lock_made, err, STATUS_NO_MEMORY, "no lock could be made");
+    w->reserved_made = pthread_cond_init(&w->reserved, NULL) == 0;
+    FAIL_IF(!w->lock_made || !w->reserved_made, err, STATUS_NO_MEMORY, "no lock could be made");
+    w->reserving = true;
     for (int i = 0; i < SLOTS; i++)
         TRY(snapshot_create(&w->slots[i].snapshot, err));
     return worker_create(&w->worker, err);
@@ -150,6 +170,7 @@ void writer_destroy(struct writer **writer) {
         if (w->slots[i].snapshot != NULL) snapshot_return(w->slots[i].snapshot, w->refiner);
         snapshot_destroy(&w->slots[i].snapshot);
     }
+    if (w->reserved_made) pthread_cond_destroy(&w->reserved);
     if (w->lock_made) pthread_mutex_destroy(&w->lock);
     mem_free(writer);
 }
@@ -167,27 +188,36 @@ static int settle(struct writer *w, bool *ret_running) {
 
 static void start_if_idle(struct writer *w) {
     pthread_mutex_lock(&w->lock);
-    bool start = w->count > 0 && !w->running;
+    bool start = w->count > 0 && !w->running && !w->failed;
     w->running = w->running || start;
     pthread_mutex_unlock(&w->lock);
     if (start) worker_start(w->worker, write_slots, w);
 }
 
+/* Until the worker does nothing: how that went. */
+static enum status outcome(struct writer *w, struct err *err) {
+    enum status status = worker_wait(w->worker, err);
+    pthread_mutex_lock(&w->lock);
+    w->failed = false;
+    pthread_mutex_unlock(&w->lock);
+    return status;
+}
+
 enum status writer_wait(struct writer *w, struct err *err) {
     bool running;
-    do {
+    for (;;) {
+        TRY(outcome(w, err));
+        if (settle(w, &running) == 0) return STATUS_OK;
         start_if_idle(w);
-        TRY(worker_wait(w->worker, err));
-    } while (settle(w, &running) > 0);
-    return STATUS_OK;
+    }
 }
 
 enum status writer_look(struct writer *w, struct err *err) {
     bool running;
-    int count = settle(w, &running);
+    (void)settle(w, &running);
     if (running) return STATUS_OK;
-    TRY(worker_wait(w->worker, err));
-    if (count > 0) start_if_idle(w);
+    TRY(outcome(w, err));
+    start_if_idle(w);
     return STATUS_OK;
 }
 
@@ -197,6 +227,8 @@ enum status writer_write(struct writer *w, struct err *err) {
     if (settle(w, &running) == SLOTS) TRY(writer_wait(w, err));
     TRY(writer_look(w, err));
     pthread_mutex_lock(&w->lock);
+    while (w->reserving && w->running)
+        pthread_cond_wait(&w->reserved, &w->lock);
     struct slot *slot = &w->slots[(w->first + w->count) % SLOTS];
     pthread_mutex_unlock(&w->lock);
     TRY(snapshot_take(slot->snapshot, w->refiner, err));

@@ -29,6 +29,7 @@ static int iteration; /* what the refinement stands at */
 
 enum status __wrap_snapshot_create(struct snapshot **ret_snapshot, struct err *err);
 void __wrap_snapshot_destroy(struct snapshot **snapshot);
+void __wrap_snapshot_reserve(struct snapshot *snapshot, const struct snapshot *like);
 enum status __wrap_snapshot_take(struct snapshot *snapshot, struct refiner *refiner, struct err *err);
 void __wrap_snapshot_return(struct snapshot *snapshot, struct refiner *refiner);
 const struct refiner *__wrap_snapshot_refiner(const struct snapshot *snapshot);
@@ -67,6 +68,11 @@ void __wrap_snapshot_return(struct snapshot *snapshot, struct refiner *refiner) 
     (void)refiner;
     out -= snapshot->iteration > 0;
     snapshot->iteration = 0;
+}
+
+void __wrap_snapshot_reserve(struct snapshot *snapshot, const struct snapshot *like) {
+    assert_int_equal(snapshot->iteration, 0);
+    assert_int_not_equal(like->iteration, 0);
 }
 
 const struct refiner *__wrap_snapshot_refiner(const struct snapshot *snapshot) {
