@@ -8,8 +8,9 @@
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const double ADAPTIVE_FRACTION = 0.999;
-/* Little work is done by few: threads that wait for each other keep the one that feeds the device from its core. */
-enum { BRINGING_THREADS = 8, FEW_THREADS = 4 };
+/* Of each thread that begins parallel work, the same number every time: a smaller team costs the others their lives, and
+ * the next larger one milliseconds. */
+enum { BRINGING_THREADS = 8 };
 
 /* The particles of a part, as they come and as they are found. */
 struct part {
@@ -51,6 +52,7 @@ _Static_assert(sizeof(struct ctf_terms) == sizeof((struct prepare_particle_cuda 
 static enum status bring(struct alignment_cuda *a, const struct part *part, int threads, struct err *err) {
     struct alignment_slot *from = &a->host[part->slot], *to = &a->device[part->slot];
     TRY(stream_cuda_brought(a->stream, part->slot, err));
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < part->count; i++)
         describe(part, i, from);
     TRY(alignment_cuda_images_bring(a, part->particles, part->count, part->slot, threads, err));
@@ -282,9 +284,8 @@ static enum status fine_parts(struct alignment_cuda *a, const struct part *part,
 /* Once the device has done with a part: what it found. */
 static enum status take_results(struct alignment_cuda *a, const struct part *part, struct err *err) {
     if (part->count == 0) return STATUS_OK;
-    int threads = a->options.threads < FEW_THREADS ? a->options.threads : FEW_THREADS;
     TRY(stream_cuda_released(a->stream, part->slot, err));
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(a->options.threads) schedule(static)
     for (int i = 0; i < part->count; i++)
         alignment_cuda_result(a, &a->found_of[part->slot], &part->particles[i], i, &part->results[i]);
     return STATUS_OK;

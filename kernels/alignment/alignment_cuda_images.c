@@ -95,7 +95,7 @@ enum status alignment_cuda_images_bring(struct alignment_cuda *a, const struct a
     const struct alignment_slot *from = &a->host[slot], *to = &a->device[slot];
     size_t each = image_bytes(a);
     int all = 0, *staged = a->staged[slot], kept = choose(images, particles, count, staged, &all);
-#pragma omp parallel for num_threads(threads) schedule(static) if (all > 0)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < count; i++) {
         const int *entry = entry_of(images, particles[i].number);
         const char *place = (const char *)to->images + (size_t)(staged[i] > 0 ? staged[i] : 0) * each;
