@@ -259,7 +259,7 @@ FILE *file_output_stream(struct file_output *output) {
     return output->stream;
 }
 
-enum status file_commit(struct file_output **output, struct err *err) {
+enum status file_place(struct file_output **output, struct err *err) {
     struct file_output *o = *output;
     errno = 0;
     bool bad = ferror(o->stream) != 0 || fflush(o->stream) != 0 || fsync(fileno(o->stream)) != 0;
@@ -280,9 +280,15 @@ enum status file_commit(struct file_output **output, struct err *err) {
         return failed;
     }
     fclose(o->stream);
-    enum status status = file_sync_folder(o->folder, err);
     mem_free(output);
-    return status;
+    return STATUS_OK;
+}
+
+enum status file_commit(struct file_output **output, struct err *err) {
+    char folder[PATH_SIZE];
+    memcpy(folder, (*output)->folder, sizeof folder);
+    TRY(file_place(output, err));
+    return file_sync_folder(folder, err);
 }
 
 void file_discard(struct file_output **output) {

@@ -29,11 +29,11 @@ static bool has_limits(const struct param *param) {
 static void print_range(const struct param *param, char *out, size_t size) {
     const char *unit = param->unit != NULL ? param->unit : "";
     if (isinf(param->maximum))
-        snprintf(out, size, "%g or more%s%s", param->minimum, *unit ? ", in " : "", unit);
+        snprintf(out, size, "%.15g or more%s%s", param->minimum, *unit ? ", in " : "", unit);
     else if (isinf(param->minimum))
-        snprintf(out, size, "%g or less%s%s", param->maximum, *unit ? ", in " : "", unit);
+        snprintf(out, size, "%.15g or less%s%s", param->maximum, *unit ? ", in " : "", unit);
     else
-        snprintf(out, size, "%g to %g%s%s", param->minimum, param->maximum, *unit ? " " : "", unit);
+        snprintf(out, size, "%.15g to %.15g%s%s", param->minimum, param->maximum, *unit ? " " : "", unit);
 }
 
 static enum status check_range(const struct param *param, double value, const char *where, struct err *err) {

@@ -199,10 +199,10 @@ static void print_details(const struct param *param, FILE *out) {
     }
     bool limits = param->minimum != 0 || param->maximum != 0;
     if (limits && isfinite(param->minimum) && isfinite(param->maximum)) {
-        fprintf(out, "%s%g to %g", between, param->minimum, param->maximum);
+        fprintf(out, "%s%.15g to %.15g", between, param->minimum, param->maximum);
         between = "; ";
     } else if (limits) {
-        fprintf(out, "%s%g or %s", between, isfinite(param->minimum) ? param->minimum : param->maximum,
+        fprintf(out, "%s%.15g or %s", between, isfinite(param->minimum) ? param->minimum : param->maximum,
                 isfinite(param->minimum) ? "more" : "less");
         between = "; ";
     }

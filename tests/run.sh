@@ -3,7 +3,7 @@
 #
 #   cpu   everything but the label `long`
 #   asan  everything but whole pipelines      (AddressSanitizer, UndefinedBehaviorSanitizer)
-#   tsan  common and stages                   (ThreadSanitizer)
+#   tsan  common and stages, less `heavy`     (ThreadSanitizer)
 #   cuda  compiled where nvcc is; the tests of common and kernels run, those that need a GPU skip with a reason
 #
 # With CI=true a test may skip only for want of a GPU, of the right to mount something in a name space of its own

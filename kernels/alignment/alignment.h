@@ -69,6 +69,7 @@ struct alignment_iteration {
     const struct sampling *sampling; /* perturbed */
     bool local;                      /* only near each particle's pose: sampling_near with sigma = its angle step */
     bool oversampled;                /* else the fine pass compares the coarse samples themselves */
+    int particle_count; /* that will be added, at most; 0 to 10^6: sums have room for so many */
     int reference_count;
     struct projector *const *references; /* their maps set for pixels->size */
     struct accumulator *const *sums;     /* of each reference; cleared for pixels->size */
@@ -77,6 +78,9 @@ struct alignment_iteration {
     bool doubtful;                       /* images may show nothing, or what should not count: see the particle */
     const float *sigma2;                 /* [optics groups][box/2 + 1] */
     int optics_count;
+    /* The last shell that references share with those of an independent half: images are masked in two bands, up to it
+     * and beyond it (kernels/prepare). 0: one band. */
+    int shared_shell;
 };
 
 /* Memory of the device, for references and sums that are kept there: the E-step then takes and adds to them where they

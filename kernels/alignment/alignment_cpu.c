@@ -151,9 +151,9 @@ static enum status plan(struct alignment_cpu *a, struct err *err) {
     double least = sizeof(float) * (floats + weights + (a->iteration.local ? 0 : fmin(rows, LEAST_ROWS) * slice) +
                                     a->rotations * 2.0 * a->pixels.count);
     FAIL_IF(least > a->options.memory, err, STATUS_NO_MEMORY,
-            "comparing particles with %d references at %d orientations and %d shifts needs at least %.2f GiB, %.2f are "
+            "comparing particles with %d references at %d orientations and %d shifts needs at least %.4g MiB, %.4g are "
             "allowed: raise `memory`, or search a coarser grid",
-            a->iteration.reference_count, a->orientations, a->shifts, least / 0x1p30, a->options.memory / 0x1p30);
+            a->iteration.reference_count, a->orientations, a->shifts, least / 0x1p20, a->options.memory / 0x1p20);
     a->batch = clamp_batch(quarter / floats);
     a->slice_rows = a->rows;
     if (a->iteration.local) return STATUS_OK;
@@ -193,7 +193,8 @@ static void prepare_particle(const struct alignment_cpu *a, struct batch_particl
     const struct alignment_particle *p = b->particle;
     const struct alignment_iteration *it = &a->iteration;
     const struct prepare_options options = {
-        .shift_x = p->shift[0], .shift_y = p->shift[1], .scale = p->scale, .mask_radius = a->options.mask_radius};
+        .shift_x = p->shift[0], .shift_y = p->shift[1], .scale = p->scale, .mask_radius = a->options.mask_radius,
+        .shared_shell = it->shared_shell};
     prepare_image(space->prepare, p->image, &options, &a->pixels, b->masked, b->unmasked, b->result->power);
     if (p->ctf != NULL)
         ctf_at(p->ctf, a->options.box, a->options.pixel_size, a->pixels.count, a->pixels.kx, a->pixels.ky, b->ctf);

@@ -23,6 +23,7 @@ static enum status open_all(struct alignment_cuda *a, struct err *err) {
         TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->staged[slot], "images of a batch", &a->staged[slot], err));
     }
     a->found = &a->found_of[0];
+    TRY(device_host_new(&o->device, ALIGNMENT_PUT_BYTES, 1, "grids of an iteration", &a->put_block, err));
     TRY(stream_cuda_create(o->device.index, &a->stream, err));
     TRY(coarse_cuda_create(o->device.index, &a->coarse, err));
     TRY(prepare_cuda_create(o->box, ALIGNMENT_PARTICLES_MOST, &a->prepare, err));
@@ -59,6 +60,8 @@ void alignment_cuda_destroy(struct alignment_cuda **alignment) {
     stream_cuda_destroy(&a->stream);
     device_host_free(&a->options.device, &a->host_block);
     device_host_free(&a->options.device, &a->near_block);
+    device_host_free(&a->options.device, &a->put_block);
+    device_host_free(&a->options.device, &a->sums_block);
     for (int slot = 0; slot < STREAM_SLOTS; slot++) {
         for (int i = 0; a->near_of[slot] != NULL && i < ALIGNMENT_PARTICLES_MOST; i++)
             sampling_subset_destroy(&a->near_of[slot][i]);
@@ -69,25 +72,76 @@ void alignment_cuda_destroy(struct alignment_cuda **alignment) {
     mem_free(alignment);
 }
 
-enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignment_iteration *iteration,
-                                 struct err *err) {
-    FAIL_IF(iteration->reference_count > ALIGNMENT_REFERENCES_MOST, err, STATUS_UNSUPPORTED,
-            "%d references: a CUDA device compares particles with at most %d", iteration->reference_count,
-            ALIGNMENT_REFERENCES_MOST);
-    TRY(stream_cuda_wait(a->stream, err)); /* what was given up may still run */
-    arena_close(a->arena, ARENA_ITERATION);
-    a->iteration = *iteration;
-    TRY(arena_open(a->arena, ARENA_ITERATION, err));
-    TRY(alignment_cuda_plan(a, err));
-    return alignment_cuda_near_plan(a, err);
-}
-
 struct workspace *alignment_cuda_workspace(const struct alignment_cuda *a) {
     return a->workspace;
 }
 
 int alignment_cuda_batch(const struct alignment_cuda *a) {
     return ALIGNMENT_PARTS * a->particles;
+}
+
+/* Sums of many classes, each of which is small, by way of page-locked memory and all at once. */
+static enum status fetch_small(struct alignment_cuda *a, struct err *err) {
+    int count = a->iteration.reference_count;
+    size_t at[ALIGNMENT_REFERENCES_MOST + 1] = {0};
+    for (int k = 0; k < count; k++) {
+        struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
+        size_t mine = grid.workspace == NULL ? grid.bytes : 0;
+        at[k + 1] = at[k] + mine;
+        if (mine > 0) TRY(stream_cuda_get(a->stream, a->sums_block + at[k], a->sums.voxels[k], mine, err));
+    }
+    TRY(stream_cuda_wait(a->stream, err));
+#pragma omp parallel for num_threads(a->options.threads) schedule(static)
+    for (int k = 0; k < count; k++)
+        if (at[k + 1] > at[k])
+            memcpy(accumulator_grid(a->iteration.sums[k]).values, a->sums_block + at[k], at[k + 1] - at[k]);
+    return STATUS_OK;
+}
+
+/* Bytes of those that are the host's. */
+static size_t host_sums(const struct alignment_cuda *a) {
+    size_t bytes = 0;
+    for (int k = 0; k < a->iteration.reference_count; k++) {
+        struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
+        if (grid.workspace == NULL) bytes += grid.bytes;
+    }
+    return bytes;
+}
+
+static enum status reserve_sums(struct alignment_cuda *a, struct err *err) {
+    size_t bytes = host_sums(a);
+    if (bytes <= a->sums_bytes || bytes > ALIGNMENT_SUMS_BYTES) return STATUS_OK;
+    device_host_free(&a->options.device, &a->sums_block);
+    a->sums_bytes = 0;
+    TRY(device_host_new(&a->options.device, bytes + bytes / 4, 1, "sums of references", &a->sums_block, err));
+    a->sums_bytes = bytes + bytes / 4;
+    return STATUS_OK;
+}
+
+enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignment_iteration *iteration,
+                                 struct err *err) {
+    FAIL_IF(iteration->reference_count > ALIGNMENT_REFERENCES_MOST, err, STATUS_UNSUPPORTED,
+            "%d references: a CUDA device compares particles with at most %d", iteration->reference_count,
+            ALIGNMENT_REFERENCES_MOST);
+    TRY(stream_cuda_wait(a->stream, err)); /* what was given up may still run */
+    a->put_used = 0;
+    arena_close(a->arena, ARENA_ITERATION);
+    a->iteration = *iteration;
+    TRY(arena_open(a->arena, ARENA_ITERATION, err));
+    TRY(alignment_cuda_plan(a, err));
+    TRY(reserve_sums(a, err));
+    return alignment_cuda_near_plan(a, err);
+}
+
+static enum status fetch_sums(struct alignment_cuda *a, struct err *err) {
+    size_t bytes = host_sums(a);
+    if (bytes == 0) return STATUS_OK;
+    if (bytes <= ALIGNMENT_SUMS_BYTES) return fetch_small(a, err);
+    for (int k = 0; k < a->iteration.reference_count; k++) {
+        struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
+        if (grid.workspace == NULL) TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
+    }
+    return STATUS_OK;
 }
 
 enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
@@ -105,10 +159,7 @@ enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
         TRY(sums_to_double_cuda(&a->sums, k, stream_cuda_kernels(a->stream), err));
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
-    for (int k = 0; k < a->iteration.reference_count; k++) {
-        struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
-        if (grid.workspace == NULL) TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
-    }
+    TRY(fetch_sums(a, err));
     arena_close(a->arena, ARENA_ITERATION);
     return STATUS_OK;
 }

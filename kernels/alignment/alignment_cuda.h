@@ -249,14 +249,18 @@ struct prepare_particle_cuda { /* of the device */
     float scale;
     double ctf[7]; /* struct ctf_terms */
 };
+/* The transform of a mask that is even about its centre, [box][box] with the phase origin there, 1/box² norm: real. Of the
+ * host, as the mask is. */
+enum status prepare_spread(int box, const float *mask, float *ret_spread, struct err *err);
 /* Bytes of scratch for a batch, and the work: fills masked, unmasked, ctf, weight, power, constant, shift_log_prior of
- * `particles` from images[count][box²]. sigma2[optics][box/2 + 1]; sigma_offset px. */
-size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count);
+ * `particles` from images[count][box²]. shared_shell as prepare_options has it. sigma2[optics][box/2 + 1]; sigma_offset
+ * px. */
+size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count, int shared_shell);
 enum status prepare_cuda_run(struct prepare_cuda *prepare, const struct references_cuda *references,
                              const struct sampling_cuda *sampling, const float *images,
                              const struct prepare_particle_cuda *which, double pixel_size, double mask_radius,
-                             const float *sigma2, double sigma_offset, void *scratch, struct particles_cuda *particles,
-                             void *stream, struct err *err);
+                             int shared_shell, const float *sigma2, double sigma_offset, void *scratch,
+                             struct particles_cuda *particles, void *stream, struct err *err);
 
 #ifdef __cplusplus
 }

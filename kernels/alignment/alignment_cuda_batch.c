@@ -8,6 +8,8 @@
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const double ADAPTIVE_FRACTION = 0.999;
+/* Of each thread that begins parallel work, the same number every time: a smaller team costs the others their lives, and
+ * the next larger one milliseconds. */
 enum { BRINGING_THREADS = 8 };
 
 /* The particles of a part, as they come and as they are found. */
@@ -107,12 +109,13 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
     void *scratch = NULL;
     TRY(take_particles(a, part->count, particles, err));
     TRY(arena_open(a->arena, ARENA_ORIENTATIONS, err));
-    TRY(arena_take(a->arena, prepare_cuda_scratch(a->prepare, part->count), 1, "transforms", &scratch, err));
+    TRY(arena_take(a->arena, prepare_cuda_scratch(a->prepare, part->count, a->iteration.shared_shell), 1,
+                   "transforms", &scratch, err));
     TRY(stream_cuda_await(a->stream, part->slot, err));
     TRY(stream_cuda_begin(a->stream, err));
     TRY(prepare_cuda_run(a->prepare, &a->references, &a->sampling, slot->images, slot->which, a->options.pixel_size,
-                         a->options.mask_radius, a->sigma2, a->iteration.sigma_offset, scratch, particles,
-                         stream_cuda_kernels(a->stream), err));
+                         a->options.mask_radius, a->iteration.shared_shell, a->sigma2, a->iteration.sigma_offset,
+                         scratch, particles, stream_cuda_kernels(a->stream), err));
     TRY(stream_cuda_end(a->stream, err));
     arena_close(a->arena, ARENA_ORIENTATIONS);
     return STATUS_OK;

@@ -6,16 +6,22 @@
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const enum coarse_precision PRECISION = COARSE_TF32X3;
-/* How many there are in all is not known here; sums have room for these. */
+/* At least: the last bits of sums are the same for any number up to this. */
 static const double PARTICLES_OF_SUMS = 1e6;
 
+/* Many small things: they are queued, and none is waited for. */
 static enum status upload(struct alignment_cuda *a, const void *host, size_t count, size_t size, const char *what,
                           const void *ret_pointer, struct err *err) {
     void *to = NULL;
+    size_t bytes = count * size;
     TRY(arena_take(a->arena, count, size, what, &to, err));
-    TRY(device_put(&a->options.device, to, host, count * size, err));
     *(void **)ret_pointer = to;
-    return STATUS_OK;
+    if (arena_need(bytes, 1) > ALIGNMENT_PUT_BYTES - a->put_used)
+        return device_put(&a->options.device, to, host, bytes, err);
+    char *from = a->put_block + a->put_used;
+    a->put_used += arena_need(bytes, 1);
+    memcpy(from, host, bytes);
+    return stream_cuda_put(a->stream, to, from, bytes, err);
 }
 
 static void to_float(const double *from, size_t count, float *to) {
@@ -131,7 +137,7 @@ static enum status take_sums(struct alignment_cuda *a, struct err *err) {
                             .reach = reach,
                             .r_max = r_max,
                             .dimensions = dimensions};
-    sums_scale_cuda(it->sigma2, it->optics_count, a->shells, PARTICLES_OF_SUMS, s);
+    sums_scale_cuda(it->sigma2, it->optics_count, a->shells, fmax(it->particle_count, PARTICLES_OF_SUMS), s);
     size_t voxels = (size_t)s->nx * (size_t)s->ny * (size_t)s->nz;
     for (int k = 0; k < it->reference_count; k++) {
         struct accumulator_grid grid = accumulator_grid(it->sums[k]);
@@ -179,7 +185,7 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     int n = a->iteration.coarse_pixels;
     size_t bytes = STREAM_SLOTS * (box * box * sizeof(float) + 256);
     bytes += 6 * a->stride * sizeof(float) + (shifts + (size_t)a->shells + 64) * sizeof(float);
-    bytes += prepare_cuda_scratch(a->prepare, 64) / 64 + top_sum_scratch(1);
+    bytes += prepare_cuda_scratch(a->prepare, 64, a->iteration.shared_shell) / 64 + top_sum_scratch(1);
     if (a->iteration.local) return bytes;
     bytes += (shifts * coarse_row(n, PRECISION) + coarse_norm_row(n)) * sizeof(float);
     bytes += (shifts + 1) * rows * sizeof(float) + shifts * kept_words(a->rows) * sizeof(uint32_t);

@@ -86,6 +86,10 @@ struct alignment_cuda {
     struct alignment_found found_of[STREAM_SLOTS], *found; /* of the part that is compared */
     void *host_block;
     size_t host_bytes;
+    char *put_block;  /* page-locked: what an iteration is planned with, on its way to the device */
+    size_t put_used;
+    char *sums_block; /* page-locked: sums that the host keeps, on their way to it */
+    size_t sums_bytes;
     struct sampling_subset *near_of[STREAM_SLOTS], *near; /* [particles] of the host; of the part that is compared */
     void *near_block;             /* page-locked: lists of them */
     size_t near_bytes;
@@ -97,6 +101,7 @@ struct alignment_cuda {
     struct worker *worker;
 };
 
+enum { ALIGNMENT_PUT_BYTES = 16 << 20, ALIGNMENT_SUMS_BYTES = 64 << 20 };
 enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 16 };
 
 /* alignment_cuda_plan.c */

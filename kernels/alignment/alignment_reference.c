@@ -55,7 +55,8 @@ static enum status prepare(struct comparison *c, const struct alignment_options 
     struct fourier_pixels all = {0};
     TRY(prepare_create(o->box, &prepare, err));
     const struct prepare_options options = {
-        .shift_x = p->shift[0], .shift_y = p->shift[1], .scale = p->scale, .mask_radius = o->mask_radius};
+        .shift_x = p->shift[0], .shift_y = p->shift[1], .scale = p->scale, .mask_radius = o->mask_radius,
+        .shared_shell = c->iteration->shared_shell};
     prepare_image(prepare, p->image, &options, pixels, c->masked, c->unmasked, c->result->power);
     prepare_destroy(&prepare);
     TRY(fourier_pixels_create(o->box, o->box, &all, err));

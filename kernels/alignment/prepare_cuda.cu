@@ -49,6 +49,15 @@ __global__ void mask_images(spectra s, const double *sums, int sum_count) {
     s.pairs[image * pixels + at] = make_float2(value + s.outside[at] * (mean - value), value);
 }
 
+/* A block for each image. */
+__global__ void gather_low(spectra s) {
+    int n = s.box;
+    const float2 *z = s.pairs + (size_t)blockIdx.x * n * n;
+    put_low(s, blockIdx.x, [&](int kx, int ky) {
+        return z[(size_t)(ky < 0 ? ky + n : ky) * n + (kx < 0 ? kx + n : kx)];
+    });
+}
+
 /* A warp for each shell of an image. */
 __global__ void gather(spectra s) {
     int shell = (int)(blockIdx.x * WARPS + threadIdx.x / 32), lane = (int)threadIdx.x % 32, n = s.box;
@@ -102,10 +111,21 @@ __global__ void finish(spectra s, int count, results r) {
 
 /* What the caller's scratch is cut into. */
 struct scratch {
-    size_t pairs, work, background, sums, end;
+    size_t pairs, work, background, sums, low, end;
 };
 
-scratch cut_scratch(const prepare_cuda *p, int count) {
+/* Pixels of the half plane in shells 1 .. last. */
+int pixels_within(int box, int last) {
+    int count = 0;
+    for (int kx = 0; kx <= last && kx <= box / 2; kx++)
+        for (int ky = kx == 0 ? 1 : -last; ky <= last; ky++) {
+            double r = sqrt((double)kx * kx + (double)ky * ky);
+            count += (int)floor(r + 0.5) <= last;
+        }
+    return count;
+}
+
+scratch cut_scratch(const prepare_cuda *p, int count, int shared_shell) {
     /* A plan transforms as many images as it was made for. */
     size_t pixels = (size_t)p->box * p->box;
     size_t batch = (size_t)(count < p->batch && p->fused ? count : p->batch);
@@ -114,7 +134,9 @@ scratch cut_scratch(const prepare_cuda *p, int count) {
     s.work = p->fused ? 0 : aligned(batch * pixels * sizeof(float2));
     s.background = s.work + aligned(p->work + 1);
     s.sums = s.background + aligned(batch * blocks_for(pixels, SUM_PIXELS) * sizeof(double));
-    s.end = s.sums + aligned(batch * (size_t)p->shells * sizeof(double));
+    s.low = s.sums + aligned(batch * (size_t)p->shells * sizeof(double));
+    size_t low = shared_shell > 0 ? 1 + (size_t)pixels_within(p->box, shared_shell) : 0;
+    s.end = s.low + aligned(batch * low * sizeof(float2));
     return s;
 }
 
@@ -137,7 +159,8 @@ enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels,
     for (int i = 0; i < PIECES; i++)
         at[i + 1] = at[i] + aligned(sizes[i]);
     char *host = (char *)calloc(1, at[PIECES]);
-    p->host_outside = (float *)malloc(area * sizeof(float));
+    p->host_outside = (float *)malloc(2 * area * sizeof(float));
+    p->host_spread = p->host_outside + area;
     if (host == NULL || p->host_outside == NULL) {
         free(host);
         FAIL(err, STATUS_NO_MEMORY, "no memory for the preparation of particles");
@@ -147,7 +170,7 @@ enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels,
     memcpy(host + at[2], pixels->ky, sizes[2]);
     memcpy(host + at[3], pixels->shell, sizes[3]);
     if (p->fused) prepare_fused_tables(&p->fft, (float2 *)(host + at[4]), (short *)(host + at[5]));
-    cudaError_t made = cudaMalloc(&p->constants, at[PIECES] + area * sizeof(float));
+    cudaError_t made = cudaMalloc(&p->constants, at[PIECES] + 2 * area * sizeof(float));
     if (made == cudaSuccess) made = cudaMemcpy(p->constants, host, at[PIECES], cudaMemcpyHostToDevice);
     free(host);
     CUDA_TRY(made, err, "making pixel lists");
@@ -156,6 +179,7 @@ enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels,
     p->kx = (short *)(base + at[1]), p->ky = (short *)(base + at[2]), p->shell = (short *)(base + at[3]);
     p->fft.roots = (const float2 *)(base + at[4]), p->fft.places = (const short *)(base + at[5]);
     p->outside = (float *)(base + at[PIECES]);
+    p->spread = p->outside + area;
     return STATUS_OK;
 }
 
@@ -175,6 +199,8 @@ enum status set_mask(prepare_cuda *p, double radius, cudaStream_t stream, struct
             p->outside_sum += w;
         }
     size_t bytes = (size_t)p->box * p->box * sizeof(float);
+    TRY(prepare_spread(p->box, p->host_outside, p->host_spread, err));
+    CUDA_TRY(cudaMemcpyAsync(p->spread, p->host_spread, bytes, cudaMemcpyHostToDevice, stream), err, "copying a mask");
     CUDA_TRY(cudaMemcpyAsync(p->outside, p->host_outside, bytes, cudaMemcpyHostToDevice, stream), err, "copying a mask");
     /* The next mask must not be written over it. */
     CUDA_TRY(cudaStreamSynchronize(stream), err, "copying a mask");
@@ -196,6 +222,10 @@ enum status run_part(const prepare_cuda *p, spectra *s, int count, char *memory,
     CUDA_TRY(cudaGetLastError(), err, "masking particles");
     /* All that the plan takes in is transformed, used or not. */
     CUFFT_TRY(cufftExecC2C(p->plan, s->pairs, s->pairs, CUFFT_FORWARD), err, "transforming particles");
+    if (s->shared_shell > 0) {
+        gather_low<<<(unsigned)count, THREADS, 0, stream>>>(*s);
+        CUDA_TRY(cudaGetLastError(), err, "gathering spectra");
+    }
     gather<<<dim3(blocks_for((size_t)p->shells, WARPS), (unsigned)count), THREADS, 0, stream>>>(*s);
     CUDA_TRY(cudaGetLastError(), err, "gathering spectra");
     return STATUS_OK;
@@ -246,20 +276,23 @@ extern "C" void prepare_cuda_destroy(struct prepare_cuda **prepare) {
     *prepare = NULL;
 }
 
-extern "C" size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count) {
-    return cut_scratch(prepare, count).end;
+extern "C" size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count, int shared_shell) {
+    return cut_scratch(prepare, count, shared_shell).end;
 }
 
 extern "C" enum status prepare_cuda_run(struct prepare_cuda *p, const struct references_cuda *references,
                                         const struct sampling_cuda *sampling, const float *images,
                                         const struct prepare_particle_cuda *which, double pixel_size,
-                                        double mask_radius, const float *sigma2, double sigma_offset, void *memory,
-                                        struct particles_cuda *particles, void *stream, struct err *err) {
+                                        double mask_radius, int shared_shell, const float *sigma2, double sigma_offset,
+                                        void *memory, struct particles_cuda *particles, void *stream,
+                                        struct err *err) {
     int n = references->pixels.count, count = particles->count;
+    FAIL_IF(shared_shell < 0 || shared_shell >= p->box / 2, err, STATUS_BAD_ARGUMENT,
+            "shells up to %d of images of %d px cannot be masked by themselves", shared_shell, p->box);
     FAIL_IF(references->pixels.box != p->box || n > p->members || (size_t)n > particles->stride, err,
             STATUS_BAD_ARGUMENT, "%d Fourier pixels of a box of %d px cannot be taken from particles of %d px", n,
             references->pixels.box, p->box);
-    scratch at = cut_scratch(p, count);
+    scratch at = cut_scratch(p, count, shared_shell);
     TRY(set_mask(p, mask_radius, (cudaStream_t)stream, err));
     if (p->plan) {
         CUFFT_TRY(cufftSetStream(p->plan, (cudaStream_t)stream), err, "choosing a stream");
@@ -277,6 +310,8 @@ extern "C" enum status prepare_cuda_run(struct prepare_cuda *p, const struct ref
         s.masked = particles->masked + 2 * begin, s.unmasked = particles->unmasked + 2 * begin;
         s.ctf = particles->ctf + begin, s.weight = particles->weight + begin;
         s.sums = (double *)((char *)memory + at.sums);
+        s.shared_shell = shared_shell, s.low_count = shared_shell > 0 ? pixels_within(p->box, shared_shell) : 0;
+        s.spread = p->spread, s.low = (float2 *)((char *)memory + at.low);
         TRY(run_part(p, &s, part, (char *)memory, at, (cudaStream_t)stream, err));
         results r = {particles->power + (size_t)first * p->shells,
                      particles->shift_log_prior + (size_t)first * sampling->shift_count, particles->constant + first,

@@ -148,9 +148,11 @@ __global__ void __launch_bounds__(THREADS, 1) prepare_whole(spectra s, fused_fft
     }
     transform_lines({shared, n, pitch, 1}, f, t.roots);
     transform_lines({shared, n, 1, pitch}, f, t.roots);
-    gather_image(s, image, t.powers, [&](int kx, int ky) {
+    auto at = [&](int kx, int ky) {
         return shared[place_of(t.places, n, ky) * pitch + place_of(t.places, n, kx)];
-    });
+    };
+    if (s.shared_shell > 0) put_low(s, image, at);
+    gather_image(s, image, t.powers, at);
 }
 
 size_t whole_bytes(const prepare_cuda *p) {

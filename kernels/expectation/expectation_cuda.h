@@ -33,10 +33,10 @@ enum status top_sum_cuda(const float *weights, const size_t *begin, int n, size_
                          uint32_t most, void *scratch, struct top_sum *ret_sums, void *stream, struct err *err);
 
 /* The coarse pass as a matrix product. Rows of 2·n floats (re, im of each Fourier pixel), filled up with zeros to a
- * multiple of COARSE_STEP, are multiplied in blocks of at most COARSE_BLOCK terms; each block is one sum, so that rounding
- * grows with the number of blocks. With COARSE_TF32X3 a block holds each term three times, as what tensor cores take in
- * and what that leaves (high, high, low of slices beside high, low, high of images), so that one product of three times
- * as many terms loses 2^-21 of a term. */
+ * multiple of COARSE_STEP, are multiplied in blocks of at most COARSE_BLOCK terms; each block is one sum, so that
+ * rounding grows with the number of blocks. With COARSE_TF32X3 a block holds each term three times, as what tensor
+ * cores take in and what that leaves (high, high, low of slices beside high, low, high of images), so that one product
+ * of three times as many terms loses 2^-21 of a term. */
 enum { COARSE_BLOCK = 256, COARSE_STEP = 32 };
 enum coarse_precision { COARSE_FP32, COARSE_TF32X3 };
 static inline size_t coarse_row(int n_pixels, enum coarse_precision precision) {
@@ -54,9 +54,10 @@ struct pixels_cuda {
     int box, count;
 };
 
-/* A prepared reference (kernels/projector): half grid [nz][ny][nx] complex about the origin, frequencies to r_max. quads,
- * or NULL: a copy of a 3-D grid for taking slices, which takes less than half the time from it: of each point its value
- * and what it changes by to the next in y, in z, and in both, [nz][ny][nx][4] complex, so that a cell lies in 64 bytes. */
+/* A prepared reference (kernels/projector): half grid [nz][ny][nx] complex about the origin, frequencies to r_max.
+ * quads, or NULL: a copy of a 3-D grid for taking slices, which takes less than half the time from it: of each point
+ * its value and what it changes by to the next in y, in z, and in both, [nz][ny][nx][4] complex, so that a cell lies in
+ * 64 bytes. */
 struct grid_cuda {
     const float *values;
     int nx, ny, reach, r_max, dimensions;
@@ -82,7 +83,8 @@ enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int n_pixels, 
                                 const float *weight, size_t stride, int n, const float *shifts, int n_shifts,
                                 enum coarse_precision precision, float *ret_columns, float *ret_halves, void *stream,
                                 struct err *err);
-/* ret_dots[n_particles][n_shifts][all_slices] = -Re<P, c X_t / σ²>; ret_norms[n_particles][all_slices] = ½ Σ (c²/σ²) |P|²:
+/* ret_dots[n_particles][n_shifts][all_slices] = -Re<P, c X_t / σ²>;
+ * ret_norms[n_particles][all_slices] = ½ Σ (c²/σ²) |P|²:
  * the first n_slices of each row are written, all_slices ≥ n_slices. */
 enum status coarse_cuda_product(struct coarse_cuda *coarse, int n_pixels, enum coarse_precision precision,
                                 const float *slices, const float *squares, int n_slices, const float *columns,

@@ -44,7 +44,8 @@ __device__ static inline float2 grid_corners(const struct grid_cuda &g, unsigned
     return grid_between(side[0], side[1], fx);
 }
 
-__device__ static inline float2 grid_quad_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy, float fz) {
+__device__ static inline float2 grid_quad_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy,
+                                                  float fz) {
     const float4 *at = (const float4 *)g.quads + 2 * (size_t)corner;
     return grid_between(grid_quad(__ldg(at), __ldg(at + 1), fy, fz), grid_quad(__ldg(at + 2), __ldg(at + 3), fy, fz), fx);
 }

@@ -1,5 +1,5 @@
-/* Transforms of whole maps, box³ to [box][box][box/2 + 1] complex and back, on a CUDA device. Single precision, no factor.
- * Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited for. */
+/* Transforms of whole maps, box³ to [box][box][box/2 + 1] complex and back, on a CUDA device. Single precision, no
+ * factor. Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited for. */
 #ifndef ICESTREAM_KERNELS_FOURIER_VOLUME_CUDA_H
 #define ICESTREAM_KERNELS_FOURIER_VOLUME_CUDA_H
 

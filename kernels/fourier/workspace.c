@@ -34,18 +34,25 @@ size_t workspace_capacity(const struct workspace *w) {
     return arena_capacity(w->arena);
 }
 
-enum status workspace_fits_volumes(struct workspace *w, int box, bool *ret_fits, struct err *err) {
-    *ret_fits = false;
+enum status workspace_volumes_bytes(struct workspace *w, int box, size_t *ret_bytes, struct err *err) {
 #ifdef ICESTREAM_HAVE_CUDA
     /* Three maps and a transform, or a map and two transforms with their sums, which are smaller than a map. */
     enum { MAPS = 4, SMALL = 1 << 18 };
     struct volume_cuda *volume;
-    if (w == NULL) return STATUS_OK;
     TRY(workspace_cuda_volume(w, box, &volume, err));
-    *ret_fits = MAPS * arena_need(volume_cuda_bytes(box), 1) + arena_need(volume_cuda_scratch(volume), 1) + SMALL <=
-                arena_left(w->arena);
+    *ret_bytes = MAPS * arena_need(volume_cuda_bytes(box), 1) + arena_need(volume_cuda_scratch(volume), 1) + SMALL;
+    return STATUS_OK;
 #else
-    (void)w, (void)box, (void)err;
+    (void)w, (void)box, (void)ret_bytes;
+    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU masks maps");
 #endif
+}
+
+enum status workspace_fits_volumes(struct workspace *w, int box, bool *ret_fits, struct err *err) {
+    size_t bytes = 0;
+    *ret_fits = false;
+    if (w == NULL) return STATUS_OK;
+    TRY(workspace_volumes_bytes(w, box, &bytes, err));
+    *ret_fits = bytes <= arena_left(w->arena);
     return STATUS_OK;
 }

@@ -28,6 +28,8 @@ void workspace_destroy(struct workspace **workspace);
 /* Gives back all memory of the arena: no grid is there any more. */
 void workspace_reset(struct workspace *workspace);
 size_t workspace_capacity(const struct workspace *workspace);
+/* Bytes that these take there. */
+enum status workspace_volumes_bytes(struct workspace *workspace, int box, size_t *ret_bytes, struct err *err);
 /* Whether there is room now for what fsc_maps_on and kernels/postprocess/solvent.h do with maps of box³; of NULL: no. */
 enum status workspace_fits_volumes(struct workspace *workspace_or_null, int box, bool *ret_fits, struct err *err);
 

@@ -1,4 +1,5 @@
-/* Fourier shell correlation of two maps, and the soft sphere. FSC(i) = Re Σ F1 conj F2 / √(Σ|F1|² Σ|F2|²), shell ROUND(|k|), i = 0..box/2. */
+/* Fourier shell correlation of two maps, and the soft sphere.
+ * FSC(i) = Re Σ F1 conj F2 / √(Σ|F1|² Σ|F2|²), shell ROUND(|k|), i = 0..box/2. */
 #ifndef ICESTREAM_KERNELS_FSC_H
 #define ICESTREAM_KERNELS_FSC_H
 

@@ -100,6 +100,9 @@ static double outside(double r, double radius, double edge) {
 void mask_sphere(int dimensions, int box, float *map, double radius, double edge, int fill_with_mean) {
     int c = box / 2, depth = dimensions == 3 ? box : 1;
     double sum = 0, weight = 0, fill = 0;
+    /* Certainly within, certainly beyond. */
+    double inside2 = radius > 1 ? (radius - 1e-3) * (radius - 1e-3) : 0;
+    double beyond2 = (radius + fmax(edge, 0) + 1e-3) * (radius + fmax(edge, 0) + 1e-3);
     /* A mean is summed by one thread: the same for any number of them. */
     for (int pass = fill_with_mean ? 0 : 1; pass < 2; pass++) {
 #pragma omp parallel for schedule(static) if (pass == 1 && depth > 1)
@@ -108,7 +111,9 @@ void mask_sphere(int dimensions, int box, float *map, double radius, double edge
                 float *row = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;
                 int dz = depth == 1 ? 0 : z - c, part = dz * dz + (y - c) * (y - c);
                 for (int x = 0; x < box; x++) {
-                    double w = outside(sqrt(part + (x - c) * (x - c)), radius, edge);
+                    int r2 = part + (x - c) * (x - c);
+                    if (r2 < inside2 && pass == 1) continue; /* most of them */
+                    double w = r2 < inside2 ? 0 : r2 > beyond2 ? 1 : outside(sqrt(r2), radius, edge);
                     if (pass == 0)
                         sum += w * (double)row[x], weight += w;
                     else

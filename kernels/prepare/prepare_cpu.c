@@ -1,6 +1,7 @@
 #include "kernels/prepare/prepare.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +12,11 @@ static const double MASK_EDGE = 5; /* px */
 
 struct prepare {
     int box;
-    struct fft_plan *plan;
+    struct fft_plan *plan, *inverse;
     float *shifted; /* box²: scaled and shifted, not masked */
     float *masked;  /* box² */
     float *half;    /* [box][box/2+1] complex */
+    float *low;     /* the same, of the lower band; and its product with the mask */
     float *outside; /* box²: how much of a pixel is background, for mask_radius */
     double mask_radius, outside_sum;
     int *members; /* box/2+1: half-plane pixels per shell */
@@ -23,19 +25,26 @@ struct prepare {
 static enum status allocate(struct prepare *p, struct err *err) {
     size_t count = (size_t)p->box * (size_t)p->box;
     const struct fft_options options = {.rank = 2, .shape = {p->box, p->box}, .direction = FFT_FORWARD};
+    const struct fft_options back = {.rank = 2, .shape = {p->box, p->box}, .direction = FFT_INVERSE};
     TRY(fft_create(&options, &p->plan, err));
+    TRY(fft_create(&back, &p->inverse, err));
     TRY(mem_new(count, sizeof *p->shifted, "particle image", &p->shifted, err));
     TRY(mem_new(count, sizeof *p->masked, "particle image", &p->masked, err));
     TRY(mem_new(count, sizeof *p->outside, "particle mask", &p->outside, err));
     TRY(mem_new(fft_complex_floats(p->plan), sizeof *p->half, "particle spectrum", &p->half, err));
+    TRY(mem_new(fft_complex_floats(p->plan), sizeof *p->low, "particle spectrum", &p->low, err));
     return mem_new((size_t)p->box / 2 + 1, sizeof *p->members, "shell sizes", &p->members, err);
+}
+
+static int distance(int row, int kx, int box) {
+    int ky = row <= box / 2 ? row : row - box;
+    return (int)floor(sqrt((double)kx * kx + (double)ky * ky) + 0.5);
 }
 
 /* The shell of a half-plane pixel, or -1 for duplicates and what lies beyond the last shell. */
 static int shell_of(int row, int kx, int box) {
-    int ky = row <= box / 2 ? row : row - box;
-    if (kx == 0 && ky < 0) return -1;
-    int shell = (int)floor(sqrt((double)kx * kx + (double)ky * ky) + 0.5);
+    if (kx == 0 && row > box / 2) return -1;
+    int shell = distance(row, kx, box);
     return shell <= box / 2 ? shell : -1;
 }
 
@@ -64,10 +73,12 @@ void prepare_destroy(struct prepare **prepare) {
     struct prepare *p = *prepare;
     if (p == NULL) return;
     fft_destroy(&p->plan);
+    fft_destroy(&p->inverse);
     mem_free(&p->shifted);
     mem_free(&p->masked);
     mem_free(&p->outside);
     mem_free(&p->half);
+    mem_free(&p->low);
     mem_free(&p->members);
     free(p);
     *prepare = NULL;
@@ -104,23 +115,45 @@ static void shift_and_scale(struct prepare *p, const float *image, const struct 
     }
 }
 
-static void mask_image(struct prepare *p) {
+/* `image` masked; it may be p->masked. */
+static void mask_image(struct prepare *p, const float *image) {
     size_t count = (size_t)p->box * (size_t)p->box;
     double sum = 0;
     for (size_t i = 0; i < count; i++)
-        sum += (double)p->outside[i] * p->shifted[i];
+        sum += (double)p->outside[i] * image[i];
     /* A mask that covers the whole box leaves no background to take a mean of. */
     float background = p->outside_sum > 0 ? (float)(sum / p->outside_sum) : 0;
     for (size_t i = 0; i < count; i++)
-        p->masked[i] = p->shifted[i] + p->outside[i] * (background - p->shifted[i]);
+        p->masked[i] = image[i] + p->outside[i] * (background - image[i]);
 }
 
-static void transform(struct prepare *p, float *image) {
-    fft_run(p->plan, image, p->half);
+static void transform(struct prepare *p, float *image, float *half) {
+    fft_run(p->plan, image, half);
     float norm = 1.0f / ((float)p->box * (float)p->box);
     size_t count = fft_complex_floats(p->plan);
     for (size_t i = 0; i < count; i++)
-        p->half[i] *= norm;
+        half[i] *= norm;
+}
+
+/* p->half, the transform of the masked image, becomes that of both bands masked by themselves. Masking is linear: of the
+ * upper band it gives what it gives of the image, less what it gives of the lower band. */
+static void part_bands(struct prepare *p, int shared) {
+    int columns = p->box / 2 + 1;
+    transform(p, p->shifted, p->low);
+    for (int row = 0; row < p->box; row++)
+        for (int kx = 0; kx < columns; kx++)
+            if (distance(row, kx, p->box) > shared)
+                memset(p->low + 2 * ((size_t)row * (size_t)columns + (size_t)kx), 0, 2 * sizeof *p->low);
+    fft_run(p->inverse, p->low, p->masked);
+    mask_image(p, p->masked);
+    transform(p, p->masked, p->low);
+    for (int row = 0; row < p->box; row++)
+        for (int kx = 0; kx < columns; kx++) {
+            size_t at = 2 * ((size_t)row * (size_t)columns + (size_t)kx);
+            bool lower = distance(row, kx, p->box) <= shared;
+            for (size_t c = at; c < at + 2; c++)
+                p->half[c] = lower ? p->low[c] : p->half[c] - p->low[c];
+        }
 }
 
 static void shell_power(const struct prepare *p, float *ret_power) {
@@ -141,13 +174,14 @@ void prepare_image(struct prepare *p, const float *image, const struct prepare_o
     shift_and_scale(p, image, options);
     if (ret_masked != NULL || ret_power != NULL) {
         set_mask(p, options->mask_radius);
-        mask_image(p);
-        transform(p, p->masked);
+        mask_image(p, p->shifted);
+        transform(p, p->masked, p->half);
+        if (options->shared_shell > 0) part_bands(p, options->shared_shell);
         if (ret_masked != NULL) fourier_pixels_gather(pixels, p->half, ret_masked);
         if (ret_power != NULL) shell_power(p, ret_power);
     }
     if (ret_unmasked != NULL) {
-        transform(p, p->shifted);
+        transform(p, p->shifted, p->half);
         fourier_pixels_gather(pixels, p->half, ret_unmasked);
     }
 }

@@ -25,6 +25,7 @@ void projector_destroy(struct projector **projector) {
     fft_destroy(&(*projector)->plan);
     mem_free(&(*projector)->padded);
     mem_free(&(*projector)->spectrum);
+    mem_free(&(*projector)->correction);
     mem_free(&(*projector)->grid);
     mem_free(projector);
 }
@@ -66,6 +67,16 @@ enum status projector_set_map_on(struct projector *p, struct workspace *workspac
 #endif
     FAIL_IF(workspace != NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
     return projector_cpu_set_map(p, map, size, err);
+}
+
+enum status projector_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
+    FAIL_IF(p->r_max == 0 || last_shell < 0, err, STATUS_BAD_ARGUMENT,
+            "shells up to %d of a reference cannot be set: it has no map yet, or there are none", last_shell);
+#ifdef ICESTREAM_HAVE_CUDA
+    if (p->workspace != NULL)
+        return projector_device_set_shells(p, map, last_shell, err);
+#endif
+    return projector_cpu_set_shells(p, map, last_shell, err);
 }
 
 enum status projector_to_host(struct projector *p, struct err *err) {

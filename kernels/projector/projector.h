@@ -23,6 +23,10 @@ enum status projector_set_map(struct projector *projector, const float *map, int
  * agree but for rounding. */
 enum status projector_set_map_on(struct projector *projector, struct workspace *workspace, const float *map, int size,
                                  struct err *err);
+/* After projector_set_map_on, where that put it: grid points up to the radius of a shell become those of another map,
+ * and nothing of that one comes in beyond. (A slice's pixel lies between points up to 0.87 px away, and next to the
+ * radius between points of both.) */
+enum status projector_set_shells(struct projector *projector, const float *map, int last_shell, struct err *err);
 /* Bytes of a workspace that a transform for frequencies up to size/2 takes. */
 size_t projector_bytes(int dimensions, int size);
 /* Of a transform that lies on a device, the host gets a copy, and projector_slices may be called; else nothing is done. */

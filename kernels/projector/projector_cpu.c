@@ -40,15 +40,16 @@ static void pad_map(struct projector *p, const float *map, const float *correcti
         }
 }
 
-/* The transform about the origin, with the phase origin moved to the centre and the scale of a 1/box² slice. */
-static void copy_grid(struct projector *p) {
+/* The transform about the origin, with the phase origin moved to the centre and the scale of a 1/box² slice: of the grid
+ * the points within this radius. */
+static void copy_grid(struct projector *p, int radius) {
     int n = PAD * p->box, columns = n / 2 + 1;
     float scale = 1 / ((float)p->box * (float)p->box);
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int row = 0; row < p->nz * p->ny; row++) {
         int z = p->dimensions == 3 ? row / p->ny - p->reach : 0, y = row % p->ny - p->reach;
         float *out = p->grid + 2 * (size_t)row * (size_t)p->nx;
-        for (int x = 0; x < p->nx; x++) {
+        for (int x = 0; x < p->nx && x * x + y * y + z * z <= radius * radius; x++) {
             /* At the full size the last points lie beyond Nyquist: the transform is periodic and Hermitian. */
             bool mirrored = x > n / 2;
             int fx = mirrored ? n - x : x;
@@ -74,18 +75,30 @@ static enum status make_plan(struct projector *p, struct err *err) {
     return STATUS_OK;
 }
 
-enum status projector_cpu_set_map(struct projector *p, const float *map, int size, struct err *err) {
-    _cleanup_(mem_free) float *correction = NULL;
-    TRY(mem_new((size_t)(p->dimensions * (p->box / 2) * (p->box / 2) + 1), sizeof *correction, "gridding correction",
-                &correction, err));
+static enum status transform(struct projector *p, const float *map, struct err *err) {
     TRY(make_plan(p, err));
+    if (p->correction == NULL) {
+        size_t count = (size_t)(p->dimensions * (p->box / 2) * (p->box / 2) + 1);
+        TRY(mem_new(count, sizeof *p->correction, "gridding correction", &p->correction, err));
+        fill_correction(p->box, p->dimensions, p->correction);
+    }
+    pad_map(p, map, p->correction);
+    fft_run(p->plan, p->padded, p->spectrum);
+    return STATUS_OK;
+}
+
+enum status projector_cpu_set_map(struct projector *p, const float *map, int size, struct err *err) {
     projector_shape(p, size);
     TRY(projector_reserve(p, err));
+    TRY(transform(p, map, err));
     p->workspace = NULL;
-    fill_correction(p->box, p->dimensions, correction);
-    pad_map(p, map, correction);
-    fft_run(p->plan, p->padded, p->spectrum);
-    copy_grid(p);
+    copy_grid(p, 2 * p->reach); /* the corners too */
+    return STATUS_OK;
+}
+
+enum status projector_cpu_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
+    TRY(transform(p, map, err));
+    copy_grid(p, PAD * last_shell);
     return STATUS_OK;
 }
 

@@ -25,6 +25,18 @@ __global__ void mirror_column(float2 *values, int nx, int ny, int nz, int from) 
     values[(size_t)row * nx + nx - 1] = make_float2(value.x, -value.y);
 }
 
+/* Of a smaller grid, the points within a radius. */
+__global__ void copy_inner(const float2 *from, grid_cuda inner, int radius, grid_cuda outer, float2 *to) {
+    size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    bool deep = inner.dimensions == 3;
+    if (at >= (size_t)inner.nx * inner.ny * (deep ? inner.ny : 1)) return;
+    int x = (int)(at % inner.nx), y = (int)(at / inner.nx % inner.ny) - inner.reach;
+    int z = deep ? (int)(at / inner.nx / inner.ny) - inner.reach : 0;
+    if (x * x + y * y + z * z > radius * radius) return;
+    size_t row = (size_t)(deep ? z + outer.reach : 0) * outer.ny + (size_t)(y + outer.reach);
+    to[row * outer.nx + x] = from[at];
+}
+
 /* A block for each shell of each plane: ret_sums[plane][shell][2], |F|² and how many. The shell of radius s holds the
  * padded radii 2 s − 1 ≤ r < 2 s + 1, as far as the limit. */
 __global__ void sum_power(const float2 *values, int nx, int ny, int reach, int depth, int limit, double *ret_sums) {
@@ -110,6 +122,19 @@ extern "C" enum status projector_cuda_set_map(struct padded_cuda *p, const float
                                                                                          grid->ny, nz, n - columns);
         CUDA_TRY(cudaGetLastError(), err, "padding a reference");
     }
+    return STATUS_OK;
+}
+
+extern "C" enum status projector_cuda_copy_inner(const struct grid_cuda *inner, const float *inner_values, int radius,
+                                                 const struct grid_cuda *grid, float *values, void *stream,
+                                                 struct err *err) {
+    size_t points = projector_cuda_bytes(inner) / sizeof(float2);
+    FAIL_IF(inner->dimensions != grid->dimensions || inner->reach > grid->reach || radius < 0, err,
+            STATUS_BAD_ARGUMENT, "a grid of %d px in %d dimensions is no part of one of %d px in %d", 2 * inner->r_max,
+            inner->dimensions, 2 * grid->r_max, grid->dimensions);
+    copy_inner<<<blocks_for(points, THREADS), THREADS, 0, (cudaStream_t)stream>>>((const float2 *)inner_values, *inner,
+                                                                                  radius, *grid, (float2 *)values);
+    CUDA_TRY(cudaGetLastError(), err, "setting shells of a reference");
     return STATUS_OK;
 }
 

@@ -18,6 +18,10 @@ size_t projector_cuda_bytes(const struct grid_cuda *grid);
 enum status projector_cuda_set_map(struct padded_cuda *padded, const float *map, int size, const struct grid_cuda *grid,
                                    float *values, void *scratch, void *stream, struct err *err);
 
+/* Points of a grid that is no larger, within a radius of the padded grid, take the place of those in `values`. */
+enum status projector_cuda_copy_inner(const struct grid_cuda *inner, const float *inner_values, int radius,
+                                      const struct grid_cuda *grid, float *values, void *stream, struct err *err);
+
 /* As projector_power. ret_power[box/2 + 1]. */
 size_t projector_cuda_power_scratch(const struct grid_cuda *grid);
 enum status projector_cuda_power(const struct grid_cuda *grid, const float *values, int box, void *scratch,

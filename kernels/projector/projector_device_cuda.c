@@ -28,6 +28,27 @@ enum status projector_device_set_map(struct projector *p, struct workspace *w, c
     return workspace_cuda_wait(w, err);
 }
 
+/* By way of a grid of its own, as small as these shells. */
+enum status projector_device_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
+    struct workspace *w = p->workspace;
+    const size_t n = (size_t)p->box, voxels = n * n * (p->dimensions == 3 ? n : 1);
+    const int inner_shell = last_shell < p->r_max ? last_shell + 1 : p->r_max;
+    const struct grid_cuda grid = grid_of(p), inner = projector_cuda_grid(p->dimensions, 2 * inner_shell);
+    struct padded_cuda *padded = NULL;
+    float *device_map = NULL, *values = NULL;
+    void *scratch = NULL;
+    TRY(workspace_cuda_plan(w, p->dimensions, p->box, &padded, err));
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(arena_take(w->arena, voxels, sizeof *map, "a map", &device_map, err));
+    TRY(arena_take(w->arena, projector_cuda_bytes(&inner), 1, "shells of a reference", &values, err));
+    TRY(arena_take(w->arena, padded_cuda_scratch(padded, 2 * inner_shell), 1, "the transform of a map", &scratch, err));
+    TRY(workspace_cuda_put(w, device_map, map, voxels * sizeof *map, err));
+    TRY(projector_cuda_set_map(padded, device_map, 2 * inner_shell, &inner, values, scratch, w->stream, err));
+    TRY(projector_cuda_copy_inner(&inner, values, PROJECTOR_PAD * last_shell, &grid, p->device_grid, w->stream, err));
+    return workspace_cuda_wait(w, err);
+}
+
 enum status projector_device_get(struct projector *p, struct err *err) {
     _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(projector_reserve(p, err));

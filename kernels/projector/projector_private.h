@@ -15,6 +15,7 @@ struct projector {
     struct fft_plan *plan; /* of the CPU, like what follows; NULL before its first map */
     float *padded;         /* (PAD · box)^dimensions */
     float *spectrum;
+    float *correction; /* of the map, by squared distance from the centre */
     /* The half grid about the origin: [z][y][x] complex, x = 0 .. PAD r_max + 1, y and z = −reach .. reach, where
      * reach = PAD r_max + 1, so that every trilinear corner of a point within PAD r_max is inside. */
     float *grid;
@@ -33,11 +34,14 @@ static inline size_t projector_floats(const struct projector *p) {
 enum status projector_reserve(struct projector *projector, struct err *err);
 
 enum status projector_cpu_set_map(struct projector *projector, const float *map, int size, struct err *err);
+enum status projector_cpu_set_shells(struct projector *projector, const float *map, int last_shell, struct err *err);
 void projector_cpu_power(const struct projector *projector, float *ret_power);
 
 /* Built where CUDA is. */
 enum status projector_device_set_map(struct projector *projector, struct workspace *workspace, const float *map,
                                      int size, struct err *err);
+enum status projector_device_set_shells(struct projector *projector, const float *map, int last_shell,
+                                        struct err *err);
 enum status projector_device_get(struct projector *projector, struct err *err);
 enum status projector_device_power(const struct projector *projector, float *ret_power, struct err *err);
 

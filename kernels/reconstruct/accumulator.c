@@ -27,6 +27,7 @@ enum status accumulator_create(int dimensions, int box, int size, struct accumul
     a->dimensions = dimensions;
     a->box = box;
     enum status status = accumulator_clear(a, size, err);
+    if (status == STATUS_OK) status = mem_new(1, sizeof *a->space, "accumulator", &a->space, err);
     if (status != STATUS_OK) {
         accumulator_destroy(&a);
         return status;
@@ -38,6 +39,8 @@ enum status accumulator_create(int dimensions, int box, int size, struct accumul
 void accumulator_destroy(struct accumulator **accumulator) {
     if (accumulator == NULL || *accumulator == NULL)
         return;
+    if ((*accumulator)->space != NULL) map_space_clear((*accumulator)->space);
+    mem_free(&(*accumulator)->space);
     mem_free(&(*accumulator)->voxels);
     mem_free(accumulator);
 }

@@ -14,6 +14,14 @@ enum { ACCUMULATOR_PAD = 2 };
 
 typedef double accumulator_voxel __attribute__((vector_size(32)));
 
+/* What a map is made in on the host. */
+struct map_space {
+    struct fft_plan *plan;
+    float *spectrum, *padded;
+    float *correction; /* what interpolation makes of a map, by squared distance from its centre */
+};
+void map_space_clear(struct map_space *space);
+
 struct accumulator {
     int dimensions, box;
     int r_max, reach;
@@ -23,6 +31,7 @@ struct accumulator {
     const struct accumulator_work *work; /* what is done with it where it lies */
     struct workspace *workspace;         /* where that is; NULL: on the host */
     double *device_voxels;
+    struct map_space *space; /* of 2-D maps: kept, as there are many and each is little work */
     struct workspace *beside; /* to which they are brought from the host for a moment */
 };
 
@@ -58,6 +67,12 @@ enum status accumulator_host_map(const struct accumulator *a, const struct recon
 static inline accumulator_voxel *accumulator_row(const struct accumulator *a, int z, int y) {
     size_t plane = a->dimensions == 3 ? (size_t)(z + a->reach) : 0;
     return a->voxels + (plane * (size_t)a->ny + (size_t)(y + a->reach)) * (size_t)a->nx;
+}
+
+/* Points of the padded grid nearer to the origin than this go into a map of shells FLOOR(r / PAD) up to last_shell (0: of
+ * all). */
+static inline int accumulator_map_limit(int r_max, int last_shell) {
+    return ACCUMULATOR_PAD * (last_shell <= 0 || last_shell >= r_max ? r_max : last_shell + 1);
 }
 
 /* The planes there are: −reach .. reach, or 0 .. 0 in 2-D. */

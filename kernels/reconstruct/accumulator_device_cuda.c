@@ -132,7 +132,8 @@ static enum status map(const struct accumulator *a, const struct reconstruct_opt
     TRY(take(w, a, reconstruct_cuda_scratch(padded, &sums), &made, err));
     const struct reconstruct_cuda_options o = {.tau2 = options->tau2 != NULL ? made.tau2 : NULL,
                                                .tau_fudge = options->tau_fudge,
-                                               .minres_shell = options->minres_shell};
+                                               .minres_shell = options->minres_shell,
+                                               .last_shell = options->last_shell};
     if (options->tau2 != NULL) TRY(workspace_cuda_put(w, made.tau2, options->tau2, shells, err));
     TRY(reconstruct_cuda_map(padded, &sums, &o, made.scratch, made.map, made.data_vs_prior, made.completeness,
                              w->stream, err));

@@ -1,6 +1,7 @@
 /* The M-step: a Wiener filter over the grid, and from there to the map. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
@@ -21,6 +22,7 @@ struct wiener {
     const float *tau2;
     double fudge; /* T times the oversampling of the grid */
     int minres_shell, limit, shells;
+    int map_limit; /* what goes into the map: no further than `limit` */
     const short *round, *floor; /* shell by squared radius */
 };
 
@@ -90,8 +92,8 @@ static enum status make_tables(int limit, short **ret_round, short **ret_floor, 
 /* One plane of the padded transform: data over denominator, phase origin moved from the centre. */
 static void filter_plane(const struct wiener *w, const struct shell_sums *sums, int z, float *spectrum) {
     const struct accumulator *a = w->accumulator;
-    int n = PAD * a->box, limit2 = w->limit * w->limit;
-    for (int y = -w->limit; y <= w->limit; y++) {
+    int n = PAD * a->box, limit2 = w->map_limit * w->map_limit;
+    for (int y = -w->map_limit; y <= w->map_limit; y++) {
         const accumulator_voxel *row = accumulator_row(a, z, y);
         size_t line = (size_t)((z + n) % n) * (size_t)n + (size_t)((y + n) % n);
         float *out = spectrum + 2 * line * (size_t)(n / 2 + 1);
@@ -125,42 +127,70 @@ static void cut_map(const struct accumulator *a, const float *padded, int thread
         }
 }
 
-static void correct_gridding(const struct accumulator *a, int threads, float *map) {
+static void correct_gridding(const struct accumulator *a, const float *correction, int threads, float *map) {
     int box = a->box, c = box / 2, depth = a->dimensions == 3 ? box : 1;
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int z = 0; z < depth; z++)
-        for (int y = 0; y < box; y++)
-            for (int x = 0; x < box; x++) {
-                int dz = depth == 1 ? 0 : z - c, r2 = dz * dz + (y - c) * (y - c) + (x - c) * (x - c);
-                double angle = M_PI * sqrt(r2) / (box * PAD), sinc = r2 == 0 ? 1 : sin(angle) / angle;
-                map[((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x] /= (float)(sinc * sinc);
-            }
+        for (int y = 0; y < box; y++) {
+            int dz = depth == 1 ? 0 : z - c, part = dz * dz + (y - c) * (y - c);
+            float *row = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;
+            for (int x = 0; x < box; x++)
+                row[x] /= correction[part + (x - c) * (x - c)];
+        }
+}
+
+static enum status fill_correction(const struct accumulator *a, float **ret_correction, struct err *err) {
+    int c = a->box / 2, count = a->dimensions * c * c + 1;
+    TRY(mem_new((size_t)count, sizeof **ret_correction, "gridding correction", ret_correction, err));
+    for (int r2 = 0; r2 < count; r2++) {
+        double angle = M_PI * sqrt(r2) / (a->box * PAD), sinc = r2 == 0 ? 1 : sin(angle) / angle;
+        (*ret_correction)[r2] = (float)(sinc * sinc);
+    }
+    return STATUS_OK;
+}
+
+void map_space_clear(struct map_space *space) {
+    fft_destroy(&space->plan);
+    mem_free(&space->spectrum);
+    mem_free(&space->padded);
+    mem_free(&space->correction);
+}
+
+/* The transform is all zeros. */
+static enum status open_space(const struct accumulator *a, int threads, struct map_space *space, struct err *err) {
+    int n = PAD * a->box;
+    const struct fft_options options = {
+        .rank = a->dimensions, .shape = {n, n, n}, .direction = FFT_INVERSE, .threads = threads};
+    if (space->plan != NULL) {
+        memset(space->spectrum, 0, fft_complex_floats(space->plan) * sizeof *space->spectrum);
+        return STATUS_OK;
+    }
+    enum status status = fft_create(&options, &space->plan, err);
+    if (status == STATUS_OK)
+        status = mem_new(fft_complex_floats(space->plan), sizeof *space->spectrum, "padded transform", &space->spectrum,
+                         err);
+    if (status == STATUS_OK)
+        status = mem_new(fft_real_count(space->plan), sizeof *space->padded, "padded map", &space->padded, err);
+    if (status == STATUS_OK) status = fill_correction(a, &space->correction, err);
+    if (status != STATUS_OK) map_space_clear(space);
+    return status;
 }
 
 static enum status transform(const struct wiener *w, const struct shell_sums *sums, int threads, float *map,
                              struct err *err) {
     const struct accumulator *a = w->accumulator;
-    int n = PAD * a->box, depth = a->dimensions == 3 ? w->limit : 0;
-    const struct fft_options options = {
-        .rank = a->dimensions, .shape = {n, n, n}, .direction = FFT_INVERSE, .threads = threads};
-    struct fft_plan *plan = NULL;
-    TRY(fft_create(&options, &plan, err));
-    _cleanup_(mem_free) float *spectrum = NULL;
-    _cleanup_(mem_free) float *padded = NULL;
-    enum status status = mem_new(fft_complex_floats(plan), sizeof *spectrum, "padded transform", &spectrum, err);
-    if (status == STATUS_OK)
-        status = mem_new(fft_real_count(plan), sizeof *padded, "padded map", &padded, err);
-    if (status == STATUS_OK) {
+    int depth = a->dimensions == 3 ? w->map_limit : 0;
+    struct map_space own = {0}, *space = a->dimensions == 2 ? a->space : &own;
+    TRY(open_space(a, threads, space, err));
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int z = -depth; z <= depth; z++)
-            filter_plane(w, sums, z, spectrum);
-        fft_run(plan, spectrum, padded);
-        cut_map(a, padded, threads, map);
-        mask_sphere(a->dimensions, a->box, map, a->box / 2, 3, 1);
-        correct_gridding(a, threads, map);
-    }
-    fft_destroy(&plan);
-    return status;
+    for (int z = -depth; z <= depth; z++)
+        filter_plane(w, sums, z, space->spectrum);
+    fft_run(space->plan, space->spectrum, space->padded);
+    cut_map(a, space->padded, threads, map);
+    mask_sphere(a->dimensions, a->box, map, a->box / 2, 3, 1);
+    correct_gridding(a, space->correction, threads, map);
+    map_space_clear(&own);
+    return STATUS_OK;
 }
 
 enum status accumulator_host_map(const struct accumulator *a, const struct reconstruct_options *options, float *map,
@@ -177,6 +207,7 @@ enum status accumulator_host_map(const struct accumulator *a, const struct recon
         .fudge = options->tau_fudge * (a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD),
         .minres_shell = options->minres_shell,
         .limit = PAD * a->r_max,
+        .map_limit = accumulator_map_limit(a->r_max, options->last_shell),
         .shells = shells,
         .round = round,
         .floor = below,

@@ -16,6 +16,7 @@ struct wiener {
     const float *tau2;
     double fudge; /* T times the oversampling of the grid */
     int minres_shell, limit;
+    int map_limit; /* what goes into the map: no further than `limit` */
 };
 
 __device__ inline int rounded_shell(int radius) {
@@ -107,7 +108,7 @@ __global__ void fill_lines(wiener w, const double *totals, int first_y, int n_z,
         int slot = z0 + i, x = x0 + (int)threadIdx.x, z = slot <= n_z / 2 ? slot : slot - n_z;
         int r2 = x * x + y * y + z * z;
         float2 value = make_float2(0, 0);
-        if (slot < n_z && r2 < w.limit * w.limit)
+        if (slot < n_z && r2 < w.map_limit * w.map_limit)
             value = filtered(w, totals, accumulator_at(w.sums, z, y) + 2 * x, root_below(r2), (x + y + z) & 1);
         tile[i][threadIdx.x] = value;
     }
@@ -274,6 +275,7 @@ extern "C" enum status reconstruct_cuda_map(struct padded_cuda *p, const struct 
     wiener w = {};
     w.sums = *a, w.tau2 = options->tau2, w.fudge = options->tau_fudge * oversampling(a);
     w.minres_shell = options->minres_shell, w.limit = PAD * a->r_max;
+    w.map_limit = accumulator_map_limit(a->r_max, options->last_shell);
     TRY(padded_begin(p, w.limit, PAD * a->r_max, scratch, stream, &m, err));
     TRY(find_totals(w, m.rest, stream, &totals, err));
     TRY(describe(w, totals, NULL, ret_data_vs_prior, ret_completeness, stream, err));

@@ -53,6 +53,7 @@ struct reconstruct_cuda_options {
     const float *tau2; /* [box/2 + 1], or NULL: no prior */
     double tau_fudge;
     int minres_shell;
+    int last_shell;
 };
 /* As reconstruct_map. map[box² or box³]; ret_data_vs_prior and ret_completeness [box/2 + 1], or NULL. The accumulator is
  * not changed. */

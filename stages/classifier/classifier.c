@@ -308,8 +308,15 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         c->batch_is_everything = everything;
     }
     size_t done = 0, left = c->batch_count - c->batch_next; /* 0: the batch could not be ended */
-    if (left > 0)
-        TRY(estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, left, &c->pass, &done, err));
+    if (left > 0) {
+        enum status status =
+            estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, left, &c->pass, &done, err);
+        size_t lost = status != STATUS_OK ? estep_lost(c->estep) : 0;
+        c->batch_next -= lost;
+        c->pass_seen -= (double)lost;
+        c->visits -= (double)lost;
+        TRY(status);
+    }
     c->batch_next += done;
     c->pass_seen += (double)done;
     c->visits += (double)done;

@@ -18,6 +18,9 @@ struct estep {
     struct sampling sampling;
     struct fourier_pixels pixels;
     int half; /* whose particles are added at present; -1: none were yet */
+    size_t added, lost;          /* of them, so far; by the last estep_run */
+    struct model_sums before_half; /* as they were before the first of them */
+    struct estep_result result; /* so was this */
     bool with_empty;
     double log_empty;
 
@@ -27,10 +30,12 @@ struct estep {
     float *log_class;
 
     int batch;       /* particles at a time that there is room for */
-    float *images;   /* [batch][box²]: of those that are not kept in memory */
+    float *images;   /* [image_room][box²]: of those that are not kept in memory */
+    int image_room;
     size_t *indices; /* [batch]: of the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
+    int *before; /* [batch]: the class that each was in */
     float *powers, *weights; /* [batch][shells], [batch][capacity] */
 };
 
@@ -77,6 +82,7 @@ static void free_batch(struct estep *e) {
     mem_free(&e->indices);
     mem_free(&e->particles);
     mem_free(&e->results);
+    mem_free(&e->before);
     mem_free(&e->powers);
     mem_free(&e->weights);
 }
@@ -88,6 +94,7 @@ void estep_destroy(struct estep **estep) {
     sampling_destroy(&e->sampling);
     fourier_pixels_destroy(&e->pixels);
     free_batch(e);
+    mem_free(&e->before_half.values);
     mem_free(&e->projectors);
     mem_free(&e->sums);
     mem_free(&e->log_class);
@@ -98,13 +105,14 @@ void estep_destroy(struct estep **estep) {
 static enum status reserve_batch(struct estep *e, struct err *err) {
     size_t pixels = (size_t)e->box * (size_t)e->box, most = IMAGE_BYTES / (pixels * sizeof *e->images);
     size_t n = (size_t)alignment_batch(e->alignment);
-    if (n > most) n = most > 0 ? most : 1;
     if ((int)n <= e->batch) return STATUS_OK;
     free_batch(e);
-    TRY(mem_new(n * pixels, sizeof *e->images, "particle images", &e->images, err));
+    e->image_room = (int)(n < most ? n : most > 0 ? most : 1);
+    TRY(mem_new_unset((size_t)e->image_room * pixels, sizeof *e->images, "particle images", &e->images, err));
     TRY(mem_new(n, sizeof *e->indices, "particles", &e->indices, err));
     TRY(mem_new(n, sizeof *e->particles, "particles", &e->particles, err));
     TRY(mem_new(n, sizeof *e->results, "particles", &e->results, err));
+    TRY(mem_new(n, sizeof *e->before, "particles", &e->before, err));
     TRY(mem_new(n * (size_t)e->shells, sizeof *e->powers, "spectra of particles", &e->powers, err));
     TRY(mem_new(n * (size_t)e->capacity, sizeof *e->weights, "classes of particles", &e->weights, err));
     for (size_t i = 0; i < n; i++) {
@@ -191,13 +199,17 @@ enum status estep_end(struct estep *e, struct model *m, struct err *err) {
 }
 
 static enum status need_half(struct estep *e, struct model *m, const struct dataset *dataset, int half,
-                             struct err *err) {
+                             const struct estep_result *result, struct err *err) {
     if (e->half == half) return STATUS_OK;
     TRY(estep_end(e, m, err));
     TRY(each_class(e, m, clear_added, err));
     TRY(alignment_keep_images(e->alignment, (int)dataset_count(dataset), (size_t)(e->options.memory / 4), err));
+    e->iteration.particle_count = (int)dataset_count(dataset);
     TRY(alignment_begin(e->alignment, &e->iteration, err));
     TRY(reserve_batch(e, err));
+    TRY(model_copy_sums(m, half, &e->before_half, err));
+    e->result = *result;
+    e->added = 0;
     e->half = half;
     return STATUS_OK;
 }
@@ -254,24 +266,37 @@ static void choose(const struct estep *e, const struct model *m, const struct al
 }
 
 /* What a particle gives to noise, priors and norms; to averages it has given. */
-static void add(const struct estep *e, struct model *m, const struct alignment_result *r,
-                const struct dataset_particle *p) {
+static void add_particle(struct model *m, const struct alignment_result *r, const struct dataset_particle *p) {
     m->effective++;
     m->norm_sum += p->norm;
     m->norm_count++;
     m->empty_weight += r->left_out ? 1 : r->nothing;
     if (r->left_out) return;
-    for (int k = 0; k < m->class_count; k++)
-        m->classes[k].weight[e->half] += (double)r->reference_weights[k];
-    for (int s = 1; s < e->shells; s++)
-        m->sigma2_sum[s] += (double)r->power[s];
     m->sigma2_count++;
     m->offset_sum += r->offset2;
     m->offset_count += r->weight_sum;
 }
 
+/* The rest of it: classes and shells share nothing, and each is summed in the order of particles. */
+static void add_all(const struct estep *e, struct model *m, int count) {
+    const struct alignment_result *r = e->results;
+#pragma omp parallel num_threads(e->options.threads)
+    {
+#pragma omp for schedule(static) nowait
+        for (int k = 0; k < m->class_count; k++)
+            for (int i = 0; i < count; i++)
+                if (!r[i].left_out) m->classes[k].weight[e->half] += (double)r[i].reference_weights[k];
+#pragma omp for schedule(static)
+        for (int s = 1; s < e->shells; s++)
+            for (int i = 0; i < count; i++)
+                if (!r[i].left_out) m->sigma2_sum[s] += (double)r[i].power[s];
+    }
+}
+
 /* Such an image is compared with nothing. */
-static void pass_over(struct model *m, struct dataset_particle *p) {
+static void pass_over(struct model *m, struct dataset_particle *p, struct estep_result *result) {
+    result->changed += p->class_index != m->class_count;
+    result->probability_sum += 1;
     p->class_index = m->class_count;
     p->probability = 1;
     p->evidence = p->log_likelihood = 0;
@@ -281,20 +306,16 @@ static void pass_over(struct model *m, struct dataset_particle *p) {
 }
 
 /* Images of particles of the half at work, which alignment_add takes in one go. */
-static enum status load(struct estep *e, struct model *m, struct dataset *dataset, const size_t *which, size_t count,
-                        struct estep_result *result, int *ret_loaded, size_t *ret_done, struct err *err) {
+static enum status load(struct estep *e, struct dataset *dataset, const size_t *which, size_t count, int *ret_loaded,
+                        size_t *ret_done, struct err *err) {
     size_t done = 0, pixels = (size_t)e->box * (size_t)e->box;
-    int loaded = 0;
-    for (; done < count && loaded < e->batch && estep_half(which[done]) == e->half; done++) {
+    int loaded = 0, read = 0;
+    for (; done < count && loaded < e->batch && read < e->image_room && estep_half(which[done]) == e->half; done++) {
         const float *image;
-        TRY(dataset_image(dataset, which[done], e->images + (size_t)loaded * pixels, &image, err));
-        struct dataset_particle *p = dataset_at(dataset, which[done]);
-        if (p->unusable) {
-            result->changed += p->class_index != m->class_count;
-            result->probability_sum += 1;
-            pass_over(m, p);
-            continue;
-        }
+        float *scratch = e->images + (size_t)read * pixels;
+        TRY(dataset_image(dataset, which[done], scratch, &image, err));
+        read += image == scratch;
+        if (dataset_at(dataset, which[done])->unusable) continue;
         e->indices[loaded] = which[done];
         e->particles[loaded].number = (int)which[done] + 1;
         e->particles[loaded++].image = image;
@@ -304,22 +325,53 @@ static enum status load(struct estep *e, struct model *m, struct dataset *datase
     return STATUS_OK;
 }
 
+/* The sums hold one knows not what: the half begins anew. */
+static void give_up(struct estep *e, struct model *m, struct estep_result *result) {
+    model_restore_sums(m, e->half, &e->before_half);
+    *result = e->result;
+    e->lost = e->added;
+    e->half = -1;
+}
+
+size_t estep_lost(struct estep *e) {
+    size_t lost = e->lost;
+    e->lost = 0;
+    return lost;
+}
+
 enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset, const size_t *which, size_t count,
                       struct estep_result *result, size_t *ret_done, struct err *err) {
     int loaded = 0;
-    TRY(need_half(e, m, dataset, estep_half(which[0]), err));
-    TRY(load(e, m, dataset, which, count, result, &loaded, ret_done, err));
+    size_t done;
+    e->lost = 0;
+    TRY(need_half(e, m, dataset, estep_half(which[0]), result, err));
+    TRY(load(e, dataset, which, count, &loaded, &done, err));
 #pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++)
         describe(e, m, dataset_at(dataset, e->indices[i]), &e->particles[i]);
-    TRY(alignment_add(e->alignment, e->particles, loaded, e->results, err));
+    enum status status = alignment_add(e->alignment, e->particles, loaded, e->results, err);
+    if (status != STATUS_OK) {
+        give_up(e, m, result);
+        return status;
+    }
+    *ret_done = done;
+    e->added += done;
+    for (size_t i = 0; i < done; i++) {
+        struct dataset_particle *p = dataset_at(dataset, which[i]);
+        if (p->unusable) pass_over(m, p, result);
+    }
+#pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++) {
         struct dataset_particle *p = dataset_at(dataset, e->indices[i]);
-        int before = p->class_index;
+        e->before[i] = p->class_index;
         choose(e, m, &e->particles[i], &e->results[i], p);
-        add(e, m, &e->results[i], p);
         p->visits++;
-        result->changed += p->class_index != before;
+    }
+    add_all(e, m, loaded);
+    for (int i = 0; i < loaded; i++) {
+        const struct dataset_particle *p = dataset_at(dataset, e->indices[i]);
+        add_particle(m, &e->results[i], p);
+        result->changed += p->class_index != e->before[i];
         result->probability_sum += (double)p->probability;
     }
     return STATUS_OK;

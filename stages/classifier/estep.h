@@ -38,6 +38,9 @@ struct estep_result {
  * them to the model's sums. */
 enum status estep_run(struct estep *estep, struct model *model, struct dataset *dataset, const size_t *which,
                       size_t count, struct estep_result *result, size_t *ret_done, struct err *err);
+/* After estep_run has failed: how many particles before these are to be added again, because what they gave is lost with
+ * what these may have given. 0 where nothing of these was added, as where an image could not be read. */
+size_t estep_lost(struct estep *estep);
 enum status estep_end(struct estep *estep, struct model *model, struct err *err);
 /* s that the device has been at work so far; of the CPU 0. */
 enum status estep_device_seconds(struct estep *estep, double *ret_seconds, struct err *err);

@@ -137,15 +137,56 @@ enum status model_set_map(struct model *m, int index, int lowpass_shell, struct 
     return STATUS_OK;
 }
 
-enum status model_fade(struct model *m, double factor, struct err *err) {
+static void exchange(double *a, double *b, bool back) {
+    *(back ? a : b) = *(back ? b : a);
+}
+
+/* Both ways: to `values`, or back from there. */
+static void exchange_sums(struct model *m, int half, double *values, bool back) {
+    double *const singles[] = {&m->empty_weight, &m->sigma2_count, &m->offset_sum, &m->offset_count,
+                               &m->norm_sum,     &m->norm_count,   &m->effective};
+    for (size_t i = 0; i < sizeof singles / sizeof *singles; i++)
+        exchange(singles[i], values++, back);
+    for (int s = 0; s <= m->options.box / 2; s++)
+        exchange(&m->sigma2_sum[s], values++, back);
     for (int k = 0; k < m->class_count; k++)
-        for (int h = 0; h < 2; h++) {
-            if (factor > 0)
-                TRY(accumulator_scale(m->classes[k].half[h], factor, err));
-            else
-                TRY(accumulator_clear(m->classes[k].half[h], m->options.max_size, err));
-            m->classes[k].weight[h] *= factor;
+        exchange(&m->classes[k].weight[half], values++, back);
+}
+
+enum status model_copy_sums(struct model *m, int half, struct model_sums *sums, struct err *err) {
+    size_t count = 7 + (size_t)m->options.box / 2 + 1 + (size_t)m->options.class_capacity;
+    if (count > sums->room) {
+        mem_free(&sums->values);
+        sums->room = 0;
+        TRY(mem_new(count, sizeof *sums->values, "sums of classes", &sums->values, err));
+        sums->room = count;
+    }
+    exchange_sums(m, half, sums->values, false);
+    return STATUS_OK;
+}
+
+void model_restore_sums(struct model *m, int half, const struct model_sums *sums) {
+    exchange_sums(m, half, sums->values, true);
+}
+
+enum status model_fade(struct model *m, double factor, struct err *err) {
+    enum status failed = STATUS_OK;
+#pragma omp parallel for num_threads(m->options.threads) schedule(static)
+    for (int i = 0; i < 2 * m->class_count; i++) {
+        struct model_class *c = &m->classes[i / 2];
+        struct err own = {0};
+        enum status status = factor > 0 ? accumulator_scale(c->half[i % 2], factor, &own)
+                                        : accumulator_clear(c->half[i % 2], m->options.max_size, &own);
+        c->weight[i % 2] *= factor;
+        if (status != STATUS_OK) {
+#pragma omp critical(model_fade)
+            {
+                failed = status;
+                if (err != NULL) *err = own;
+            }
         }
+    }
+    TRY(failed);
     for (int s = 0; s <= m->options.box / 2; s++)
         m->sigma2_sum[s] *= factor;
     m->sigma2_count *= factor;

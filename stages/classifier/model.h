@@ -65,6 +65,14 @@ void model_destroy(struct model **model);
 
 /* Makes `map` (box²) class `index`'s reference: low-passed to `lowpass_shell` (0: as it is). */
 enum status model_set_map(struct model *model, int index, int lowpass_shell, struct err *err);
+/* What the particles of a half give to noise, priors and weights of classes, all that is not an accumulator. */
+struct model_sums {
+    double *values;
+    size_t room;
+};
+enum status model_copy_sums(struct model *model, int half, struct model_sums *sums, struct err *err);
+/* As it was when it was copied. */
+void model_restore_sums(struct model *model, int half, const struct model_sums *sums);
 /* Before a batch is added: all sums times factor (0: begin anew). */
 enum status model_fade(struct model *model, double factor, struct err *err);
 /* M-step: averages, tau2, noise, priors and the next size from the sums. */

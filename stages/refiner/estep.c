@@ -87,7 +87,7 @@ enum status estep_set_references(struct refiner *r, struct half *h, int first, i
         r->projectors[k] = c->projector;
         r->accumulators[k] = c->accumulator;
         r->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
-        TRY(projector_set_map_on(c->projector, r->workspace, c->map, r->pixels.size, err));
+        TRY(bands_set_reference(r, c, err));
         if (r->sums_on_host)
             TRY(accumulator_clear_beside(c->accumulator, r->workspace, r->pixels.size, &r->symmetry, err));
         else
@@ -103,15 +103,26 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
                                                   .sampling = &r->sampling,
                                                   .local = r->local,
                                                   .oversampled = r->oversampled,
+                                                  .particle_count = h->member_count,
                                                   .reference_count = count,
                                                   .references = r->projectors + first,
                                                   .sums = r->accumulators + first,
                                                   .reference_log_prior = count > 1 ? r->log_shares + first : NULL,
                                                   .sigma_offset = h->sigma_offset,
                                                   .sigma2 = h->sigma2,
-                                                  .optics_count = r->sigma2_optics};
+                                                  .optics_count = r->sigma2_optics,
+                                                  .shared_shell = r->shared_shell};
     TRY(alignment_begin(r->alignment, &iteration, err));
     return reserve_batch(r, alignment_batch(r->alignment), err);
+}
+
+/* What the M-step needs for a moment beside the sums, of this size: to make maps of them, and to mask these. */
+static enum status mstep_bytes(struct refiner *r, int size, size_t *ret_bytes, struct err *err) {
+    size_t making, masking = 0;
+    TRY(reconstruct_scratch(r->workspace, 3, r->box, size, &r->symmetry, &making, err));
+    if (!classifies(r)) TRY(workspace_volumes_bytes(r->workspace, r->box, &masking, err));
+    *ret_bytes = making > masking ? making : masking;
+    return STATUS_OK;
 }
 
 /* Images stay on the device where that takes no more than an eighth of its memory, and nothing from maps at full size
@@ -119,7 +130,7 @@ enum status estep_compare_with(struct refiner *r, struct half *h, int first, int
 static enum status keep_images(struct refiner *r, struct err *err) {
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
     size_t halves = (size_t)r->half_count, scratch;
-    TRY(reconstruct_scratch(r->workspace, 3, r->box, r->box, &r->symmetry, &scratch, err));
+    TRY(mstep_bytes(r, r->box, &scratch, err));
     size_t resting = 3 * (halves - 1) * each, maps = halves * each + scratch, need = resting > maps ? resting : maps;
     double most = fmax(0, fmin(r->options.memory - (double)need, r->options.memory / 8));
     return alignment_keep_images(r->alignment, (int)r->set.count, (size_t)most, err);
@@ -137,7 +148,7 @@ enum status estep_place(struct refiner *r, struct err *err) {
     int size = r->pixels.size;
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, size) + projector_bytes(3, size));
     size_t all = (size_t)r->half_count * each, scratch, capacity = workspace_capacity(r->workspace);
-    TRY(reconstruct_scratch(r->workspace, 3, r->box, size, &r->symmetry, &scratch, err));
+    TRY(mstep_bytes(r, size, &scratch, err));
     r->sums_on_device = all - each <= capacity / 3 && all + scratch <= capacity;
     r->sums_on_host = !r->sums_on_device;
     return STATUS_OK;
@@ -189,8 +200,10 @@ enum status estep_load(struct refiner *r, const struct half *h, int first, int *
     TRY(loader_take(r->loader, h->members + first, count, &images, err));
     read_ahead(r, h, first + count);
     for (int i = 0; i < count; i++) {
-        const struct particle *p = member(r, h, first + i);
+        struct particle *p = member(r, h, first + i);
         struct alignment_particle *b = &r->batch[i];
+        /* One that has joined since is on the scale of those before it as it is. */
+        if (!p->aligned) p->norm = h->average_norm;
         *b = (struct alignment_particle){.image = images[i],
                                          .ctf = p->has_ctf ? &p->ctf : NULL,
                                          .optics = p->optics,

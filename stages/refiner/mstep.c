@@ -91,10 +91,14 @@ void mstep_flatten(const struct refiner *r, const float *mask, float *map) {
         map[i] *= mask[i];
 }
 
-static enum status reconstruct(const struct refiner *r, const struct reference *c, const float *tau2, float *map,
-                               float *completeness, struct err *err) {
-    const struct reconstruct_options options = {
-        .tau2 = tau2, .tau_fudge = 1, .minres_shell = LEAST_SHELL, .threads = r->options.threads};
+/* last_shell: of the sums; 0: all. */
+static enum status reconstruct(const struct refiner *r, const struct reference *c, const float *tau2, int last_shell,
+                               float *map, float *completeness, struct err *err) {
+    const struct reconstruct_options options = {.tau2 = tau2,
+                                                .tau_fudge = 1,
+                                                .minres_shell = LEAST_SHELL,
+                                                .last_shell = last_shell,
+                                                .threads = r->options.threads};
     return reconstruct_map(c->accumulator, &options, map, NULL, completeness, err);
 }
 
@@ -137,20 +141,37 @@ void mstep_parameters(const struct refiner *r, struct half *h) {
     h->sigma_offset = sqrt(fmax(h->offset2_sum / (2 * h->weight_sum), least));
 }
 
-/* A mask spreads what the halves share at low resolution into the shells above, alike in both halves, and each would find
- * it again in its noise: particles of nothing but noise came to agree to half the resolution that was shared. What the
- * shared shells give to those beyond is taken out again. Where the halves agree far beyond by themselves it belongs to
- * the map: the sharp rim of a mask that fits, without which real particles stay at what they began with. */
-static enum status flatten_half(const struct refiner *r, struct workspace *device_or_null, const float *mask,
-                                int shared, float *map, struct err *err) {
-    static const double FAR = 2;
-    bool far = r->box * r->pixel_size > FAR * shared * r->resolution;
+/* A map in two bands: `low` shells of what the sums up to `reached` give, and beyond `reached` what the others give. That
+ * the map is cut out of a padded one mixes shells. */
+static enum status part_bands(const struct refiner *r, const struct reference *c, const float *tau2, int low,
+                              int reached, float *map, struct err *err) {
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    _cleanup_(mem_free) float *inner = NULL;
+    _cleanup_(mem_free) float *rest = NULL;
+    TRY(mem_new_unset(voxels, sizeof *inner, "a map", &inner, err));
+    TRY(mem_new_unset(voxels, sizeof *rest, "a map", &rest, err));
+    TRY(reconstruct(r, c, tau2, reached, inner, NULL, err));
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
+        map[i] -= inner[i];
+    TRY(part_map(map, r->box, reached, rest, map, err));
+    TRY(part_map(inner, r->box, low, inner, rest, err));
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
+        map[i] += inner[i];
+    return STATUS_OK;
+}
+
+/* What the mask carries from the shells that are shared into those beyond is left out (bands.c). */
+static enum status flatten_half(const struct refiner *r, struct workspace *device_or_null, const float *mask, float *map,
+                                struct err *err) {
+    const int shared = r->shared_shell;
     if (device_or_null != NULL) {
         struct solvent_sphere sphere = sphere_of(r);
         if (r->mask != NULL) sphere.radius = 0;
-        return solvent_flatten_on(device_or_null, &sphere, mask, far ? 0 : shared + 0.5, map, err);
+        return solvent_flatten_on(device_or_null, &sphere, mask, shared > 0 ? shared + 0.5 : 0, map, err);
     }
-    if (far) {
+    if (shared == 0) {
         mstep_flatten(r, mask, map);
         return STATUS_OK;
     }
@@ -173,11 +194,13 @@ static enum status flatten_half(const struct refiner *r, struct workspace *devic
 
 enum status mstep(struct refiner *r, struct err *err) {
     struct reference *a = r->half[0].references, *b = r->half[1].references;
+    const int used = r->shared_shell;
     bool final = r->schedule.final, fits;
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->half[h].references;
         TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
-        TRY(reconstruct(r, c, NULL, c->unfiltered, NULL, err));
+        TRY(reconstruct(r, c, NULL, 0, c->unfiltered, NULL, err));
+        if (used > 0) TRY(part_bands(r, c, NULL, used, used, c->unfiltered, err));
     }
     refiner_spent(r, REFINER_MAPS);
     TRY(workspace_fits_volumes(r->workspace, r->box, &fits, err));
@@ -192,27 +215,30 @@ enum status mstep(struct refiner *r, struct err *err) {
     r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
     double join = fmax(r->options.join_resolution, r->resolution);
     int shared = (int)ceil(r->box * r->pixel_size / join);
+    r->shared_shell = bands_shared(r);
+    int reached = used > r->shared_shell ? used : r->shared_shell;
     if (!final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shared, err));
     TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
     refiner_spent(r, REFINER_FSC);
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->half[h].references;
         TRY(priors_from_fsc(r, c, false, c->ssnr, c->tau2, err));
-        TRY(reconstruct(r, c, c->tau2, c->map, c->completeness, err));
+        TRY(reconstruct(r, c, c->tau2, 0, c->map, c->completeness, err));
+        if (r->shared_shell > 0 && !final) TRY(part_bands(r, c, c->tau2, r->shared_shell, reached, c->map, err));
         mstep_parameters(r, &r->half[h]);
     }
     /* The map of all particles; the accumulators are not needed any more. */
     TRY(accumulator_merge(a->accumulator, b->accumulator, err));
     float ssnr[4097], tau2[4097];
     TRY(priors_from_fsc(r, a, true, ssnr, tau2, err));
-    TRY(reconstruct(r, a, tau2, r->combined, NULL, err));
+    TRY(reconstruct(r, a, tau2, 0, r->combined, NULL, err));
     refiner_spent(r, REFINER_MAPS);
     if (final) return STATUS_OK;
-    bool found;
-    TRY(find_solvent(r, device_or_null, &found, err));
+    bool found = false;
+    if (r->shared_shell == 0) TRY(find_solvent(r, device_or_null, &found, err));
     const float *mask = found ? r->solvent : r->mask;
     for (int h = 0; h < 2; h++)
-        TRY(flatten_half(r, device_or_null, mask, shared, r->half[h].references->map, err));
+        TRY(flatten_half(r, device_or_null, mask, r->half[h].references->map, err));
     const struct solvent_sphere sphere = sphere_of(r);
     if (fits && r->mask == NULL)
         TRY(solvent_flatten_on(r->workspace, &sphere, NULL, 0, r->combined, err));

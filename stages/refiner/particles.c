@@ -105,8 +105,8 @@ enum status particle_text(const char *text, char **ret_copy, struct err *err) {
 }
 
 void particle_set_release_sources(struct particle_set *set) {
-    set->outdated = set->held;
-    if (set->held) return;
+    set->outdated = set->held > 0;
+    if (set->held > 0) return;
     for (int s = 0; s < set->source_count; s++) {
         bool needed = false;
         for (size_t i = 0; i < set->count && !needed; i++)
@@ -118,10 +118,10 @@ void particle_set_release_sources(struct particle_set *set) {
 }
 
 void particle_set_hold(struct particle_set *set) {
-    set->held = true;
+    set->held++;
 }
 
 void particle_set_let_go(struct particle_set *set) {
-    set->held = false;
-    if (set->outdated) particle_set_release_sources(set);
+    set->held--;
+    if (set->held == 0 && set->outdated) particle_set_release_sources(set);
 }

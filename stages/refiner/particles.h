@@ -70,7 +70,8 @@ struct particle_set {
     unsigned seed;
     char *root;                 /* what relative paths are tried against first */
     double fallback_pixel_size; /* where a file does not say; NaN: none */
-    bool held, outdated;        /* by particle_set_hold; some file could be let go */
+    int held;                   /* by particle_set_hold, so many times */
+    bool outdated;              /* some file could be let go */
 };
 
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);
@@ -92,7 +93,7 @@ enum status particle_same_pixel_size(double *common, double pixel_size, const ch
 
 struct particle *particle_find(const struct particle_set *set, const char *name);
 
-/* From the one to the other a copy of particles, optics and sources may be exported, from another thread: files that no
+/* From the one to the other, which come in pairs, a copy of particles, optics and sources may be exported, from another thread: files that no
  * particle needs any more stay. */
 void particle_set_hold(struct particle_set *set);
 void particle_set_let_go(struct particle_set *set);

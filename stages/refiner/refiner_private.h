@@ -76,6 +76,7 @@ struct refiner {
     struct half half[2];
     int half_count, reference_count; /* 2, 1; or 1 and the number of classes */
     struct schedule schedule;
+    int shared_shell; /* of the references that there are: the last that halves share; 0: no difference is made */
     double resolution, seconds; /* Å */
     char remark[512];
 
@@ -139,6 +140,9 @@ enum status resample_map(const float *map, int from_box, double from_pixel, int 
 /* Raised cosine from shell − edge to shell; edge 0: sharp. */
 enum status lowpass_map(float *map, int box, double shell, double edge, struct err *err);
 
+/* A map as the sum of what lies up to a shell and of what lies beyond. */
+enum status part_map(const float *map, int box, int shell, float *ret_low, float *ret_high, struct err *err);
+
 /* trace.c: with options.memory_trace, around an iteration */
 enum status trace_begin(struct refiner *r, struct err *err);
 void trace_end(struct refiner *r);
@@ -176,6 +180,11 @@ void mstep_flatten(const struct refiner *r, const float *mask, float *map);
 /* Noise spectrum of `shells` shells: none less than 3 % of the largest. */
 void mstep_floor_noise(float *sigma2, int shells);
 
+/* bands.c: shared_shell for the next E-step, by what the halves show (r->resolution). */
+int bands_shared(const struct refiner *r);
+/* The reference's map becomes what is projected. */
+enum status bands_set_reference(struct refiner *r, const struct reference *reference, struct err *err);
+
 /* Steps of the fine pass: °, px. */
 static inline double fine_angle_step(const struct refiner *r) {
     return r->sampling.angle_step / (r->oversampled ? 2 : 1);
@@ -185,6 +194,8 @@ static inline double fine_offset_step(const struct refiner *r) {
 }
 
 /* schedule.c */
+/* How far the first iteration compares, px. */
+int schedule_first_size(const struct refiner *r);
 void schedule_start(struct refiner *r);
 void schedule_sizes(struct refiner *r);
 void schedule_after(struct refiner *r);

@@ -115,3 +115,15 @@ enum status lowpass_map(float *map, int box, double shell, double edge, struct e
             }
     return transform(FFT_INVERSE, box, spectrum, map, err);
 }
+
+enum status part_map(const float *map, int box, int shell, float *ret_low, float *ret_high, struct err *err) {
+    size_t voxels = (size_t)box * (size_t)box * (size_t)box;
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
+        ret_high[i] = ret_low[i] = map[i];
+    TRY(lowpass_map(ret_low, box, shell + 0.5, 0, err));
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
+        ret_high[i] -= ret_low[i];
+    return STATUS_OK;
+}

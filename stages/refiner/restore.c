@@ -51,6 +51,7 @@ static enum status take_all(struct refiner *r, struct restored *from, struct err
         TRY(take_half(r, &r->half[h], &from->half[h], err));
     take_schedule(r, &from->schedule);
     r->resolution = from->resolution;
+    r->shared_shell = bands_shared(r);
     r->whole_iterations = from->whole_iterations;
     r->whole_particles = from->whole_particles;
     r->restored = from->data;

@@ -14,6 +14,16 @@
 static const double FINE_ENOUGH = 0.75;
 enum { INCREMENT = 10 };
 
+static int first_shell(const struct refiner *r) {
+    int shell = (int)lround(r->box * r->pixel_size / r->options.initial_lowpass);
+    return shell < LEAST_SHELL ? LEAST_SHELL : shell;
+}
+
+int schedule_first_size(const struct refiner *r) {
+    int size = 2 * (first_shell(r) + INCREMENT);
+    return size < r->box ? size : r->box;
+}
+
 void schedule_start(struct refiner *r) {
     struct schedule *s = &r->schedule;
     *s = (struct schedule){
@@ -27,8 +37,7 @@ void schedule_start(struct refiner *r) {
         .accuracy_offset = 999,
         .perturbation = 0,
     };
-    s->resolution_shell = (int)lround(r->box * r->pixel_size / r->options.initial_lowpass);
-    if (s->resolution_shell < LEAST_SHELL) s->resolution_shell = LEAST_SHELL;
+    s->resolution_shell = first_shell(r);
     s->best_resolution = s->resolution_shell / (r->box * r->pixel_size);
     schedule_sizes(r);
 }

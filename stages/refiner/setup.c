@@ -86,16 +86,36 @@ static enum status read_mask(struct refiner *r, struct err *err) {
     return status;
 }
 
-/* The last iteration of a refinement is at full size: sums and a reference of one half at least, and some room for
- * particles. */
+/* Of sums and references that are compared up to this size: those of one half at least, and some room for particles. */
+static double bytes_of_maps(const struct refiner *r, int size) {
+    double each = (double)(accumulator_bytes(3, size) + projector_bytes(3, size));
+    return 1.06 * each * (classifies(r) ? r->reference_count : 1);
+}
+
+/* The last iteration of a refinement is at full size. How far classes come is not known: the first iteration is sure. */
 static enum status check_memory(const struct refiner *r, struct err *err) {
     const struct workspace *workspace = alignment_workspace(r->alignment);
-    if (workspace == NULL || classifies(r)) return STATUS_OK;
-    double need = 1.06 * (double)(accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
-    FAIL_IF(need > (double)workspace_capacity(workspace), err, STATUS_NO_MEMORY,
-            "maps of %d px need %.2f GiB of the device's memory, %.2f GiB may be used: set `memory` to more", r->box,
-            need * 0x1p-30, (double)workspace_capacity(workspace) * 0x1p-30);
+    if (workspace == NULL) return STATUS_OK;
+    int size = classifies(r) ? schedule_first_size(r) : r->box;
+    double need = bytes_of_maps(r, size), capacity = (double)workspace_capacity(workspace);
+    FAIL_IF(need > capacity, err, STATUS_NO_MEMORY,
+            "%d maps of %d px, compared up to %d px, need %.2f GiB of the device's memory, %.2f GiB may be used: set "
+            "`memory` to more",
+            classifies(r) ? r->reference_count : r->half_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30);
     return STATUS_OK;
+}
+
+/* What a classification may come to need. */
+static void remark_memory(struct refiner *r) {
+    const struct workspace *workspace = alignment_workspace(r->alignment);
+    if (workspace == NULL || !classifies(r)) return;
+    double need = bytes_of_maps(r, r->box), capacity = (double)workspace_capacity(workspace);
+    size_t used = strlen(r->remark);
+    if (need > capacity)
+        snprintf(r->remark + used, sizeof r->remark - used,
+                 "; should classes come to be compared up to their full %d px, that needs %.2f GiB of the device's memory, "
+                 "and %.2f GiB may be used",
+                 r->box, need * 0x1p-30, capacity * 0x1p-30);
 }
 
 static enum status allocate(struct refiner *r, struct err *err) {
@@ -104,6 +124,7 @@ static enum status allocate(struct refiner *r, struct err *err) {
     r->pixel_size = r->set.pixel_size;
     r->mask_radius = r->options.diameter / (2 * r->pixel_size);
     if (r->mask_radius > r->box / 2 - MASK_EDGE) r->mask_radius = r->box / 2 - MASK_EDGE;
+    r->shared_shell = bands_shared(r);
     TRY(device_host_new(&r->options.device, (size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined,
                         "a map", &r->combined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
@@ -207,7 +228,8 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
     TRY(lowpass_map(map, r->box, shell, 2, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    return STATUS_OK;
+    /* What mask and low-pass leave beyond would decide on the poses of both halves. */
+    return r->shared_shell > 0 ? lowpass_map(map, r->box, r->shared_shell + 0.5, 0, err) : STATUS_OK;
 }
 
 enum status setup_reference(struct refiner *r, struct err *err) {
@@ -257,7 +279,8 @@ static void noise_close(struct noise *n) {
 
 /* Sums in the order of particles, whatever the number of threads. */
 static void noise_add(const struct refiner *r, struct noise *n, const float *const *images, int count) {
-    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
+    const struct prepare_options options = {
+        .scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
 #pragma omp parallel num_threads(n->threads)
     {
         struct prepare *mine = n->prepares[omp_get_thread_num()];
@@ -288,7 +311,8 @@ static enum status noise_gather(struct refiner *r, const struct half *h, struct 
 
 /* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
 static enum status noise_of_half(struct refiner *r, struct half *h, struct noise *n, struct err *err) {
-    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius};
+    const struct prepare_options options = {
+        .scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
     TRY(noise_open(r, h, n, err));
     TRY(noise_gather(r, h, n, err));
     float *power = n->powers;
@@ -368,5 +392,6 @@ static enum status scale_reference(struct refiner *r, int k, struct err *err) {
 enum status setup_scale(struct refiner *r, struct err *err) {
     for (int k = 0; k < r->map_count; k++)
         TRY(scale_reference(r, k, err));
+    remark_memory(r);
     return STATUS_OK;
 }

@@ -42,6 +42,31 @@ void snapshot_destroy(struct snapshot **snapshot) {
     mem_free(snapshot);
 }
 
+static void reserve_room(struct room *room, size_t bytes) {
+    if (bytes <= room->bytes) return;
+    mem_free(&room->data);
+    room->bytes = mem_new(bytes, 1, "the files of an iteration", &room->data, NULL) == STATUS_OK ? bytes : 0;
+    if (room->bytes > 0) memset(room->data, 1, bytes);
+}
+
+void snapshot_reserve(struct snapshot *s, const struct snapshot *like) {
+    /* Iterations over larger maps are longer than their files take: a second copy is not needed. */
+    enum { MAPS_MOST = 128 << 20 };
+    size_t maps = like->combined.bytes;
+    for (int i = 0; i < like->class_count; i++)
+        maps += like->classes[i * ROOMS + MAP].bytes;
+    if (maps > MAPS_MOST) return;
+    reserve_room(&s->particles, like->particles.bytes);
+    reserve_room(&s->combined, like->combined.bytes);
+    if (s->classes == NULL) {
+        size_t count = (size_t)like->class_count * ROOMS;
+        if (mem_new(count, sizeof *s->classes, "the files of an iteration", &s->classes, NULL) != STATUS_OK) return;
+        s->class_count = like->class_count;
+    }
+    for (int i = 0; i < s->class_count; i++)
+        reserve_room(&s->classes[i * ROOMS + MAP], like->classes[i * ROOMS + MAP].bytes);
+}
+
 /* Nothing else is done meanwhile, and one thread alone does not fill the memory's bus. */
 static void copy_bytes(char *to, const char *from, size_t bytes) {
     enum { PIECE = 1 << 20, THREADS = 4 };

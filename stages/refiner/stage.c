@@ -78,6 +78,7 @@ struct state {
     size_t settled_particles; /* how many there were when nothing more was to be gained */
     bool settled, remarked, looked;
     bool told;          /* that sums come to the host */
+    bool unwritten;     /* files of the last iteration are not begun */
     bool gone;          /* the file of the last selection, when the stage began */
     struct err refused; /* the first file that could not join; status OK: none */
 };
@@ -221,20 +222,24 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     state->remarked = true;
     if (!state->told && refiner_state(state->refiner).sums_on_host) {
         state->told = true;
-        stage_log(stage, LOG_INFO, "refine-memory",
-                  "the device's memory has no room for the sums of both halves beside the E-step: they come to the host in "
-                  "between, which takes longer; more `memory` would change that");
+        stage_log(
+            stage, LOG_INFO, "refine-memory",
+            "the device's memory has no room for the sums of both halves beside the E-step: they come to the host in "
+            "between, which takes longer; more `memory` would change that");
     }
     struct err mine = {0};
     if (refiner_write_trace(state->refiner, stage_folder(stage), &mine) != STATUS_OK)
         stage_log(stage, LOG_WARN, "refine-trace", "%s", mine.message);
-    return writer_write(state->writer, err);
+    TRY(writer_write(state->writer, err));
+    state->unwritten = false;
+    return STATUS_OK;
 }
 
 /* A batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
     TRY(writer_look(state->writer, err));
     TRY(refiner_work(state->refiner, ret_complete, err));
+    state->unwritten = *ret_complete;
     return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
 }
 
@@ -260,6 +265,7 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     bool complete = false;
     *ret_work = STAGE_WORK_NONE;
     TRY(writer_look(state->writer, err));
+    if (state->unwritten) TRY(after_iteration(stage, state, err));
     if (refiner_busy(state->refiner)) {
         TRY(work_on(stage, state, &complete, err));
         if (complete) {
@@ -330,6 +336,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct params *p = stage_params(stage);
     if (refiner_busy(state->refiner)) TRY(finish_iteration(stage, state, err));
+    if (state->unwritten) TRY(after_iteration(stage, state, err));
     TRY(writer_wait(state->writer, err));
     TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));

@@ -1,5 +1,6 @@
 #include "stages/refiner/writer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,13 +10,29 @@
 #include "stages/refiner/history.h"
 #include "stages/refiner/snapshot.h"
 
+/* Files may take longer than a short iteration: two of them can be on their way. */
+enum { SLOTS = 2 };
+
+/* What an iteration's files are made of. */
+struct slot {
+    struct snapshot *snapshot;
+    struct refiner_state state;
+};
+
 struct writer {
     struct stage *stage;
     struct refiner *refiner;
     int keep;
     struct worker *worker;
-    struct snapshot *snapshot;
-    struct refiner_state state; /* of the snapshot */
+    struct slot slots[SLOTS];
+    pthread_mutex_t lock;
+    pthread_cond_t reserved;
+    bool lock_made, reserved_made;
+    /* guarded by the lock */
+    int first, count; /* slots that are to be written, in turn */
+    bool running;     /* the worker looks for more before it ends */
+    bool failed;      /* and nobody has been told yet */
+    bool reserving;   /* before it writes, the worker makes room in the slots that are not in turn */
 };
 
 const char *writer_prefix(const struct stage *stage) {
@@ -65,11 +82,9 @@ static void log_halves(struct stage *stage, const struct refiner_state *s) {
               s->significant, took);
 }
 
-/* On the writer's thread. */
-static enum status write_all(void *context, struct err *err) {
-    struct writer *w = context;
+static enum status write_slot(struct writer *w, const struct slot *slot, struct err *err) {
     struct stage *stage = w->stage;
-    const struct refiner *refiner = snapshot_refiner(w->snapshot);
+    const struct refiner *refiner = snapshot_refiner(slot->snapshot);
     struct stage_patience patience = {0};
     enum status status;
     do
@@ -77,14 +92,60 @@ static enum status write_all(void *context, struct err *err) {
     while (stage_wait_out(stage, status, err, &patience));
     TRY(status);
     do
-        status = history_write(stage_folder(stage), writer_prefix(stage), &w->state, err);
+        status = history_write(stage_folder(stage), writer_prefix(stage), &slot->state, err);
     while (stage_wait_out(stage, status, err, &patience));
     TRY(status);
-    if (w->state.classes > 1)
-        log_classes(stage, refiner, &w->state);
+    if (slot->state.classes > 1)
+        log_classes(stage, refiner, &slot->state);
     else
-        log_halves(stage, &w->state);
+        log_halves(stage, &slot->state);
     return STATUS_OK;
+}
+
+/* After the first iteration: memory for the copy that the next one may need. */
+static void reserve_other(struct writer *w, const struct slot *slot) {
+    pthread_mutex_lock(&w->lock);
+    bool reserve = w->reserving;
+    pthread_mutex_unlock(&w->lock);
+    if (!reserve) return;
+    for (int i = 0; i < SLOTS; i++)
+        if (&w->slots[i] != slot) snapshot_reserve(w->slots[i].snapshot, slot->snapshot);
+    pthread_mutex_lock(&w->lock);
+    w->reserving = false;
+    pthread_cond_broadcast(&w->reserved);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* On the writer's thread: all that is there to write. What there was no memory for stays, to be written anew. */
+static enum status write_slots(void *context, struct err *err) {
+    struct writer *w = context;
+    for (;;) {
+        pthread_mutex_lock(&w->lock);
+        const struct slot *slot = w->count > 0 ? &w->slots[w->first] : NULL;
+        w->running = slot != NULL;
+        pthread_mutex_unlock(&w->lock);
+        if (slot == NULL) return STATUS_OK;
+        reserve_other(w, slot);
+        enum status status = write_slot(w, slot, err);
+        pthread_mutex_lock(&w->lock);
+        if (status != STATUS_NO_MEMORY) {
+            w->first = (w->first + 1) % SLOTS;
+            w->count--;
+        }
+        if (status != STATUS_OK) w->running = false, w->failed = true;
+        pthread_mutex_unlock(&w->lock);
+        TRY(status);
+    }
+}
+
+static enum status open_all(struct writer *w, struct err *err) {
+    w->lock_made = pthread_mutex_init(&w->lock, NULL) == 0;
+    w->reserved_made = pthread_cond_init(&w->reserved, NULL) == 0;
+    FAIL_IF(!w->lock_made || !w->reserved_made, err, STATUS_NO_MEMORY, "no lock could be made");
+    w->reserving = true;
+    for (int i = 0; i < SLOTS; i++)
+        TRY(snapshot_create(&w->slots[i].snapshot, err));
+    return worker_create(&w->worker, err);
 }
 
 enum status writer_create(struct stage *stage, struct refiner *refiner, int keep, struct writer **ret_writer,
@@ -92,8 +153,7 @@ enum status writer_create(struct stage *stage, struct refiner *refiner, int keep
     struct writer *w = NULL;
     TRY(mem_new(1, sizeof *w, "files of an iteration", &w, err));
     *w = (struct writer){.stage = stage, .refiner = refiner, .keep = keep};
-    enum status status = snapshot_create(&w->snapshot, err);
-    if (status == STATUS_OK) status = worker_create(&w->worker, err);
+    enum status status = open_all(w, err);
     if (status != STATUS_OK) {
         writer_destroy(&w);
         return status;
@@ -106,27 +166,77 @@ void writer_destroy(struct writer **writer) {
     struct writer *w = *writer;
     if (w == NULL) return;
     worker_destroy(&w->worker);
-    if (w->snapshot != NULL) snapshot_return(w->snapshot, w->refiner);
-    snapshot_destroy(&w->snapshot);
+    for (int i = 0; i < SLOTS; i++) {
+        if (w->slots[i].snapshot != NULL) snapshot_return(w->slots[i].snapshot, w->refiner);
+        snapshot_destroy(&w->slots[i].snapshot);
+    }
+    if (w->reserved_made) pthread_cond_destroy(&w->reserved);
+    if (w->lock_made) pthread_mutex_destroy(&w->lock);
     mem_free(writer);
 }
 
-enum status writer_wait(struct writer *w, struct err *err) {
+/* How many are still to be written; copies of the others are not needed any more. */
+static int settle(struct writer *w, bool *ret_running) {
+    pthread_mutex_lock(&w->lock);
+    int count = w->count, first = w->first;
+    *ret_running = w->running;
+    pthread_mutex_unlock(&w->lock);
+    for (int i = count; i < SLOTS; i++)
+        snapshot_return(w->slots[(first + i) % SLOTS].snapshot, w->refiner);
+    return count;
+}
+
+static void start_if_idle(struct writer *w) {
+    pthread_mutex_lock(&w->lock);
+    bool start = w->count > 0 && !w->running && !w->failed;
+    w->running = w->running || start;
+    pthread_mutex_unlock(&w->lock);
+    if (start) worker_start(w->worker, write_slots, w);
+}
+
+/* Until the worker does nothing: how that went. */
+static enum status outcome(struct writer *w, struct err *err) {
     enum status status = worker_wait(w->worker, err);
-    snapshot_return(w->snapshot, w->refiner);
+    pthread_mutex_lock(&w->lock);
+    w->failed = false;
+    pthread_mutex_unlock(&w->lock);
     return status;
 }
 
+enum status writer_wait(struct writer *w, struct err *err) {
+    bool running;
+    for (;;) {
+        TRY(outcome(w, err));
+        if (settle(w, &running) == 0) return STATUS_OK;
+        start_if_idle(w);
+    }
+}
+
 enum status writer_look(struct writer *w, struct err *err) {
-    return worker_busy(w->worker) ? STATUS_OK : writer_wait(w, err);
+    bool running;
+    (void)settle(w, &running);
+    if (running) return STATUS_OK;
+    TRY(outcome(w, err));
+    start_if_idle(w);
+    return STATUS_OK;
 }
 
 enum status writer_write(struct writer *w, struct err *err) {
     double began = clock_monotonic();
-    TRY(writer_wait(w, err));
-    TRY(snapshot_take(w->snapshot, w->refiner, err));
-    w->state = refiner_state(w->refiner);
-    w->state.waited = clock_monotonic() - began;
-    worker_start(w->worker, write_all, w);
+    bool running;
+    if (settle(w, &running) == SLOTS) TRY(writer_wait(w, err));
+    TRY(writer_look(w, err));
+    pthread_mutex_lock(&w->lock);
+    while (w->reserving && w->running)
+        pthread_cond_wait(&w->reserved, &w->lock);
+    struct slot *slot = &w->slots[(w->first + w->count) % SLOTS];
+    pthread_mutex_unlock(&w->lock);
+    TRY(snapshot_take(slot->snapshot, w->refiner, err));
+    slot->state = refiner_state(w->refiner);
+    slot->state.waited = clock_monotonic() - began;
+    pthread_mutex_lock(&w->lock);
+    w->count++;
+    pthread_mutex_unlock(&w->lock);
+    start_if_idle(w);
     return STATUS_OK;
 }

@@ -42,7 +42,7 @@ static enum status write_centre(int ordinal, const struct ensemble_view *view, c
     enum status status = structure_pdb_write(out, view->model, 0, err);
     if (status != STATUS_OK) return err_context(err, status, "%s", name);
     structure_pdb_end(out);
-    return file_commit(&output, err);
+    return file_place(&output, err);
 }
 
 static enum status drop_others(const char *folder, int kept, struct err *err) {
@@ -72,7 +72,8 @@ enum status fitted_write_centres(const struct superposer *s, const struct ensemb
             if (cluster_of[i] >= 0) centres.last = i;
         if (centres.last >= 0) TRY(ensemble_walk(rules, file->path, write_centre, &centres, err));
     }
-    return drop_others(folder, count, err);
+    TRY(drop_others(folder, count, err));
+    return file_sync_folder(folder, err);
 }
 
 static enum status take_first(int ordinal, const struct ensemble_view *view, const char *name, void *context,

@@ -1,5 +1,5 @@
-/* The E-step's parts on a CUDA device, each beside its floor: bench_expectation_cuda [SIZE [SLICES [PARTICLES [SHIFTS]]]].
- * Top-sum selection beside CUB's sort and scan. Medians of repeated runs, device events. */
+/* The E-step's parts on a CUDA device, each beside its floor: bench_expectation_cuda [SIZE [SLICES [PARTICLES
+ * [SHIFTS]]]]. Top-sum selection beside CUB's sort and scan. Medians of repeated runs, device events. */
 #include <cublas_v2.h>
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
@@ -94,14 +94,16 @@ static void top_sum_table(void) {
         CHECK(cub::DeviceScan::InclusiveSum(nullptr, scan_bytes, sorted, sums, n));
         char *scratch = device_new<char>(std::max(bytes, scan_bytes));
         double one = milliseconds([&] { must(top_sum_cuda(w, b, 1, n, 0.999, 0, meetings, found, nullptr, &err), err); });
-        double all = milliseconds([&] { must(top_sum_cuda(w, b, (int)many, n, 0.999, 0, meetings, found, nullptr, &err), err); });
+        double all = milliseconds(
+            [&] { must(top_sum_cuda(w, b, (int)many, n, 0.999, 0, meetings, found, nullptr, &err), err); });
         double cub = milliseconds([&] {
             CHECK(cub::DeviceRadixSort::SortKeysDescending(scratch, bytes, w, sorted, n));
             CHECK(cub::DeviceScan::InclusiveSum(scratch, scan_bytes, sorted, sums, n));
         });
         std::printf("%12zu %10.4f %10.4f %10.2f %12.4f %12.4f%s\n", n, one, cub, cub / one, all / (double)many,
                     (double)n * 4 / 4e12 * 1e3, many == 256 ? "" : "  (8)");
-        for (void *p : {(void *)w, (void *)sorted, (void *)sums, (void *)b, (void *)found, (void *)scratch, (void *)meetings})
+        for (void *p :
+             {(void *)w, (void *)sorted, (void *)sums, (void *)b, (void *)found, (void *)scratch, (void *)meetings})
             CHECK(cudaFree(p));
     }
 }
@@ -174,8 +176,8 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
             must(coarse_cuda_columns(&p, n, x, c, w, n, particles, t, shifts, way, columns, halves, nullptr, &err), err);
         });
         double product = milliseconds([&] {
-            must(coarse_cuda_product(coarse, n, way, s, squares, slices, columns, halves, particles, shifts, slices, dots, norms,
-                                     nullptr, &err),
+            must(coarse_cuda_product(coarse, n, way, s, squares, slices, columns, halves, particles, shifts, slices,
+                                     dots, norms, nullptr, &err),
                  err);
         });
         const struct posterior_input posterior = {dots, norms, nullptr, nullptr, particles, shifts, slices, 0, 0.999};
@@ -191,8 +193,8 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
             CHECK(cudaFree(f));
     }
     coarse_cuda_destroy(&coarse);
-    for (void *f : {(void *)grid.values, (void *)p.kx, (void *)p.ky, (void *)m, (void *)x, (void *)c, (void *)w, (void *)t,
-                    (void *)found, (void *)dots, (void *)norms, (void *)scratch, (void *)kept})
+    for (void *f : {(void *)grid.values, (void *)p.kx, (void *)p.ky, (void *)m, (void *)x, (void *)c, (void *)w,
+                    (void *)t, (void *)found, (void *)dots, (void *)norms, (void *)scratch, (void *)kept})
         CHECK(cudaFree(f));
     fourier_pixels_destroy(&pixels);
 }

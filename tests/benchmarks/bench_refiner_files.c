@@ -119,7 +119,8 @@ static void bench_table(const char *folder, size_t count) {
         plain = fmin(plain, clock_monotonic() - begin);
     }
     printf("%zu particles, %.1f MB: filled in %.3f s (%.0f rows/s), written in %.3f s (%.0f rows/s); as many bytes, "
-           "plain: %.3f s\n", count, (double)bytes / 1e6, fill, (double)count / fill, write, (double)count / write, plain);
+           "plain: %.3f s\n",
+           count, (double)bytes / 1e6, fill, (double)count / fill, write, (double)count / write, plain);
     particle_set_destroy(&set);
 }
 

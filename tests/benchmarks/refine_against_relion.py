@@ -2,12 +2,14 @@
 """Refinement and classification beside RELION's programs, on the same particles, references, ranges and steps: what they
 find, and the time it takes them.
 
-  refine_against_relion.py WORK [--parts apoferritin,simulated,noise,classes,averages] [--threads 2]
+  refine_against_relion.py WORK [--parts apoferritin,simulated,noise,classes,finer_classes,averages] [--threads 2]
 
 apoferritin: 1,170 marked particles of ../shared/data/apoferritin (64², 3 Å/px, O), auto-refine from 30 Å.
 simulated:   400 × 96² of make_particles (C1, SNR 0.1), auto-refine from 40 Å; poses are known.
 noise:       300 × 48² without any signal: how far the halves agree beyond the 40 Å that they share.
-classes:     200 particles each (SNR 0.3) of two structures, 3-D classification from the mean of both, 7.5° steps.
+classes:     200 particles each (SNR 0.3) of two structures, 3-D classification from the mean of both, HEALPix order 1,
+             ten iterations.
+finer_classes: the same at order 2, 7.5° in steps of the second pass, five iterations.
 averages:    the same particles, 2-D classification.
 
 Everything is kept in WORK; what has run is not run again (delete WORK/PART/relion or WORK/PART/icestream). Tables in
@@ -230,12 +232,13 @@ def purity(path):
     return sum(max(count) for count in members.values()) / len(rows), len(members)
 
 
-def classes(threads):
+def classes(threads, order=1, count=10):
     volumes = two_structures()
     used = {"relion": relion(f"relion_refine --j {threads} {BOTH} --pad 2 --ref mean.mrc --firstiter_cc --ini_high 40 "
-                             "--K 2 --tau2_fudge 4 --particle_diameter 190 --healpix_order 1 --sym C1 --iter 10"),
-            "icestream": ours("refiner", "--reference mean.mrc --initial_lowpass 40 --classes 2 --iterations 10 "
-                              "--healpix_order 1 --diameter 190", threads)}
+                             f"--K 2 --tau2_fudge 4 --particle_diameter 190 --healpix_order {order} --sym C1 "
+                             f"--iter {count}"),
+            "icestream": ours("refiner", f"--reference mean.mrc --initial_lowpass 40 --classes 2 --iterations {count} "
+                              f"--healpix_order {order} --diameter 190", threads)}
     rows, ratio = times(("relion", "icestream"), used)
     for row in rows:
         last = f"{row[0]}/run_it{last_iteration(row[0]):03d}"
@@ -243,8 +246,12 @@ def classes(threads):
         crossings = [[resolution(fsc(m, v), len(v), 2.6, 0.5) for v in volumes] for m in maps]
         best = min(([crossings[i][k] for i, k in enumerate(order)] for order in ((0, 1), (1, 0))), key=sum)
         row += [f"{purity(last + '_data.star')[0] * 100:.1f} %", " and ".join(f"{c:.1f} Å" for c in best)]
-    table(["3-D classes, 400 × 96², K = 2", "iterations", "CPU", "wall", "right class", "truths, 0.5"], rows)
+    table([f"3-D classes, 400 × 96², K = 2, order {order}", "iterations", "CPU", "wall", "right class", "truths, 0.5"], rows)
     print(ratio)
+
+
+def finer_classes(threads):
+    classes(threads, 2, 5)
 
 
 def averages(threads):
@@ -263,7 +270,7 @@ def averages(threads):
 
 
 def main():
-    parts = {f.__name__: f for f in (apoferritin, simulated, noise, classes, averages)}
+    parts = {f.__name__: f for f in (apoferritin, simulated, noise, classes, finer_classes, averages)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work")
     parser.add_argument("--parts", default=",".join(parts))

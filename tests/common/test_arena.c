@@ -43,6 +43,24 @@ static void pieces_are_aligned_and_apart(void **state) {
     assert_int_equal(arena_left(*state), CAPACITY - 1024);
 }
 
+static void what_is_kept_outlives_a_reset(void **state) {
+    char *low = take(*state, 256, "one"), *first = NULL, *second = NULL, *none = NULL;
+    struct err err = {0};
+    assert_int_equal(arena_keep(*state, 300, "kept", &first, &err), STATUS_OK);
+    assert_int_equal(first - low, CAPACITY - 512);
+    assert_int_equal(arena_capacity(*state), CAPACITY - 512);
+    memset(first, 7, 512);
+    arena_reset(*state);
+    assert_int_equal(arena_keep(*state, 512, "more", &second, &err), STATUS_OK);
+    assert_int_equal(first - second, 512);
+    assert_int_equal(arena_left(*state), CAPACITY - 1024);
+    take(*state, CAPACITY - 1024, "the rest");
+    for (int i = 0; i < 512; i++)
+        assert_int_equal(first[i], 7);
+    assert_int_equal(arena_keep(*state, 1, "too much", &none, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.message, "too much"));
+}
+
 static void scopes_lie_inside_each_other(void **state) {
     struct err err = {0};
     assert_int_equal(arena_open(*state, ARENA_PARTICLES, &err), STATUS_OK);
@@ -142,6 +160,7 @@ static void trace_keeps_the_first(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pieces_are_aligned_and_apart, open_arena, close_arena),
+        cmocka_unit_test_setup_teardown(what_is_kept_outlives_a_reset, open_arena, close_arena),
         cmocka_unit_test_setup_teardown(scopes_lie_inside_each_other, open_arena, close_arena),
         cmocka_unit_test_setup_teardown(more_than_there_is_is_refused, open_arena, close_arena),
         cmocka_unit_test_setup_teardown(trace_shows_batches, open_arena, close_arena),

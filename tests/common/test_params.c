@@ -13,7 +13,7 @@
 
 struct picker {
     bool invert;
-    int classes;
+    int seed, classes;
     double threshold, lowpass;
     char *symmetry, *reference;
     int method;
@@ -30,6 +30,7 @@ static const struct param table[] = {
     {"reference", PARAM_PATH, OFFSET(reference), "", NULL, 0, 0, NULL, 0, true, "a map to begin with"},
     {"method", PARAM_CHOICE, OFFSET(method), "", "on-the-fly", 0, 0, "auto|on-the-fly|ellr", 0, false, "how"},
     {"log_diameter", PARAM_FLOATS, OFFSET(log_diameter), "Å", NULL, 0, 0, NULL, 2, false, "smallest and largest"},
+    {"seed", PARAM_INT, OFFSET(seed), "", "1", 0, 1 << 24, NULL, 0, false, "of chance"},
     {"centre", PARAM_FLOATS, OFFSET(centre), "px", "1,2", -5, 5, NULL, 0, false, "centre"},
 };
 enum { COUNT = sizeof table / sizeof *table };
@@ -74,6 +75,7 @@ static const struct wrong wrongs[] = {
     {"classses", "1", "line 7: there is no parameter 'classses': did you mean 'classes'?"},
     {"zzz", "1", "line 7: there is no parameter 'zzz' (--help lists them)"},
     {"classes", "0", "line 7: classes is 0; it must be 1 to 1000"},
+    {"seed", "-1", "line 7: seed is -1; it must be 0 to 16777216"},
     {"classes", "3.5", "line 7: classes is '3.5'; it must be a whole number"},
     {"classes", "99999999999", "line 7: classes is '99999999999', which is too large"},
     {"classes", "auto", "line 7: classes is 'auto'; it must be a whole number"},
@@ -160,6 +162,7 @@ static void help_names_all(void **state) {
     fclose(stream);
     assert_non_null(strstr(text, "  --classes NUMBER            number of classes (1 to 1000; default: 50)\n"));
     assert_non_null(strstr(text, "  --lowpass Å                 low-pass (1 or more; default: 20)\n"));
+    assert_non_null(strstr(text, "  --seed NUMBER               of chance (0 to 16777216; default: 1)\n"));
     assert_non_null(strstr(text, "  --reference PATH            a map to begin with (required)\n"));
     assert_non_null(strstr(text, "(auto|on-the-fly|ellr; default: on-the-fly)\n"));
     free(text);

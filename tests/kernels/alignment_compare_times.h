@@ -1,5 +1,5 @@
-/* How long compare_cuda takes at sizes of real work, for test_alignment_compare_devices.c. Values are random: times do not
- * depend on them. */
+/* How long compare_cuda takes at sizes of real work, for test_alignment_compare_devices.c. Values are random: times do
+ * not depend on them. */
 
 /* Of what one H200 multiplies in FP32 (measured: a large product of cuBLAS). */
 static const double MEASURED_RATE = 52e12;
@@ -99,7 +99,8 @@ static double time_of(const struct setting *s, const struct list *l, bool fine, 
         const int launches = 3;
         double start = seconds();
         for (int i = 0; i < launches; i++)
-            must(compare_cuda(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values, NULL, &err),
+            must(compare_cuda(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values, NULL,
+                              &err),
                  &err);
         from_device(&one, values, sizeof one);
         double took = (seconds() - start) / launches;
@@ -142,11 +143,12 @@ static void time_case(struct setting *s, const struct work_case *c) {
     double took = time_of(s, &list, c->fine, values), whole = 6496.0 / s->particles;
     double floor = 4 * n * list.device.count * each / MEASURED_RATE;
     double points = n * rotations * list.device.row_count;
-    printf("%-26s %5.0f px %7.1f rows %5.1f samples a row %-6s %8.2f ms, products at 52 TF %6.2f (%3.0f %%), %5.1f G slice "
+    printf("%-26s %5.0f px %7.1f rows %5.1f samples a row %-6s %8.2f ms, products at 52 TF %6.2f (%3.0f %%), %5.1f G "
+           "slice "
            "pixels/s; 6,496 particles %7.1f ms%s",
            c->name, n, (double)list.device.row_count / s->particles, (double)list.device.count / list.device.row_count,
-           sources[c->source], 1e3 * took, 1e3 * floor, 100 * floor / took, points / took * 1e-9,
-           1e3 * took * whole, c->source == FROM_SLICES ? "" : "\n");
+           sources[c->source], 1e3 * took, 1e3 * floor, 100 * floor / took, points / took * 1e-9, 1e3 * took * whole,
+           c->source == FROM_SLICES ? "" : "\n");
     if (c->source == FROM_SLICES) printf("; slices of %d rows %.2f ms\n", s->rows, 1e3 * made);
     fflush(stdout);
     free_list(&list);
@@ -189,8 +191,9 @@ static void times_of_real_work(void **state) {
     time_setting((struct setting){.dimensions = 3, .box = 128, .size = 128, .coarse_size = 128, .references = 1,
                                   .order = 5, .particles = 192, .shift_range = 3, .shift_step = 1, .children = true},
                  local, 5);
-    const struct work_case classes_2d[] = {
-        {"2-D", 0, 150, 4, true, FROM_SLICES}, {"2-D", 0, 150, 4, true, FROM_GRID}, {"2-D", 0, 400, 21, true, FROM_SLICES}};
+    const struct work_case classes_2d[] = {{"2-D", 0, 150, 4, true, FROM_SLICES},
+                                           {"2-D", 0, 150, 4, true, FROM_GRID},
+                                           {"2-D", 0, 400, 21, true, FROM_SLICES}};
     time_setting((struct setting){.dimensions = 2, .box = 128, .size = 64, .coarse_size = 40, .references = 50,
                                   .psi_count = 30, .particles = 512, .shift_range = 5, .shift_step = 2, .children = true},
                  classes_2d, 3);

@@ -3,24 +3,15 @@
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_TRIALS_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_TRIALS_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/alignment/alignment.h"
 #include "kernels/reconstruct/accumulator.h"
 #include "kernels/symmetry/symmetry.h"
+#include "tests/kernels/devices.h"
 #include "tests/kernels/phantom.h"
 
 enum { REFERENCES = 2 };
-static uint64_t seed;
 static int threads = 2;
 
 struct trial {
@@ -49,10 +40,6 @@ struct outcome {
     float *maps[REFERENCES]; /* where there is symmetry: of sums over its operators */
     double seconds;
 };
-
-static inline void must(enum status status, const struct err *err) {
-    if (status != STATUS_OK) fail_msg("%s", err->message);
-}
 
 static inline void *new(size_t count, size_t size) {
     void *memory = calloc(count, size);

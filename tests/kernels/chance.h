@@ -10,12 +10,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/memory.h"
 
 static uint64_t seed;
+
+/* The one given, or another each time; printed. */
+static inline void choose_seed(const char *given_or_null) {
+    seed = given_or_null != NULL ? strtoull(given_or_null, NULL, 10) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)seed);
+}
 
 static inline double uniform(void) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;

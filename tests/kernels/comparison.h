@@ -1,5 +1,6 @@
 /* Particles beside slices of a map, and the logarithms of their weights from sums in double over slices that are
- * interpolated in double: what the E-step's product, on either device, is held against. Random numbers come from `seed`. */
+ * interpolated in double: what the E-step's product, on either device, is held against. Random numbers come from
+ * `seed`. */
 #ifndef ICESTREAM_TESTS_KERNELS_COMPARISON_H
 #define ICESTREAM_TESTS_KERNELS_COMPARISON_H
 

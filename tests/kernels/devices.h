@@ -1,4 +1,5 @@
-/* What tests of kernels on a CUDA device share: memory of the device from an arena, poisoned outputs. */
+/* What tests of kernels on a CUDA device share: memory of the device from an arena, poisoned outputs, and whether there
+ * is a device at all. */
 #ifndef ICESTREAM_TESTS_KERNELS_DEVICES_H
 #define ICESTREAM_TESTS_KERNELS_DEVICES_H
 
@@ -10,6 +11,30 @@
 
 static const struct device DEVICE = {DEVICE_CUDA, 0};
 static struct arena *arena;
+
+/* What main returns where there is none: 77, a skipped test; 0: there is one. */
+static inline int no_device(void) {
+    int count = 0;
+    struct err err = {0};
+    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
+    return count == 0 ? (puts("skipped: no CUDA device"), 77) : 0;
+}
+
+/* Every value within `bound` of the largest; NaN fails. */
+static inline void check_values(const char *what, const float *found, const float *expected, size_t count,
+                                double bound) {
+    double largest = 0, worst = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs((double)expected[i]));
+    for (size_t i = 0; i < count; i++) {
+        double error = fabs((double)found[i] - (double)expected[i]);
+        if (!(error <= bound * largest))
+            fail_msg("%s: value %zu is %.9g, expected %.9g (largest %.3g)", what, i, (double)found[i],
+                     (double)expected[i], largest);
+        worst = fmax(worst, error);
+    }
+    if (count > 100) printf("    %s: off by %.2g of the largest at most (%.2g allowed)\n", what, worst / largest, bound);
+}
 
 /* Memory of the device that holds what the host's does, or NaNs. */
 static inline void *on_device(const void *host, size_t count, size_t size) {

@@ -61,14 +61,14 @@ static inline void phantom_slice(int box, int dimensions, const float matrix[9],
     }
 }
 
-static inline double phantom_uniform(uint64_t *seed) {
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (double)(*seed >> 11) / 9007199254740992.0;
+static inline double phantom_uniform(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 11) / 9007199254740992.0;
 }
 
-static inline double phantom_normal(uint64_t *seed) {
-    double u = 1 - phantom_uniform(seed);
-    return sqrt(-2 * log(u)) * cos(2 * M_PI * phantom_uniform(seed));
+static inline double phantom_normal(uint64_t *state) {
+    double u = 1 - phantom_uniform(state);
+    return sqrt(-2 * log(u)) * cos(2 * M_PI * phantom_uniform(state));
 }
 
 #endif

@@ -523,7 +523,7 @@ static void memory_changes_nothing_but_the_time(void **state) {
     enum status status = alignment_create(&b->options, &alignment, &failure);
     if (status == STATUS_OK) status = alignment_begin(alignment, &b->iteration, &failure);
     assert_int_equal(status, STATUS_NO_MEMORY);
-    assert_non_null(strstr(failure.message, device.kind == DEVICE_CPU ? "GiB" : "memory"));
+    assert_non_null(strstr(failure.message, device.kind == DEVICE_CPU ? "MiB" : "memory"));
     alignment_destroy(&alignment);
     destroy_data(a);
     destroy_data(b);

@@ -290,6 +290,11 @@ static double truth(const struct setting *s, int particle, const float *slice, i
     return sum;
 }
 
+/* What is allowed, of sums of so many terms. */
+static double allowed_error(const struct setting *s) {
+    return s->box > 128 ? 0.03 : 0.003;
+}
+
 /* Worst error of those within 30 of the particle's best, relative to the best. */
 static double check(const struct setting *s, const struct list *l, bool fine, const float *found) {
     int n = fine ? s->pixels.count : s->references_cuda.coarse_pixels, rotations = fine ? s->rotations : 1;
@@ -320,8 +325,8 @@ static double check(const struct setting *s, const struct list *l, bool fine, co
             if (expected[i] < expected[best]) best = i;
         for (size_t i = from; i < to; i++) {
             double error = fabs((found[i] - (double)found[best]) - (expected[i] - expected[best]));
-            if (!(error <= 1e-3 + 1e-5 * fabs(expected[i])) ||
-                !(fabs(found[i] - expected[i]) <= 1e-3 + 1e-5 * fabs(expected[i])))
+            double bound = allowed_error(s) + 1e-5 * fabs(expected[i]);
+            if (!(error <= bound) || !(fabs(found[i] - expected[i]) <= bound))
                 fail_msg("value %zu (%d a sample): %.9g, expected %.9g", i, each, found[i], expected[i]);
             if (expected[i] - expected[best] < 30 && error > worst) worst = error;
         }
@@ -352,7 +357,7 @@ static void compare_list(struct setting *s, double rows, double shifts, bool fin
     size_t bytes = list.device.count * (fine ? (size_t)s->rotations * (size_t)s->sampling.shift_children : 1) * 4;
     assert_memory_equal(found, again, bytes);
     double worst = check(s, &list, fine, found);
-    double allowed = s->box > 128 ? 0.03 : 0.003;
+    double allowed = allowed_error(s);
     printf("%d-D, box %d, %d px, %s%s, %u rows, %u samples: off by %.2g at most (%g allowed)\n", s->dimensions, s->box,
            fine ? s->pixels.count : s->references_cuda.coarse_pixels, fine ? "fine" : "coarse", what,
            list.device.row_count, list.device.count, worst, allowed);
@@ -465,13 +470,10 @@ static void refuses_what_it_cannot_do(void **state) {
 #include "tests/kernels/alignment_compare_times.h"
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
+    int missing = no_device();
+    if (missing != 0) return missing;
     bool timed = argc > 1 && strcmp(argv[1], "time") == 0;
-    seed = argc > 1 && !timed ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    choose_seed(argc > 1 && !timed ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(volumes),
         cmocka_unit_test(classes),

@@ -276,18 +276,14 @@ static void time_all(int particles) {
 }
 
 int main(int argc, char **argv) {
-    int devices = 0;
-    if (device_count(&devices, NULL) != STATUS_OK || devices < 1) {
-        puts("skipped: no CUDA device");
-        return 77;
-    }
-    seed = (uint64_t)time(NULL);
-    if (argc > 1 && strcmp(argv[1], "time") == 0) {
+    int missing = no_device();
+    if (missing != 0) return missing;
+    bool timed = argc > 1 && strcmp(argv[1], "time") == 0;
+    choose_seed(argc > 1 && !timed ? argv[1] : NULL);
+    if (timed) {
         time_all(argc > 2 ? atoi(argv[2]) : 2048);
         return 0;
     }
-    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
-    printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_cpu),
         cmocka_unit_test(symmetric_particles),

@@ -126,13 +126,9 @@ static void accuracies_are_those_of_the_cpu(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int devices = 0;
-    if (device_count(&devices, NULL) != STATUS_OK || devices < 1) {
-        puts("skipped: no CUDA device");
-        return 77;
-    }
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    int missing = no_device();
+    if (missing != 0) return missing;
+    choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_stay_as_they_were),
         cmocka_unit_test(accuracies_are_those_of_the_cpu),

@@ -19,6 +19,7 @@ static bool timed;
 struct trial {
     int box, size, count, most;
     double mask_radius;
+    int shared_shell;
     size_t stride, n, shells, area;
     struct fourier_pixels pixels;
     float *images, *sigma2, shifts[SHIFTS][2];
@@ -116,11 +117,11 @@ static double run(const struct trial *t, struct prepared *ret, int repeats) {
     const float *images = on_device(t->images, count * t->area, sizeof(float));
     const float *sigma2 = on_device(t->sigma2, GROUPS * t->shells, sizeof(float));
     const struct prepare_particle_cuda *which = on_device(t->which, count, sizeof *which);
-    void *scratch = on_device(NULL, 1, prepare_cuda_scratch(prepare, t->count));
+    void *scratch = on_device(NULL, 1, prepare_cuda_scratch(prepare, t->count, t->shared_shell));
     double start = 0;
     for (int i = 0; i <= repeats; i++) {
-        must(prepare_cuda_run(prepare, &references, &sampling, images, which, PIXEL_SIZE, t->mask_radius, sigma2, 2.5,
-                              scratch, &p, NULL, &err),
+        must(prepare_cuda_run(prepare, &references, &sampling, images, which, PIXEL_SIZE, t->mask_radius,
+                              t->shared_shell, sigma2, 2.5, scratch, &p, NULL, &err),
              &err);
         if (i > 0) continue;
         from_device(ret->constant, p.constant, count * sizeof(double));
@@ -159,7 +160,8 @@ static void untouched(const char *what, int particle, const float *values, size_
 static void check_particle(const struct trial *t, const struct prepared *p, int i, struct prepare *prepare,
                            float *masked, float *unmasked, float *ctf) {
     const struct prepare_particle_cuda *w = &t->which[i];
-    const struct prepare_options options = {w->shift_x, w->shift_y, (double)w->scale, t->mask_radius};
+    const struct prepare_options options = {w->shift_x, w->shift_y, (double)w->scale, t->mask_radius,
+                                            t->shared_shell};
     const float *image = t->images + (size_t)i * t->area, *sigma2 = t->sigma2 + (size_t)w->optics * t->shells;
     float power[4097];
     double rms = 0, mean = 0, constant = 0, terms = 0;
@@ -202,9 +204,10 @@ static void same(const char *what, const void *a, const void *b, size_t bytes) {
     if (memcmp(a, b, bytes) != 0) fail_msg("%s: a second run gave something else", what);
 }
 
-static void prepare_trial(int box, int size, int count, int most, double mask_radius) {
+static void prepare_trial(int box, int size, int count, int most, double mask_radius, int shared_shell) {
     struct err err = {0};
-    struct trial t = {.box = box, .size = size, .count = count, .most = most, .mask_radius = mask_radius};
+    struct trial t = {.box = box, .size = size, .count = count, .most = most, .mask_radius = mask_radius,
+                      .shared_shell = shared_shell};
     struct prepare *prepare = NULL;
     make_trial(&t);
     struct prepared first = new_prepared(&t), second = new_prepared(&t);
@@ -232,16 +235,27 @@ static void prepare_trial(int box, int size, int count, int most, double mask_ra
 
 static void particles_are_prepared_as_on_the_cpu(void **state) {
     (void)state;
-    prepare_trial(4, 4, 1, 1, 1);
-    prepare_trial(24, 16, 5, 9, 6);
-    prepare_trial(34, 34, 9, 4, 11.5);
-    prepare_trial(64, 40, 33, 64, 25);
-    prepare_trial(128, 128, 7, 7, 50);
-    prepare_trial(128, 80, 3, 3, 200); /* no background */
-    prepare_trial(360, 360, 5, 2, 140);
-    prepare_trial(1000, 300, 3, 9, 400);
-    prepare_trial(154, 100, 4, 4, 50); /* a factor that the library's own transforms do not have */
-    prepare_trial(154 * 2, 100, 4, 3, 90);
+    prepare_trial(4, 4, 1, 1, 1, 0);
+    prepare_trial(24, 16, 5, 9, 6, 0);
+    prepare_trial(34, 34, 9, 4, 11.5, 0);
+    prepare_trial(64, 40, 33, 64, 25, 0);
+    prepare_trial(128, 128, 7, 7, 50, 0);
+    prepare_trial(128, 80, 3, 3, 200, 0); /* no background */
+    prepare_trial(360, 360, 5, 2, 140, 0);
+    prepare_trial(1000, 300, 3, 9, 400, 0);
+    prepare_trial(154, 100, 4, 4, 50, 0); /* a factor that the library's own transforms do not have */
+    prepare_trial(154 * 2, 100, 4, 3, 90, 0);
+}
+
+static void two_bands_are_masked_as_on_the_cpu(void **state) {
+    (void)state;
+    prepare_trial(24, 16, 5, 9, 6, 1);
+    prepare_trial(34, 34, 9, 4, 11.5, 15); /* nearly all */
+    prepare_trial(64, 40, 33, 64, 25, 4);
+    prepare_trial(128, 20, 5, 5, 50, 15); /* more than is asked for */
+    prepare_trial(128, 80, 3, 3, 200, 7); /* no background */
+    prepare_trial(360, 300, 3, 2, 140, 9);
+    prepare_trial(154, 100, 4, 4, 50, 6);
 }
 
 static void no_particles_are_nothing(void **state) {
@@ -254,10 +268,10 @@ static void no_particles_are_nothing(void **state) {
     struct references_cuda references = {.pixels = {.box = 32, .count = 10}};
     struct sampling_cuda sampling = {.shift_count = 1};
     struct particles_cuda none = {.count = 0, .stride = 10};
-    must(prepare_cuda_run(prepare, &references, &sampling, NULL, NULL, 1, 10, NULL, 1, NULL, &none, NULL, &err), &err);
+    must(prepare_cuda_run(prepare, &references, &sampling, NULL, NULL, 1, 10, 0, NULL, 1, NULL, &none, NULL, &err), &err);
     references.pixels.box = 34;
     assert_int_equal(
-        prepare_cuda_run(prepare, &references, &sampling, NULL, NULL, 1, 10, NULL, 1, NULL, &none, NULL, &err),
+        prepare_cuda_run(prepare, &references, &sampling, NULL, NULL, 1, 10, 0, NULL, 1, NULL, &none, NULL, &err),
         STATUS_BAD_ARGUMENT);
     prepare_cuda_destroy(&prepare);
     prepare_cuda_destroy(&prepare);
@@ -283,15 +297,13 @@ static void time_of_real_sizes(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
     timed = argc > 1 && strcmp(argv[argc - 1], "time") == 0;
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
-    seed = argc > 1 && argv[1][0] != 't' ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    int missing = no_device();
+    if (missing != 0) return missing;
+    choose_seed(argc > 1 && argv[1][0] != 't' ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(particles_are_prepared_as_on_the_cpu),
+        cmocka_unit_test(two_bands_are_masked_as_on_the_cpu),
         cmocka_unit_test(no_particles_are_nothing),
         cmocka_unit_test(time_of_real_sizes),
     };

@@ -383,14 +383,11 @@ static void blocks_expand_to_the_dense_array(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
+    int missing = no_device();
+    if (missing != 0) return missing;
     bool timed = argc > 1 && strcmp(argv[1], "time") == 0;
     const char *given = argc > 1 + timed ? argv[1 + timed] : NULL;
-    seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    choose_seed(given);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_become_lists),
         cmocka_unit_test(weights_become_lists),

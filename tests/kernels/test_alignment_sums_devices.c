@@ -451,13 +451,10 @@ static void images_that_do_not_fit(void **state) {
 #include "tests/kernels/alignment_sums_times.h"
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
+    int missing = no_device();
+    if (missing != 0) return missing;
     bool timed = argc > 1 && strcmp(argv[1], "time") == 0;
-    seed = argc > 1 && !timed ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    choose_seed(argc > 1 && !timed ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(volumes, close_iteration),
         cmocka_unit_test_teardown(classes, close_iteration),

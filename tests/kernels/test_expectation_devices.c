@@ -350,14 +350,11 @@ static void volumes_of_360(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
+    int missing = no_device();
+    if (missing != 0) return missing;
     bool large = argc > 1 && strcmp(argv[1], "360") == 0;
     argc -= large, argv += large;
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(top_sum_finds_the_largest),
         cmocka_unit_test(top_sum_of_many),

@@ -104,10 +104,11 @@ static bool is_same(const struct data *d, const struct outcome *a, const struct 
     for (size_t i = 0; differ > 0 && i < (size_t)d->trial.particles; i++) {
         const struct alignment_result *x = &a->results[i], *y = &b->results[i];
         if (memcmp(x->pose, y->pose, offsetof(struct alignment_result, power)) == 0) continue;
-        print_message("%zu particles differ; the first, %zu: pmax %.17g %.17g, log-likelihood %.17g %.17g, samples %d %d, "
-                      "norm %.9g %.9g, residual %.9g %.9g\n",
-                      differ, i, x->pmax, y->pmax, x->log_likelihood, y->log_likelihood, x->significant, y->significant,
-                      x->norm_sum, y->norm_sum, x->residual, y->residual);
+        print_message(
+            "%zu particles differ; the first, %zu: pmax %.17g %.17g, log-likelihood %.17g %.17g, samples %d %d, "
+            "norm %.9g %.9g, residual %.9g %.9g\n",
+            differ, i, x->pmax, y->pmax, x->log_likelihood, y->log_likelihood, x->significant, y->significant,
+            x->norm_sum, y->norm_sum, x->residual, y->residual);
         break;
     }
     return same;
@@ -177,10 +178,11 @@ static void check_blocks(const struct data *d, const struct account *a, const st
     }
     double whole = (double)particles * d->sampling.direction_count * d->sampling.psi_count * d->sampling.shift_count *
                    d->trial.references * (double)block;
-    print_message("fine pass: %zu samples kept of %zu particles, %.1f MB in blocks of %zu + %zu bytes; all would be %.0f MB "
-                  "(1/%.0f)\n",
-                  kept, particles, (double)(kept * (block + 4)) * 1e-6, block, sizeof(uint32_t), whole * 1e-6,
-                  whole / (double)(kept * (block + 4)));
+    print_message(
+        "fine pass: %zu samples kept of %zu particles, %.1f MB in blocks of %zu + %zu bytes; all would be %.0f MB "
+        "(1/%.0f)\n",
+        kept, particles, (double)(kept * (block + 4)) * 1e-6, block, sizeof(uint32_t), whole * 1e-6,
+        whole / (double)(kept * (block + 4)));
     if (samples < kept || samples > kept + parts) fail_msg("%zu blocks were taken for %zu samples", samples, kept);
 }
 
@@ -320,20 +322,15 @@ static void print_trace(void) {
 }
 
 int main(int argc, char **argv) {
-    int devices = 0;
-    if (device_count(&devices, NULL) != STATUS_OK || devices < 1) {
-        puts("skipped: no CUDA device");
-        return 77;
-    }
-    seed = (uint64_t)time(NULL);
-    if (argc > 1 && strcmp(argv[1], "trace") == 0) {
+    int missing = no_device();
+    if (missing != 0) return missing;
+    bool traced = argc > 1 && strcmp(argv[1], "trace") == 0, large = argc > 1 && strcmp(argv[1], "360") == 0;
+    choose_seed(argc > 1 && !traced && !large ? argv[1] : NULL);
+    if (traced) {
         print_trace();
         return 0;
     }
-    bool large = argc > 1 && strcmp(argv[1], "360") == 0;
     if (large) threads = 16;
-    if (argc > 1 && !large) seed = strtoull(argv[1], NULL, 10);
-    printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_results_within_each_limit),
         cmocka_unit_test(too_little_is_refused),

@@ -100,6 +100,41 @@ static void images_are_shifted_masked_and_transformed(void **state) {
     fourier_pixels_destroy(&pixels);
 }
 
+/* Waves of one band alone: masked, they are found there, and what the mask carries into the other band is not. */
+static void bands_are_masked_by_themselves(void **state) {
+    (void)state;
+    enum { SHARED = 3 };
+    struct err err;
+    struct fourier_pixels pixels;
+    struct prepare *prepare = NULL;
+    assert_int_equal(fourier_pixels_create(BOX, SIZE, &pixels, &err), STATUS_OK);
+    assert_int_equal(prepare_create(BOX, &prepare, &err), STATUS_OK);
+    float *masked = calloc(2 * (size_t)pixels.count, sizeof *masked), power[BOX / 2 + 1];
+    const struct prepare_options options = {.scale = 1, .mask_radius = 6, .shared_shell = SHARED};
+    for (int upper = 0; upper < 2; upper++) {
+        float image[BOX * BOX] = {0};
+        double truth[BOX * BOX], carried = 0;
+        for (int kx = 0; kx <= 6; kx++)
+            for (int ky = -6; ky <= 6; ky++)
+                for (int i = 0; i < BOX * BOX && ((int)floor(hypot(kx, ky) + 0.5) > SHARED) == upper; i++)
+                    image[i] += (float)cos(2 * M_PI * (kx * (i % BOX) + ky * (i / BOX)) / BOX + 2 * kx + 3 * ky);
+        expected_image(image, &options, options.mask_radius, truth);
+        prepare_image(prepare, image, &options, &pixels, masked, NULL, power);
+        for (int i = 0; i < pixels.count; i++) {
+            double re, im;
+            bool kept = (pixels.shell[i] > SHARED) == upper;
+            transform_at(truth, pixels.kx[i], pixels.ky[i], &re, &im);
+            if (!kept) carried = fmax(carried, hypot(re, im)), re = im = 0;
+            assert_true(fabs(re - masked[2 * i]) < 2e-6 && fabs(im - masked[2 * i + 1]) < 2e-6);
+        }
+        assert_true(carried > 0.01);
+        assert_true((power[upper ? SHARED : SHARED + 1] < 1e-10) && power[upper ? SHARED + 1 : SHARED] > 1e-4);
+    }
+    free(masked);
+    prepare_destroy(&prepare);
+    fourier_pixels_destroy(&pixels);
+}
+
 static void white_noise_has_half_its_variance_per_component(void **state) {
     (void)state;
     struct err err;
@@ -131,6 +166,7 @@ static void odd_boxes_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_are_shifted_masked_and_transformed),
+        cmocka_unit_test(bands_are_masked_by_themselves),
         cmocka_unit_test(white_noise_has_half_its_variance_per_component),
         cmocka_unit_test(odd_boxes_are_refused),
     };

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -208,6 +209,49 @@ static void nothing_beyond_the_size(void **state) {
     fourier_pixels_destroy(&pixels);
 }
 
+/* Up to a shell from one map, beyond it from another: a slice's pixel lies between grid points of which the farthest is √3
+ * padded ones away, and farther from where they meet than that it is one map's, bit for bit. */
+static void shells_come_from_two_maps(void **state) {
+    (void)state;
+    enum { SHELL = 5 };
+    struct fourier_pixels pixels;
+    struct projector *p[3]; /* of either map, and of both */
+    float matrix[9];
+    assert_int_equal(fourier_pixels_create(BOX, BOX / 2, &pixels, NULL), STATUS_OK);
+    _cleanup_(mem_free) float *map = mem_aligned((size_t)BOX * BOX * BOX, sizeof *map);
+    _cleanup_(mem_free) float *slices = mem_aligned((size_t)pixels.count * 3, 2 * sizeof *slices);
+    assert_true(map != NULL && slices != NULL);
+    random_matrix(matrix);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(projector_create(3, BOX, 2, &p[i], NULL), STATUS_OK);
+    assert_int_equal(projector_set_shells(p[2], map, SHELL, NULL), STATUS_BAD_ARGUMENT);
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < BOX * BOX * BOX; k++)
+            map[k] = (float)phantom_normal(&seed);
+        assert_int_equal(projector_set_map(p[i], map, BOX / 2, NULL), STATUS_OK);
+        if (i == 0)
+            assert_int_equal(projector_set_map(p[2], map, BOX / 2, NULL), STATUS_OK);
+        else
+            assert_int_equal(projector_set_shells(p[2], map, SHELL, NULL), STATUS_OK);
+    }
+    for (int i = 0; i < 3; i++)
+        projector_slices(p[i], &pixels, pixels.count, 1, matrix, 1, slices + 2 * (size_t)(i * pixels.count));
+    const float *outer = slices, *inner = slices + 2 * pixels.count, *both = inner + 2 * pixels.count;
+    int counts[3] = {0};
+    for (int i = 0; i < pixels.count; i++) {
+        double radius = hypot(pixels.kx[i], pixels.ky[i]), reach = sqrt(3) / 2;
+        bool is_inner = memcmp(both + 2 * i, inner + 2 * i, 2 * sizeof *both) == 0;
+        bool is_outer = memcmp(both + 2 * i, outer + 2 * i, 2 * sizeof *both) == 0;
+        if (radius < SHELL - reach) assert_true(is_inner);
+        if (radius > SHELL + reach && radius <= BOX / 4) assert_true(is_outer);
+        counts[is_inner ? 0 : is_outer ? 1 : 2]++;
+    }
+    assert_true(counts[0] > 20 && counts[1] > 20 && counts[2] > 5);
+    for (int i = 0; i < 3; i++)
+        projector_destroy(&p[i]);
+    fourier_pixels_destroy(&pixels);
+}
+
 static void power_is_that_of_the_transform(void **state) {
     (void)state;
     /* White noise of variance 1 has |F|²/2 = box³ · (1/box²)² / 2 = 1/(2 box), raised by the sinc correction. */
@@ -251,6 +295,7 @@ int main(void) {
         cmocka_unit_test(classes_turn_in_their_plane),
         cmocka_unit_test(grey_scale_is_that_of_the_projection),
         cmocka_unit_test(nothing_beyond_the_size),
+        cmocka_unit_test(shells_come_from_two_maps),
         cmocka_unit_test(power_is_that_of_the_transform),
         cmocka_unit_test(bad_sizes_are_refused),
     };

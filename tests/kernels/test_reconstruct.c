@@ -360,6 +360,44 @@ static void prior_damps(void **state) {
     slices_destroy(&s);
 }
 
+/* A map of the first shells of the sums: slices that end before them lose nothing, of those that begin beyond nothing is
+ * left. (A pixel is scattered up to 0.87 shells away.) */
+static void maps_of_the_first_shells(void **state) {
+    (void)state;
+    enum { LAST = 8 };
+    struct slices s = make_slices(3, 60, BOX, 0, 0.2);
+    _cleanup_(mem_free) float *map = mem_aligned(MAP, sizeof *map);
+    _cleanup_(mem_free) float *full = mem_aligned(MAP, sizeof *full);
+    const struct reconstruct_options first = {.last_shell = LAST, .threads = 2}, all = {.threads = 2};
+    assert_true(map != NULL && full != NULL);
+    for (int beyond = 0; beyond < 2; beyond++) {
+        struct slices part = make_slices(3, 60, BOX, 0, 0.2);
+        for (size_t i = 0; i < (size_t)part.n * (size_t)part.pixels.count; i++) {
+            int p = (int)(i % (size_t)part.pixels.count);
+            double radius = hypot(part.pixels.kx[p], part.pixels.ky[p]);
+            if (beyond ? radius < LAST + 1.9 : radius > LAST - 0.4) part.data[2 * i] = part.data[2 * i + 1] = 0;
+        }
+        struct accumulator *a = accumulate(&part, 3, BOX, 2);
+        assert_int_equal(accumulator_finish(a, NULL, 1, NULL), STATUS_OK);
+        assert_int_equal(reconstruct_map(a, &first, map, NULL, NULL, NULL), STATUS_OK);
+        assert_int_equal(reconstruct_map(a, &all, full, NULL, NULL, NULL), STATUS_OK);
+        if (!beyond) assert_memory_equal(map, full, MAP * sizeof *map);
+        for (int i = 0; beyond && i < MAP; i++)
+            assert_true(map[i] == 0);
+        assert_true(relative_error(MAP, map, full) == beyond);
+        accumulator_destroy(&a);
+        slices_destroy(&part);
+    }
+    struct accumulator *a = accumulate(&s, 3, BOX, 2);
+    const struct reconstruct_options more = {.last_shell = BOX, .threads = 1};
+    assert_int_equal(accumulator_finish(a, NULL, 1, NULL), STATUS_OK);
+    assert_int_equal(reconstruct_map(a, &more, map, NULL, NULL, NULL), STATUS_OK);
+    assert_int_equal(reconstruct_map(a, &all, full, NULL, NULL, NULL), STATUS_OK);
+    assert_memory_equal(map, full, MAP * sizeof *map);
+    accumulator_destroy(&a);
+    slices_destroy(&s);
+}
+
 /* What a device's memory must hold is known without a device: the grids of the host, as long as they are there; and what
  * the formula comes to where none of them is made. */
 static void volumes_are_as_large_as_planned(void **state) {
@@ -397,6 +435,7 @@ int main(void) {
         cmocka_unit_test(merging_is_adding),
         cmocka_unit_test(halves_correlate_as_their_maps),
         cmocka_unit_test(prior_damps),
+        cmocka_unit_test(maps_of_the_first_shells),
         cmocka_unit_test(volumes_are_as_large_as_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

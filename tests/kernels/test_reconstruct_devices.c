@@ -1,5 +1,6 @@
 /* The M-step on a CUDA device and references prepared there, against kernels/reconstruct and kernels/projector; fresh
- * random input from a printed seed: test_reconstruct_devices [SEED], or `time` for the time of each step and its floor. */
+ * random input from a printed seed: test_reconstruct_devices [SEED], or `time` for the time of each step and its floor.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
@@ -54,21 +55,6 @@ static float *get_floats(const float *values, size_t count) {
     float *host = host_new(count, sizeof *host);
     from_device(host, values, count * sizeof *host);
     return host;
-}
-
-/* Every value within `bound` of the largest; NaN fails. */
-static void check_values(const char *what, const float *found, const float *expected, size_t count, double bound) {
-    double largest = 0, worst = 0;
-    for (size_t i = 0; i < count; i++)
-        largest = fmax(largest, fabs((double)expected[i]));
-    for (size_t i = 0; i < count; i++) {
-        double error = fabs((double)found[i] - (double)expected[i]);
-        if (!(error <= bound * largest))
-            fail_msg("%s: value %zu is %.9g, expected %.9g (largest %.3g)", what, i, (double)found[i],
-                     (double)expected[i], largest);
-        worst = fmax(worst, error);
-    }
-    if (count > 100) printf("    %s: off by %.2g of the largest at most (%.2g allowed)\n", what, worst / largest, bound);
 }
 
 static void check_sums(const char *what, const struct accumulator_cuda *d, const struct accumulator *expected,
@@ -309,11 +295,13 @@ static void put_on(struct accumulator *a, struct workspace *w, struct accumulato
 }
 
 /* What reconstruct.h makes of sums, host and device by the same calls. */
-static void check_map(const struct accumulator *here, const struct accumulator *there, const float *tau2) {
+static void check_map(const struct accumulator *here, const struct accumulator *there, const float *tau2,
+                      int last_shell) {
     struct err err = {0};
     size_t shells = (size_t)here->box / 2 + 1, voxels = (size_t)here->box * (size_t)here->box;
     if (here->dimensions == 3) voxels *= (size_t)here->box;
-    const struct reconstruct_options options = {.tau2 = tau2, .tau_fudge = 1.3, .minres_shell = 2, .threads = 2};
+    const struct reconstruct_options options = {
+        .tau2 = tau2, .tau_fudge = 1.3, .minres_shell = 2, .last_shell = last_shell, .threads = 2};
     const struct accumulator *const both[2] = {here, there};
     float *map[2], *ssnr[2], *complete[2], *sigma2[2];
     for (int i = 0; i < 2; i++) {
@@ -379,10 +367,12 @@ static void interface_trial(int dimensions, int box, int size, const char *group
         must(accumulator_finish(b[i], &symmetry, 2, &err), &err);
     }
     must(accumulator_finish(beside, &symmetry, 2, &err), &err);
-    check_map(a[0], a[1], NULL);
-    check_map(a[0], beside, NULL);
+    check_map(a[0], a[1], NULL, 0);
+    check_map(a[0], beside, NULL, 0);
+    check_map(a[0], beside, NULL, 3);
     check_halves(a, b);
-    check_map(a[0], a[1], tau2);
+    check_map(a[0], a[1], tau2, 0);
+    check_map(a[0], a[1], tau2, 3);
     /* Nothing is left behind, and no more was taken than was said. */
     assert_int_equal(arena_top(memory), 2 * accumulator_bytes(dimensions, size));
     assert_true(arena_peak(memory, ARENA_ITERATION) <= arena_top(memory) * 3 / 2 + scratch);
@@ -452,6 +442,19 @@ static void projector_trial(int dimensions, int box, int size) {
         if (!(fabsf(power[1][s] - power[0][s]) <= 1e-5f * power[0][s]))
             fail_msg("power of shell %zu is %g, expected %g", s, (double)power[1][s], (double)power[0][s]);
     check_values("slice", slice[1], slice[0], 2 * (size_t)pixels.count, 1e-5);
+    /* Shells up to the fourth, and more than there are, of another map. */
+    for (int shell = 4; shell < box; shell += box / 2) {
+        for (size_t i = 0; i < voxels; i++)
+            map[i] = (float)(0.1 + normal());
+        for (int i = 0; i < 2; i++) {
+            must(projector_set_shells(both[i], map, shell, &err), &err);
+            must(projector_to_host(both[i], &err), &err);
+            projector_slices(both[i], &pixels, pixels.count, 1, dimensions == 3 ? matrix : in_plane, 1, slice[i]);
+        }
+        check_values("slice of two maps", slice[1], slice[0], 2 * (size_t)pixels.count, 1e-5);
+        assert_int_equal(arena_top(memory), projector_bytes(dimensions, size));
+    }
+    must(projector_set_map(here, map, size, &err), &err);
     assert_int_equal(projector_set_map_on(there, w, map, box + 2, &err), STATUS_BAD_ARGUMENT);
     while (projector_set_map_on(there, w, map, size, &err) == STATUS_OK)
         ;
@@ -589,13 +592,10 @@ static void time_of_real_sizes(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
     timed = argc > 1 && strcmp(argv[argc - 1], "time") == 0;
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
-    seed = argc > 1 && argv[1][0] != 't' ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    int missing = no_device();
+    if (missing != 0) return missing;
+    choose_seed(argc > 1 && argv[1][0] != 't' ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_become_maps_as_on_the_cpu),
         cmocka_unit_test(halves_of_other_sizes_are_joined),

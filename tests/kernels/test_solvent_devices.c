@@ -65,21 +65,6 @@ static float *copy_of(const float *map, int box) {
     return copy;
 }
 
-/* Every value within `bound` of the largest; NaN fails. */
-static void check_values(const char *what, const float *found, const float *expected, size_t count, double bound) {
-    double largest = 0, worst = 0;
-    for (size_t i = 0; i < count; i++)
-        largest = fmax(largest, fabs((double)expected[i]));
-    for (size_t i = 0; i < count; i++) {
-        double error = fabs((double)found[i] - (double)expected[i]);
-        if (!(error <= bound * largest))
-            fail_msg("%s: value %zu is %.9g, expected %.9g (largest %.3g)", what, i, (double)found[i],
-                     (double)expected[i], largest);
-        worst = fmax(worst, error);
-    }
-    printf("    %s: off by %.2g of the largest at most (%.2g allowed)\n", what, worst / largest, bound);
-}
-
 static void fsc_trial(struct workspace *w, int box, const float *a) {
     struct err err = {0};
     size_t shells = (size_t)box / 2 + 1;
@@ -230,12 +215,9 @@ static void nothing_and_no_room(void **state) {
 }
 
 int main(int argc, char **argv) {
-    int count = 0;
-    struct err err = {0};
-    if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-    if (count == 0) return puts("skipped: no CUDA device"), 77;
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    int missing = no_device();
+    if (missing != 0) return missing;
+    choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(solvent_is_found_as_on_the_cpu),
         cmocka_unit_test(nothing_and_no_room),

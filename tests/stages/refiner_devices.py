@@ -68,6 +68,10 @@ with tempfile.TemporaryDirectory() as folder:
     assert np.abs(np.subtract(*shells)).max() < 2.5, f"resolved to shells {shells[0]}, on the CPU {shells[1]}"
     print(f"{len(history('a'))} iterations, the first to shells {shells[0]}, on the CPU {shells[1]}; first map off by "
           f"{off(a[name], cpu[name]):.1e}, last with little memory by {off(a[FINAL[2]], little[FINAL[2]]):.1e}")
+    # Of a class of 96 px, compared up to 30 px, 5 MB.
+    many = refine("many", "cuda:0", 0.25, "--classes", "100")
+    assert many.returncode != 0 and "GiB of the device's memory" in many.stderr, many.stderr
+    assert not os.path.exists("many/history.jsonl"), "it was refused after an iteration"
     # Sums and a reference of 128 px are 0.34 GB.
     subprocess.run([MAKE, ".", "40", "128", str(PIXEL), "0.2"], check=True, stdout=subprocess.DEVNULL)
     refused = refine("refused", "cuda:0", 0.25)
