@@ -155,6 +155,17 @@ static bool is_of_series(enum status status) {
     return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT || status == STATUS_UNSUPPORTED;
 }
 
+/* What was computed is not computed again because the disk is full. */
+static enum status write_products(struct live *live, const struct job *job, const struct products *paths,
+                                  uint64_t fingerprint, struct err *err) {
+    struct stage_patience patience = {0};
+    enum status status;
+    do
+        status = products_write(&live->settings->job, job, paths, fingerprint, err);
+    while (stage_wait_out(live->stage, status, err, &patience));
+    return status;
+}
+
 /* A job's data held twice would not pay: the images are read anew for the tomogram, at full size. */
 static enum status make_tomogram(struct live *live, struct group *group, struct err *err) {
     struct series series = {0};
@@ -168,7 +179,7 @@ static enum status make_tomogram(struct live *live, struct group *group, struct 
         stage_note(live->stage, "%s: %d tilts: reading", group->id, series.count);
         status = job_read(settings, &series, true, &live->job, err);
         if (status == STATUS_OK) status = job_make(settings, live->plan, &live->job, err);
-        if (status == STATUS_OK) status = products_write(settings, &live->job, &paths.products, fingerprint, err);
+        if (status == STATUS_OK) status = write_products(live, &live->job, &paths.products, fingerprint, err);
     }
     series_clear(&series);
     TRY(status);
