@@ -167,6 +167,13 @@ def by_name(work, source, names):
     check(len(reasons) == 1 and "its name does not follow watcher.series" in reasons[0], f"{reasons}")
 
 
+def example(work):
+    result = subprocess.run([os.path.join(SOURCE, "examples", "tomography.sh"), "--work", work("example"), "--bin", program(""),
+                             "--interval", "0.05"], capture_output=True, text=True, timeout=300)
+    check(result.returncode == 0 and "TS_01_slices.png" in result.stdout, f"examples/tomography.sh: exit {result.returncode} "
+          + ("" if result.returncode == 0 else result.stdout[-2000:] + result.stderr[-2000:]))
+
+
 with Work("tomography") as work:
     print(f"seed {SEED}")
     names = simulate_series(work("sim"), "a", SEED)
@@ -177,4 +184,5 @@ with Work("tomography") as work:
     disturb(work, work("sim"), names, expected, "gone", lambda session, live: [live.pid])
     odd_tilts(work, work("sim"), names)
     by_name(work, work("sim"), names)
+    example(work)
     finish()
