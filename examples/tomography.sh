@@ -22,14 +22,14 @@ done
 mkdir -p "$work/microscope/tilts"
 work=$(cd "$work" && pwd)
 
-"$bin/icestream-simulate-tilts" --o "$work/microscope" --name TS_01 --size 256 --thickness 64 --files single \
+"$bin/icestream-simulate-tilts" --o "$work/microscope" --name TS_01 --size 160 --thickness 48 --files single \
   --order dose-symmetric --step 5 --shift 4 --snr 1 --interval "$interval" &
 simulator=$!
 trap 'kill $simulator 2>/dev/null || true' EXIT
 
 "$bin/icestream" run pipelines/tomography.yaml --session "$work/session" --until-idle 3 \
   --set watcher.directory="$work/microscope/tilts" --set watcher.settle=1 --set watcher.poll=0.5 \
-  --set tilt-reconstructor.thickness=64 --set tilt-reconstructor.bin=1 --set tilt-reconstructor.tilts_per_series=25
+  --set tilt-reconstructor.thickness=48 --set tilt-reconstructor.bin=1 --set tilt-reconstructor.tilts_per_series=25
 wait $simulator
 echo "the tomogram, its slices and its record:"
 ls "$work/session/tilt-reconstructor/"TS_01.*  "$work/session/tilt-reconstructor/"TS_01_slices.png

@@ -152,7 +152,8 @@ void live_tell(struct stage *stage, const char *series, const struct job *job) {
 
 /* Whether it is this series that something is wrong with, and others may go on. */
 static bool is_of_series(enum status status) {
-    return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT || status == STATUS_UNSUPPORTED;
+    return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT || status == STATUS_UNSUPPORTED ||
+           status == STATUS_NO_MEMORY;
 }
 
 /* What was computed is not computed again because the disk is full. */
@@ -276,7 +277,11 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     struct err problem = {0};
     if (group == NULL) return STATUS_OK;
     int count = group->series.count;
-    enum status status = make_tomogram(live, group, &problem);
+    struct stage_patience patience = {0};
+    enum status status;
+    do
+        status = make_tomogram(live, group, &problem);
+    while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &problem, &patience));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
     if (status != STATUS_OK) {
         live->failed++;
