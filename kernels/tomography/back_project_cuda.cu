@@ -128,6 +128,14 @@ static __device__ inline void add(float4 *sum, float4 w, const float4 *slots) {
     sum->x += w.w * slots[3].x, sum->y += w.w * slots[3].y, sum->z += w.w * slots[3].z, sum->w += w.w * slots[3].w;
 }
 
+/* Slot `slot` from shared memory, if it is the one that is meant: by predicates, since the compiler's own way is to load
+ * and then choose by moves. */
+static __device__ inline void load_if(int meant, int slot, unsigned address, float4 *v) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.s32 p, %4, %5;\n\t@p ld.shared.v4.f32 {%0, %1, %2, %3}, [%6];\n\t}"
+                 : "+f"(v->x), "+f"(v->y), "+f"(v->z), "+f"(v->w)
+                 : "r"(meant), "r"(slot), "r"(address));
+}
+
 template <bool COUPLED, class TILE> static __device__ inline void gather(TILE *shared, int which, float4 *sums) {
     int x = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
     struct tile *tile = plain(shared);
@@ -135,6 +143,8 @@ template <bool COUPLED, class TILE> static __device__ inline void gather(TILE *s
     const float4(*weights)[2] = tile->weights[which][x];
     int first = tile->first[which][x];
     uint2 steps = tile->steps[which][x];
+    unsigned start = (unsigned)__cvta_generic_to_shared(r);
+    unsigned to_r1 = COUPLED ? (unsigned)__cvta_generic_to_shared(r1) - start : 0;
     float4 a[4], b[4];
 #pragma unroll
     for (int slot = 0; slot < 4; slot++) {
@@ -148,22 +158,11 @@ template <bool COUPLED, class TILE> static __device__ inline void gather(TILE *s
             int ray = step > 0 ? first + 4 : first - 1;
             first += step > 0 ? 1 : -1;
             step -= step > 0 ? 1 : -1;
-            switch (ray & 3) {
-            case 0:
-                a[0] = r[ray * LANES];
-                if (COUPLED) b[0] = r1[ray * LANES];
-                break;
-            case 1:
-                a[1] = r[ray * LANES];
-                if (COUPLED) b[1] = r1[ray * LANES];
-                break;
-            case 2:
-                a[2] = r[ray * LANES];
-                if (COUPLED) b[2] = r1[ray * LANES];
-                break;
-            default:
-                a[3] = r[ray * LANES];
-                if (COUPLED) b[3] = r1[ray * LANES];
+            unsigned at = start + (unsigned)ray * (LANES * (unsigned)sizeof(float4));
+#pragma unroll
+            for (int slot = 0; slot < 4; slot++) {
+                load_if(ray & 3, slot, at, &a[slot]);
+                if (COUPLED) load_if(ray & 3, slot, at + to_r1, &b[slot]);
             }
         }
         add(&sums[z], weights[z][0], a);
