@@ -11,7 +11,12 @@ namespace {
 
 enum { TILTS = 4, GROUPS = 4, RAYS = 8, WARPS = TILTS * GROUPS, THREADS = 32 * WARPS, LANES = 32 };
 /* Voxels x of a piece, and pieces that there is room for. */
-enum { WIDTH = 112, STAGES = 3 };
+enum { WIDTH = 112, STAGES = 3, PIECES = 8 };
+
+/* Voxels from … to of slice z, of which the block wants those up to end, width at a time. */
+struct piece {
+    int z, from, to, end, width;
+};
 
 /* Where rays meet a slice: ray i is at x = zero + z · slope + i · step; all x are met where a tilt is next to 90°. */
 struct line {
@@ -24,6 +29,7 @@ struct shared_memory {
     float4 weights[WARPS][LANES][2];
     float4 voxels[STAGES][WIDTH][LANES];
     struct line lines[TILTS];
+    struct piece pieces[PIECES];
 };
 
 static __device__ inline void add(float4 *sum, float weight, float4 value) {
@@ -50,35 +56,24 @@ static __device__ inline span touched(const struct line &l, int z, int first, in
     if (l.all) return {0, nx - 1};
     double zero = l.zero + z * l.slope, spare = 0.01 + 1e-4 * l.step;
     double from = zero + (first - 2) * l.step - spare, to = zero + (first + count + 1) * l.step + spare;
-    return {from > 0 ? (int)fmin(ceil(from), (double)nx) : 0, to < nx - 1 ? (int)fmax(floor(to), -1.0) : nx - 1};
+    /* These conversions stop at the ends of int. */
+    return {max(0, min(nx, __double2int_ru(from))), max(-1, min(nx - 1, __double2int_rd(to)))};
 }
 
-/* Voxels from … to of slice z, of which the block wants those up to end, width at a time. */
-struct piece {
-    int z, from, to, end, width;
-};
-
-/* The first piece of slice z, or of the next slice that has any. */
-static __device__ inline piece first_piece(const struct shared_memory &shared, int z, int ray, int tilts, int nx, int nz) {
-    for (; z < nz; z++) {
-        span all = {nx, -1};
-        for (int t = 0; t < tilts; t++) {
-            span s = touched(shared.lines[t], z, ray, RAYS * GROUPS, nx);
-            if (s.from > s.to) continue;
-            all.from = min(all.from, s.from), all.to = max(all.to, s.to);
-        }
-        int count = all.to - all.from + 1;
-        if (count < 1) continue;
-        int width = (count + (count + WIDTH - 1) / WIDTH - 1) / ((count + WIDTH - 1) / WIDTH);
-        return {z, all.from, all.from + width - 1, all.to, width};
-    }
-    return {nz, 0, -1, -1, 1};
-}
-
+/* The piece after p; z = nz where there is none. By one warp: a lane has a tilt. */
 static __device__ inline piece next_piece(const struct shared_memory &shared, const piece &p, int ray, int tilts, int nx,
                                           int nz) {
-    if (p.to >= p.end) return first_piece(shared, p.z + 1, ray, tilts, nx, nz);
-    return {p.z, p.to + 1, min(p.to + p.width, p.end), p.end, p.width};
+    if (p.to < p.end) return {p.z, p.to + 1, min(p.to + p.width, p.end), p.end, p.width};
+    int lane = (int)threadIdx.x % LANES;
+    for (int z = p.z + 1; z < nz; z++) {
+        span s = touched(shared.lines[min(lane, tilts - 1)], z, ray, RAYS * GROUPS, nx);
+        if (s.from > s.to) s = {nx, -1};
+        int from = __reduce_min_sync(~0u, s.from), to = __reduce_max_sync(~0u, s.to), count = to - from + 1;
+        if (count < 1) continue;
+        int pieces = (count + WIDTH - 1) / WIDTH, width = (count + pieces - 1) / pieces;
+        return {z, from, from + width - 1, to, width};
+    }
+    return {nz, 0, -1, -1, 1};
 }
 
 /* Begins to fetch a piece; a group of copies ends here even where there is none. */
@@ -126,6 +121,7 @@ static __device__ inline void add_piece(const struct tomography_matrix_cuda &m, 
         const float4 *at = &voxels[x0 - p.from + i][lane], (*w)[2] = weights + i;
 #pragma unroll
         for (int k = -3; k < RAYS; k++)
+#pragma unroll 1
             for (int end = __popc(__ballot_sync(~0u, ray <= k)); i < end; i++, at += LANES, w++) {
                 float4 value = *at;
                 add_to<RAYS>(q0, k, (*w)[0], value);
@@ -154,18 +150,29 @@ __global__ void __launch_bounds__(THREADS, 1)
     fill_lines(m, place, tilts, shared.lines);
     __syncthreads();
 
-    piece now = first_piece(shared, 0, ray, tilts, m.nx, m.nz), ahead = now;
-    for (int stage = 0; stage < STAGES - 1; stage++) {
-        fetch(ahead, volume, m.nx, pitch, column, shared.voxels[stage]);
-        ahead = next_piece(shared, ahead, ray, tilts, m.nx, m.nz);
+    /* Piece i is worked on, i + STAGES − 1 fetched, the one after that found. */
+    if (warp == 0) {
+        piece p = {-1, 0, 0, 0, 1};
+        for (int i = 0; i < STAGES; i++) {
+            p = next_piece(shared, p, ray, tilts, m.nx, m.nz);
+            if (lane == 0) shared.pieces[i] = p;
+        }
     }
-    for (int stage = 0; now.z < m.nz; stage = stage + 1 < STAGES ? stage + 1 : 0) {
+    __syncthreads();
+    for (int i = 0; i < STAGES - 1; i++)
+        fetch(shared.pieces[i], volume, m.nx, pitch, column, shared.voxels[i]);
+    for (int i = 0, stage = 0;; i++, stage = stage + 1 < STAGES ? stage + 1 : 0) {
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
+        piece now = shared.pieces[i % PIECES];
+        if (now.z >= m.nz) break;
+        piece ahead = shared.pieces[(i + STAGES - 1) % PIECES];
         fetch(ahead, volume, m.nx, pitch, column, shared.voxels[stage > 0 ? stage - 1 : STAGES - 1]);
-        ahead = next_piece(shared, ahead, ray, tilts, m.nx, m.nz);
+        if (warp == i % WARPS) {
+            ahead = next_piece(shared, ahead, ray, tilts, m.nx, m.nz);
+            if (lane == 0) shared.pieces[(i + STAGES) % PIECES] = ahead;
+        }
         if (works) add_piece<KIND, COUPLED>(m, shared, now, shared.voxels[stage], tilt, first, q0, q1);
-        now = next_piece(shared, now, ray, tilts, m.nx, m.nz);
     }
     if (!works) return;
 #pragma unroll
