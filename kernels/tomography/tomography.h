@@ -83,7 +83,8 @@ struct tomography_options {
     const unsigned char *mask; /* [z][y][x]; c stays 0 where it is 0; NULL: none. Kept by the caller. R and C are those
                                   of the whole volume */
     /* Called after each iteration, from 1, with the relative residual that it began with; false ends the run with
-     * STATUS_CANCELLED. NULL: none. */
+     * STATUS_CANCELLED. Where rows are made in passes, since a CUDA device's memory does not hold all, the residual is
+     * known, and the calls come, after the last pass. NULL: none. */
     bool (*go_on)(void *context, int iteration, double residual);
     void *context;
 
