@@ -18,8 +18,7 @@ enum { RAYS = 28 };
 struct tile {
     float4 r[TILTS][RAYS][LANES];
     float4 weights[TILTS][COLUMNS][DEPTH][2];
-    uint2 steps[TILTS][COLUMNS]; /* four bits a z: by how many rays it is beyond z − 1, −8 … 7 */
-    int first[TILTS][COLUMNS];   /* the first ray of z = 0, from the first of the tile */
+    unsigned char first[TILTS][COLUMNS][DEPTH]; /* the first of a voxel's rays, from the first of the tile */
 };
 struct coupled_tile {
     struct tile plain;
@@ -28,9 +27,16 @@ struct coupled_tile {
 template <bool COUPLED> struct tile_of { typedef struct tile type; };
 template <> struct tile_of<true> { typedef struct coupled_tile type; };
 
+/* Rays that the tile may meet at two tilts. */
+struct range {
+    int lowest[TILTS], count[TILTS];
+};
+enum { RANGES = 4 };
+
 template <bool COUPLED> struct shared_memory {
     float4 table[TABLE_FLOATS / 4];
     typename tile_of<COUPLED>::type stages[STAGES];
+    struct range ranges[RANGES];
 };
 
 struct place {
@@ -51,10 +57,15 @@ static __device__ inline float4 *neighbours(struct coupled_tile *t, int which) {
     return &t->r1[which][0][0];
 }
 
-/* The first ray that a tile may meet. */
-static __device__ inline int first_ray(const struct tomography_matrix_cuda &m, int tilt, const struct place &at) {
-    int z = m.sines[tilt] < 0 ? at.z + DEPTH - 1 : at.z;
-    return (int)floor(centred_position(m, tilt, at.x, z) + m.offsets[tilt]) - 2;
+/* By one thread a tilt. */
+static __device__ inline void find_range(const struct tomography_matrix_cuda &m, const struct place &at, int tilt0,
+                                         struct range *range) {
+    int which = (int)threadIdx.x, tilt = tilt0 + which;
+    if (which >= TILTS || tilt >= m.tilts) return;
+    double cosine = m.cosines[tilt], sine = m.sines[tilt];
+    range->lowest[which] =
+        (int)floor(centred_position(m, tilt, at.x, sine < 0 ? at.z + DEPTH - 1 : at.z) + m.offsets[tilt]) - 2;
+    range->count[which] = min((int)((COLUMNS - 1) * cosine + (DEPTH - 1) * fabs(sine)) + 8, (int)RAYS);
 }
 
 /* 16 bytes, or zeros where there is nothing to read. */
@@ -72,18 +83,16 @@ static __device__ inline void wait_for_copies() {
 /* Rays of tilts tilt0, tilt0 + 1 that the tile meets; those outside the images are zero. */
 template <bool COUPLED, class TILE>
 static __device__ inline void fetch(const struct tomography_matrix_cuda &m, const struct place &at, int tilt0, int pitch,
-                                    const float *r, const float *r1, TILE *tile) {
+                                    const struct range &range, const float *r, const float *r1, TILE *tile) {
     int lane = (int)threadIdx.x % LANES;
 #pragma unroll
     for (int which = 0; which < TILTS; which++) {
-        int tilt = tilt0 + which;
-        if (tilt >= m.tilts) break;
-        int lowest = first_ray(m, tilt, at);
-        int count = (int)((COLUMNS - 1) * m.cosines[tilt] + (DEPTH - 1) * fabs(m.sines[tilt])) + 8;
-        for (int i = (int)threadIdx.x / LANES; i < min(count, (int)RAYS); i += THREADS / LANES) {
-            int ray = lowest + i;
-            bool there = ray >= 0 && ray < m.nx;
-            size_t from = ((size_t)tilt * (size_t)m.nx + (size_t)(there ? ray : 0)) * (size_t)pitch + at.column;
+        if (tilt0 + which >= m.tilts) break;
+        for (int i = (int)threadIdx.x / LANES; i < range.count[which]; i += THREADS / LANES) {
+            int ray = range.lowest[which] + i;
+            bool there = (unsigned)ray < (unsigned)m.nx;
+            unsigned line = (unsigned)(tilt0 + which) * (unsigned)m.nx + (there ? (unsigned)ray : 0u);
+            size_t from = (size_t)line * (unsigned)pitch + at.column;
             copy_later(&plain(tile)->r[which][i][lane], r + from, there);
             if (COUPLED) copy_later(neighbours(tile, which) + i * LANES + lane, r1 + from, there);
         }
@@ -101,24 +110,14 @@ static __device__ inline float4 in_slots(float4 w, int first) {
 /* A thread finds one voxel's weights at one of the two tilts. */
 template <int KIND, bool COUPLED>
 static __device__ inline void weigh(const struct tomography_matrix_cuda &m, const float4 *table, const struct place &at,
-                                    int tilt0, struct tile *tile) {
+                                    int tilt0, const struct range &range, struct tile *tile) {
     int which = (int)threadIdx.x / (COLUMNS * DEPTH), x = (int)threadIdx.x / DEPTH % COLUMNS, z = (int)threadIdx.x % DEPTH;
-    int tilt = min(tilt0 + which, m.tilts - 1);
-    entry e = entry_of<KIND, COUPLED>(m, table, tilt, at.x + x, at.z + z);
-    int first = e.first - first_ray(m, tilt, at);
+    if (tilt0 + which >= m.tilts) return;
+    entry e = entry_of<KIND, COUPLED>(m, table, tilt0 + which, at.x + x, at.z + z);
+    int first = e.first - range.lowest[which];
     tile->weights[which][x][z][0] = in_slots(e.q0, first);
     if (COUPLED) tile->weights[which][x][z][1] = in_slots(e.q1, first);
-    int before = __shfl_up_sync(~0u, first, 1, DEPTH);
-    unsigned step = (unsigned)(z == 0 ? 0 : first - before) & 15u;
-    unsigned low = z < 8 ? step << (4 * z) : 0, high = z < 8 ? 0 : step << (4 * (z - 8));
-    for (int other = 1; other < DEPTH; other *= 2) {
-        low |= __shfl_xor_sync(~0u, low, other, DEPTH);
-        high |= __shfl_xor_sync(~0u, high, other, DEPTH);
-    }
-    if (z == 0) {
-        tile->first[which][x] = first;
-        tile->steps[which][x] = make_uint2(low, high);
-    }
+    tile->first[which][x][z] = (unsigned char)first;
 }
 
 static __device__ inline void add(float4 *sum, float4 w, const float4 *slots) {
@@ -128,13 +127,24 @@ static __device__ inline void add(float4 *sum, float4 w, const float4 *slots) {
     sum->x += w.w * slots[3].x, sum->y += w.w * slots[3].y, sum->z += w.w * slots[3].z, sum->w += w.w * slots[3].w;
 }
 
+/* Slot `slot` from shared memory, if it is the one that is meant: by predicates, since the compiler's own way is to load
+ * and then choose by moves. */
+static __device__ inline void load_if(int meant, int slot, unsigned address, float4 *v) {
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.s32 p, %4, %5;\n\t@p ld.shared.v4.f32 {%0, %1, %2, %3}, [%6];\n\t}"
+                 : "+f"(v->x), "+f"(v->y), "+f"(v->z), "+f"(v->w)
+                 : "r"(meant), "r"(slot), "r"(address));
+}
+
 template <bool COUPLED, class TILE> static __device__ inline void gather(TILE *shared, int which, float4 *sums) {
     int x = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
     struct tile *tile = plain(shared);
     const float4 *r = &tile->r[which][0][lane], *r1 = neighbours(shared, which) + lane;
     const float4(*weights)[2] = tile->weights[which][x];
-    int first = tile->first[which][x];
-    uint2 steps = tile->steps[which][x];
+    uint4 packed = *(const uint4 *)tile->first[which][x];
+    unsigned firsts[4] = {packed.x, packed.y, packed.z, packed.w};
+    int first = (int)(firsts[0] & 255);
+    unsigned start = (unsigned)__cvta_generic_to_shared(r);
+    unsigned to_r1 = COUPLED ? (unsigned)__cvta_generic_to_shared(r1) - start : 0;
     float4 a[4], b[4];
 #pragma unroll
     for (int slot = 0; slot < 4; slot++) {
@@ -144,26 +154,14 @@ template <bool COUPLED, class TILE> static __device__ inline void gather(TILE *s
     }
 #pragma unroll
     for (int z = 0; z < DEPTH; z++) {
-        for (int step = (int)((z < 8 ? steps.x : steps.y) << (28 - 4 * (z % 8))) >> 28; step != 0;) {
-            int ray = step > 0 ? first + 4 : first - 1;
-            first += step > 0 ? 1 : -1;
-            step -= step > 0 ? 1 : -1;
-            switch (ray & 3) {
-            case 0:
-                a[0] = r[ray * LANES];
-                if (COUPLED) b[0] = r1[ray * LANES];
-                break;
-            case 1:
-                a[1] = r[ray * LANES];
-                if (COUPLED) b[1] = r1[ray * LANES];
-                break;
-            case 2:
-                a[2] = r[ray * LANES];
-                if (COUPLED) b[2] = r1[ray * LANES];
-                break;
-            default:
-                a[3] = r[ray * LANES];
-                if (COUPLED) b[3] = r1[ray * LANES];
+        for (int wanted = (int)(firsts[z / 4] >> 8 * (z % 4) & 255); first != wanted;) {
+            int up = wanted > first, ray = up ? first + 4 : first - 1;
+            first += up ? 1 : -1;
+            unsigned at = start + (unsigned)ray * (LANES * (unsigned)sizeof(float4));
+#pragma unroll
+            for (int slot = 0; slot < 4; slot++) {
+                load_if(ray & 3, slot, at, &a[slot]);
+                if (COUPLED) load_if(ray & 3, slot, at + to_r1, &b[slot]);
             }
         }
         add(&sums[z], weights[z][0], a);
@@ -216,18 +214,23 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int z = 0; z < DEPTH; z++)
         sums[z] = make_float4(0, 0, 0, 0);
     copy_table(m, (float *)shared->table);
-    fetch<COUPLED>(m, at, 0, pitch, r, r1, &shared->stages[0]);
+    find_range(m, at, 0, &shared->ranges[0]);
+    find_range(m, at, TILTS, &shared->ranges[1]);
     __syncthreads();
-    weigh<KIND, COUPLED>(m, shared->table, at, 0, plain(&shared->stages[0]));
-    for (int tilt = 0, stage = 0; tilt < m.tilts; tilt += TILTS, stage = !stage) {
+    fetch<COUPLED>(m, at, 0, pitch, shared->ranges[0], r, r1, &shared->stages[0]);
+    weigh<KIND, COUPLED>(m, shared->table, at, 0, shared->ranges[0], plain(&shared->stages[0]));
+    for (int tilt = 0, step = 0; tilt < m.tilts; tilt += TILTS, step++) {
         wait_for_copies();
         __syncthreads();
-        if (tilt + TILTS < m.tilts) {
-            fetch<COUPLED>(m, at, tilt + TILTS, pitch, r, r1, &shared->stages[!stage]);
-            weigh<KIND, COUPLED>(m, shared->table, at, tilt + TILTS, plain(&shared->stages[!stage]));
+        int next = tilt + TILTS;
+        const struct range &range = shared->ranges[(step + 1) % RANGES];
+        find_range(m, at, next + TILTS, &shared->ranges[(step + 2) % RANGES]);
+        if (next < m.tilts) {
+            fetch<COUPLED>(m, at, next, pitch, range, r, r1, &shared->stages[(step + 1) % STAGES]);
+            weigh<KIND, COUPLED>(m, shared->table, at, next, range, plain(&shared->stages[(step + 1) % STAGES]));
         }
         for (int which = 0; which < TILTS && tilt + which < m.tilts; which++)
-            gather<COUPLED>(&shared->stages[stage], which, sums);
+            gather<COUPLED>(&shared->stages[step % STAGES], which, sums);
     }
     update(m, at, pitch, u, sums, volume);
 }

@@ -19,7 +19,8 @@ static __device__ inline double centred_position(const struct tomography_matrix_
 /* u of a voxel that may lie outside the slice. */
 template <int KIND>
 static __device__ inline double position(const struct tomography_matrix_cuda &m, int t, int x, int z) {
-    if (KIND != TOMOGRAPHY_BLOB_ELLR) return centred_position(m, t, x, z) + m.offsets[t];
+    /* At 90° all x are at one u, which what is stored in single precision would not say of them in their order. */
+    if (KIND != TOMOGRAPHY_BLOB_ELLR || m.cosines[t] < 1e-6) return centred_position(m, t, x, z) + m.offsets[t];
     x = min(x, m.nx - 1), z = min(z, m.nz - 1);
     /* (−x, z) at −θ and (−x, −z) at θ are at −u. */
     bool negative = m.mirror[t];

@@ -1,4 +1,5 @@
-/* WBP's filter, by cuFFT: all rows of a tilt at a time. */
+/* WBP's filter, by cuFFT: so many rows at a time that its choice of algorithm, and so the last bits, are always the
+ * same. */
 #include <stdlib.h>
 
 #include "kernels/fourier/cufft.cuh"
@@ -13,7 +14,7 @@ struct tomography_filter_cuda {
 
 namespace {
 
-enum { THREADS = 256 };
+enum { THREADS = 256, BATCH = TOMOGRAPHY_CHUNK };
 
 __global__ void pad(const float *rows, int nx, int padded, float *ret_rows) {
     int x = (int)(blockIdx.x * THREADS + threadIdx.x);
@@ -31,10 +32,10 @@ __global__ void multiply(float2 *rows, int columns, const float *factors, float 
 
 static enum status build(struct tomography_filter_cuda *f, struct err *err) {
     int n = f->padded, columns = n / 2 + 1, real = 2 * columns;
-    CUFFT_TRY(cufftPlanMany(&f->forward, 1, &n, &real, 1, real, &columns, 1, columns, CUFFT_R2C, f->rows), err,
+    CUFFT_TRY(cufftPlanMany(&f->forward, 1, &n, &real, 1, real, &columns, 1, columns, CUFFT_R2C, BATCH), err,
               "the plan of a filter");
     f->has_forward = true;
-    CUFFT_TRY(cufftPlanMany(&f->inverse, 1, &n, &columns, 1, columns, &real, 1, real, CUFFT_C2R, f->rows), err,
+    CUFFT_TRY(cufftPlanMany(&f->inverse, 1, &n, &columns, 1, columns, &real, 1, real, CUFFT_C2R, BATCH), err,
               "the plan of a filter");
     f->has_inverse = true;
     CUFFT_TRY(cufftSetStream(f->forward, f->stream), err, "the plan of a filter");
@@ -74,10 +75,13 @@ extern "C" enum status tomography_filter_run(struct tomography_filter_cuda *f, c
     cudaStream_t s = (cudaStream_t)stream;
     pad<<<dim3(blocks_for((size_t)f->padded, THREADS), (unsigned)f->rows), THREADS, 0, s>>>(rows, nx, f->padded, ret_rows);
     CUDA_TRY(cudaGetLastError(), err, "padding rows");
-    CUFFT_TRY(cufftExecR2C(f->forward, ret_rows, (cufftComplex *)ret_rows), err, "the filter's transform");
-    multiply<<<dim3(blocks_for((size_t)columns, THREADS), (unsigned)f->rows), THREADS, 0, s>>>((float2 *)ret_rows, columns,
-                                                                                           factors, share);
-    CUDA_TRY(cudaGetLastError(), err, "the filter");
-    CUFFT_TRY(cufftExecC2R(f->inverse, (cufftComplex *)ret_rows, ret_rows), err, "the filter's transform");
+    for (int row = 0; row < f->rows; row += BATCH) {
+        float *from = ret_rows + (size_t)row * (size_t)(2 * columns);
+        CUFFT_TRY(cufftExecR2C(f->forward, from, (cufftComplex *)from), err, "the filter's transform");
+        multiply<<<dim3(blocks_for((size_t)columns, THREADS), BATCH), THREADS, 0, s>>>((float2 *)from, columns, factors,
+                                                                                       share);
+        CUDA_TRY(cudaGetLastError(), err, "the filter");
+        CUFFT_TRY(cufftExecC2R(f->inverse, (cufftComplex *)from, from), err, "the filter's transform");
+    }
     return STATUS_OK;
 }

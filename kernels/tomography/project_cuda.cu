@@ -2,18 +2,34 @@
  * eight rays of one tilt, whose sums stay in its registers while it goes through all slices z. In a slice these rays meet
  * some voxels x, at one u for all rows: each lane finds the weights of another x, and then all lanes go through these x
  * together, reading a voxel of four rows for 32 multiply-adds. Which of the sums a voxel goes to is decided by jumps that
- * all lanes take, so that registers are indexed by constants. Nothing is shared between warps but what they read, which
- * is why neighbours sit in one block. */
+ * all lanes take, so that registers are indexed by constants. The voxels that the block's four tilts meet in a slice,
+ * which are much the same, come by asynchronous copies, two pieces ahead of what is worked on. */
 #include "common/device_cuda.h"
 #include "kernels/tomography/entry_device.cuh"
 
 namespace {
 
-enum { TILTS = 4, GROUPS = 4, RAYS = 8, WARPS = TILTS * GROUPS, THREADS = 32 * WARPS, LANES = 32, TOGETHER = 8 };
+enum { TILTS = 4, GROUPS = 4, RAYS = 8, WARPS = TILTS * GROUPS, THREADS = 32 * WARPS, LANES = 32 };
+/* Voxels x of a piece, and pieces that there is room for. */
+enum { WIDTH = 112, STAGES = 3, PIECES = 8 };
+
+/* Voxels from … to of slice z, of which the block wants those up to end, width at a time. */
+struct piece {
+    int z, from, to, end, width;
+};
+
+/* Where rays meet a slice: ray i is at x = zero + z · slope + i · step; all x are met where a tilt is next to 90°. */
+struct line {
+    double zero, slope, step;
+    bool all;
+};
 
 struct shared_memory {
     float4 table[TABLE_FLOATS / 4];
     float4 weights[WARPS][LANES][2];
+    float4 voxels[STAGES][WIDTH][LANES];
+    struct line lines[TILTS];
+    struct piece pieces[PIECES];
 };
 
 static __device__ inline void add(float4 *sum, float weight, float4 value) {
@@ -23,18 +39,95 @@ static __device__ inline void add(float4 *sum, float weight, float4 value) {
     sum->w += weight * value.w;
 }
 
-/* Voxels of a slice that may touch rays first − 3 … first + RAYS + 2: more rather than fewer. */
+/* Four weights to sums k … k + 3, where they are any of the COUNT; k is a constant of unrolled code. */
+template <int COUNT> static __device__ inline void add_to(float4 *sums, int k, float4 weights, float4 value) {
+    if (k >= 0) add(&sums[k], weights.x, value);
+    if (k >= -1 && k + 1 < COUNT) add(&sums[k + 1], weights.y, value);
+    if (k >= -2 && k + 2 < COUNT) add(&sums[k + 2], weights.z, value);
+    if (k + 3 < COUNT) add(&sums[k + 3], weights.w, value);
+}
+
 struct span {
     int from, to;
 };
-static __device__ inline span touched(double at_zero, double cosine, int first, int nx) {
-    span s = {0, nx - 1};
-    if (cosine < 1e-6) return s;
-    double spare = 0.01 + 1e-4 / cosine;
-    double from = (first - 2 - at_zero) / cosine - spare, to = (first + RAYS + 1 - at_zero) / cosine + spare;
-    s.from = from > 0 ? (int)fmin(ceil(from), (double)nx) : 0;
-    s.to = to < nx - 1 ? (int)fmax(floor(to), -1.0) : nx - 1;
-    return s;
+
+/* Voxels of a slice that may touch rays first … first + count − 1: more rather than fewer. */
+static __device__ inline span touched(const struct line &l, int z, int first, int count, int nx) {
+    if (l.all) return {0, nx - 1};
+    double zero = l.zero + z * l.slope, spare = 0.01 + 1e-4 * l.step;
+    double from = zero + (first - 2) * l.step - spare, to = zero + (first + count + 1) * l.step + spare;
+    /* These conversions stop at the ends of int. */
+    return {max(0, min(nx, __double2int_ru(from))), max(-1, min(nx - 1, __double2int_rd(to)))};
+}
+
+/* The piece after p; z = nz where there is none. By one warp: a lane has a tilt. */
+static __device__ inline piece next_piece(const struct shared_memory &shared, const piece &p, int ray, int tilts, int nx,
+                                          int nz) {
+    if (p.to < p.end) return {p.z, p.to + 1, min(p.to + p.width, p.end), p.end, p.width};
+    int lane = (int)threadIdx.x % LANES;
+    for (int z = p.z + 1; z < nz; z++) {
+        span s = touched(shared.lines[min(lane, tilts - 1)], z, ray, RAYS * GROUPS, nx);
+        if (s.from > s.to) s = {nx, -1};
+        int from = __reduce_min_sync(~0u, s.from), to = __reduce_max_sync(~0u, s.to), count = to - from + 1;
+        if (count < 1) continue;
+        int pieces = (count + WIDTH - 1) / WIDTH, width = (count + pieces - 1) / pieces;
+        return {z, from, from + width - 1, to, width};
+    }
+    return {nz, 0, -1, -1, 1};
+}
+
+/* Begins to fetch a piece; a group of copies ends here even where there is none. */
+static __device__ inline void fetch(const piece &p, const float *volume, int nx, int pitch, size_t column,
+                                    float4 (*to)[LANES]) {
+    int lane = (int)threadIdx.x % LANES;
+    for (int x = p.from + (int)threadIdx.x / LANES; x <= p.to; x += WARPS) {
+        const float *from = volume + ((size_t)p.z * (size_t)nx + (size_t)x) * (size_t)pitch + column;
+        unsigned address = (unsigned)__cvta_generic_to_shared(&to[x - p.from][lane]);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+static __device__ inline void fill_lines(const struct tomography_matrix_cuda &m, int place, int tilts, struct line *lines) {
+    int t = (int)threadIdx.x;
+    if (t >= tilts) return;
+    int tilt = m.order[place + t];
+    double cosine = m.cosines[tilt], corner = centred_position(m, tilt, 0, 0) + m.offsets[tilt];
+    lines[t].all = cosine < 1e-6;
+    lines[t].step = 1 / cosine, lines[t].zero = -corner / cosine, lines[t].slope = -m.sines[tilt] / cosine;
+}
+
+/* What a warp does with a piece. */
+template <int KIND, bool COUPLED>
+static __device__ inline void add_piece(const struct tomography_matrix_cuda &m, struct shared_memory &shared,
+                                        const piece &p, const float4 (*voxels)[LANES], int tilt, int first, float4 *q0,
+                                        float4 *q1) {
+    int warp = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
+    float4(*weights)[2] = shared.weights[warp];
+    span xs = touched(shared.lines[warp / GROUPS], p.z, first, RAYS, m.nx);
+    xs.from = max(xs.from, p.from), xs.to = min(xs.to, p.to);
+    for (int x0 = xs.from; x0 <= xs.to; x0 += LANES) {
+        int x = x0 + lane, ray = RAYS;
+        __syncwarp();
+        if (x <= xs.to) {
+            entry e = entry_of<KIND, COUPLED>(m, shared.table, tilt, x, p.z);
+            ray = e.first - first;
+            weights[lane][0] = e.q0;
+            if (COUPLED) weights[lane][1] = e.q1;
+        }
+        __syncwarp();
+        /* Rays rise with x. */
+        int i = __popc(__ballot_sync(~0u, ray < -3));
+        const float4 *at = &voxels[x0 - p.from + i][lane], (*w)[2] = weights + i;
+#pragma unroll
+        for (int k = -3; k < RAYS; k++)
+#pragma unroll 1
+            for (int end = __popc(__ballot_sync(~0u, ray <= k)); i < end; i++, at += LANES, w++) {
+                float4 value = *at;
+                add_to<RAYS>(q0, k, (*w)[0], value);
+                if (COUPLED) add_to<RAYS>(q1, k, (*w)[1], value);
+            }
+    }
 }
 
 template <int KIND, bool COUPLED>
@@ -42,64 +135,44 @@ __global__ void __launch_bounds__(THREADS, 1)
     project(struct tomography_matrix_cuda m, struct tomography_chunks chunks, int pitch, const float *volume, float *ret_q0,
             float *ret_q1) {
     extern __shared__ float4 dynamic[];
-    struct shared_memory *shared = (struct shared_memory *)dynamic;
-    copy_table(m, (float *)shared->table);
-    __syncthreads();
+    struct shared_memory &shared = *(struct shared_memory *)dynamic;
     int warp = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
-    int place = (int)blockIdx.y * TILTS + warp / GROUPS, first = ((int)blockIdx.x * GROUPS + warp % GROUPS) * RAYS;
-    bool works = place < m.tilts && first < m.nx;
-    int tilt = works ? m.order[place] : 0;
+    int place = (int)blockIdx.y * TILTS, tilts = min((int)TILTS, m.tilts - place), ray = (int)blockIdx.x * GROUPS * RAYS;
+    int first = ray + warp % GROUPS * RAYS;
+    bool works = warp / GROUPS < tilts && first < m.nx;
+    int tilt = works ? m.order[place + warp / GROUPS] : 0;
     size_t column = (size_t)(chunks.first + (int)blockIdx.z * chunks.step) * TOMOGRAPHY_CHUNK + 4 * (size_t)lane;
-    size_t stride = (size_t)pitch / 4;
-    float4(*weights)[2] = shared->weights[warp];
-    double cosine = m.cosines[tilt], sine = m.sines[tilt];
-    double corner = m.offsets[tilt] - 0.5 * (m.nx - 1) * cosine - 0.5 * (m.nz - 1) * sine;
     float4 q0[RAYS], q1[RAYS];
 #pragma unroll
     for (int i = 0; i < RAYS; i++)
         q0[i] = q1[i] = make_float4(0, 0, 0, 0);
+    copy_table(m, (float *)shared.table);
+    fill_lines(m, place, tilts, shared.lines);
+    __syncthreads();
 
-    for (int z = 0; z < m.nz; z++) {
-        /* Warps that stay together find each other's voxels in the cache. */
-        if (z % TOGETHER == 0) __syncthreads();
-        if (!works) continue;
-        span xs = touched(corner + z * sine, cosine, first, m.nx);
-        const float4 *slice = (const float4 *)(volume + (size_t)z * (size_t)m.nx * (size_t)pitch + column);
-        for (int x0 = xs.from; x0 <= xs.to; x0 += LANES) {
-            int x = x0 + lane, ray = RAYS;
-            const float4 *voxels = slice + (size_t)x0 * stride;
-            int ready = 0;
-            float4 ahead = __ldg(voxels);
-            __syncwarp();
-            if (x <= xs.to) {
-                entry e = entry_of<KIND, COUPLED>(m, shared->table, tilt, x, z);
-                ray = e.first - first;
-                weights[lane][0] = e.q0;
-                if (COUPLED) weights[lane][1] = e.q1;
-            }
-            __syncwarp();
-#pragma unroll
-            for (int k = -3; k < RAYS; k++) {
-                for (unsigned which = __ballot_sync(~0u, ray == k); which != 0; which &= which - 1) {
-                    int i = __ffs((int)which) - 1;
-                    if (i != ready) ahead = __ldg(voxels + (size_t)i * stride);
-                    float4 value = ahead, w0 = weights[i][0];
-                    ready = i + 1;
-                    ahead = __ldg(voxels + (size_t)ready * stride);
-                    if (k >= 0) add(&q0[k >= 0 ? k : 0], w0.x, value);
-                    if (k >= -1 && k < RAYS - 1) add(&q0[k >= -1 && k < RAYS - 1 ? k + 1 : 0], w0.y, value);
-                    if (k >= -2 && k < RAYS - 2) add(&q0[k >= -2 && k < RAYS - 2 ? k + 2 : 0], w0.z, value);
-                    if (k < RAYS - 3) add(&q0[k < RAYS - 3 ? k + 3 : 0], w0.w, value);
-                    if (COUPLED) {
-                        float4 w1 = weights[i][1];
-                        if (k >= 0) add(&q1[k >= 0 ? k : 0], w1.x, value);
-                        if (k >= -1 && k < RAYS - 1) add(&q1[k >= -1 && k < RAYS - 1 ? k + 1 : 0], w1.y, value);
-                        if (k >= -2 && k < RAYS - 2) add(&q1[k >= -2 && k < RAYS - 2 ? k + 2 : 0], w1.z, value);
-                        if (k < RAYS - 3) add(&q1[k < RAYS - 3 ? k + 3 : 0], w1.w, value);
-                    }
-                }
-            }
+    /* Piece i is worked on, i + STAGES − 1 fetched, the one after that found. */
+    if (warp == 0) {
+        piece p = {-1, 0, 0, 0, 1};
+        for (int i = 0; i < STAGES; i++) {
+            p = next_piece(shared, p, ray, tilts, m.nx, m.nz);
+            if (lane == 0) shared.pieces[i] = p;
         }
+    }
+    __syncthreads();
+    for (int i = 0; i < STAGES - 1; i++)
+        fetch(shared.pieces[i], volume, m.nx, pitch, column, shared.voxels[i]);
+    for (int i = 0, stage = 0;; i++, stage = stage + 1 < STAGES ? stage + 1 : 0) {
+        asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+        __syncthreads();
+        piece now = shared.pieces[i % PIECES];
+        if (now.z >= m.nz) break;
+        piece ahead = shared.pieces[(i + STAGES - 1) % PIECES];
+        fetch(ahead, volume, m.nx, pitch, column, shared.voxels[stage > 0 ? stage - 1 : STAGES - 1]);
+        if (warp == i % WARPS) {
+            ahead = next_piece(shared, ahead, ray, tilts, m.nx, m.nz);
+            if (lane == 0) shared.pieces[(i + STAGES) % PIECES] = ahead;
+        }
+        if (works) add_piece<KIND, COUPLED>(m, shared, now, shared.voxels[stage], tilt, first, q0, q1);
     }
     if (!works) return;
 #pragma unroll

@@ -23,7 +23,7 @@ static size_t q1_floats(const struct tomography_setup *s, size_t rows) {
 
 size_t tomography_slab_bytes(const struct tomography_setup *s, int slab_rows) {
     size_t rows = (size_t)slab_rows, bytes = 0;
-    bytes += arena_need((voxels_of(s) + 1) * rows, sizeof(float));
+    bytes += arena_need(voxels_of(s) * rows, sizeof(float));
     bytes += 2 * arena_need(rays_of(s) * rows, sizeof(float)) + arena_need(q1_floats(s, rows), sizeof(float));
     if (s->options.mask) bytes += arena_need(voxels_of(s) * rows, 1);
     if (s->halo) bytes += 4 * SLAB_SIDES * arena_need(row_floats(s), sizeof(float));
@@ -35,7 +35,7 @@ static enum status take(struct tomography_slab *slab, struct err *err) {
     const struct tomography_setup *s = slab->setup;
     struct arena *arena = slab->place->arena;
     size_t rows = (size_t)slab->capacity, iterations = (size_t)s->options.iterations;
-    TRY(arena_take(arena, (voxels_of(s) + 1) * rows, sizeof(float), "a slab of the volume", &slab->volume, err));
+    TRY(arena_take(arena, voxels_of(s) * rows, sizeof(float), "a slab of the volume", &slab->volume, err));
     TRY(arena_take(arena, rays_of(s) * rows, sizeof(float), "projections", &slab->projections, err));
     TRY(arena_take(arena, rays_of(s) * rows, sizeof(float), "projections", &slab->q0, err));
     if (q1_floats(s, rows) > 0)

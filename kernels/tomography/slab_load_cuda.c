@@ -44,7 +44,7 @@ static enum status load(struct tomography_slab *s, const float *projections, str
     const struct tomography_setup *setup = s->setup;
     size_t voxels = (size_t)setup->nz * (size_t)setup->nx;
     CUDA_TRY(cudaSetDevice(s->place->device.index), err, "choosing a device");
-    CUDA_TRY(cudaMemsetAsync(s->volume, 0, (voxels + 1) * (size_t)s->pitch * sizeof(float), s->inside), err,
+    CUDA_TRY(cudaMemsetAsync(s->volume, 0, voxels * (size_t)s->pitch * sizeof(float), s->inside), err,
              "clearing the volume");
     for (int t = 0; t < setup->tilts; t++)
         TRY(load_tilt(s, t, projections, err));

@@ -13,10 +13,11 @@
  * 0]
  *
  * so x, z and u are counted from the centres (N − 1)/2. Handedness: at a positive tilt what lies at large z moves to
- * large x in the image. That is IMOD's sign for angles as they stand in .tlt and .rawtlt, with z rising from its first
- * slice to its last after `trimvol -rx`. Whether z then points to the source or to the detector is not written in any
- * file; where a microscope's angles have the other sign the tomogram is mirrored in z, and all its handedness with it:
- * negate the angles. Pixels beyond the images are not measured: they take no part.
+ * large x in the image. That is IMOD's sign for angles as they stand in .tlt and .rawtlt, with z as `trimvol -rx`
+ * leaves it: a rotation, so the hand is kept, and z runs against the thickness axis of the slices that IMOD's `tilt`
+ * writes. After `trimvol -yz` the same tomogram is mirrored. Whether z points to the source or to the detector is
+ * written in no file; where a microscope's angles have the other sign the tomogram is mirrored in z, and its hand with
+ * it: negate the angles. Pixels beyond the images are not measured: they take no part.
  *
  * Weights. With f = u − floor(u), voxel j gives rays floor(u) − 1 .. floor(u) + 2 of its row the weights q0(f) and
  * those of rows y − 1 and y + 1 the weights q1(f); those of one voxel and tilt sum to 1, so that projections are sums
@@ -82,7 +83,8 @@ struct tomography_options {
     const unsigned char *mask; /* [z][y][x]; c stays 0 where it is 0; NULL: none. Kept by the caller. R and C are those
                                   of the whole volume */
     /* Called after each iteration, from 1, with the relative residual that it began with; false ends the run with
-     * STATUS_CANCELLED. NULL: none. */
+     * STATUS_CANCELLED. Where rows are made in passes, since a CUDA device's memory does not hold all, the residual is
+     * known, and the calls come, after the last pass. NULL: none. */
     bool (*go_on)(void *context, int iteration, double residual);
     void *context;
 
@@ -93,10 +95,11 @@ struct tomography_options {
     /* Where */
     const struct device *devices; /* [device_count], all of one kind; copied. Slabs of rows y are dealt out to them */
     int device_count;
-    int slabs;       /* of one kind of device together; 0: as few as there are devices and as fit the memory */
+    int slabs;       /* CUDA; 0: as few as there are devices and as fit the memory. The CPU works on all rows at once */
     bool no_overlap; /* exchange of halo rows and computing by turns (paper 002's synchronous scheme): to compare */
     int threads;     /* CPU; at least 1 */
-    size_t memory;   /* bytes of each device's memory, or of the host's beside the caller's arrays; 0: what is free */
+    size_t memory;   /* bytes of each device's memory (0: what is free), or of the host's beside the caller's arrays (0:
+                        no limit) */
 };
 
 /* SIRT on the CPU, blobs, auto, 25 iterations, λ 1, cosine roll-off to Nyquist; geometry and devices are the caller's.

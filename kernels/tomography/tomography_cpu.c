@@ -121,7 +121,7 @@ static enum status iterate(struct tomography_cpu *cpu, struct tomography_report 
         report->iterations = k + 1;
         FAIL_IF(o->go_on && !o->go_on(o->context, k + 1, residual), err, STATUS_CANCELLED,
                 "stopped after %d of %d iterations", k + 1, o->iterations);
-        if (k > 0 && before - residual < o->limit * before) break;
+        if (k > 0 && o->limit > 0 && before - residual < o->limit * before) break;
         before = residual;
     }
     return STATUS_OK;

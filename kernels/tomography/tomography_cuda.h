@@ -56,8 +56,7 @@ struct tomography_chunks {
     int first, step, count;
 };
 
-/* ret_q0, ret_q1 [tilts][nx][pitch]; q1 only where coupled. The volume has one [pitch] more at its end that may be
- * read. */
+/* ret_q0, ret_q1 [tilts][nx][pitch]; q1 only where coupled. */
 enum status tomography_cuda_project(const struct tomography_matrix_cuda *matrix, struct tomography_chunks chunks,
                                     int pitch, const float *volume, float *ret_q0, float *ret_q1, void *stream,
                                     struct err *err);

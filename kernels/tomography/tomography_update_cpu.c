@@ -235,13 +235,13 @@ static void back_project_tile(struct tomography_cpu *cpu, const struct tomograph
     }
 }
 
-/* The slices from z on of a group's tiles. */
-static void back_project_group(const struct update *u, int group, int z, int thread) {
+/* A group's tiles of the slices from z on, from column x0 to x1. */
+static void back_project_group(const struct update *u, int group, int z, int x0, int x1, int thread) {
     struct tomography_cpu *cpu = u->cpu;
     const struct tomography_setup *s = cpu->setup;
     float *sums = cpu->scratch + (size_t)thread * TOMOGRAPHY_BACK * TILE_SUMS;
     int from = group * TOMOGRAPHY_BACK, to = least(from + TOMOGRAPHY_BACK, cpu->blocks);
-    for (int x = 0; x < s->nx; x += TILE_X) {
+    for (int x = x0; x < x1; x += TILE_X) {
         struct tomography_tile tile = {z, least(TILE_Z, s->nz - z), x, least(TILE_X, s->nx - x)};
         memset(sums, 0, TOMOGRAPHY_BACK * TILE_SUMS * sizeof *sums);
         for (int t = 0; t < s->tilts; t += TOMOGRAPHY_TILTS)
@@ -271,11 +271,16 @@ static void add_edges(const struct update *u, int block, int z) {
 
 void tomography_cpu_back_project(struct tomography_cpu *cpu, double relaxation, bool plain) {
     struct update u = {cpu, relaxation, plain};
-    int groups = (cpu->blocks + TOMOGRAPHY_BACK - 1) / TOMOGRAPHY_BACK, nz = cpu->setup->nz;
-    int layers = (nz + TILE_Z - 1) / TILE_Z;
+    int groups = (cpu->blocks + TOMOGRAPHY_BACK - 1) / TOMOGRAPHY_BACK, nz = cpu->setup->nz, nx = cpu->setup->nx;
+    int layers = (nz + TILE_Z - 1) / TILE_Z, columns = (nx + TILE_X - 1) / TILE_X;
+    /* Of few rows and slices each layer is cut in pieces, so that no thread is without. */
+    int pieces = least(columns, 1 + 4 * cpu->threads / (groups * layers));
+    int width = (columns + pieces - 1) / pieces * TILE_X;
 #pragma omp parallel for schedule(dynamic) num_threads(cpu->threads)
-    for (int task = 0; task < groups * layers; task++)
-        back_project_group(&u, task / layers, task % layers * TILE_Z, thread_number());
+    for (int task = 0; task < groups * layers * pieces; task++) {
+        int layer = task / pieces % layers, x = task % pieces * width;
+        back_project_group(&u, task / pieces / layers, layer * TILE_Z, x, least(x + width, nx), thread_number());
+    }
 #pragma omp parallel for schedule(static) num_threads(cpu->threads)
     for (int task = 0; task < cpu->blocks * nz; task++)
         add_edges(&u, task / nz, task % nz);

@@ -122,6 +122,7 @@ enum status job_read(const struct job_settings *settings, struct series *series,
                                           .tilt_axis = job->tilt_axis,
                                           .normalise = settings->normalise,
                                           .threads = settings->tomography.threads};
+    if (job->projections.data == NULL) job->projections.device = settings->tomography.devices[0];
     TRY(projections_read(&job->series, &options, &job->projections, err));
     job->nz = (settings->thickness + settings->bin - 1) / settings->bin;
     TRY(set_geometry(job, err));

@@ -152,7 +152,19 @@ void live_tell(struct stage *stage, const char *series, const struct job *job) {
 
 /* Whether it is this series that something is wrong with, and others may go on. */
 static bool is_of_series(enum status status) {
-    return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT || status == STATUS_UNSUPPORTED;
+    return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT || status == STATUS_UNSUPPORTED ||
+           status == STATUS_NO_MEMORY;
+}
+
+/* What was computed is not computed again because the disk is full. */
+static enum status write_products(struct live *live, const struct job *job, const struct products *paths,
+                                  uint64_t fingerprint, struct err *err) {
+    struct stage_patience patience = {0};
+    enum status status;
+    do
+        status = products_write(&live->settings->job, job, paths, fingerprint, err);
+    while (stage_wait_out(live->stage, status, err, &patience));
+    return status;
 }
 
 /* A job's data held twice would not pay: the images are read anew for the tomogram, at full size. */
@@ -168,7 +180,7 @@ static enum status make_tomogram(struct live *live, struct group *group, struct 
         stage_note(live->stage, "%s: %d tilts: reading", group->id, series.count);
         status = job_read(settings, &series, true, &live->job, err);
         if (status == STATUS_OK) status = job_make(settings, live->plan, &live->job, err);
-        if (status == STATUS_OK) status = products_write(settings, &live->job, &paths.products, fingerprint, err);
+        if (status == STATUS_OK) status = write_products(live, &live->job, &paths.products, fingerprint, err);
     }
     series_clear(&series);
     TRY(status);
@@ -265,7 +277,11 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     struct err problem = {0};
     if (group == NULL) return STATUS_OK;
     int count = group->series.count;
-    enum status status = make_tomogram(live, group, &problem);
+    struct stage_patience patience = {0};
+    enum status status;
+    do
+        status = make_tomogram(live, group, &problem);
+    while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &problem, &patience));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
     if (status != STATUS_OK) {
         live->failed++;

@@ -10,7 +10,7 @@
 
 void projections_clear(struct projections *projections) {
     projections_source_clear(&projections->source);
-    free(projections->data);
+    device_host_free(&projections->device, &projections->data);
     free(projections->means);
     free(projections->deviations);
     *projections = (struct projections){0};
@@ -38,9 +38,10 @@ enum status projections_resize(struct projections *projections, int nx, int ny, 
     size_t needed = (size_t)nx * (size_t)ny * (size_t)count;
     FAIL_IF(nx < 1 || ny < 1, err, STATUS_BAD_ARGUMENT, "bin leaves nothing of the images: %d × %d px", nx, ny);
     if (needed > projections->capacity) {
-        mem_free(&projections->data);
+        device_host_free(&projections->device, &projections->data);
         projections->capacity = 0;
-        TRY(mem_new_unset(needed, sizeof *projections->data, "the images of a tilt series", &projections->data, err));
+        TRY(device_host_new(&projections->device, needed, sizeof *projections->data, "the images of a tilt series",
+                            &projections->data, err));
         projections->capacity = needed;
     }
     if (count > projections->means_capacity) {
@@ -220,6 +221,10 @@ enum status projections_read_one(const struct series *series, const struct tilt 
     TRY(projections_check(tilt, series->nx, series->ny, source, err));
     struct tilt_transform t = projections_transform(tilt, options->tilt_axis);
     if (is_identity(&t) && nx == across && ny == along) {
+        if (bin == 1) {
+            memcpy(out, source->read.data, (size_t)nx * (size_t)ny * sizeof *out);
+            return STATUS_OK;
+        }
         bin_image(&source->read, bin, nx, ny, out, options->threads);
         return STATUS_OK;
     }

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "common/device.h"
 #include "common/image.h"
 #include "common/mrc.h"
 #include "series.h"
@@ -32,8 +33,9 @@ struct projections_source {
 void projections_source_clear(struct projections_source *source);
 
 struct projections {
-    int nx, ny, count; /* where the tilt axis lies nearer to x than to y, the sides of the images are exchanged */
-    double shift;      /* of the tilt axis from (nx − 1)/2, px: where binning has cut columns off */
+    int nx, ny, count;    /* where the tilt axis lies nearer to x than to y, the sides of the images are exchanged */
+    double shift;         /* of the tilt axis from (nx − 1)/2, px: where binning has cut columns off */
+    struct device device; /* whose memory the data are fast for: set by the caller before the first read */
     size_t capacity;
     float *data; /* [tilt][y][x], 64-byte aligned */
     struct projections_source source;

@@ -30,24 +30,38 @@ static bool try_name(const char *stem, size_t length, const char *ending, char o
     return used > 0 && used < PATH_SIZE && file_exists(out);
 }
 
-/* TS.st: TS.tlt, TS.rawtlt, TS.st.mdoc, TS.mdoc; TS_ali.mrc: those of TS as well, as IMOD names them. */
-static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err *err) {
-    static const char *const endings[] = {".tlt", ".rawtlt", ".st.mdoc", ".mrc.mdoc", ".mdoc"};
+/* An ending of the stack's name, or of the name that IMOD made the aligned stack's of: TS_ali.mrc of TS. */
+static bool try_stems(const char *stem, const char *ending, char out[PATH_SIZE]) {
     static const char *const tails[] = {"", "_ali", "_preali"};
-    char stem[PATH_SIZE];
-    TRY(path_without_ending(stack, stem, sizeof stem, err));
-    if (try_name(stack, strlen(stack), ".mdoc", out)) return STATUS_OK;
     for (size_t t = 0; t < sizeof tails / sizeof *tails; t++) {
         size_t length = strlen(stem), tail = strlen(tails[t]);
-        if (length <= tail || strcmp(stem + length - tail, tails[t]) != 0) continue;
-        for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-            if (try_name(stem, length - tail, endings[i], out)) return STATUS_OK;
+        if (length > tail && strcmp(stem + length - tail, tails[t]) == 0 && try_name(stem, length - tail, ending, out))
+            return true;
     }
-    FAIL(err, STATUS_NOT_FOUND,
-         "%s: its tilt angles are unknown: there is neither %s.tlt nor %s.rawtlt nor an .mdoc beside it; name the file "
-         "with "
-         "tilts",
-         stack, path_name(stem), path_name(stem));
+    return false;
+}
+
+/* Of TS.st: TS.st.mdoc, TS.mrc.mdoc, TS.mdoc. */
+static enum status find_mdoc(const char *stack, char out[PATH_SIZE], bool *ret_found, struct err *err) {
+    char stem[PATH_SIZE];
+    TRY(path_without_ending(stack, stem, sizeof stem, err));
+    *ret_found = try_name(stack, strlen(stack), ".mdoc", out) || try_stems(stem, ".st.mdoc", out) ||
+                 try_stems(stem, ".mrc.mdoc", out) || try_stems(stem, ".mdoc", out);
+    return STATUS_OK;
+}
+
+/* Angles that were refined before those that were nominal, before what the microscope wrote. */
+static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err *err) {
+    char stem[PATH_SIZE];
+    bool found = false;
+    TRY(path_without_ending(stack, stem, sizeof stem, err));
+    if (try_stems(stem, ".tlt", out) || try_stems(stem, ".rawtlt", out)) return STATUS_OK;
+    TRY(find_mdoc(stack, out, &found, err));
+    FAIL_IF(!found, err, STATUS_NOT_FOUND,
+            "%s: its tilt angles are unknown: there is neither %s.tlt nor %s.rawtlt nor an .mdoc beside it; name the "
+            "file with tilts",
+            stack, path_name(stem), path_name(stem));
+    return STATUS_OK;
 }
 
 /* The last section of an image counts, as SerialEM writes one anew. */
@@ -98,6 +112,19 @@ static enum status stack_angles(struct series *series, const char *stack, const 
     return STATUS_OK;
 }
 
+/* Angles may come from elsewhere: the tilt axis stands in the .mdoc alone. One that cannot be read is not needed. */
+static enum status look_for_axis(const char *stack, struct series *series, struct err *err) {
+    _cleanup_(clear_mdoc) struct mdoc mdoc = {0};
+    char path[PATH_SIZE];
+    bool found = false;
+    if (!isnan(series->tilt_axis)) return STATUS_OK;
+    TRY(find_mdoc(stack, path, &found, err));
+    if (!found || mdoc_read(path, &mdoc, NULL) != STATUS_OK) return STATUS_OK;
+    series->tilt_axis = mdoc.tilt_axis;
+    if (isnan(series->pixel_size)) series->pixel_size = mdoc.pixel_size;
+    return STATUS_OK;
+}
+
 static enum status read_stack(const char *stack, const struct series_files *files, const char *tilts,
                               struct series *series, struct err *err) {
     struct image_info image;
@@ -110,6 +137,7 @@ static enum status read_stack(const char *stack, const struct series_files *file
             "%s holds %d images: a stack of two or more tilts is expected, or an .mdoc that names single images", stack,
             image.nz);
     TRY(stack_angles(series, stack, tilts, image.nz, &angles, err));
+    TRY(look_for_axis(stack, series, err));
     if (files->transforms != NULL) {
         TRY(tilts_read_transforms(files->transforms, &transforms, &lines, err));
         FAIL_IF(lines != image.nz, err, STATUS_BAD_FORMAT,

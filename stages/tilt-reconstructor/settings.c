@@ -67,7 +67,7 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
      .help = "A series to which no tilt has come for so long is complete (one that comes later has its tomogram made "
              "anew)"},
     {"memory", PARAM_INT, P(memory), "MiB", "0", 0, 1 << 24,
-     .help = "Of each device, for slabs of the tomogram; 0: what is free"},
+     .help = "Of each CUDA device, for slabs of the tomogram (0: what is free); on the CPU a limit (0: none)"},
     {"devices", PARAM_INT, P(devices), "", "0", 0, 64,
      .help = "CUDA devices that share a tomogram; 0: all that gpu names, on files one"},
 };

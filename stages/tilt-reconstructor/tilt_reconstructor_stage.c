@@ -61,6 +61,12 @@ static bool is_mdoc(const char *path) {
     return length > 5 && strcasecmp(path + length - 5, ".mdoc") == 0;
 }
 
+/* A number that an item may have from anywhere. */
+static int count_of(const struct item *item, const char *member) {
+    double value = item_number(item, member, 0);
+    return value >= 0 && value <= TILTS_MAX ? (int)value : 0;
+}
+
 /* Where the item says which tilt of which series it is: the watcher does, or the .mdoc that was given. */
 static enum status find_tilt(const struct settings *settings, const struct item *item, struct arrival *ret_arrival,
                              char id[PATH_SIZE], bool *ret_single, struct err *err) {
@@ -71,8 +77,8 @@ static enum status find_tilt(const struct settings *settings, const struct item 
                                     .tilt_axis = item_number(item, "tilt.axis", NAN)};
     if (series != NULL) {
         TRY(item_need_number(item, "tilt.angle", &ret_arrival->angle, err));
-        ret_arrival->number = (int)item_number(item, "tilt.number", 0);
-        ret_arrival->taken = (int)item_number(item, "tilt.taken", ret_arrival->number);
+        ret_arrival->number = count_of(item, "tilt.number");
+        ret_arrival->taken = count_of(item, "tilt.taken");
         snprintf(id, PATH_SIZE, "%s", series);
         return STATUS_OK;
     }

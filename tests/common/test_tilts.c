@@ -125,6 +125,20 @@ static void mdoc_is_read(void **state) {
     }
 }
 
+/* The name itself counts before one that differs in its ending. */
+static void whole_names_first(void **state) {
+    (void)state;
+    static const char text[] = "a = 1\n[ZValue = 0]\nTiltAngle = 0\nSubFramePath = C:\\t.mrc\n"
+                               "[ZValue = 1]\nTiltAngle = 3\nSubFramePath = C:\\t.tif\n";
+    struct mdoc mdoc;
+    struct err err;
+    assert_ok(mdoc_parse("t.mdoc", text, strlen(text), &mdoc, &err));
+    assert_int_equal(mdoc_find(&mdoc, "t.mrc"), 0);
+    assert_int_equal(mdoc_find(&mdoc, "t.tif"), 1);
+    assert_int_equal(mdoc_find(&mdoc, "t.eer"), 1);
+    mdoc_clear(&mdoc);
+}
+
 static void bad_mdocs_are_refused(void **state) {
     (void)state;
     static const char *const bad[][2] = {
@@ -204,10 +218,15 @@ static void real_angles_and_transforms(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(angles_are_read),     cmocka_unit_test(bad_angles_are_refused),
-        cmocka_unit_test(transforms_are_read), cmocka_unit_test(lists_of_views),
-        cmocka_unit_test(mdoc_is_read),        cmocka_unit_test(bad_mdocs_are_refused),
-        cmocka_unit_test(real_mdocs),          cmocka_unit_test(real_angles_and_transforms),
+        cmocka_unit_test(angles_are_read),
+        cmocka_unit_test(bad_angles_are_refused),
+        cmocka_unit_test(transforms_are_read),
+        cmocka_unit_test(lists_of_views),
+        cmocka_unit_test(mdoc_is_read),
+        cmocka_unit_test(whole_names_first),
+        cmocka_unit_test(bad_mdocs_are_refused),
+        cmocka_unit_test(real_mdocs),
+        cmocka_unit_test(real_angles_and_transforms),
     };
     return scratch_run("tilts", tests, sizeof tests / sizeof *tests);
 }

@@ -76,7 +76,7 @@ static void agrees_with_cpu(void **state) {
                 o.basis = BASES[b];
                 o.matrix = MATRICES[m];
                 o.start = (enum tomography_start)((which + b + m) % 3);
-                o.iterations = which == 3 ? 0 : 4;
+                o.iterations = which == 3 && o.start != TOMOGRAPHY_START_ZERO ? 0 : 4;
                 o.relaxation = 1.3;
                 o.non_negative = which % 2;
                 compare(&s, &o, what, &worst);
@@ -166,11 +166,11 @@ static void passes_agree(void **state) {
         struct tomography_options cuda = on_devices(&o, 1);
         float *whole = run_once(&cuda, projections, NULL, whole_residuals);
         for (int places = 1; places <= 2; places++)
-            for (int limit = 2; limit <= 6; limit += 2) {
+            for (int chunks = 1; chunks <= 5; chunks += 2) {
                 struct tomography_report report;
                 cuda = on_devices(&o, places);
-                /* 128 rows of c, p, q0, q1 and sums take 0.9 MB. */
-                cuda.memory = (size_t)limit * 500000;
+                /* 128 rows of c, p, q0, q1 and sums take 1.3 MB; what slabs share is less than a third of that. */
+                cuda.memory = (size_t)chunks * 1400000 + 400000;
                 float *found = run_once(&cuda, projections, &report, residuals);
                 same_bits(found, whole, voxels, "passes");
                 assert_int_equal(memcmp(residuals, whole_residuals, (size_t)report.iterations * sizeof *residuals), 0);

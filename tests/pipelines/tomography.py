@@ -23,9 +23,9 @@ def arguments(session, folder, until_idle=2, **more):
     return ["run", GRAPH, "--session", session, *sets, "--until-idle", str(until_idle)]
 
 
-def simulate_series(folder, name, seed):
+def simulate_series(folder, name, seed, files="single"):
     subprocess.run([program("icestream-simulate-tilts"), "--o", folder, "--name", name, "--size", str(SIDE), "--thickness", str(DEPTH),
-                    "--files", "single", "--order", "dose-symmetric", "--step", "10", "--shift", "3", "--snr", "8", "--seed", str(seed)],
+                    "--files", files, "--order", "dose-symmetric", "--step", "10", "--shift", "3", "--snr", "8", "--seed", str(seed)],
                    check=True)
     return sorted(f for f in os.listdir(f"{folder}/tilts") if f.startswith(f"{name}_") and f.endswith(".mrc"))
 
@@ -137,11 +137,13 @@ def odd_tilts(work, source, names):
     arrive(folder, source, names, "a", upto=-1)
     arrive(folder, source, sorted(others), "b")
     put(f"{source}/tilts/{names[0]}", folder, "stray.mrc")
+    put(f"{source}/tilts/c.rawtlt", folder)
+    put(f"{source}/tilts/c.st", folder)
     with open(f"{folder}/{names[3]}", "r+b") as file:
         file.seek(1024 + 4 * 100)
         file.write(np.float32(np.nan).tobytes())
     run(*arguments(session, folder), timeout=120, expect=3)
-    check(sorted(m.split(":")[0] for m in made(session)) == ["a", "b"], f"two series: {made(session)}")
+    check(sorted(m.split(":")[0] for m in made(session)) == ["a", "b", "c"], f"two series, and a stack: {made(session)}")
     reasons = {i["id"]: i["reason"] for i in status(session)["items"] if i["state"] == "failed"}
     broken = names[3].removesuffix(".mrc")
     check("no .mdoc in the watched folder names it" in reasons.get("stray", "") and "which is no pixel's value" in reasons.get(broken, ""),
@@ -152,7 +154,7 @@ def odd_tilts(work, source, names):
     check([m.split(",")[0] for m in made(session) if m.startswith("a")] == [f"a: {len(names) - 2} tilts", f"a: {len(names) - 1} tilts"],
           f"a late tilt opens its series again: {made(session)}")
     rows = [line.split() for line in open(f"{session}/{STAGE}/tomograms.star") if STAGE in line]
-    check(sorted(r[0] for r in rows) == ["a", "b"], "a row for each tomogram")
+    check(sorted(r[0] for r in rows) == ["a", "b", "c"], "a row for each tomogram")
 
 
 def by_name(work, source, names):
@@ -167,14 +169,23 @@ def by_name(work, source, names):
     check(len(reasons) == 1 and "its name does not follow watcher.series" in reasons[0], f"{reasons}")
 
 
+def example(work):
+    result = subprocess.run([os.path.join(SOURCE, "examples", "tomography.sh"), "--work", work("example"), "--bin", program(""),
+                             "--interval", "0.05"], capture_output=True, text=True, timeout=300)
+    check(result.returncode == 0 and "TS_01_slices.png" in result.stdout, f"examples/tomography.sh: exit {result.returncode} "
+          + ("" if result.returncode == 0 else result.stdout[-2000:] + result.stderr[-2000:]))
+
+
 with Work("tomography") as work:
     print(f"seed {SEED}")
     names = simulate_series(work("sim"), "a", SEED)
     expected = alone(work, "a", work("sim", "tilts"), work("alone"))
     simulate_series(work("sim"), "b", SEED + 1)
+    simulate_series(work("sim"), "c", SEED + 2, files="stack")
     grow(work, work("sim"), names, expected)
     disturb(work, work("sim"), names, expected, "killed", lambda session, live: pids_of(STAGE, session))
     disturb(work, work("sim"), names, expected, "gone", lambda session, live: [live.pid])
     odd_tilts(work, work("sim"), names)
     by_name(work, work("sim"), names)
+    example(work)
     finish()

@@ -97,6 +97,9 @@ static void mdocs_grow(void **state) {
     assert_true(place.number == 1 && fabs(place.angle) < 1e-9 && fabs(place.axis - 80) < 1e-9 &&
                 fabs(place.pixel_size - 2) < 1e-9);
     assert_false(tilt_names_find(names, "sub/t1.mrc", &place));
+    append("in/t8.tif.mdoc", "PixelSpacing = 2\n[FrameSet = 0]\nTiltAngle = 9\nSubFramePath = C:\\x\\t8.tif\n");
+    assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
+    assert_false(tilt_names_find(names, "t8.tif", &place)); /* frames tell nothing of the series */
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_false(changed);
     append("in/sub/TS.mrc.mdoc", "[ZValue = 1]\nTiltAngle = -3\nSubFramePath = C:\\x\\t1.tif\n");

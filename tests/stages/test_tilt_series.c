@@ -261,8 +261,8 @@ static void finds_shifts(double noise, double tolerance) {
 
 static void coarse_alignment_finds_shifts(void **state) {
     (void)state;
-    finds_shifts(0, 1);
-    finds_shifts(5, 1.5);
+    finds_shifts(0, 0.5);
+    finds_shifts(5, 0.6);
 }
 
 static struct arrival arrival_of(const char *series, const char *path, double angle, int number) {
