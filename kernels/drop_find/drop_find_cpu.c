@@ -113,10 +113,11 @@ static void count_sectors(struct drop_find *f, double x, double y) {
     int most = (int)(RADIUS_MOST * shorter_side(f));
     memset(f->sectors, 0, sizeof f->sectors);
     for (int i = 0; i < f->edge_count; i++) {
-        double dx = (double)f->edges[i].x - x, dy = (double)f->edges[i].y - y, r = hypot(dx, dy);
-        if (r < 2 || r > most + 1) continue;
-        double along = ((double)f->edges[i].gx * dx + (double)f->edges[i].gy * dy) / r;
-        if (fabs(along) < ALONG) continue;
+        double dx = (double)f->edges[i].x - x, dy = (double)f->edges[i].y - y, square = dx * dx + dy * dy;
+        double along = (double)f->edges[i].gx * dx + (double)f->edges[i].gy * dy;
+        /* Most are gone before anything costly. */
+        if (along * along < ALONG * ALONG * square || square < 4 || square > (most + 1.0) * (most + 1.0)) continue;
+        double r = sqrt(square);
         int sector = (int)((atan2(dy, dx) + M_PI) / (2 * M_PI) * SECTORS) % SECTORS;
         for (int k = (int)lrint(r) - 1; k <= (int)lrint(r) + 1; k++)
             if (k >= 0 && k < SIDE_MAX) f->sectors[along > 0][k] |= (uint64_t)1 << sector;

@@ -213,6 +213,7 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
     TRY(learn_series(t, class_of, model, err));
     w->options = (struct forest_options){model->classes, features_count(t->features.groups), t->trees, SUBSAMPLE,
                                          SEED, 1};
+    if (t->threads > t->folds + 1) w->options.threads = t->threads / (t->folds + 1);
     TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
     *confusion = (struct confusion){.classes = model->classes};
     memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);
