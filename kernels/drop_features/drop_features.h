@@ -28,7 +28,11 @@
  *     (ends within 4 px), that meet at 30° or more; entropy of their directions over ln 18, R-scaled sum of their lengths,
  *     skew of lengths, curvature: mean over segments of |bend| (deviation of the middle third from the chord, px), share
  *     of segments that are bent more than 1 px.
- * [150, 195) what stands out: g after sigma 1, less g after sigma 10, over its robust deviation (1.4826 median |…|): below
+ * [150, 180) strips, a local Radon transform: of d, which is g after sigma 0.7 less g after sigma 8 and 0 beyond the circle, the
+ *     mean along straight strips of 11, 21 and 41 px, the nearest pixels to a line through each pixel, in 24 directions; of the
+ *     largest magnitude of them, 10 numbers each: mean, standard deviation, skew, q50, q90, q99, mean of the thousandth with the
+ *     largest, q99/q50, that mean/q50, share above 3 q50.
+ * [180, 225) what stands out: g after sigma 1, less g after sigma 10, over its robust deviation (1.4826 median |…|): below
  *     −3, above 3, and m after sigma 2 above Otsu's threshold; 15 numbers each: share of the area, components (eight
  *     neighbours) of 4 px or more, holes (four neighbours, inside the circle), Euler number, largest component's share of
  *     the circle, mean and standard deviation of area/R², area-weighted eccentricity, mean circularity 4π A/P² of
@@ -51,8 +55,9 @@ enum {
     DROP_FEATURES_IMAGE = 0,
     DROP_FEATURES_GRADIENT = 30,
     DROP_FEATURES_LINES = 120,
-    DROP_FEATURES_TOPOLOGY = 150,
-    DROP_FEATURES_COUNT = 195
+    DROP_FEATURES_STRIPS = 150,
+    DROP_FEATURES_TOPOLOGY = 180,
+    DROP_FEATURES_COUNT = 225
 };
 
 struct drop_features;

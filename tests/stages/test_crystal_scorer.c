@@ -211,9 +211,9 @@ static void broken_models_are_refused(void **state) {
     refused(MODEL FEATURES ",\"classes\":[{\"outcome\":\"crystal\",\"examples\":2},{\"outcome\":\"clear\",\"examples\":2}]}\n", "classes are not");
     refused(MODEL FEATURES CLASSES ",\"series\":{\"pattern\":\"{drop}{time}\",\"prior\":[1,1],\"transition\":[[1,0],[0,1]]}}\n", "series is neither");
     refused(MODEL FEATURES CLASSES ",\"series\":null}\n", "forest is not described");
-    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":5,\"hash\":\"00\",\"features\":195}}\nab", "ends after 2 of its forest's 5 bytes");
-    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":195}}\nab", "is not what was written");
-    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":3120}}\nab", "forest is not described");
+    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":5,\"hash\":\"00\",\"features\":225}}\nab", "ends after 2 of its forest's 5 bytes");
+    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":225}}\nab", "is not what was written");
+    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":3150}}\nab", "forest is not described");
 }
 
 int main(void) {
