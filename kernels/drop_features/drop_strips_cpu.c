@@ -1,5 +1,5 @@
-/* A local Radon transform: means along straight strips through each pixel. Grain averages out along them, edges of crystals
- * do not, and round things bend away. */
+/* A local Radon transform: means along straight strips through each pixel. Grain averages out along them, edges of
+ * crystals do not, and round things bend away. */
 #include <math.h>
 #include <string.h>
 
@@ -58,8 +58,8 @@ void drop_strips(struct drop_features *plan, float *out) {
         if (!plan->is_inside[i]) g[i] = 0;
     for (int h = 0; h < HALVES; h++)
         memset(plan->plane[3 + h], 0, (size_t)side * (size_t)side * sizeof(float));
-    /* From the first to the last pixel of the circle, which lie DROP_MARGIN rows inside: strips that reach further are cut
-     * where the patch ends. */
+    /* From the first to the last pixel of the circle, which lie DROP_MARGIN rows inside: strips that reach further are
+     * cut where the patch ends. */
     int from = plan->inside[0], to = plan->inside[plan->count - 1] + 1;
     for (int a = 0; a < ANGLES; a++) {
         double c = cos(M_PI * a / ANGLES), s = sin(M_PI * a / ANGLES);

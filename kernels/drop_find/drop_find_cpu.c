@@ -57,7 +57,8 @@ static void smooth(const struct drop_find *f, const float *in, float *out, float
         for (int y = 0; y < ny; y++)
             for (int x = 0; x < nx; x++) {
                 const float *row = out + y * nx;
-                int a = x > 1 ? x - 2 : 0, b = x > 0 ? x - 1 : 0, c = x < nx - 1 ? x + 1 : x, d = x < nx - 2 ? x + 2 : nx - 1;
+                int a = x > 1 ? x - 2 : 0, b = x > 0 ? x - 1 : 0;
+                int c = x < nx - 1 ? x + 1 : x, d = x < nx - 2 ? x + 2 : nx - 1;
                 scratch[y * nx + x] = (row[a] + row[d] + 4 * (row[b] + row[c]) + 6 * row[x]) / 16;
             }
         for (int y = 0; y < ny; y++) {
@@ -252,8 +253,8 @@ enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int
     vote(f);
     struct candidate best = search(f);
     FAIL_IF(best.support < DROP_FIND_SUPPORT, err, STATUS_NOT_FOUND,
-            "no drop found: the best circle is visible over %.0f %% of its edge, and %.0f %% are expected", 100 * best.support,
-            100 * DROP_FIND_SUPPORT);
+            "no drop found: the best circle is visible over %.0f %% of its edge, and %.0f %% are expected",
+            100 * best.support, 100 * DROP_FIND_SUPPORT);
     struct drop_circle circle;
     fit(f, best, &circle);
     double shift = (f->factor - 1) / 2.0;

@@ -118,7 +118,8 @@ static enum status deal(const struct training *t, const int *class_of, int folds
     for (size_t d = 0; d < drops; d++) {
         int best = 0, first = class_of[starts[d]];
         for (int f = 1; f < folds; f++)
-            if (held[f][first] < held[best][first] || (held[f][first] == held[best][first] && all[f] < all[best])) best = f;
+            if (held[f][first] < held[best][first] || (held[f][first] == held[best][first] && all[f] < all[best]))
+                best = f;
         for (size_t i = starts[d]; i < t->count && (i == starts[d] || !begins_drop(t, i)); i++) {
             ret_fold[i] = best;
             held[best][class_of[i]]++;

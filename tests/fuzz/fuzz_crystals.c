@@ -1,4 +1,5 @@
-/* What the crystal scorer reads: labels, the scores of an image, models, and names of time series. The first byte says which. */
+/* What the crystal scorer reads: labels, the scores of an image, models, and names of time series. The first byte says
+ * which. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

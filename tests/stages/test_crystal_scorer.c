@@ -58,8 +58,8 @@ static void transitions_are_counted(void **state) {
     assert_true(fabs(m.share[0] - 0.5) < 1e-12 && fabs(m.share[1] - 0.5) < 1e-12);
 }
 
-/* By hand, over all paths: prior (0.6, 0.4), transitions 0→(0.7, 0.3), 1→(0.4, 0.6), shares (0.5, 0.5), two images seen as
- * (0.2, 0.8) and (0.9, 0.1). Weights of paths 00: 0.6·0.2·0.7·0.9 = 0.0756, 01: 0.6·0.2·0.3·0.1 = 0.0036,
+/* By hand, over all paths: prior (0.6, 0.4), transitions 0→(0.7, 0.3), 1→(0.4, 0.6), shares (0.5, 0.5), two images seen
+ * as (0.2, 0.8) and (0.9, 0.1). Weights of paths 00: 0.6·0.2·0.7·0.9 = 0.0756, 01: 0.6·0.2·0.3·0.1 = 0.0036,
  * 10: 0.4·0.8·0.4·0.9 = 0.1152, 11: 0.4·0.8·0.6·0.1 = 0.0192; sum 0.2136. */
 static void forward_and_backward(void **state) {
     (void)state;
