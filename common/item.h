@@ -13,6 +13,7 @@
  *     "particles": {"stack", "star", "count", "box", "pixel_size"},
  *     "selection": {"star", "count", "iteration"},     a cumulative set of particles that replaces earlier ones
  *     "structure": {"path"},                           a file of one or more structures of the same atoms
+ *     "score":     {"csv", "outcome", "crystal"},      of a drop's photograph; crystal: the probability of any
  *     "clusters":  {"csv", "count", "structures", "largest", "centre"},    of all structures so far; replaces the last
  *     "tilt":      {"series", "angle", "number", "taken", "axis"},   of a micrograph: which tilt of which series it is; °
  *     "tomogram":  {"path", "series", "tilts", "pixel_size"} }       of so many tilts; replaces the one of fewer

@@ -19,8 +19,8 @@ static enum status check_name(const struct stage *stage, const char *path, const
     TRY(stage_files_path(stage, image, "", text, err));
     const char *other = item_string(before, "micrograph.path");
     FAIL_IF(other == NULL || strcmp(other, text) != 0, err, STATUS_BAD_FORMAT,
-            "%s: line %d: %s and %s differ in their endings alone, and would give files of the same name: rename one", path,
-            row->line, row->cells[0], other != NULL ? other : "another");
+            "%s: line %d: %s and %s differ in their endings alone, and would give files of the same name: rename one",
+            path, row->line, row->cells[0], other != NULL ? other : "another");
     return STATUS_OK;
 }
 

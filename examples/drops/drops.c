@@ -84,7 +84,8 @@ static void paint_well(const struct drop_painter *painter, const struct drop_tru
     float *out = painter->plane[0], coefficients[5], scale = 2 / (float)size;
     for (int i = 0; i < 5; i++)
         coefficients[i] = uniform(random, -0.35, 0.35);
-    float lens = uniform(random, -0.4, 0.4), rim = uniform(random, 1.2, 3), well = truth->radius * uniform(random, 1.12, 1.25);
+    float lens = uniform(random, -0.4, 0.4), rim = uniform(random, 1.2, 3);
+    float well = truth->radius * uniform(random, 1.12, 1.25);
     float dark = uniform(random, 1.5, 3);
     for (int y = 0; y < size; y++)
         for (int x = 0; x < size; x++) {

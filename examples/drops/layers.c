@@ -274,13 +274,15 @@ void layer_junk(struct layer *layer, struct random *random, float amplitude) {
 void layer_spherulites(struct layer *layer, struct random *random, float amplitude) {
     int count = 1 + (int)(random_next(random) % 5);
     for (int n = 0; n < count; n++) {
-        float x0, y0, r = uniform(random, 16, 42), phase = uniform(random, 0, 2 * M_PI), twist = uniform(random, -0.02, 0.02);
+        float x0, y0, r = uniform(random, 16, 42), phase = uniform(random, 0, 2 * M_PI);
+        float twist = uniform(random, -0.02, 0.02);
         float fibres = roundf(uniform(random, 14, 34)), second = roundf(uniform(random, 5, 11));
         place(layer, random, 0.55f, &x0, &y0);
         struct box box = box_around(layer, x0, y0, r + 4);
         for (int y = box.y0; y <= box.y1; y++)
             for (int x = box.x0; x <= box.x1; x++) {
-                float dx = (float)x - x0, dy = (float)y - y0, d = hypotf(dx, dy), angle = atan2f(dy, dx) + phase + twist * d;
+                float dx = (float)x - x0, dy = (float)y - y0, d = hypotf(dx, dy);
+                float angle = atan2f(dy, dx) + phase + twist * d;
                 float value = 0.6f * sinf(fibres * angle) + 0.5f * sinf(second * angle + 1);
                 /* Near the centre fibres are finer than a pixel. */
                 value *= ramp(d, 0.1f * fibres, 0.35f * fibres) * ramp(r - d, -1, 2);

@@ -240,5 +240,6 @@ void drop_features_run(struct drop_features *plan, const float *picture, int nx,
         plan->grey[i] = (float)((double)plan->grey[i] - m.mean) * scale;
     drop_changes(plan, features + DROP_FEATURES_GRADIENT);
     drop_lines(plan, features + DROP_FEATURES_LINES);
+    drop_strips(plan, features + DROP_FEATURES_STRIPS);
     drop_topology(plan, features + DROP_FEATURES_TOPOLOGY);
 }

@@ -38,6 +38,7 @@ float drop_quantile(const struct drop_features *plan, double percent); /* of sor
 void drop_image_statistics(struct drop_features *plan, const float *grey_levels, float *out);
 void drop_changes(struct drop_features *plan, float *out);
 void drop_lines(struct drop_features *plan, float *out);
+void drop_strips(struct drop_features *plan, float *out);
 void drop_topology(struct drop_features *plan, float *out);
 
 #endif

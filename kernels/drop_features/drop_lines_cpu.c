@@ -199,8 +199,9 @@ static void note(struct segments *all, const struct segment *s) {
 static bool meet(const struct segment *a, const struct segment *b) {
     for (int i = -1; i <= 1; i += 2)
         for (int k = -1; k <= 1; k += 2) {
-            float dx = a->x - b->x + 0.5F * ((float)i * a->length * cosf(a->angle) - (float)k * b->length * cosf(b->angle));
-            float dy = a->y - b->y + 0.5F * ((float)i * a->length * sinf(a->angle) - (float)k * b->length * sinf(b->angle));
+            float u = 0.5F * (float)i * a->length, v = 0.5F * (float)k * b->length;
+            float dx = a->x + u * cosf(a->angle) - (b->x + v * cosf(b->angle));
+            float dy = a->y + u * sinf(a->angle) - (b->y + v * sinf(b->angle));
             if (dx * dx + dy * dy <= 16) return true;
         }
     return false;

@@ -135,13 +135,16 @@ static void count_holes(struct drop_features *plan, struct topology *t) {
     }
 }
 
-/* The mask is in plan->label: FOREGROUND in the circle, else BACKGROUND; OUTSIDE at the patch's edge, which no flood passes. */
+/* The mask is in plan->label: FOREGROUND in the circle, else BACKGROUND; OUTSIDE at the patch's edge, which no flood
+ * passes. */
 static float *mask_features(struct drop_features *plan, float *out) {
     struct topology t = {.area = 0};
     int side = plan->side;
     double square = (double)plan->radius * plan->radius;
     for (int i = 0; i < side; i++)
-        plan->label[i] = plan->label[(side - 1) * side + i] = plan->label[i * side] = plan->label[i * side + side - 1] = OUTSIDE;
+        plan->label[i] = plan->label[(side - 1) * side + i] = OUTSIDE;
+    for (int i = 0; i < side; i++)
+        plan->label[i * side] = plan->label[i * side + side - 1] = OUTSIDE;
     count_holes(plan, &t);
     count_components(plan, &t);
     double n = t.components > 0 ? t.components : 1, mean = t.sum / n;

@@ -1,11 +1,12 @@
 /* Where the drop is in a picture of a crystallisation trial: the circle of the drop, or of the well that holds it.
  *
  * The picture is averaged down to at most 320 px a side and smoothed; the twelfth of its pixels with the steepest
- * gradient are edges. Each edge votes for the centres that lie on its gradient's line (Hough, as Kimme, Ballard & Sklansky
- * 1975 do for circles of any radius). At the best centres, for each radius and each sign of the gradient, that part of 64
- * sectors is counted which has an edge whose gradient lies within 14° of the radius: the circle's support. Sectors outside
- * the picture are left out; at least 40 must lie inside. The circle of the largest support is fitted to its edges by
- * least squares; a smaller one inside it with four fifths of the support is preferred, which is the drop in its well. */
+ * gradient are edges. Each edge votes for the centres that lie on its gradient's line (Hough, as Kimme, Ballard &
+ * Sklansky 1975 do for circles of any radius). At the best centres, for each radius and each sign of the gradient, that
+ * part of 64 sectors is counted which has an edge whose gradient lies within 14° of the radius: the circle's support.
+ * Sectors outside the picture are left out; at least 40 must lie inside. The circle of the largest support is fitted to
+ * its edges by least squares; a smaller one inside it with four fifths of the support is preferred, which is the drop in
+ * its well. */
 #ifndef ICESTREAM_KERNELS_DROP_FIND_H
 #define ICESTREAM_KERNELS_DROP_FIND_H
 

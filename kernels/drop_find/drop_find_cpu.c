@@ -57,7 +57,8 @@ static void smooth(const struct drop_find *f, const float *in, float *out, float
         for (int y = 0; y < ny; y++)
             for (int x = 0; x < nx; x++) {
                 const float *row = out + y * nx;
-                int a = x > 1 ? x - 2 : 0, b = x > 0 ? x - 1 : 0, c = x < nx - 1 ? x + 1 : x, d = x < nx - 2 ? x + 2 : nx - 1;
+                int a = x > 1 ? x - 2 : 0, b = x > 0 ? x - 1 : 0;
+                int c = x < nx - 1 ? x + 1 : x, d = x < nx - 2 ? x + 2 : nx - 1;
                 scratch[y * nx + x] = (row[a] + row[d] + 4 * (row[b] + row[c]) + 6 * row[x]) / 16;
             }
         for (int y = 0; y < ny; y++) {
@@ -113,10 +114,11 @@ static void count_sectors(struct drop_find *f, double x, double y) {
     int most = (int)(RADIUS_MOST * shorter_side(f));
     memset(f->sectors, 0, sizeof f->sectors);
     for (int i = 0; i < f->edge_count; i++) {
-        double dx = (double)f->edges[i].x - x, dy = (double)f->edges[i].y - y, r = hypot(dx, dy);
-        if (r < 2 || r > most + 1) continue;
-        double along = ((double)f->edges[i].gx * dx + (double)f->edges[i].gy * dy) / r;
-        if (fabs(along) < ALONG) continue;
+        double dx = (double)f->edges[i].x - x, dy = (double)f->edges[i].y - y, square = dx * dx + dy * dy;
+        double along = (double)f->edges[i].gx * dx + (double)f->edges[i].gy * dy;
+        /* Most are gone before anything costly. */
+        if (along * along < ALONG * ALONG * square || square < 4 || square > (most + 1.0) * (most + 1.0)) continue;
+        double r = sqrt(square);
         int sector = (int)((atan2(dy, dx) + M_PI) / (2 * M_PI) * SECTORS) % SECTORS;
         for (int k = (int)lrint(r) - 1; k <= (int)lrint(r) + 1; k++)
             if (k >= 0 && k < SIDE_MAX) f->sectors[along > 0][k] |= (uint64_t)1 << sector;
@@ -251,8 +253,8 @@ enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int
     vote(f);
     struct candidate best = search(f);
     FAIL_IF(best.support < DROP_FIND_SUPPORT, err, STATUS_NOT_FOUND,
-            "no drop found: the best circle is visible over %.0f %% of its edge, and %.0f %% are expected", 100 * best.support,
-            100 * DROP_FIND_SUPPORT);
+            "no drop found: the best circle is visible over %.0f %% of its edge, and %.0f %% are expected",
+            100 * best.support, 100 * DROP_FIND_SUPPORT);
     struct drop_circle circle;
     fit(f, best, &circle);
     double shift = (f->factor - 1) / 2.0;

@@ -40,13 +40,14 @@ struct slider {
     const struct texture_tables *tables;
 };
 
-/* Of one thread. */
+/* Of one thread, in cache lines of its own. */
 struct space {
-    struct slider slider;
+    _Alignas(64) struct slider slider;
     double terms[TEXTURE_TERMS][TILE_POSITIONS];
     float features[TEXTURE_FEATURES][TILE_POSITIONS], low[TEXTURE_FEATURES][TILE_POSITIONS],
         high[TEXTURE_FEATURES][TILE_POSITIONS];
     double total[TEXTURE_FEATURES][PARTS];
+    char apart[64]; /* lines come in pairs */
 };
 
 struct result {

@@ -12,10 +12,15 @@
 #include "common/device_cuda.h"
 #include "kernels/texture/texture_private.h"
 
-/* struct texture_sums of one matrix: two sectors of memory. */
+/* struct texture_sums of one matrix: two sectors of memory, in the order of those who write it. */
 struct __align__(16) texture_record {
-    int64_t cells, sums, differences, marginals, closeness;
-    uint32_t sum, sum_squares, apart, apart_squares, squares, equal;
+    int64_t cells;
+    uint32_t squares, equal;
+    int64_t sums;
+    uint32_t sum, sum_squares;
+    int64_t differences, closeness;
+    uint32_t apart, apart_squares;
+    int64_t marginals;
 };
 
 /* What the geometry is on the device. */

@@ -1,14 +1,16 @@
 /* Windows that slide, on a CUDA device: see texture_cpu.c for how they go.
  *
- * A block is one warp and one displacement; its lanes slide 32 neighbouring rows of the displacement's frame abreast,
- * so that all have the same number of pairs to change and read neighbouring pixels. Each lane has its own counts in
- * shared memory, word by word between those of the others, so no two lanes meet in a bank. Counts of cells share words:
- * three of 10 bits where no window has more than 1,023 pairs (the default's has 930 at most), else two of 16. At 64
- * levels that is 107 KiB a warp, and two warps a multiprocessor; what they lack in number they make up in independent
- * loads: the five counts that a pair changes are all read before the first is written. */
+ * A block is one displacement; its lanes slide 32 neighbouring rows of the displacement's frame abreast, so that all
+ * have the same number of pairs to change and read neighbouring pixels. Each lane has its own counts in shared memory,
+ * word by word between those of the others, so no two lanes meet in a bank. Counts of cells share words: three of 10
+ * bits where no window has more than 1,023 pairs (the default's has 930 at most), else two of 16. At 64 levels that is
+ * 107 KiB for 32 windows, and 64 windows a multiprocessor. To have more than two warps of them there, each of a block's
+ * warps keeps a part of the counts (its role): cells, sums, differences or marginals. Roles share nothing but what they
+ * read, so a block never waits for itself. */
 #include "kernels/texture/texture_device_cuda.cuh"
 
-enum { WARP = 32 };
+/* BATCH: pairs whose pixels are read before the first of them is counted. */
+enum { WARP = 32, ROLES = 4, BATCH = 4 };
 
 template <int LEVELS, int BITS> struct layout {
     enum {
@@ -21,49 +23,102 @@ template <int LEVELS, int BITS> struct layout {
     };
 };
 
-/* Running sums of a lane. */
-struct lane_sums {
-    int64_t cells, sums, differences, marginals, closeness;
-    uint32_t sum, sum_squares, apart, apart_squares, squares, equal;
-};
-
 template <int SIGN> static __device__ __forceinline__ int64_t signed_of(int64_t x) {
     return SIGN > 0 ? x : -x;
 }
 
-/* A pair of levels i and j enters (SIGN 1) or leaves (−1). words: of this lane, WARP apart. */
-template <int LEVELS, int BITS, int SIGN>
-static __device__ __forceinline__ void change(uint32_t *words, lane_sums &s, const texture_tables *__restrict__ t,
-                                              uint32_t i, uint32_t j) {
-    typedef layout<LEVELS, BITS> at;
-    const uint32_t one = (uint32_t)SIGN, before = SIGN > 0 ? 0 : 1;
-    uint32_t low = min(i, j), high = max(i, j), sum = i + j, apart = high - low;
-    uint32_t cell = high * (high + 1) / 2 + low, word = cell / at::PER_WORD;
-    uint32_t cell_shift = (cell - word * at::PER_WORD) * BITS, sum_shift = sum % 2 * 16, apart_shift = apart % 2 * 16;
-    uint32_t *of_cell = words + word * WARP, *of_sum = words + (at::SUMS + sum / 2) * WARP;
-    uint32_t *of_apart = words + (at::DIFFERENCES + apart / 2) * WARP;
-    uint32_t *of_low = words + (at::MARGINALS + low) * WARP, *of_high = words + (at::MARGINALS + high) * WARP;
-    uint32_t c = *of_cell, a = *of_sum, d = *of_apart, l = *of_low, h = *of_high;
-    if (apart == 0) h = l + one;
-    *of_cell = c + (one << cell_shift);
-    *of_sum = a + (one << sum_shift);
-    *of_apart = d + (one << apart_shift);
-    *of_low = l + one;
-    *of_high = h + one;
-    /* Of a change between n and n + 1. */
-    uint32_t n = (c >> cell_shift & ((1u << BITS) - 1)) - before;
-    s.cells += signed_of<SIGN>(__ldg(&t->step[n]));
-    s.sums += signed_of<SIGN>(__ldg(&t->step[(a >> sum_shift & 0xffff) - before]));
-    s.differences += signed_of<SIGN>(__ldg(&t->step[(d >> apart_shift & 0xffff) - before]));
-    s.marginals += signed_of<SIGN>(__ldg(&t->step[l - before]) + __ldg(&t->step[h - before]));
-    s.closeness += signed_of<SIGN>(__ldg(&t->closeness[apart]));
-    s.sum += one * sum;
-    s.sum_squares += one * (sum * sum);
-    s.apart += one * apart;
-    s.apart_squares += one * (apart * apart);
-    s.squares += one * ((2 * n + 1) << (apart == 0));
-    s.equal += apart == 0 ? one : 0;
+/* Adds SIGN to the half word `k` of a lane's counts and returns the lesser of the counts before and after. */
+template <int SIGN> static __device__ __forceinline__ uint32_t count_half(uint32_t *words, uint32_t k) {
+    uint32_t shift = k % 2 * 16, *at = words + k / 2 * WARP, word = *at;
+    *at = word + ((uint32_t)SIGN << shift);
+    return (word >> shift & 0xffff) - (SIGN < 0);
 }
+
+/* The roles. change: a pair of levels i and j enters (SIGN 1) or leaves (−1). */
+template <int LEVELS, int BITS> struct cells_role {
+    enum { FROM = layout<LEVELS, BITS>::CELLS, TO = layout<LEVELS, BITS>::SUMS };
+    int64_t cells;
+    uint32_t squares, equal;
+
+    template <int SIGN>
+    __device__ __forceinline__ void change(uint32_t *words, const texture_tables *__restrict__ t, uint32_t i,
+                                           uint32_t j) {
+        const uint32_t one = (uint32_t)SIGN, per_word = layout<LEVELS, BITS>::PER_WORD;
+        uint32_t low = min(i, j), high = max(i, j), cell = high * (high + 1) / 2 + low, word = cell / per_word;
+        uint32_t shift = (cell - word * per_word) * BITS, *at = words + word * WARP, c = *at;
+        *at = c + (one << shift);
+        uint32_t n = (c >> shift & ((1u << BITS) - 1)) - (SIGN < 0);
+        cells += signed_of<SIGN>(__ldg(&t->step[n]));
+        squares += one * ((2 * n + 1) << (i == j));
+        equal += i == j ? one : 0;
+    }
+    __device__ __forceinline__ void write(texture_record *to) const {
+        to->cells = cells;
+        to->squares = squares;
+        to->equal = equal;
+    }
+};
+
+template <int LEVELS, int BITS> struct sums_role {
+    enum { FROM = layout<LEVELS, BITS>::SUMS, TO = layout<LEVELS, BITS>::DIFFERENCES };
+    int64_t sums;
+    uint32_t sum, sum_squares;
+
+    template <int SIGN>
+    __device__ __forceinline__ void change(uint32_t *words, const texture_tables *__restrict__ t, uint32_t i,
+                                           uint32_t j) {
+        uint32_t k = i + j, n = count_half<SIGN>(words, k);
+        sums += signed_of<SIGN>(__ldg(&t->step[n]));
+        sum += (uint32_t)SIGN * k;
+        sum_squares += (uint32_t)SIGN * (k * k);
+    }
+    __device__ __forceinline__ void write(texture_record *to) const {
+        to->sums = sums;
+        to->sum = sum;
+        to->sum_squares = sum_squares;
+    }
+};
+
+template <int LEVELS, int BITS> struct differences_role {
+    enum { FROM = layout<LEVELS, BITS>::DIFFERENCES, TO = layout<LEVELS, BITS>::MARGINALS };
+    int64_t differences, closeness;
+    uint32_t apart, apart_squares;
+
+    template <int SIGN>
+    __device__ __forceinline__ void change(uint32_t *words, const texture_tables *__restrict__ t, uint32_t i,
+                                           uint32_t j) {
+        uint32_t k = max(i, j) - min(i, j), n = count_half<SIGN>(words, k);
+        differences += signed_of<SIGN>(__ldg(&t->step[n]));
+        closeness += signed_of<SIGN>(__ldg(&t->closeness[k]));
+        apart += (uint32_t)SIGN * k;
+        apart_squares += (uint32_t)SIGN * (k * k);
+    }
+    __device__ __forceinline__ void write(texture_record *to) const {
+        to->differences = differences;
+        to->closeness = closeness;
+        to->apart = apart;
+        to->apart_squares = apart_squares;
+    }
+};
+
+template <int LEVELS, int BITS> struct marginals_role {
+    enum { FROM = layout<LEVELS, BITS>::MARGINALS, TO = layout<LEVELS, BITS>::WORDS };
+    int64_t marginals;
+
+    template <int SIGN>
+    __device__ __forceinline__ void change(uint32_t *words, const texture_tables *__restrict__ t, uint32_t i,
+                                           uint32_t j) {
+        const uint32_t one = (uint32_t)SIGN, before = SIGN < 0;
+        uint32_t *of_i = words + i * WARP, *of_j = words + j * WARP, n = *of_i, m = *of_j;
+        if (i == j) m += one;
+        *of_i = n + one;
+        *of_j = m + one;
+        marginals += signed_of<SIGN>(__ldg(&t->step[n - before]) + __ldg(&t->step[m - before]));
+    }
+    __device__ __forceinline__ void write(texture_record *to) const {
+        to->marginals = marginals;
+    }
+};
 
 /* As struct frame of texture_cpu.c, of one lane. */
 struct lane_frame {
@@ -82,62 +137,80 @@ static __device__ lane_frame frame_of(const texture_view &view, const texture_di
     return f;
 }
 
-static __device__ __forceinline__ void write(const lane_sums &s, texture_record *to) {
-    texture_record r = {s.cells,       s.sums,  s.differences,   s.marginals, s.closeness, s.sum,
-                        s.sum_squares, s.apart, s.apart_squares, s.squares,   s.equal};
-    *to = r;
+/* `COUNT` pairs that stand next to each other leave, and as many enter. */
+template <int COUNT, class ROLE>
+static __device__ __forceinline__ void exchange(ROLE &role, uint32_t *words, const texture_tables *__restrict__ t,
+                                                const uint8_t *__restrict__ out, const uint8_t *__restrict__ in,
+                                                int apart) {
+    uint32_t pixels[COUNT][4];
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        pixels[k][0] = __ldg(out + k);
+        pixels[k][1] = __ldg(out + k + apart);
+        pixels[k][2] = __ldg(in + k);
+        pixels[k][3] = __ldg(in + k + apart);
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        role.template change<-1>(words, t, pixels[k][0], pixels[k][1]);
+        role.template change<1>(words, t, pixels[k][2], pixels[k][3]);
+    }
 }
 
-template <int LEVELS, int BITS>
-static __device__ __forceinline__ void exchange(uint32_t *words, lane_sums &s, const texture_tables *__restrict__ t,
-                                                const uint8_t *__restrict__ out, const uint8_t *__restrict__ in,
-                                                int apart, int count) {
-    /* The next pixels are on their way while these are counted. */
-    uint32_t a = __ldg(out), b = __ldg(out + apart), c = __ldg(in), d = __ldg(in + apart);
-    for (int k = 1; k <= count; k++) {
-        uint32_t i = a, j = b, p = c, q = d;
-        if (k < count) {
-            a = __ldg(out + k);
-            b = __ldg(out + k + apart);
-            c = __ldg(in + k);
-            d = __ldg(in + k + apart);
+template <class ROLE>
+static __device__ __forceinline__ void plough(const texture_view &view, const lane_frame &f, uint32_t *words,
+                                              const texture_tables *__restrict__ t, int row, int v,
+                                              texture_record *__restrict__ records) {
+    int reach = view.reach[v], step = view.stride * view.side, lines = min(view.stride, f.along);
+    /* A lane beyond the circle goes with the others and writes nothing. */
+    bool inside = row < view.positions;
+    int widest = __reduce_max_sync(0xffffffffu, inside ? reach : 0);
+    for (int k = ROLE::FROM; k < ROLE::TO; k++)
+        words[k * WARP] = 0;
+    words += ROLE::FROM * WARP;
+    ROLE role = {};
+    const uint8_t *at = f.first + (size_t)(view.steps - widest) * step;
+    for (int u = 0; u < f.along; u++)
+        for (int k = 0; k < f.across; k++)
+            role.template change<1>(words, t, __ldg(at + u * view.side + k), __ldg(at + u * view.side + k + f.apart));
+    for (int u = -widest;; u++) {
+        if (inside && abs(u) <= reach) {
+            int x = f.along_x ? u : v - view.steps, y = f.along_x ? v : u + view.steps;
+            role.write(records + view.number[y] + x + view.reach[y]);
         }
-        change<LEVELS, BITS, -1>(words, s, t, i, j);
-        change<LEVELS, BITS, 1>(words, s, t, p, q);
+        if (u == widest) return;
+        const uint8_t *to = at + step, *in = to + (size_t)(f.along - lines) * view.side;
+        for (int line = 0; line < lines; line++) {
+            const uint8_t *leaving = at + line * view.side, *entering = in + line * view.side;
+            int k = 0;
+            for (; k + BATCH <= f.across; k += BATCH)
+                exchange<BATCH>(role, words, t, leaving + k, entering + k, f.apart);
+            for (; k < f.across; k++)
+                exchange<1>(role, words, t, leaving + k, entering + k, f.apart);
+        }
+        at = to;
     }
 }
 
 template <int LEVELS, int BITS>
-static __global__
-__launch_bounds__(WARP) void slide(texture_view view, texture_chunk chunk, const uint8_t *__restrict__ planes,
-                                   const texture_tables *__restrict__ tables, texture_record *__restrict__ records) {
+static __global__ __launch_bounds__(WARP *ROLES) void slide(texture_view view, texture_chunk chunk,
+                                                            const uint8_t *__restrict__ planes,
+                                                            const texture_tables *__restrict__ tables,
+                                                            texture_record *__restrict__ records) {
     extern __shared__ uint32_t shared_words[];
-    uint32_t *words = shared_words + threadIdx.x;
-    for (int k = 0; k < layout<LEVELS, BITS>::WORDS; k++)
-        words[k * WARP] = 0;
-    int row = blockIdx.y * WARP + threadIdx.x, v = min(row, view.positions - 1), reach = view.reach[v];
-    /* A lane beyond the circle goes with the others and writes nothing. */
-    bool inside = row < view.positions;
-    int widest = __reduce_max_sync(0xffffffffu, inside ? reach : 0);
+    uint32_t lane = threadIdx.x % WARP, *words = shared_words + lane;
+    int row = blockIdx.y * WARP + lane, v = min(row, view.positions - 1);
     lane_frame f = frame_of(view, view.displacements[chunk.first + blockIdx.x], planes, v);
     records += (size_t)blockIdx.x * view.pixels;
-    int step = view.stride * view.side, lines = min(view.stride, f.along);
-    const uint8_t *at = f.first + (size_t)(view.steps - widest) * step;
-    lane_sums s = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    for (int u = 0; u < f.along; u++)
-        for (int k = 0; k < f.across; k++)
-            change<LEVELS, BITS, 1>(words, s, tables, __ldg(at + u * view.side + k),
-                                    __ldg(at + u * view.side + k + f.apart));
-    for (int u = -widest;; u++) {
-        if (inside && abs(u) <= reach) {
-            int x = f.along_x ? u : v - view.steps, y = f.along_x ? v : u + view.steps;
-            write(s, records + view.number[y] + x + view.reach[y]);
-        }
-        if (u == widest) return;
-        const uint8_t *to = at + step, *in = to + (size_t)(f.along - lines) * view.side;
-        for (int line = 0; line < lines; line++)
-            exchange<LEVELS, BITS>(words, s, tables, at + line * view.side, in + line * view.side, f.apart, f.across);
-        at = to;
+    switch (threadIdx.x / WARP) {
+    case 0:
+        return plough<cells_role<LEVELS, BITS>>(view, f, words, tables, row, v, records);
+    case 1:
+        return plough<sums_role<LEVELS, BITS>>(view, f, words, tables, row, v, records);
+    case 2:
+        return plough<differences_role<LEVELS, BITS>>(view, f, words, tables, row, v, records);
+    default:
+        return plough<marginals_role<LEVELS, BITS>>(view, f, words, tables, row, v, records);
     }
 }
 
@@ -168,7 +241,7 @@ template <int LEVELS, int BITS>
 static void launch(const struct texture_view *view, const struct texture_chunk *chunk, const uint8_t *planes,
                    struct texture_record *records, cudaStream_t stream) {
     dim3 blocks(chunk->count, (view->positions + WARP - 1) / WARP);
-    slide<LEVELS, BITS><<<blocks, WARP, layout<LEVELS, BITS>::WORDS * WARP * sizeof(uint32_t), stream>>>(
+    slide<LEVELS, BITS><<<blocks, WARP * ROLES, layout<LEVELS, BITS>::WORDS * WARP * sizeof(uint32_t), stream>>>(
         *view, *chunk, planes, view->tables, records);
 }
 

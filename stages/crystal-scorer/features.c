@@ -64,8 +64,8 @@ static int kept_inside(double place, int diameter, int size) {
 static enum status place(struct features *f, const char *path, const int centre[2], struct err *err) {
     int d = f->options.diameter, nx = f->image.nx, ny = f->image.ny;
     FAIL_IF(most_centre(d, nx) < least_centre(d) || most_centre(d, ny) < least_centre(d), err, STATUS_BAD_FORMAT,
-            "%s: %d × %d px are less than the circle of %d px that is evaluated: take larger images, or set diameter", path,
-            nx, ny, d);
+            "%s: %d × %d px are less than the circle of %d px that is evaluated: take larger images, or set diameter",
+            path, nx, ny, d);
     if (centre != NULL) {
         FAIL_IF(centre[0] < least_centre(d) || centre[0] > most_centre(d, nx) || centre[1] < least_centre(d) ||
                     centre[1] > most_centre(d, ny),
@@ -92,7 +92,8 @@ static enum status place(struct features *f, const char *path, const int centre[
 
 enum status features_load(struct features *f, const char *path, const int centre[2], struct err *err) {
     TRY(image_read(path, &f->image, err));
-    FAIL_IF(f->image.nz != 1, err, STATUS_BAD_FORMAT, "%s: holds %d images: a file of one drop has one", path, f->image.nz);
+    FAIL_IF(f->image.nz != 1, err, STATUS_BAD_FORMAT, "%s: holds %d images: a file of one drop has one", path,
+            f->image.nz);
     FAIL_IF(!image_values_fit(f->image.data, image_count(&f->image)), err, STATUS_BAD_FORMAT,
             "%s: has pixels that are no numbers", path);
     TRY(place(f, path, centre, err));

@@ -45,8 +45,8 @@ enum status features_create(const struct features_options *options, bool with_te
 void features_destroy(struct features **features);
 
 /* Reads the image, finds the drop (centre NULL) or takes the centre as it is, and computes the simple features. A drop so
- * near the edge that its circle would leave the image is seen from as far inside as it must be; a centre that was given is
- * not moved. STATUS_NOT_FOUND: no drop; STATUS_BAD_FORMAT: no image, or one that is smaller than the circle. */
+ * near the edge that its circle would leave the image is seen from as far inside as it must be; a centre that was given
+ * is not moved. STATUS_NOT_FOUND: no drop; STATUS_BAD_FORMAT: no image, or one that is smaller than the circle. */
 enum status features_load(struct features *features, const char *path, const int centre[2], struct err *err);
 /* The texture: on a device it is queued, and features_finish waits for it. */
 enum status features_start(struct features *features, struct err *err);

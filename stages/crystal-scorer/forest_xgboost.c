@@ -63,8 +63,9 @@ static enum status create(const struct forest_options *options, const DMatrixHan
     return STATUS_OK;
 }
 
-/* Trees as deep as they need be: leaves may hold a single example, whose second derivative under the softmax's first
- * guess p = 1/classes is 2 p (1 − p); lambda is small beside that, so that a pure leaf says what it is sure of. */
+/* Deeper trees than 12 find nothing to split. Leaves may hold a single example, whose second derivative under the
+ * softmax's first guess p = 1/classes is 2 p (1 − p); lambda is small beside that, so that a pure leaf says what it is
+ * sure of. */
 static enum status configure(struct forest *forest, struct err *err) {
     const struct forest_options *o = &forest->options;
     double p = 1.0 / o->classes, second = 2 * p * (1 - p);
@@ -72,7 +73,7 @@ static enum status configure(struct forest *forest, struct err *err) {
     TRY(set(forest, "objective", "multi:softprob", err));
     TRY(set(forest, "tree_method", "exact", err));
     TRY(set(forest, "learning_rate", "1", err));
-    TRY(set(forest, "max_depth", "20", err));
+    TRY(set(forest, "max_depth", "12", err));
     TRY(set_number(forest, "num_class", o->classes, err));
     TRY(set_number(forest, "num_parallel_tree", o->trees, err));
     TRY(set_number(forest, "subsample", o->subsample, err));

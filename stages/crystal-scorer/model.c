@@ -48,8 +48,8 @@ static json_t *describe(const struct model *model, const char *forest, size_t le
                                                  (json_int_t)model->examples[k]));
     const struct features_options *f = &model->features;
     return json_pack("{s:{s:i, s:s, s:i, s:i, s:i}, s:o, s:o, s:{s:I, s:s, s:i, s:s}}", "features", "version",
-                     FEATURES_VERSION, "groups", GROUPS[f->groups], "diameter", f->diameter, "window", f->window, "stride",
-                     f->stride, "classes", classes, "series", describe_series(model), "forest", "bytes",
+                     FEATURES_VERSION, "groups", GROUPS[f->groups], "diameter", f->diameter, "window", f->window,
+                     "stride", f->stride, "classes", classes, "series", describe_series(model), "forest", "bytes",
                      (json_int_t)length, "hash", hash, "features", features_count(f->groups), "xgboost",
                      forest_version());
 }
@@ -175,11 +175,12 @@ static enum status check_forest(const char *path, const json_t *header, const st
     FAIL_IF(hash == NULL || bytes < 1 || !read_int(entry, "features", 1, FEATURES_MOST, &features) ||
                 features != features_count(model->features.groups),
             err, STATUS_BAD_FORMAT, "%s: the model's forest is not described (bytes, hash, features)", path);
-    FAIL_IF(length < (size_t)bytes, err, STATUS_TRUNCATED, "%s: the model ends after %zu of its forest's %lld bytes", path,
-            length, (long long)bytes);
+    FAIL_IF(length < (size_t)bytes, err, STATUS_TRUNCATED, "%s: the model ends after %zu of its forest's %lld bytes",
+            path, length, (long long)bytes);
     snprintf(found, sizeof found, "%016" PRIx64, hash_of(forest, length));
     FAIL_IF(length != (size_t)bytes || strcmp(hash, found) != 0, err, STATUS_BAD_FORMAT,
-            "%s: the model's forest is not what was written (hash %s, not %.16s): copy the file again", path, found, hash);
+            "%s: the model's forest is not what was written (hash %s, not %.16s): copy the file again", path, found,
+            hash);
     return STATUS_OK;
 }
 

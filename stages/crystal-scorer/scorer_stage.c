@@ -38,9 +38,9 @@ static const struct param params[] = {
     {"stride", PARAM_INT, P(stride), "px", NULL, 1, 4096,
      .help = "Texture at every so manieth pixel along x and y; default: the model's, or 1, which is all"},
     {"features", PARAM_CHOICE, P(features), "", "auto", .choices = "auto|" FEATURES_GROUPS_CHOICES,
-     .help = "What a model is made of: all, all but texture, or statistics of grey levels alone; auto: the model's, or all"},
+     .help = "What a model is made of: all, all but texture, or statistics of grey levels; auto: the model's, or all"},
     {"keep_features", PARAM_BOOL, P(keep_features), "", "false",
-     .help = "Write IMAGE_features.npy (3 level numbers, 25 lengths, 13 features, 3) and IMAGE_simple.npy; needs no model"},
+     .help = "Write IMAGE_features.npy (3 numbers of levels, 25 lengths, 13, 3) and IMAGE_simple.npy; needs no model"},
     {"series", PARAM_STRING, P(series), "", NULL,
      .help = "How names tell drop and time, as {drop}_t{time}: outcomes of a drop's images are judged together"},
     {"likely", PARAM_FLOAT, P(likely), "", "0.2", 0, 1,
@@ -82,7 +82,7 @@ static enum status settle_options(const struct params *p, struct state *s, struc
     bool has = p->model != NULL;
     int groups = p->features - 1; /* auto comes first */
     FAIL_IF(has && groups >= 0 && groups != (int)m->groups, err, STATUS_BAD_ARGUMENT,
-            "features: the model is of other features than were asked for: leave features out, or train a model with them");
+            "features: the model is of other features than were asked for: leave them out, or train a model with them");
     s->options.groups = has ? m->groups : groups >= 0 ? (enum features_groups)groups : FEATURES_ALL;
     TRY(settle_one("diameter", p->diameter, m->diameter, 200, has, &s->options.diameter, err));
     TRY(settle_one("window", p->window, m->window, 31, has, &s->options.window, err));
@@ -105,11 +105,11 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     const struct params *p = stage_params(stage);
     FAIL_IF(p->model == NULL && p->train == NULL && !p->keep_features, err, STATUS_BAD_ARGUMENT,
-            "there is nothing to do: give --model to score images, --train to make a model of labels, or --keep-features");
+            "there is nothing to do: give --model to score images, --train to make a model, or --keep-features");
     FAIL_IF(p->model != NULL && p->train != NULL, err, STATUS_BAD_ARGUMENT,
             "model and train exclude each other: a model is made first, and then used");
     FAIL_IF(p->train != NULL && stage_in_pipeline(stage), err, STATUS_BAD_ARGUMENT,
-            "train: a model is made on files (icestream-crystal-scorer --train labels.csv --o DIR), and a session uses it");
+            "train: a model is made on files (icestream-crystal-scorer --train labels.csv --o DIR), a session uses it");
     FAIL_IF((p->model != NULL || p->train != NULL) && !forest_available(), err, STATUS_UNSUPPORTED,
             "%s: this build has no random forest, since XGBoost (package libxgboost-dev) was not there when it was "
             "configured: only --keep-features works", p->model != NULL ? "model" : "train");
@@ -292,8 +292,8 @@ const struct stage_descriptor crystal_scorer_stage = {
     .params_size = sizeof(struct params),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
-    .lanes = 8, /* finding drops and their simpler features takes tens of milliseconds a thread */
-    .load_threads = 6,
+    .lanes = 10, /* finding drops and their simpler features takes tens of milliseconds of a thread */
+    .load_threads = 8,
     .cuda = true,
     .unscaled = true,
     .input = "train",

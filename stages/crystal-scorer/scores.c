@@ -71,7 +71,8 @@ void scores_clear(struct scores *scores) {
 static enum status take(const char *path, const struct csv *csv, const char *id, struct score *score, struct err *err) {
     FAIL_IF(csv->count != 2 || csv->rows[1].count != 2 + OUTCOMES ||
                 !outcome_parse(csv->rows[1].cells[1], &score->outcome),
-            err, STATUS_BAD_FORMAT, "%s: is not the score of an image (image, outcome and %d probabilities): remove it, and "
+            err, STATUS_BAD_FORMAT,
+            "%s: is not the score of an image (image, outcome and %d probabilities): remove it, and "
             "`icestream retry --lost` makes it anew", path, OUTCOMES);
     for (int k = 0; k < OUTCOMES; k++) {
         char *end;

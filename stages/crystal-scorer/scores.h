@@ -31,9 +31,9 @@ void scores_clear(struct scores *scores);
 /* Lays the pattern over the ids and smooths each drop's probabilities with the model. */
 enum status scores_smooth(struct scores *scores, const struct model *model, const char *pattern, struct err *err);
 
-/* scores.csv; crystals.csv: rank,image,crystal,outcome of those whose probability of any crystal (smoothed, where it is) is
- * at least `likely`, the likeliest first; with a pattern series.csv: image,drop,time,outcome and smoothed probabilities,
- * in the order of drops and times. May change the order of rows. */
+/* scores.csv; crystals.csv: rank,image,crystal,outcome of those whose probability of any crystal (smoothed, where it is)
+ * is at least `likely`, the likeliest first; with a pattern series.csv: image,drop,time,outcome and smoothed
+ * probabilities, in the order of drops and times. May change the order of rows. */
 enum status scores_tables(struct scores *scores, const char *folder, double likely, bool smoothed, struct err *err);
 
 #endif

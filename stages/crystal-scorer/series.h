@@ -13,9 +13,9 @@
 
 /* Which drop an image is of, and when it was taken, by its name: a pattern in which {drop} stands for the one and {time}
  * for the other, as "{drop}_t{time}" for plate7/A01_t03; all else stands for itself. It is laid over the path without its
- * ending: over the name and as many folders before it as the pattern has; what comes before belongs to the drop. The first
- * of both takes as much as it can; {time} right behind {drop} takes the digits at the end. Times are in order as numbers
- * where both begin with digits, else as texts. */
+ * ending: over the name and as many folders before it as the pattern has; what comes before belongs to the drop. The
+ * first of both takes as much as it can; {time} right behind {drop} takes the digits at the end. Times are in order as
+ * numbers where both begin with digits, else as texts. */
 enum { SERIES_PATTERN_SIZE = 256, SERIES_NAME_SIZE = 1024 };
 
 struct series_name {

@@ -118,7 +118,8 @@ static enum status deal(const struct training *t, const int *class_of, int folds
     for (size_t d = 0; d < drops; d++) {
         int best = 0, first = class_of[starts[d]];
         for (int f = 1; f < folds; f++)
-            if (held[f][first] < held[best][first] || (held[f][first] == held[best][first] && all[f] < all[best])) best = f;
+            if (held[f][first] < held[best][first] || (held[f][first] == held[best][first] && all[f] < all[best]))
+                best = f;
         for (size_t i = starts[d]; i < t->count && (i == starts[d] || !begins_drop(t, i)); i++) {
             ret_fold[i] = best;
             held[best][class_of[i]]++;
@@ -213,6 +214,7 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
     TRY(learn_series(t, class_of, model, err));
     w->options = (struct forest_options){model->classes, features_count(t->features.groups), t->trees, SUBSAMPLE,
                                          SEED, 1};
+    if (t->threads > t->folds + 1) w->options.threads = t->threads / (t->folds + 1);
     TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
     *confusion = (struct confusion){.classes = model->classes};
     memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);

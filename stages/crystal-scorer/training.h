@@ -35,7 +35,7 @@ struct confusion {
 double confusion_precision(const struct confusion *confusion, int k); /* NaN: never foretold */
 double confusion_recall(const struct confusion *confusion, int k);
 double confusion_macro_recall(const struct confusion *confusion);
-double confusion_crystal_recall(const struct confusion *confusion); /* of any crystal as any crystal; NaN: there is none */
+double confusion_crystal_recall(const struct confusion *confusion); /* of any crystal as any; NaN: there is none */
 
 /* Cross-validates: `folds` times a forest is grown from all but one part of the examples and asked for that part. Parts
  * hold as much of each class as can be, and all images of a drop lie in one where there is a pattern. Then the forest of

@@ -1,5 +1,5 @@
-/* Time of the texture features of one image, beside the floor, what the paper took, and on a CPU what independent
- * copies reach.
+/* Time and memory of the texture features of one image, beside the floor, what the paper took, and on a CPU what
+ * independent copies reach.
  *
  *   bench_texture [DEVICE [IMAGES THREADS [DIAMETER STRIDE]]]
  *
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "common/clock.h"
@@ -75,13 +76,23 @@ static void report(const struct texture *t, int images, double wall, double cpu)
            wall / images, cpu / images, wall / images / pairs * 1e9, wall / images / matrices * 1e9, floor,
            (cuda ? wall : cpu) / images / floor);
     if (g->options.stride == 1 && g->options.diameter == 200)
-        printf("paper: %s s; %.0f times that fast\n", cuda ? "65 s (Tesla C2050)" : "4,092 s (one core)",
+        printf("paper: %s; %.0f times that fast\n", cuda ? "65 s (Tesla C2050)" : "4,092 s (one core)",
                (cuda ? 65 : 4092) / (wall / images));
+}
+
+static void report_memory(const struct device *device, size_t before) {
+    size_t used = 0;
+    struct rusage usage;
+    if (device_memory_used(device, &used, NULL) == STATUS_OK && used > before)
+        printf("memory of the device: %zu MiB\n", (used - before) >> 20);
+    if (getrusage(RUSAGE_SELF, &usage) == 0) printf("memory of the host, at most: %ld MiB\n", usage.ru_maxrss >> 10);
 }
 
 static enum status bench(const struct texture_options *options, int images, uint8_t *pixels, struct err *err) {
     struct texture *t = NULL;
     struct texture_features features;
+    size_t before = 0;
+    TRY(device_memory_used(&options->device, &before, err));
     TRY(texture_create(options, &t, err));
     struct texture_image image = {.nx = SIDE, .ny = SIDE, .pitch = SIDE, .centre = {SIDE / 2, SIDE / 2}};
     enum status status = STATUS_OK;
@@ -99,9 +110,9 @@ static enum status bench(const struct texture_options *options, int images, uint
         if (k >= options->slots) status = texture_finish(t, slot, &features, err);
         image.bytes = pixels + (size_t)(k % KINDS) * SIDE * SIDE;
         if (status == STATUS_OK && k < images) status = texture_start(t, slot, &image, err);
-        if (k >= images && images < options->slots && k < options->slots) continue;
     }
     if (status == STATUS_OK) report(t, images, clock_monotonic() - wall, cpu_time() - cpu);
+    report_memory(&options->device, before);
     texture_destroy(&t);
     return status;
 }

@@ -17,7 +17,7 @@ except ImportError as missing:
     sys.exit(SKIP)
 
 SEED, SIZE, CENTRE, DIAMETER = 31, 320, (163, 157), 200
-GRADIENT, LINES, TOPOLOGY = 30, 120, 150
+GRADIENT, LINES, TOPOLOGY = 30, 120, 180
 X, Y = np.meshgrid(np.arange(SIZE), np.arange(SIZE))
 CIRCLE = (X - CENTRE[0]) ** 2 + (Y - CENTRE[1]) ** 2 <= (DIAMETER / 2) ** 2
 
@@ -28,7 +28,7 @@ def features(work, image, name):
     scorer("--i", path, "--o", f"{work}/out", "--keep-features", "--centre", "%d,%d" % CENTRE, "--stride", 200)
     found = np.load(f"{work}/out/{name}_simple.npy")
     texture = np.load(f"{work}/out/{name}_features.npy")
-    check(found.shape == (195,) and found.dtype == np.float32, "IMAGE_simple.npy holds 195 numbers")
+    check(found.shape == (225,) and found.dtype == np.float32, "IMAGE_simple.npy holds 225 numbers")
     check(texture.shape == (3, 25, 13, 3) and texture.dtype == np.float32, "IMAGE_features.npy has the shape 3, 25, 13, 3")
     check(np.isfinite(found).all() and np.isfinite(texture).all(), "all of them finite")
     return found
@@ -116,7 +116,7 @@ def shapes(work):
     angle = np.deg2rad(35)
     u = (X - CENTRE[0]) * np.cos(angle) + (Y - CENTRE[1]) * np.sin(angle)
     v = -(X - CENTRE[0]) * np.sin(angle) + (Y - CENTRE[1]) * np.cos(angle)
-    turned = np.where((np.abs(u) < 50) & (np.abs(v) < 20), 60, 120).astype(np.uint8)
+    turned = np.where((np.abs(u) < 50) & (np.abs(v) < 26), 60, 120).astype(np.uint8)
     for x, y in ((120, 120), (200, 120), (160, 200)):
         discs[(X - x) ** 2 + (Y - y) ** 2 < 15 ** 2] = 60
         d = np.hypot(X - x, Y - y)
