@@ -129,7 +129,7 @@ static void an_object_comes_back_from_its_images(void **state) {
     for (int i = 0; i < 2 * BOX * BOX; i++) /* two images of another world, of numbers nonetheless */
         put_float(scratch, "b.mrcs", 1024 + 4 * (5 * BOX * BOX + i), 1e9f * (float)(i % 7 - 3));
     struct item *items[2] = {particles_item("a", "particles", scratch), particles_item("b", "particles", scratch)};
-    run(scratch, reference, "4", items, 2);
+    run_within(scratch, reference, "150", "4", "300", items, 2); /* all of them from the first iteration on */
     assert_int_equal(rows_of(folder, "run_data.star"), 300);
 
     read_map(folder, "run_class001.mrc", map);
