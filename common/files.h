@@ -25,8 +25,8 @@ FILE *file_output_stream(struct file_output *output);
 /* Reports any write that failed, syncs and renames into place. Frees and nulls the output, also when it fails: then the
  * partial file is removed and what was at `path` stays. */
 enum status file_commit(struct file_output **output, struct err *err);
-/* The same of one of many files in a folder, which the caller syncs when all are in place (file_sync_folder): until then a
- * power cut may bring back what was there. */
+/* The same of one of many files in a folder, which the caller syncs when all are in place (file_sync_folder): until then
+ * a power cut may bring back what was there. */
 enum status file_place(struct file_output **output, struct err *err);
 /* Removes what was written; accepts NULL. Fits _cleanup_: after file_commit it does nothing. */
 void file_discard(struct file_output **output);

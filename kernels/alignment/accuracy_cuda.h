@@ -11,8 +11,8 @@ extern "C" {
 
 enum { ACCURACY_ANGLES = 48, ACCURACY_OFFSETS = 32 }; /* room for the steps of each */
 
-/* A particle: rows 0 and 1 of the matrices of its pose and of those it is turned to, padded as grid_sample takes them, and
- * shifts, px. */
+/* A particle: rows 0 and 1 of the matrices of its pose and of those it is turned to, padded as grid_sample takes them,
+ * and shifts, px. */
 struct accuracy_moves_cuda {
     float pose[6], turned[ACCURACY_ANGLES][6], shifts[ACCURACY_OFFSETS][2];
     int has_ctf, optics;

@@ -84,7 +84,8 @@ struct alignment_iteration {
 };
 
 /* Memory of the device, for references and sums that are kept there: the E-step then takes and adds to them where they
- * are. It is what options.memory leaves to all of this together. NULL: the CPU does it. Lives as long as the alignment. */
+ * are. It is what options.memory leaves to all of this together. NULL: the CPU does it. Lives as long as the
+ * alignment. */
 struct workspace *alignment_workspace(const struct alignment *alignment);
 
 /* Between iterations, before memory of the workspace is taken: images with numbers up to `count` stay on the device once

@@ -123,7 +123,10 @@ enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignmen
     FAIL_IF(iteration->reference_count > ALIGNMENT_REFERENCES_MOST, err, STATUS_UNSUPPORTED,
             "%d references: a CUDA device compares particles with at most %d", iteration->reference_count,
             ALIGNMENT_REFERENCES_MOST);
-    TRY(stream_cuda_wait(a->stream, err)); /* what was given up may still run */
+    /* What was given up may still run, and its images may still be on their way. */
+    for (int slot = 0; slot < STREAM_SLOTS; slot++)
+        TRY(stream_cuda_brought(a->stream, slot, err));
+    TRY(stream_cuda_wait(a->stream, err));
     a->put_used = 0;
     arena_close(a->arena, ARENA_ITERATION);
     a->iteration = *iteration;

@@ -24,7 +24,8 @@ extern "C" {
 
 /* A grid of poses. Matrix of a row: rows 0, 1 of its frame turned by psi (c f0 + s f1, −s f0 + c f1), row 2 as it is.
  * Frames and shifts are perturbed already. Child arrays are those of the fine pass; where it has no children they are
- * the coarse ones. Children of a shift, child = x · 2 + y, lie about its place by the same ∓ d in x and y for all shifts. */
+ * the coarse ones. Children of a shift, child = x · 2 + y, lie about its place by the same ∓ d in x and y for all
+ * shifts. */
 struct sampling_cuda {
     int references, directions, psi_count, shift_count;
     int direction_children, psi_children, shift_children;
@@ -72,8 +73,8 @@ struct samples_cuda {
     const uint32_t *row_begin;            /* [particles + 1] */
 };
 
-/* Slices of the fine pass for rows first .. first + count - 1 of the grid: ret_slices[count · rotations][2·fine_slice_row]
- * (re, im), filled up with zeros. Where all of them fit into memory, comparisons take several times less time from these
+/* Slices of the fine pass for rows first .. first + count - 1 of the grid:
+ * ret_slices[count · rotations][2·fine_slice_row] (re, im), filled up with zeros. Where all of them fit into memory, comparisons take several times less time from these
  * than from grids. */
 enum { FINE_SLICE_STEP = 128 };
 static inline size_t fine_slice_row(const struct references_cuda *references) {
@@ -104,8 +105,9 @@ struct sample_counts {
     uint32_t samples, rows;
 };
 /* ret_counts[count], begin and row_begin [count + 1]. */
-enum status compress_count_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows, struct sample_counts *ret_counts,
-                                uint32_t *ret_begin, uint32_t *ret_row_begin, void *stream, struct err *err);
+enum status compress_count_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows,
+                                struct sample_counts *ret_counts, uint32_t *ret_begin, uint32_t *ret_row_begin,
+                                void *stream, struct err *err);
 /* row_log_prior[n_rows], or NULL. */
 enum status compress_fill_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows, const float *row_log_prior,
                                const uint32_t *begin, const uint32_t *row_begin, struct row_cuda *ret_rows,
@@ -249,8 +251,8 @@ struct prepare_particle_cuda { /* of the device */
     float scale;
     double ctf[7]; /* struct ctf_terms */
 };
-/* The transform of a mask that is even about its centre, [box][box] with the phase origin there, 1/box² norm: real. Of the
- * host, as the mask is. */
+/* The transform of a mask that is even about its centre, [box][box] with the phase origin there, 1/box² norm: real. Of
+ * the host, as the mask is. */
 enum status prepare_spread(int box, const float *mask, float *ret_spread, struct err *err);
 /* Bytes of scratch for a batch, and the work: fills masked, unmasked, ctf, weight, power, constant, shift_log_prior of
  * `particles` from images[count][box²]. shared_shell as prepare_options has it. sigma2[optics][box/2 + 1]; sigma_offset

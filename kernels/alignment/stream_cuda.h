@@ -35,7 +35,7 @@ enum status stream_cuda_end(struct stream_cuda *stream, struct err *err);
 enum status stream_cuda_seconds(struct stream_cuda *stream, double *ret_seconds, struct err *err);
 /* Before another thread than the one that made it uses it (one at a time): to bring. */
 enum status stream_cuda_adopt(const struct stream_cuda *stream, struct err *err);
-/* Until all of it is done. */
+/* Until all that is queued for kernels is done. */
 enum status stream_cuda_wait(struct stream_cuda *stream, struct err *err);
 
 /* Brings what a slot's next work reads, once kernels have done with what is there (stream_cuda_release). */

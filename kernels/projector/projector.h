@@ -29,7 +29,8 @@ enum status projector_set_map_on(struct projector *projector, struct workspace *
 enum status projector_set_shells(struct projector *projector, const float *map, int last_shell, struct err *err);
 /* Bytes of a workspace that a transform for frequencies up to size/2 takes. */
 size_t projector_bytes(int dimensions, int size);
-/* Of a transform that lies on a device, the host gets a copy, and projector_slices may be called; else nothing is done. */
+/* Of a transform that lies on a device, the host gets a copy, and projector_slices may be called; else nothing is
+ * done. */
 enum status projector_to_host(struct projector *projector, struct err *err);
 
 /* mean |F|²/2 per shell 0 .. box/2 over the prepared transform (tau² of classification). */

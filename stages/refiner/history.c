@@ -18,13 +18,13 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     TRY(mem_new(size, 1, "a line of the history", &line, err));
     int length = snprintf(line, size,
                           "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
-                          "\"resolution\": %.3f, \"seconds\": %.4f, \"device\": %.4f, \"between\": %.4f, \"waited\": %.4f, "
+                          "\"resolution\": %.3f, \"seconds\": %.4f, \"device\": %.4f, \"between\": %.4f, "
+                          "\"waited\": %.4f, "
                           "\"order\": %d, \"size\": %d, \"accuracy\": %.2f, \"pmax\": %.3f, "
                           "\"significant\": %.1f, \"final\": %s, \"steps\": {",
                           (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
-                          s->seconds, s->device_seconds, s->between, s->waited, s->order, s->current_size, s->accuracy_angle,
-                          s->average_pmax, s->significant,
-                          s->final ? "true" : "false");
+                          s->seconds, s->device_seconds, s->between, s->waited, s->order, s->current_size,
+                          s->accuracy_angle, s->average_pmax, s->significant, s->final ? "true" : "false");
     for (int i = 0; i < REFINER_STEPS && length >= 0 && (size_t)length < size; i++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s\": %.4f", i > 0 ? ", " : "",
                            refiner_step_name((enum refiner_step)i), s->steps[i]);

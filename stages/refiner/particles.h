@@ -93,8 +93,8 @@ enum status particle_same_pixel_size(double *common, double pixel_size, const ch
 
 struct particle *particle_find(const struct particle_set *set, const char *name);
 
-/* From the one to the other, which come in pairs, a copy of particles, optics and sources may be exported, from another thread: files that no
- * particle needs any more stay. */
+/* From the one to the other, which come in pairs, a copy of particles, optics and sources may be exported, from another
+ * thread: files that no particle needs any more stay. */
 void particle_set_hold(struct particle_set *set);
 void particle_set_let_go(struct particle_set *set);
 

@@ -79,8 +79,8 @@ void refiner_destroy(struct refiner **refiner) {
     star_destroy(&r->restored);
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
-    void *owned[] = {r->reference_path, r->mask_path, r->map_paths,  r->batch,      r->results,
-                     r->changes,        r->powers,         r->weights,   r->log_shares, r->projectors, r->accumulators, r->trace};
+    void *owned[] = {r->reference_path, r->mask_path, r->map_paths,  r->batch,      r->results,      r->changes,
+                     r->powers,         r->weights,   r->log_shares, r->projectors, r->accumulators, r->trace};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);

@@ -113,8 +113,8 @@ static void remark_memory(struct refiner *r) {
     size_t used = strlen(r->remark);
     if (need > capacity)
         snprintf(r->remark + used, sizeof r->remark - used,
-                 "; should classes come to be compared up to their full %d px, that needs %.2f GiB of the device's memory, "
-                 "and %.2f GiB may be used",
+                 "; should classes come to be compared up to their full %d px, that needs %.2f GiB of the device's "
+                 "memory, and %.2f GiB may be used",
                  r->box, need * 0x1p-30, capacity * 0x1p-30);
 }
 

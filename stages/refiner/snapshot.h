@@ -12,8 +12,8 @@ void snapshot_destroy(struct snapshot **snapshot);
 
 /* Between iterations. From here to snapshot_return the refinement keeps the tables that its particles came from. */
 enum status snapshot_take(struct snapshot *snapshot, struct refiner *refiner, struct err *err);
-/* From any thread: room for as much as the other has, if that is not much and there is memory for it. Memory that is touched for the first time
- * takes longer than the copy. */
+/* From any thread: room for as much as the other has, if that is not much and there is memory for it. Memory that is
+ * touched for the first time takes longer than the copy. */
 void snapshot_reserve(struct snapshot *snapshot, const struct snapshot *like);
 /* Once nobody looks at it any more. Does nothing where nothing was taken. */
 void snapshot_return(struct snapshot *snapshot, struct refiner *refiner);

@@ -20,12 +20,13 @@ enum status output_map(const struct refiner *refiner, const char *folder, const 
 enum status output_picture(const struct refiner *refiner, const char *folder, const char *name, const float *map,
                            const float *curve, struct err *err);
 
-/* Where files of an iteration, or of the end, go: prefix as refiner_write has it, stem "run_it003" or "run"; half_map: what
- * the map of a half is called, after the half, or NULL. */
+/* Where files of an iteration, or of the end, go: prefix as refiner_write has it, stem "run_it003" or "run"; half_map:
+ * what the map of a half is called, after the half, or NULL. */
 struct output_place {
     const char *folder, *prefix, *stem, *half_map;
 };
-/* Files that have nothing to do with each other, several at a time. Of several that fail the first in the list is told. */
+/* Files that have nothing to do with each other, several at a time. Of several that fail the first in the list is
+ * told. */
 enum { OUTPUT_FILES_MOST = 32 };
 struct output_file {
     enum status (*write)(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);

@@ -209,8 +209,8 @@ static void nothing_beyond_the_size(void **state) {
     fourier_pixels_destroy(&pixels);
 }
 
-/* Up to a shell from one map, beyond it from another: a slice's pixel lies between grid points of which the farthest is √3
- * padded ones away, and farther from where they meet than that it is one map's, bit for bit. */
+/* Up to a shell from one map, beyond it from another: a slice's pixel lies between grid points of which the farthest is
+ * √3 padded ones away, and farther from where they meet than that it is one map's, bit for bit. */
 static void shells_come_from_two_maps(void **state) {
     (void)state;
     enum { SHELL = 5 };

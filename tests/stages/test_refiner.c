@@ -177,8 +177,8 @@ static void noise_makes_no_map_that_is_believed(void **state) {
         if (!(fsc[shell] < 0.143f)) fail_msg("halves of noise agree by %.3f in shell %d", (double)fsc[shell], shell);
 }
 
-/* More particles and a narrower mask: what is shared outgrows the noise, and the mask mixes shells farther. Where images and
- * references were masked in one band, halves agreed by 0.29 in shell 6. */
+/* More particles and a narrower mask: what is shared outgrows the noise, and the mask mixes shells farther. Where images
+ * and references were masked in one band, halves agreed by 0.29 in shell 6. */
 static void more_noise_is_not_believed_either(void **state) {
     (void)state;
     char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE];
