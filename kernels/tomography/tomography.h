@@ -10,12 +10,13 @@
  *
  *   u(x, z) = (x − (nx − 1)/2) cos θ + (z − (nz − 1)/2) sin θ + shift + (nx − 1)/2
  *
- * (the column of the image, from 0), so x, z and u are counted from the centres (N − 1)/2. Handedness: at a positive tilt what lies at large z moves to
- * large x in the image. That is IMOD's sign for angles as they stand in .tlt and .rawtlt, with z as `trimvol -rx`
- * leaves it: a rotation, so the hand is kept, and z runs against the thickness axis of the slices that IMOD's `tilt`
- * writes. After `trimvol -yz` the same tomogram is mirrored. Whether z points to the source or to the detector is
- * written in no file; where a microscope's angles have the other sign the tomogram is mirrored in z, and its hand with
- * it: negate the angles. Pixels beyond the images are not measured: they take no part.
+ * (the column of the image, from 0), so x, z and u are counted from the centres (N − 1)/2. Handedness: at a positive
+ * tilt what lies at large z moves to large x in the image. That is IMOD's sign for angles as they stand in .tlt and
+ * .rawtlt, with z as `trimvol -rx` leaves it: a rotation, so the hand is kept, and z runs against the thickness axis
+ * of the slices that IMOD's `tilt` writes. After `trimvol -yz` the same tomogram is mirrored. Whether z points to the
+ * source or to the detector is written in no file; where a microscope's angles have the other sign the tomogram is
+ * mirrored in z, and its hand with it: negate the angles. Pixels beyond the images are not measured: they take no
+ * part.
  *
  * Weights. With f = u − floor(u), voxel j gives rays floor(u) − 1 .. floor(u) + 2 of its row the weights q0(f) and
  * those of rows y − 1 and y + 1 the weights q1(f); those of one voxel and tilt sum to 1, so that projections are sums

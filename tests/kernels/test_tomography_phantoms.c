@@ -75,7 +75,8 @@ static void stands_where_it_should(void **state) {
  * corner's ray is not blown up. */
 static void corners_do_not_rule(void **state) {
     (void)state;
-    struct series s = {.tilts = 2, .nx = 64, .ny = 8, .nz = 1, .angles = {0, 60}, .shifts = {0, 0.7501}};
+    struct series s = {
+        .tilts = 2, .nx = 64, .ny = 8, .nz = 1, .angles = {0, 60}, .shifts = {0, 0.7501}, .shifted = true};
     float *p = new_memory(ray_count(&s), sizeof *p);
     for (int y = 0; y < 8; y++)
         p[(8 + y) * 64 + 49] = 1; /* 31.5 + 31.5 cos 60° + 0.7501 = 48.0001 */
