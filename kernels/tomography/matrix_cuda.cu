@@ -34,7 +34,7 @@ static __device__ inline float weight_of(float4 w, int k) {
 }
 
 static __device__ inline float reciprocal(double sum) {
-    return sum >= TOMOGRAPHY_LEAST_WEIGHT ? (float)(1 / sum) : 0;
+    return sum >= TOMOGRAPHY_LEAST_WEIGHT ? (float)(1 / fmax(sum, TOMOGRAPHY_SMALL_WEIGHT)) : 0;
 }
 
 static __device__ inline void write_reciprocals(double sum0, double sum1, size_t at, size_t count, float *ret) {

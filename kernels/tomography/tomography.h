@@ -3,35 +3,39 @@
  *
  * Projections are float [tilt][y][x] (ny rows of nx px, pixel p of tilt t at ((t · ny) + y) · nx + x), the volume float
  * [z][y][x] (nz slices of ny rows of nx voxels): MRC's order, y the tilt axis, what IMOD calls a tomogram rotated about
- * x
- * (`trimvol -rx`); both in host memory. A slab of rows y is one strided piece of either. All lengths are in px of the
+ * x (`trimvol -rx`); both in host memory. A slab of rows y is one strided piece of either. All lengths are in px of the
  * images.
  *
  * Geometry. Voxel (x, y, z) is met at tilt θ by row y of the image at
  *
- *   u(x, z) = (x − (nx − 1)/2) cos θ + (z − (nz − 1)/2) sin θ + shift + (nx − 1)/2          [column of the image, from
- * 0]
+ *   u(x, z) = (x − (nx − 1)/2) cos θ + (z − (nz − 1)/2) sin θ + shift + (nx − 1)/2
  *
- * so x, z and u are counted from the centres (N − 1)/2. Handedness: at a positive tilt what lies at large z moves to
- * large x in the image. That is IMOD's sign for angles as they stand in .tlt and .rawtlt, with z as `trimvol -rx`
- * leaves it: a rotation, so the hand is kept, and z runs against the thickness axis of the slices that IMOD's `tilt`
- * writes. After `trimvol -yz` the same tomogram is mirrored. Whether z points to the source or to the detector is
- * written in no file; where a microscope's angles have the other sign the tomogram is mirrored in z, and its hand with
- * it: negate the angles. Pixels beyond the images are not measured: they take no part.
+ * (the column of the image, from 0), so x, z and u are counted from the centres (N − 1)/2. Handedness: at a positive
+ * tilt what lies at large z moves to large x in the image. That is IMOD's sign for angles as they stand in .tlt and
+ * .rawtlt, with z as `trimvol -rx` leaves it: a rotation, so the hand is kept, and z runs against the thickness axis
+ * of the slices that IMOD's `tilt` writes. After `trimvol -yz` the same tomogram is mirrored. Whether z points to the
+ * source or to the detector is written in no file; where a microscope's angles have the other sign the tomogram is
+ * mirrored in z, and its hand with it: negate the angles. Pixels beyond the images are not measured: they take no
+ * part.
  *
  * Weights. With f = u − floor(u), voxel j gives rays floor(u) − 1 .. floor(u) + 2 of its row the weights q0(f) and
  * those of rows y − 1 and y + 1 the weights q1(f); those of one voxel and tilt sum to 1, so that projections are sums
- * along the ray in density × px: blob    B(s) and B(√(s² + 1)) of rays at distance s, B the footprint of the
- * Kaiser-Bessel window, radius 2 px, m = 2, α = 3.6 (Lewitt 1990; Matej & Lewitt 1996; paper 002, eq. 2;
- * kernels/tomography/blob.h) linear  max(0, 2 − s) / 4, q1 = 0: the paper's four numbers 1 − f, 2 − f, 1 + f, f (its
- * eq. 6 in another order) voxel   max(0, 1 − s), q1 = 0: linear interpolation between the two nearest rays What is
- * solved for are coefficients c; the volume written is Σ c_j b(r − r_j), for blobs a sum over 27 neighbours, divided by
- * what it makes of equal coefficients; for the others c itself.
+ * along the ray in density × px:
  *
- * SIRT (Gilbert 1972; Gregor & Benson 2008; paper 002, eq. 5), R = 1 / Σ_h w_ih per ray, C = 1 / Σ_i w_ij per voxel:
+ *   blob    B(s) and B(√(s² + 1)) of rays at distance s, B the footprint of the Kaiser-Bessel window, radius 2 px,
+ *           m = 2, α = 3.6 (Lewitt 1990; Matej & Lewitt 1996; paper 002, eq. 2; kernels/tomography/blob.h)
+ *   linear  max(0, 2 − s) / 4, q1 = 0: the paper's four numbers 1 − f, 2 − f, 1 + f, f (its eq. 6 in another order)
+ *   voxel   max(0, 1 − s), q1 = 0: linear interpolation between the two nearest rays
+ *
+ * What is solved for are coefficients c; the volume written is Σ c_j b(r − r_j), for blobs a sum over 27 neighbours,
+ * divided by what it makes of equal coefficients; for the others c itself.
+ *
+ * SIRT (Gilbert 1972; Gregor & Benson 2008; paper 002, eq. 5), R = 1 / max(1, Σ_h w_ih) per ray and
+ * C = 1 / max(1, Σ_i w_ij) per voxel:
  *   c ← c + λ C Wᵀ R (p − W c)
- * The residual √(Σ R (p − W c)²) falls monotonically for 0 < λ < 2. Rays and voxels whose sum of weights is below 1e-6
- * stay out.
+ * The residual √(Σ R (p − W c)²) falls monotonically for 0 < λ < 2. Sums below 1 count as 1 (our reading; the paper
+ * divides by any): a ray that cuts a corner of the slice would else weigh its noise by the inverse of next to nothing,
+ * and rule the residual. Rays and voxels whose sum is below 1e-6 stay out.
  *
  * A plan is used by one thread at a time; the same calls give the same bits. CPU results do not depend on threads. */
 #ifndef ICESTREAM_KERNELS_TOMOGRAPHY_H

@@ -10,8 +10,10 @@ extern "C" {
 
 /* Weights stand at f = k / TOMOGRAPHY_STEPS and are interpolated linearly between, which errs by less than 3e-7. */
 #define TOMOGRAPHY_STEPS 512
-/* Rays and voxels with a smaller sum of weights have R or C = 0. */
+/* Rays and voxels with a smaller sum of weights have R or C = 0, those with a sum below 1 that of 1: where a ray cuts a
+ * corner of the slice, or a voxel by the image's last column alone, 1 / sum would blow up what is noise. */
 #define TOMOGRAPHY_LEAST_WEIGHT 1e-6
+#define TOMOGRAPHY_SMALL_WEIGHT 1.0
 
 /* Everything is the plan's. */
 struct tomography_setup {

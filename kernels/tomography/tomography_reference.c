@@ -99,7 +99,7 @@ struct sirt {
 
 static void invert(double *sums, size_t count) {
     for (size_t i = 0; i < count; i++)
-        sums[i] = sums[i] < TOMOGRAPHY_LEAST_WEIGHT ? 0 : 1 / sums[i];
+        sums[i] = sums[i] < TOMOGRAPHY_LEAST_WEIGHT ? 0 : 1 / fmax(sums[i], TOMOGRAPHY_SMALL_WEIGHT);
 }
 
 static void make_factors(struct sirt *s) {

@@ -40,7 +40,7 @@ static void inverse_sums(const struct tomography_setup *s, int block, double sum
     float values[3];
     for (int n = 0; n < 3; n++) {
         double sum = sum0 + n * sum1;
-        values[n] = sum < TOMOGRAPHY_LEAST_WEIGHT ? 0 : (float)(1 / sum);
+        values[n] = sum < TOMOGRAPHY_LEAST_WEIGHT ? 0 : (float)(1 / fmax(sum, TOMOGRAPHY_SMALL_WEIGHT));
     }
     int rows = least(LANES, s->ny - block * LANES);
     for (int lane = 0; lane < rows; lane++)

@@ -71,6 +71,24 @@ static void stands_where_it_should(void **state) {
     free(p);
 }
 
+/* A voxel that gives the image's outermost ray a ten-thousandth of itself learns a ten-thousandth from it: noise in a
+ * corner's ray is not blown up. */
+static void corners_do_not_rule(void **state) {
+    (void)state;
+    struct series s = {
+        .tilts = 2, .nx = 64, .ny = 8, .nz = 1, .angles = {0, 60}, .shifts = {0, 0.7501}, .shifted = true};
+    float *p = new_memory(ray_count(&s), sizeof *p);
+    for (int y = 0; y < 8; y++)
+        p[(8 + y) * 64 + 49] = 1; /* 31.5 + 31.5 cos 60° + 0.7501 = 48.0001 */
+    struct tomography_options o = options_of(&s);
+    o.basis = TOMOGRAPHY_VOXEL;
+    o.iterations = 3;
+    float *volume = run_once(&o, p, NULL, NULL);
+    for (size_t i = 0; i < voxel_count(&s); i++)
+        assert_below(fabs((double)volume[i]), 1e-3, "what a corner's ray makes of a voxel");
+    free(volume), free(p);
+}
+
 struct noisy {
     struct series series;
     float *projections;
@@ -215,6 +233,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ball_has_its_density),
         cmocka_unit_test(stands_where_it_should),
+        cmocka_unit_test(corners_do_not_rule),
         cmocka_unit_test(blobs_err_least),
         cmocka_unit_test(agrees_with_tomopy),
     };
