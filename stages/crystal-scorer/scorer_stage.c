@@ -166,7 +166,11 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
         lane->started = false;
         TRY(features_finish(lane->features, err));
     }
-    return features_load(lane->features, path, s->has_centre ? s->centre : NULL, err);
+    TRY(features_load(lane->features, path, s->has_centre ? s->centre : NULL, err));
+    if (lane->features->fills)
+        stage_log(stage, LOG_WARN, "no-circle",
+                  "%s: shows no edge of a drop: its middle is taken (centre says where else)", path);
+    return STATUS_OK;
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
