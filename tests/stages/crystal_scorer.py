@@ -94,6 +94,13 @@ def texture(work):
     write(f"{work}/drops/few.csv", "path,label\n" + "\n".join(picked) + "\n")
     scorer("--train", f"{work}/drops/few.csv", "--o", f"{work}/texture", "--stride", 40, "--folds", 3, "--trees", TREES, "--keep-features")
     check(np.load(f"{work}/texture/skin_0001_features.npy").shape == (3, 25, 13, 3), "features are kept while a model is made")
+    again = ("--train", f"{work}/drops/few.csv", "--features-from", f"{work}/texture", "--folds", 3, "--trees", TREES)
+    scorer(*again, "--o", f"{work}/reused", "--stride", 40)
+    same = open(f"{work}/texture/crystals.model", "rb").read() == open(f"{work}/reused/crystals.model", "rb").read()
+    check(same, "features that were kept give the same model")
+    said(scorer(*again, "--o", f"{work}/no", "--stride", 8, expect=1), "features.json: the features that are kept there are of stride 40, and those of stride 8 are needed")
+    os.truncate(f"{work}/texture/skin_0001_features.npy", 500)
+    said(scorer(*again, "--o", f"{work}/no", "--stride", 40, expect=3), "skin_0001_features.npy: holds", "of the 11700 that its header says")
     few = f"{work}/drops/clear_0005.png"
     scorer("--i", few, "--model", f"{work}/texture/crystals.model", "--o", f"{work}/one", "--keep-features")
     row = rows(f"{work}/one/scores.csv")[0]
