@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/files.h"
 #include "common/memory.h"
@@ -115,6 +116,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     FAIL_IF((p->model != NULL || p->train != NULL) && !forest_available(), err, STATUS_UNSUPPORTED,
             "%s: this build has no random forest, since XGBoost (package libxgboost-dev) was not there when it was "
             "configured: only --keep-features works", p->model != NULL ? "model" : "train");
+    const char *dot = p->train != NULL ? strrchr(p->train, '.') : NULL; /* by which --i knows a list as well */
+    FAIL_IF(p->train != NULL && (dot == NULL || strcasecmp(dot, ".csv") != 0), err, STATUS_BAD_ARGUMENT,
+            "train: %s: the name of a table of path,label ends in .csv", p->train);
     if (p->series != NULL) TRY(series_check(p->series, err));
     if (p->model != NULL) TRY(model_read(p->model, 1, &s->model, err));
     FAIL_IF(p->model != NULL && p->series != NULL && !s->model.has_series, err, STATUS_BAD_ARGUMENT,
