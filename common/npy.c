@@ -38,3 +38,23 @@ enum status npy_write(const char *path, enum npy_type type, int dimensions, cons
     if (count > 0) fwrite(values, types[type].size, count, out); /* file_commit looks at what failed */
     return file_commit(&output, err);
 }
+
+enum status npy_read(const char *path, enum npy_type type, int dimensions, const size_t *shape, void *ret_values,
+                     struct err *err) {
+    _cleanup_(mem_free) char *header = NULL, *bytes = NULL;
+    size_t header_length = 0, length = 0, size = types[type].size;
+    for (int i = 0; i < dimensions; i++)
+        size *= shape[i];
+    FILE *out = open_memstream(&header, &header_length);
+    FAIL_IF(out == NULL, err, STATUS_NO_MEMORY, "no memory to read %s", path);
+    npy_header(out, type, dimensions, shape);
+    FAIL_IF(fclose(out) != 0, err, STATUS_NO_MEMORY, "no memory to read %s", path);
+    TRY(file_read_whole(path, header_length + size, &bytes, &length, err));
+    FAIL_IF(length < header_length || memcmp(bytes, header, header_length) != 0, err, STATUS_BAD_FORMAT,
+            "%s: is not an array of the type and shape that are expected (%.*s)", path, (int)(header_length - 11),
+            header + 10);
+    FAIL_IF(length != header_length + size, err, STATUS_TRUNCATED, "%s: holds %zu bytes of the %zu that its header says",
+            path, length - header_length, size);
+    memcpy(ret_values, bytes + header_length, size);
+    return STATUS_OK;
+}

@@ -16,5 +16,8 @@ void npy_header(FILE *out, enum npy_type type, int dimensions, const size_t *sha
 /* The whole file, beside its place and renamed (common/files.h). */
 enum status npy_write(const char *path, enum npy_type type, int dimensions, const size_t *shape, const void *values,
                       struct err *err);
+/* Reads an array of just that type and shape, as npy_write writes it; anything else is STATUS_BAD_FORMAT. */
+enum status npy_read(const char *path, enum npy_type type, int dimensions, const size_t *shape, void *ret_values,
+                     struct err *err);
 
 #endif

@@ -26,7 +26,8 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
         fprintf(out, "      INPUT: %s\n",
                 strstr(descriptor->in, "structure") != NULL
                     ? "a PDB, mmCIF or DCD file, a folder of them, a list (.txt) or '*.pdb'; several with commas"
-                    : "a STAR file (two with a comma between are joined by micrograph), an image, a folder or a list (.csv)");
+                    : "a STAR file (two with a comma between are joined by micrograph), an image, a folder or "
+                      "a list (.csv)");
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nOf the session\n", out);
@@ -46,10 +47,11 @@ static void print_description(const struct stage_descriptor *descriptor, FILE *o
     const struct device best = {descriptor->cuda ? DEVICE_CUDA : DEVICE_CPU, 0};
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
     json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name, "summary",
-                  descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out", descriptor->out,
-                  "cumulative", (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "cuda",
-                  (int)descriptor->cuda, "unscaled", (int)descriptor->unscaled, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name,
+                  "summary", descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out",
+                  descriptor->out, "cumulative", (int)descriptor->cumulative, "source",
+                  (int)(descriptor->produce != NULL), "cuda", (int)descriptor->cuda, "unscaled",
+                  (int)descriptor->unscaled, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
                   params_describe(descriptor->params, descriptor->param_count), "common_params",
                   params_describe(common, common_count), "session_params", params_describe(session, session_count));
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));

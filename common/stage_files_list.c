@@ -35,6 +35,9 @@ static enum status add_rows(const struct stage *stage, const char *path, const s
         FAIL_IF(name[0] == '\0', err, STATUS_BAD_FORMAT, "%s: line %d: the path of an image is expected", path,
                 csv->rows[i].line);
         TRY(path_join(folder, name, image, sizeof image, err));
+        FAIL_IF(!file_exists(image) && strchr(name, ';') != NULL, err, STATUS_BAD_FORMAT,
+                "%s: line %d: cells end with a comma, not a semicolon: save the table with commas", path,
+                csv->rows[i].line);
         FAIL_IF(!file_exists(image), err, STATUS_NOT_FOUND,
                 "%s: line %d: there is no file %s (paths count from the table's folder)", path, csv->rows[i].line, image);
         TRY(check_name(stage, path, &csv->rows[i], image, list, err));

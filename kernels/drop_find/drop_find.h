@@ -6,9 +6,14 @@
  * part of 64 sectors is counted which has an edge whose gradient lies within 14° of the radius: the circle's support.
  * Sectors outside the picture are left out; at least 40 must lie inside. The circle of the largest support is fitted to
  * its edges by least squares; a smaller one inside it with four fifths of the support is preferred, which is the drop in
- * its well. */
+ * its well.
+ *
+ * A picture that shows no circle, but coarse structure of several directions, lies inside the drop: its middle is
+ * taken. */
 #ifndef ICESTREAM_KERNELS_DROP_FIND_H
 #define ICESTREAM_KERNELS_DROP_FIND_H
+
+#include <stdbool.h>
 
 #include "common/status.h"
 
@@ -19,6 +24,7 @@ extern "C" {
 struct drop_circle {
     double x, y, radius; /* px; the first pixel's centre is 0, 0 */
     double support;      /* 0 to 1 */
+    bool fills;          /* no circle is seen: this is the picture's middle, and half its shorter side */
 };
 
 /* Circles of less support are chance. */
@@ -28,7 +34,8 @@ struct drop_find;
 /* Memory for any picture: it is kept from one to the next. One thread a plan. */
 enum status drop_find_create(struct drop_find **ret_plan, struct err *err);
 void drop_find_destroy(struct drop_find **plan);
-/* picture [ny][nx], finite. STATUS_NOT_FOUND: no circle has DROP_FIND_SUPPORT, or the picture is too small (64 px). */
+/* picture [ny][nx], finite. STATUS_NOT_FOUND: no circle has DROP_FIND_SUPPORT, and all else is noise, stripes
+ * or uneven light; or the picture is too small (64 px). */
 enum status drop_find_run(struct drop_find *plan, const float *picture, int nx, int ny, struct drop_circle *ret_circle,
                           struct err *err);
 

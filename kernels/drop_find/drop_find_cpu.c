@@ -1,6 +1,7 @@
 #include "kernels/drop_find/drop_find.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,10 @@
 
 enum { SIDE_MAX = 320, AREA_MAX = SIDE_MAX * SIDE_MAX, SMALLEST = 64, SECTORS = 64, SECTORS_LEAST = 40, CENTRES = 16 };
 static const double EDGE_SHARE = 1.0 / 12, RADIUS_LEAST = 0.15, RADIUS_MOST = 0.75, ALONG = 0.97, INNER_LEAST = 0.45,
-                    INNER_SUPPORT = 0.8;
+                    INNER_SUPPORT = 0.8, COARSE_CIRCLE = 0.3, COARSE_CONTENT = 0.5, CONTRAST_LEAST = 0.002,
+                    ONE_WAY_MOST = 0.8;
+/* How often the picture is smoothed for each of three scales, and what its borders spoil. */
+enum { SMOOTH_FINE = 2, SMOOTH_MIDDLE = 8, SMOOTH_COARSE = 32, BORDER = 12 };
 
 struct edge {
     float x, y, gx, gy; /* g: of length 1 */
@@ -186,14 +190,14 @@ static void fit_once(const struct drop_find *f, const struct candidate *from, st
         sxx += dx * dx, sxy += dx * dy, syy += dy * dy;
         sxz += dx * z, syz += dy * z;
     }
-    *ret_circle = (struct drop_circle){from->x, from->y, from->radius, from->support};
+    *ret_circle = (struct drop_circle){from->x, from->y, from->radius, from->support, false};
     double a = sxx - sx * sx / n, b = sxy - sx * sy / n, d = syy - sy * sy / n, determinant = a * d - b * b;
     if (n < 12 || !(determinant > 1e-6 * a * d)) return;
     double u = (sxz - sx * sz / n) / 2, v = (syz - sy * sz / n) / 2;
     double cx = (u * d - v * b) / determinant, cy = (v * a - u * b) / determinant;
     double square = sz / n - 2 * (cx * sx + cy * sy) / n + cx * cx + cy * cy;
     if (hypot(cx, cy) > 4 || !(square > 0)) return;
-    *ret_circle = (struct drop_circle){from->x + cx, from->y + cy, sqrt(square), from->support};
+    *ret_circle = (struct drop_circle){from->x + cx, from->y + cy, sqrt(square), from->support, false};
 }
 
 /* An edge is as wide as the smoothing, and radii next to each other have the same support: the fit finds its middle. */
@@ -242,6 +246,45 @@ static struct candidate search(struct drop_find *f) {
     return inner.support >= INNER_SUPPORT * best.support && inner.support >= DROP_FIND_SUPPORT ? inner : best;
 }
 
+/* Variance of a − b, away from the borders: there an inclined picture is bent by what lies outside of it. */
+static double difference(const struct drop_find *f, const float *a, const float *b) {
+    double sum = 0, squares = 0, count = 0;
+    for (int y = BORDER; y < f->ny - BORDER; y++)
+        for (int x = BORDER; x < f->nx - BORDER; x++) {
+            double d = (double)a[y * f->nx + x] - (double)b[y * f->nx + x];
+            sum += d;
+            squares += d * d;
+            count++;
+        }
+    return count > 0 ? fmax(squares / count - sum / count * (sum / count), 0) : 0;
+}
+
+/* The share of edges that lie alike: 1 for stripes, 0 where all directions are as frequent. */
+static double one_way(const struct drop_find *f) {
+    double c = 0, s = 0;
+    for (int i = 0; i < f->edge_count; i++) {
+        double gx = (double)f->edges[i].gx, gy = (double)f->edges[i].gy;
+        c += gx * gx - gy * gy; /* of twice the angle, since a line has no sign */
+        s += 2 * gx * gy;
+    }
+    return f->edge_count > 0 ? hypot(c, s) / f->edge_count : 1;
+}
+
+/* How much of what differs at one scale still does at the next, whose area is four times as large: noise keeps a quarter
+ * of its variance, what has edges all of it, and light that falls off towards a side is in neither. 0: nothing does. All
+ * but `small` and the edges is used up. */
+static double coarseness(struct drop_find *f) {
+    double mean = 0;
+    for (int i = 0; i < f->nx * f->ny; i++)
+        mean += (double)f->small[i] / (f->nx * f->ny);
+    smooth(f, f->small, f->smooth, f->steep, SMOOTH_FINE);
+    smooth(f, f->smooth, f->votes, f->steep, SMOOTH_MIDDLE - SMOOTH_FINE);
+    double fine = difference(f, f->smooth, f->votes);
+    smooth(f, f->votes, f->smooth, f->steep, SMOOTH_COARSE - SMOOTH_MIDDLE);
+    double coarse = difference(f, f->votes, f->smooth), least = CONTRAST_LEAST * mean;
+    return coarse > least * least && fine > 0 ? coarse / fine : 0;
+}
+
 enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int ny, struct drop_circle *ret_circle,
                           struct err *err) {
     FAIL_IF(nx < SMALLEST || ny < SMALLEST, err, STATUS_NOT_FOUND, "a drop is looked for in pictures of at least %d px a "
@@ -252,13 +295,23 @@ enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int
     find_edges(f);
     vote(f);
     struct candidate best = search(f);
-    FAIL_IF(best.support < DROP_FIND_SUPPORT, err, STATUS_NOT_FOUND,
-            "no drop found: the best circle is visible over %.0f %% of its edge, and %.0f %% are expected",
+    bool circular = best.support >= DROP_FIND_SUPPORT;
+    double coarse = coarseness(f);
+    if (!circular && coarse >= COARSE_CONTENT && one_way(f) < ONE_WAY_MOST) {
+        /* What a drop holds that leaves no room for its edge. */
+        double half = (nx < ny ? nx : ny) / 2.0;
+        *ret_circle = (struct drop_circle){(nx - 1) / 2.0, (ny - 1) / 2.0, half, best.support, true};
+        return STATUS_OK;
+    }
+    FAIL_IF(!circular, err, STATUS_NOT_FOUND, "no drop found: the best circle is visible over %.0f %% of its edge, where "
+            "%.0f %% are expected, and besides there is noise, or stripes, or nothing",
             100 * best.support, 100 * DROP_FIND_SUPPORT);
+    /* Light that falls off around a point is circular too. */
+    FAIL_IF(coarse < COARSE_CIRCLE, err, STATUS_NOT_FOUND, "no drop found: nothing is seen but noise and uneven light");
     struct drop_circle circle;
     fit(f, best, &circle);
     double shift = (f->factor - 1) / 2.0;
     *ret_circle = (struct drop_circle){circle.x * f->factor + shift, circle.y * f->factor + shift,
-                                       circle.radius * f->factor, circle.support};
+                                       circle.radius * f->factor, circle.support, false};
     return STATUS_OK;
 }

@@ -66,6 +66,7 @@ static enum status place(struct features *f, const char *path, const int centre[
     FAIL_IF(most_centre(d, nx) < least_centre(d) || most_centre(d, ny) < least_centre(d), err, STATUS_BAD_FORMAT,
             "%s: %d × %d px are less than the circle of %d px that is evaluated: take larger images, or set diameter",
             path, nx, ny, d);
+    f->fills = false;
     if (centre != NULL) {
         FAIL_IF(centre[0] < least_centre(d) || centre[0] > most_centre(d, nx) || centre[1] < least_centre(d) ||
                     centre[1] > most_centre(d, ny),
@@ -85,6 +86,7 @@ static enum status place(struct features *f, const char *path, const int centre[
             snprintf(err->message + length, sizeof err->message - length, "; say where it is with centre");
         return status;
     }
+    f->fills = circle.fills;
     f->centre[0] = kept_inside(circle.x, d, nx);
     f->centre[1] = kept_inside(circle.y, d, ny);
     return STATUS_OK;

@@ -38,6 +38,7 @@ struct features {
     struct texture_features of_texture;
     float vector[FEATURES_MOST]; /* simple ones first */
     int centre[2];
+    bool fills; /* no edge of a drop is seen: the image lies within it, and the centre is the image's */
 };
 
 enum status features_create(const struct features_options *options, bool with_texture, int threads,

@@ -1,6 +1,8 @@
 /* A random forest (Breiman 2001) through XGBoost's C API: one round of boosting whose trees all start from nothing, each
  * from a part of the examples, each split from a part of the features, so that their mean is the answer. Trees are made
- * for each class against the rest; class probabilities are the softmax of their means.
+ * for each class against the rest; class probabilities are the softmax of their means. A forest consists of FOREST_PARTS
+ * boosters of as many trees each, with seeds of their own, so that parts can be grown at once: the mean over all trees is the
+ * mean of the parts'.
  *
  * The same examples, options and seed give the same forest, whatever the number of threads. In a build without XGBoost
  * everything here returns STATUS_UNSUPPORTED. */
@@ -12,9 +14,11 @@
 
 #include "common/status.h"
 
+enum { FOREST_PARTS = 10 };
+
 struct forest_options {
     int classes, features;
-    int trees;        /* of each class; 500 */
+    int trees;        /* of each class; 500; rounded up to a multiple of FOREST_PARTS */
     double subsample; /* of the examples for a tree; 0.63, what a draw with replacement holds of them */
     int seed, threads;
 };
@@ -23,12 +27,14 @@ bool forest_available(void);
 const char *forest_version(void); /* of XGBoost; "" */
 
 struct forest;
-/* rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. */
-enum status forest_train(const struct forest_options *options, const float *rows, const int *classes, size_t count,
-                         struct forest **ret_forest, struct err *err);
-/* ret_probabilities: [count][classes], each row sums to 1. One thread at a time. */
-enum status forest_predict(struct forest *forest, const float *rows, size_t count, float *ret_probabilities,
-                           struct err *err);
+enum status forest_create(const struct forest_options *options, struct forest **ret_forest, struct err *err);
+/* Grows one part. rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. Different parts may be
+ * grown by different threads at once. */
+enum status forest_grow(struct forest *forest, int part, const float *rows, const int *classes, size_t count,
+                        struct err *err);
+/* Once all parts are grown, or the forest is loaded. */
+/* row: [features]; ret_probabilities: [classes], which sum to 1. One thread at a time. */
+enum status forest_predict(struct forest *forest, const float *row, float *ret_probabilities, struct err *err);
 void forest_destroy(struct forest **forest);
 
 /* As bytes that the caller frees, and back. What comes back must be of `options.classes` and `options.features`. */

@@ -15,15 +15,19 @@ const char *forest_version(void) {
     return "";
 }
 
-enum status forest_train(const struct forest_options *options, const float *rows, const int *classes, size_t count,
-                         struct forest **ret_forest, struct err *err) {
-    (void)options, (void)rows, (void)classes, (void)count, (void)ret_forest;
+enum status forest_create(const struct forest_options *options, struct forest **ret_forest, struct err *err) {
+    (void)options, (void)ret_forest;
     return refuse(err);
 }
 
-enum status forest_predict(struct forest *forest, const float *rows, size_t count, float *ret_probabilities,
-                           struct err *err) {
-    (void)forest, (void)rows, (void)count, (void)ret_probabilities;
+enum status forest_grow(struct forest *forest, int part, const float *rows, const int *classes, size_t count,
+                        struct err *err) {
+    (void)forest, (void)part, (void)rows, (void)classes, (void)count;
+    return refuse(err);
+}
+
+enum status forest_predict(struct forest *forest, const float *row, float *ret_probabilities, struct err *err) {
+    (void)forest, (void)row, (void)ret_probabilities;
     return refuse(err);
 }
 

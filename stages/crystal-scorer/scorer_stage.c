@@ -6,18 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "common/npy.h"
 #include "stages/crystal-scorer/features.h"
+#include "stages/crystal-scorer/kept.h"
 #include "stages/crystal-scorer/model.h"
 #include "stages/crystal-scorer/outcomes.h"
 #include "stages/crystal-scorer/scores.h"
 #include "stages/crystal-scorer/training.h"
 
 struct params {
-    char *model, *train, *series;
+    char *model, *train, *series, *features_from;
     struct param_floats centre;
     int features, diameter, window, stride, folds, trees;
     double likely;
@@ -41,6 +42,8 @@ static const struct param params[] = {
      .help = "What a model is made of: all, all but texture, or statistics of grey levels; auto: the model's, or all"},
     {"keep_features", PARAM_BOOL, P(keep_features), "", "false",
      .help = "Write IMAGE_features.npy (3 numbers of levels, 25 lengths, 13, 3) and IMAGE_simple.npy; needs no model"},
+    {"features_from", PARAM_PATH, P(features_from), "", NULL,
+     .help = "Folder in which an earlier run with keep_features has left those of the same images: they are not computed"},
     {"series", PARAM_STRING, P(series), "", NULL,
      .help = "How names tell drop and time, as {drop}_t{time}: outcomes of a drop's images are judged together"},
     {"likely", PARAM_FLOAT, P(likely), "", "0.2", 0, 1,
@@ -113,6 +116,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     FAIL_IF((p->model != NULL || p->train != NULL) && !forest_available(), err, STATUS_UNSUPPORTED,
             "%s: this build has no random forest, since XGBoost (package libxgboost-dev) was not there when it was "
             "configured: only --keep-features works", p->model != NULL ? "model" : "train");
+    const char *dot = p->train != NULL ? strrchr(p->train, '.') : NULL; /* by which --i knows a list as well */
+    FAIL_IF(p->train != NULL && (dot == NULL || strcasecmp(dot, ".csv") != 0), err, STATUS_BAD_ARGUMENT,
+            "train: %s: the name of a table of path,label ends in .csv", p->train);
     if (p->series != NULL) TRY(series_check(p->series, err));
     if (p->model != NULL) TRY(model_read(p->model, 1, &s->model, err));
     FAIL_IF(p->model != NULL && p->series != NULL && !s->model.has_series, err, STATUS_BAD_ARGUMENT,
@@ -120,6 +126,8 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
             p->model);
     TRY(settle_options(p, s, err));
     s->with_texture = s->options.groups == FEATURES_ALL || p->keep_features;
+    if (p->features_from != NULL) TRY(kept_check(p->features_from, &s->options, err));
+    if (p->keep_features) TRY(kept_begin(stage_folder(stage), &s->options, err));
     if (p->train == NULL) return STATUS_OK;
     TRY(labels_read(p->train, &s->labels, err));
     s->training = (struct training){.features = s->options, .pattern = p->series, .folds = p->folds, .trees = p->trees,
@@ -166,12 +174,19 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
         lane->started = false;
         TRY(features_finish(lane->features, err));
     }
-    return features_load(lane->features, path, s->has_centre ? s->centre : NULL, err);
+    const struct params *p = stage_params(stage);
+    if (p->features_from != NULL) return kept_read(p->features_from, item_id(stage_lane->item), lane->features, err);
+    TRY(features_load(lane->features, path, s->has_centre ? s->centre : NULL, err));
+    if (lane->features->fills)
+        stage_log(stage, LOG_WARN, "no-circle",
+                  "%s: shows no edge of a drop: its middle is taken (centre says where else)", path);
+    return STATUS_OK;
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
-    (void)stage, (void)state;
+    (void)state;
     struct lane *lane = stage_lane->state;
+    if (((const struct params *)stage_params(stage))->features_from != NULL) return STATUS_OK;
     TRY(features_start(lane->features, err));
     lane->started = true;
     return STATUS_OK;
@@ -179,13 +194,10 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
 
 static enum status keep_features(struct stage *stage, const struct item *item, const struct features *f,
                                  struct err *err) {
-    static const size_t shape[] = {TEXTURE_QUANTISATIONS, TEXTURE_LENGTHS, TEXTURE_FEATURES, TEXTURE_AGGREGATES};
-    static const size_t simple_shape[] = {DROP_FEATURES_COUNT};
-    char relative[PATH_SIZE], path[PATH_SIZE];
-    TRY(stage_product(stage, item, "_features.npy", relative, path, err));
-    TRY(npy_write(path, NPY_FLOAT32, 4, shape, f->of_texture.values, err));
-    TRY(stage_product(stage, item, "_simple.npy", relative, path, err));
-    return npy_write(path, NPY_FLOAT32, 1, simple_shape, f->vector, err);
+    char relative[PATH_SIZE], texture[PATH_SIZE], simple[PATH_SIZE];
+    TRY(stage_product(stage, item, "_features.npy", relative, texture, err));
+    TRY(stage_product(stage, item, "_simple.npy", relative, simple, err));
+    return kept_write(texture, simple, f, err);
 }
 
 static enum status write_score(struct stage *stage, struct state *s, struct lane *lane, struct item *item,
@@ -194,7 +206,7 @@ static enum status write_score(struct stage *stage, struct state *s, struct lane
     char relative[PATH_SIZE], path[PATH_SIZE];
     const char *image;
     TRY(item_need_string(item, "micrograph.path", &image, err));
-    TRY(forest_predict(s->model.forest, lane->features->vector, 1, of_class, err));
+    TRY(forest_predict(s->model.forest, lane->features->vector, of_class, err));
     struct score score = {.image = (char *)image};
     score_set(&score, &s->model, of_class);
     TRY(stage_product(stage, item, "_score.csv", relative, path, err));

@@ -7,8 +7,8 @@
 
 #include "common/memory.h"
 
-enum { SEED = 1 };
-static const double SUBSAMPLE = 0.63;
+enum { SEED = 1, FOLDS_MAX = 64 };
+static const double SUBSAMPLE = 0.63, ROOM = 0x1p33; /* bytes for growing forests */
 
 static enum status grow(struct training *t, struct err *err) {
     size_t capacity = t->capacity == 0 ? 64 : 2 * t->capacity, width = (size_t)features_count(t->features.groups);
@@ -105,7 +105,7 @@ static uint64_t next_random(uint64_t *state) {
  * as few, to the one with fewest images. */
 static enum status deal(const struct training *t, const int *class_of, int folds, int *ret_fold, struct err *err) {
     _cleanup_(mem_free) size_t *starts = NULL;
-    size_t drops = 0, held[64][OUTCOMES] = {{0}}, all[64] = {0};
+    size_t drops = 0, held[FOLDS_MAX][OUTCOMES] = {{0}}, all[FOLDS_MAX] = {0};
     uint64_t state = SEED;
     TRY(mem_new(t->count, sizeof *starts, "parts", &starts, err));
     for (size_t i = 0; i < t->count; i++)
@@ -134,11 +134,11 @@ struct work {
     struct forest_options options;
     const int *class_of, *fold;
     float *foretold;
-    struct forest *forest; /* of all examples */
+    struct forest *forests[FOLDS_MAX + 1]; /* the first: of all examples; then those without a part */
 };
 
-/* Grown from all that is not in part `held`; −1: from all. */
-static enum status train_without(const struct work *w, int held, struct forest **ret_forest, struct err *err) {
+/* Grows one part of a forest from all that is not in fold `held`; −1: from all. */
+static enum status grow_part(const struct work *w, int held, int part, struct err *err) {
     size_t width = (size_t)w->options.features, count = 0;
     _cleanup_(mem_free) float *rows = NULL;
     _cleanup_(mem_free) int *classes = NULL;
@@ -150,30 +150,26 @@ static enum status train_without(const struct work *w, int held, struct forest *
         classes[count++] = w->class_of[i];
     }
     FAIL_IF(count == 0, err, STATUS_BAD_FORMAT, "nothing is left to learn from while a part is held out");
-    return forest_train(&w->options, rows, classes, count, ret_forest, err);
+    return forest_grow(w->forests[held + 1], part, rows, classes, count, err);
 }
 
-static enum status validate_part(struct work *w, int held, struct err *err) {
-    size_t width = (size_t)w->options.features, classes = (size_t)w->options.classes;
-    _cleanup_(forest_destroy) struct forest *forest = NULL;
-    bool any = false;
-    for (size_t i = 0; i < w->training->count && !any; i++)
-        any = w->fold[i] == held;
-    if (!any) return STATUS_OK;
-    TRY(train_without(w, held, &forest, err));
-    for (size_t i = 0; i < w->training->count; i++)
-        if (w->fold[i] == held)
-            TRY(forest_predict(forest, w->training->rows + i * width, 1, w->foretold + i * classes, err));
-    return STATUS_OK;
+/* As many at once as there are threads, and as have room: each holds its examples four times over (rows, XGBoost's
+ * matrix, and its columns in order, which have an index each). */
+static int workers_of(const struct work *w, int threads) {
+    double each = 16.0 * (double)w->training->count * w->options.features;
+    int room = (int)fmin(fmax(ROOM / each, 1), 1 << 16);
+    return threads < room ? threads : room;
 }
 
-/* Trees are small and forests several, so each is grown by a thread of its own. */
+/* Trees are small and many, so each part of each forest is grown by a thread of its own. */
 static enum status grow_all(struct work *w, int folds, int threads, struct err *err) {
     enum status status = STATUS_OK;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int f = -1; f < folds; f++) {
+    for (int f = 0; f <= folds; f++)
+        TRY(forest_create(&w->options, &w->forests[f], err));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(workers_of(w, threads))
+    for (int task = 0; task < (folds + 1) * FOREST_PARTS; task++) {
         struct err mine = {0};
-        enum status came = f < 0 ? train_without(w, -1, &w->forest, &mine) : validate_part(w, f, &mine);
+        enum status came = grow_part(w, task / FOREST_PARTS - 1, task % FOREST_PARTS, &mine);
 #pragma omp critical(icestream_training)
         if (came != STATUS_OK && status == STATUS_OK) {
             status = came;
@@ -181,6 +177,13 @@ static enum status grow_all(struct work *w, int folds, int threads, struct err *
         }
     }
     return status;
+}
+
+static enum status validate(struct work *w, struct err *err) {
+    size_t width = (size_t)w->options.features, classes = (size_t)w->options.classes;
+    for (size_t i = 0; i < w->training->count; i++)
+        TRY(forest_predict(w->forests[w->fold[i] + 1], w->training->rows + i * width, w->foretold + i * classes, err));
+    return STATUS_OK;
 }
 
 static void count_up(const struct work *w, struct confusion *confusion) {
@@ -214,11 +217,11 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
     TRY(learn_series(t, class_of, model, err));
     w->options = (struct forest_options){model->classes, features_count(t->features.groups), t->trees, SUBSAMPLE,
                                          SEED, 1};
-    if (t->threads > t->folds + 1) w->options.threads = t->threads / (t->folds + 1);
     TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
     *confusion = (struct confusion){.classes = model->classes};
     memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);
     TRY(grow_all(w, t->folds, t->threads, err));
+    TRY(validate(w, err));
     count_up(w, confusion);
     return STATUS_OK;
 }
@@ -227,19 +230,20 @@ enum status training_run(struct training *t, struct model *ret_model, struct con
                          float **ret_foretold, struct err *err) {
     _cleanup_(mem_free) int *class_of = NULL, *fold = NULL;
     FAIL_IF(t->count == 0, err, STATUS_NOT_FOUND, "not one labelled image could be read: there is nothing to learn from");
-    FAIL_IF(t->folds < 2 || t->folds > 64, err, STATUS_BAD_ARGUMENT, "folds: 2 to 64 parts can be held out, not %d",
+    FAIL_IF(t->folds < 2 || t->folds > FOLDS_MAX, err, STATUS_BAD_ARGUMENT, "folds: 2 to 64 parts can be held out, not %d",
             t->folds);
     TRY(mem_new(t->count, sizeof *class_of, "classes", &class_of, err));
     TRY(mem_new(t->count, sizeof *fold, "parts", &fold, err));
     struct model model = {.features = t->features};
     struct work work = {.training = t, .class_of = class_of, .fold = fold};
     enum status status = run(t, &work, class_of, fold, &model, ret_confusion, err);
+    for (int f = status == STATUS_OK ? 1 : 0; f <= t->folds; f++)
+        forest_destroy(&work.forests[f]);
     if (status != STATUS_OK) {
         mem_free(&work.foretold);
-        forest_destroy(&work.forest);
         return status;
     }
-    model.forest = work.forest;
+    model.forest = work.forests[0];
     *ret_model = model;
     *ret_foretold = work.foretold;
     return STATUS_OK;

@@ -45,6 +45,7 @@ static void drops_are_found(void **state) {
             /* Half a pixel of the picture as it is looked at (320 px: the picture itself), and the rim's own width. */
             if (!(away < 2.5)) fail_msg("%s %d: %g px off", drop_kind_name((enum drop_kind)kind), i, away);
             /* The inner edge of the rim, its outer one, or the well's, which is a quarter larger. */
+            assert_false(circle.fills);
             assert_true(circle.radius > 0.93 * (double)truth.radius && circle.radius < 1.3 * (double)truth.radius);
         }
     printf("the worst is %.2f px off\n", worst);
@@ -74,6 +75,40 @@ static void large_and_cut(void **state) {
     free(picture);
 }
 
+static void painted_polygon(float *picture, int nx, int ny, double x0, double y0, double size, double turn) {
+    for (int y = 0; y < ny; y++)
+        for (int x = 0; x < nx; x++) {
+            double reach = 0;
+            for (int k = 0; k < 6; k++)
+                reach = fmax(reach, (x - x0) * cos(turn + k * M_PI / 3) + (y - y0) * sin(turn + k * M_PI / 3));
+            if (reach < size) picture[y * nx + x] += reach > size - 4 ? -40 : 8;
+        }
+}
+
+/* Crystals on uneven light, and no edge of the drop: it is larger than the picture, whose middle is taken. */
+static void within_a_drop(void **state) {
+    (void)state;
+    enum { NX = 640, NY = 480 };
+    float *picture = malloc(sizeof(float) * NX * NY);
+    struct drop_find *find = NULL;
+    struct random random = random_stream(SEED, 1, 0);
+    assert_int_equal(drop_find_create(&find, NULL), STATUS_OK);
+    for (int trial = 0; trial < 4; trial++) {
+        struct drop_circle circle = {0};
+        struct err err = {0};
+        for (int i = 0; i < NX * NY; i++)
+            picture[i] = 120 + 0.05F * (float)(i % NX) + 3 * (float)random_normal(&random);
+        for (int k = 0; k < 20; k++)
+            painted_polygon(picture, NX, NY, random_uniform(&random, 0, NX), random_uniform(&random, 0, NY),
+                            random_uniform(&random, 10, 28), random_uniform(&random, 0, M_PI));
+        if (drop_find_run(find, picture, NX, NY, &circle, &err) != STATUS_OK) fail_msg("%s", err.message);
+        assert_true(circle.fills && circle.support < DROP_FIND_SUPPORT);
+        assert_true(circle.x == (NX - 1) / 2.0 && circle.y == (NY - 1) / 2.0 && circle.radius == NY / 2.0);
+    }
+    drop_find_destroy(&find);
+    free(picture);
+}
+
 static void no_drop(void **state) {
     (void)state;
     float *picture = calloc((size_t)SIZE * SIZE, sizeof(float));
@@ -92,6 +127,11 @@ static void no_drop(void **state) {
     for (int i = 0; i < SIZE * SIZE; i++) /* lines are no circle */
         picture[i] = i % SIZE % 40 < 20 ? 1 : 0;
     assert_int_equal(drop_find_run(find, picture, SIZE, SIZE, &circle, &err), STATUS_NOT_FOUND);
+    for (int i = 0; i < SIZE * SIZE; i++) { /* an empty field: light that falls off, and what the camera adds */
+        double u = (i % SIZE - 100) / 160.0, v = (i / SIZE - 180) / 160.0;
+        picture[i] = (float)floor(140 - 25 * (u * u + v * v) + 1.5 * random_normal(&random));
+    }
+    assert_int_equal(drop_find_run(find, picture, SIZE, SIZE, &circle, &err), STATUS_NOT_FOUND);
     assert_int_equal(drop_find_run(find, picture, 40, 300, &circle, &err), STATUS_NOT_FOUND);
     assert_non_null(strstr(err.message, "40 × 300"));
     assert_true(circle.x == -7);
@@ -103,6 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drops_are_found),
         cmocka_unit_test(large_and_cut),
+        cmocka_unit_test(within_a_drop),
         cmocka_unit_test(no_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -154,8 +154,8 @@ static void forests_learn_and_are_repeated(void **state) {
     assert_ok(model_read(path, 1, &read, &err));
     float p[OUTCOMES], q[OUTCOMES];
     for (size_t i = 0; i < t.count; i++) {
-        assert_ok(forest_predict(model.forest, t.rows + i * DROP_FEATURES_GRADIENT, 1, p, &err));
-        assert_ok(forest_predict(read.forest, t.rows + i * DROP_FEATURES_GRADIENT, 1, q, &err));
+        assert_ok(forest_predict(model.forest, t.rows + i * DROP_FEATURES_GRADIENT, p, &err));
+        assert_ok(forest_predict(read.forest, t.rows + i * DROP_FEATURES_GRADIENT, q, &err));
         assert_memory_equal(p, q, 3 * sizeof *p);
     }
     assert_string_equal(read.pattern, "{drop}_t{time}");
