@@ -105,9 +105,8 @@ enum status output_files(const struct refiner *r, const struct output_place *pla
     enum { AT_A_TIME = 8 };
     enum status statuses[OUTPUT_FILES_MOST] = {STATUS_OK};
     struct err errs[OUTPUT_FILES_MOST] = {{0}};
-    int threads = r->options.threads < AT_A_TIME ? r->options.threads : AT_A_TIME;
     FAIL_IF(count > OUTPUT_FILES_MOST, err, STATUS_BAD_STATE, "%d files are too many at a time", count);
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
+#pragma omp parallel for num_threads(r->options.threads < AT_A_TIME ? r->options.threads : AT_A_TIME) schedule(dynamic)
     for (int i = 0; i < count; i++)
         statuses[i] = files[i].write(r, place, files[i].index, &errs[i]);
     for (int i = 0; i < count; i++)
