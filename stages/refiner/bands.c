@@ -18,7 +18,8 @@
  *
  * Beyond S a pixel of an image is then compared with what its own half says and with nothing else, and noise agrees by
  * chance alone. Once the halves agree to twice that frequency, all is one band: what shared shells carry beyond is little
- * beside a signal that goes so far, and to such a map a mask that fits is worth much. */
+ * beside a signal that goes so far, and to such a map a mask that fits is worth much. That mask is made of both halves'
+ * map and masks both references: from then on they share its shape too (auto_mask: no, and they do not). */
 #include <math.h>
 
 #include "common/memory.h"
