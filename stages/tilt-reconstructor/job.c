@@ -211,10 +211,10 @@ uint64_t job_fingerprint(const struct job_settings *settings, const struct serie
                         t->limit,
                         t->non_negative,
                         t->roll_off,
-                        t->cutoff,
-                        settings->mask != NULL};
+                        t->cutoff};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         hash = hash_number(hash, numbers[i]);
+    if (settings->mask != NULL) hash = text_fnv(hash, settings->mask, strlen(settings->mask));
     for (int i = 0; i < series->count; i++) {
         const struct tilt *tilt = &series->tilts[i];
         if (settings->exclude != NULL && tilt->number >= 1 && tilt->number <= TILTS_MAX &&
