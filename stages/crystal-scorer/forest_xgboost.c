@@ -16,8 +16,10 @@ struct forest {
     BoosterHandle parts[FOREST_PARTS];
 };
 
+/* The first line of what went wrong; the others are XGBoost's stack. */
 #define XGB_TRY(call, err, what)                                                                                       \
-    FAIL_IF((call) != 0, err, STATUS_BAD_STATE, "XGBoost: %s: %.400s", what, XGBGetLastError())
+    FAIL_IF((call) != 0, err, STATUS_BAD_STATE, "XGBoost: %s: %.*s", what, (int)strcspn(XGBGetLastError(), "\n"),       \
+            XGBGetLastError())
 
 bool forest_available(void) {
     return true;
