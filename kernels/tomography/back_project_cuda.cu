@@ -1,9 +1,9 @@
 /* Wᵀ r of a slab, and what it changes in the volume. A block has 16 × 16 voxels (x, z) of 128 rows y: a warp has one x,
- * whose 16 voxels z of four rows a lane are sums in its registers while it goes through all tilts. From one z to the next
- * u moves by sin θ, so of the four rays that a voxel meets three or four are those of the one before: four slots hold
- * them, ray i in slot i mod 4, and a step reads the one that is new. Weights are laid down in the slots' order by the
- * threads of the block, which are as many as the voxels of two tilts; rays come by asynchronous copies, the next two
- * tilts' while these two are worked on. */
+ * whose 16 voxels z of four rows a lane are sums in its registers while it goes through all tilts. From one z to the
+ * next u moves by sin θ, so of the four rays that a voxel meets three or four are those of the one before: four slots
+ * hold them, ray i in slot i mod 4, and a step reads the one that is new. Weights are laid down in the slots' order by
+ * the threads of the block, which are as many as the voxels of two tilts; rays come by asynchronous copies, the next
+ * two tilts' while these two are worked on. */
 #include <stdint.h>
 
 #include "common/device_cuda.h"
@@ -12,7 +12,8 @@
 namespace {
 
 enum { COLUMNS = 16, DEPTH = 16, TILTS = 2, LANES = 32, THREADS = LANES * COLUMNS, STAGES = 2 };
-/* Rays that a tile meets at one tilt: 15 (cos + sin) < 21.3, a fraction, four weights, and one to spare at either end. */
+/* Rays that a tile meets at one tilt: 15 (cos + sin) < 21.3, a fraction, four weights, and one to spare at either end.
+ */
 enum { RAYS = 28 };
 
 struct tile {
@@ -71,7 +72,8 @@ static __device__ inline void find_range(const struct tomography_matrix_cuda &m,
 /* 16 bytes, or zeros where there is nothing to read. */
 static __device__ inline void copy_later(float4 *to, const float *from, bool there) {
     unsigned address = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
 }
 static __device__ inline void end_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -82,8 +84,8 @@ static __device__ inline void wait_for_copies() {
 
 /* Rays of tilts tilt0, tilt0 + 1 that the tile meets; those outside the images are zero. */
 template <bool COUPLED, class TILE>
-static __device__ inline void fetch(const struct tomography_matrix_cuda &m, const struct place &at, int tilt0, int pitch,
-                                    const struct range &range, const float *r, const float *r1, TILE *tile) {
+static __device__ inline void fetch(const struct tomography_matrix_cuda &m, const struct place &at, int tilt0,
+                                    int pitch, const struct range &range, const float *r, const float *r1, TILE *tile) {
     int lane = (int)threadIdx.x % LANES;
 #pragma unroll
     for (int which = 0; which < TILTS; which++) {
@@ -111,7 +113,8 @@ static __device__ inline float4 in_slots(float4 w, int first) {
 template <int KIND, bool COUPLED>
 static __device__ inline void weigh(const struct tomography_matrix_cuda &m, const float4 *table, const struct place &at,
                                     int tilt0, const struct range &range, struct tile *tile) {
-    int which = (int)threadIdx.x / (COLUMNS * DEPTH), x = (int)threadIdx.x / DEPTH % COLUMNS, z = (int)threadIdx.x % DEPTH;
+    int which = (int)threadIdx.x / (COLUMNS * DEPTH), x = (int)threadIdx.x / DEPTH % COLUMNS,
+        z = (int)threadIdx.x % DEPTH;
     if (tilt0 + which >= m.tilts) return;
     entry e = entry_of<KIND, COUPLED>(m, table, tilt0 + which, at.x + x, at.z + z);
     int first = e.first - range.lowest[which];
@@ -127,8 +130,8 @@ static __device__ inline void add(float4 *sum, float4 w, const float4 *slots) {
     sum->x += w.w * slots[3].x, sum->y += w.w * slots[3].y, sum->z += w.w * slots[3].z, sum->w += w.w * slots[3].w;
 }
 
-/* Slot `slot` from shared memory, if it is the one that is meant: by predicates, since the compiler's own way is to load
- * and then choose by moves. */
+/* Slot `slot` from shared memory, if it is the one that is meant: by predicates, since the compiler's own way is to
+ * load and then choose by moves. */
 static __device__ inline void load_if(int meant, int slot, unsigned address, float4 *v) {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.s32 p, %4, %5;\n\t@p ld.shared.v4.f32 {%0, %1, %2, %3}, [%6];\n\t}"
                  : "+f"(v->x), "+f"(v->y), "+f"(v->z), "+f"(v->w)
@@ -251,8 +254,8 @@ template <int KIND, bool COUPLED> enum status launch(const struct arguments *a, 
               (unsigned)a->chunks.count);
     CUDA_TRY(cudaFuncSetAttribute(back_project<KIND, COUPLED>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), err,
              "preparing the back-projection");
-    back_project<KIND, COUPLED><<<grid, THREADS, bytes, a->stream>>>(*a->m, a->chunks, a->pitch, a->r, a->r1, *a->update,
-                                                                     a->volume);
+    back_project<KIND, COUPLED>
+        <<<grid, THREADS, bytes, a->stream>>>(*a->m, a->chunks, a->pitch, a->r, a->r1, *a->update, a->volume);
     CUDA_TRY(cudaGetLastError(), err, "back-projecting");
     return STATUS_OK;
 }
@@ -261,8 +264,8 @@ template <int KIND, bool COUPLED> enum status launch(const struct arguments *a, 
 
 extern "C" enum status tomography_cuda_back_project(const struct tomography_matrix_cuda *m,
                                                     struct tomography_chunks chunks, int pitch, const float *r,
-                                                    const float *r1, const struct tomography_update *update, float *volume,
-                                                    void *stream, struct err *err) {
+                                                    const float *r1, const struct tomography_update *update,
+                                                    float *volume, void *stream, struct err *err) {
     struct arguments a = {m, chunks, pitch, r, r1, update, volume, (cudaStream_t)stream};
     if (chunks.count < 1) return STATUS_OK;
     if (m->kind == TOMOGRAPHY_ELLR)

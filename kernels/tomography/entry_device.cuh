@@ -39,7 +39,8 @@ static __device__ inline float4 between(float4 a, float4 b, float part) {
 
 /* table: m.weights, nearer at hand. */
 template <int KIND, bool COUPLED>
-static __device__ inline entry entry_of(const struct tomography_matrix_cuda &m, const float4 *table, int t, int x, int z) {
+static __device__ inline entry entry_of(const struct tomography_matrix_cuda &m, const float4 *table, int t, int x,
+                                        int z) {
     entry e;
     e.q1 = make_float4(0, 0, 0, 0);
     if (KIND == TOMOGRAPHY_ELLR) {

@@ -19,7 +19,8 @@ enum { THREADS = 256, BATCH = TOMOGRAPHY_CHUNK };
 __global__ void pad(const float *rows, int nx, int padded, float *ret_rows) {
     int x = (int)(blockIdx.x * THREADS + threadIdx.x);
     size_t row = blockIdx.y;
-    if (x < padded) ret_rows[row * (size_t)(2 * (padded / 2 + 1)) + (size_t)x] = x < nx ? rows[row * (size_t)nx + (size_t)x] : 0;
+    if (x < padded)
+        ret_rows[row * (size_t)(2 * (padded / 2 + 1)) + (size_t)x] = x < nx ? rows[row * (size_t)nx + (size_t)x] : 0;
 }
 
 __global__ void multiply(float2 *rows, int columns, const float *factors, float share) {
@@ -73,7 +74,8 @@ extern "C" enum status tomography_filter_run(struct tomography_filter_cuda *f, c
                                              struct err *err) {
     int columns = f->padded / 2 + 1;
     cudaStream_t s = (cudaStream_t)stream;
-    pad<<<dim3(blocks_for((size_t)f->padded, THREADS), (unsigned)f->rows), THREADS, 0, s>>>(rows, nx, f->padded, ret_rows);
+    pad<<<dim3(blocks_for((size_t)f->padded, THREADS), (unsigned)f->rows), THREADS, 0, s>>>(rows, nx, f->padded,
+                                                                                            ret_rows);
     CUDA_TRY(cudaGetLastError(), err, "padding rows");
     for (int row = 0; row < f->rows; row += BATCH) {
         float *from = ret_rows + (size_t)row * (size_t)(2 * columns);

@@ -1,9 +1,9 @@
 /* Q0 and Q1 of a slab. A block has 32 rays of each of four tilts that are neighbours by angle, 128 rows y: a warp has
- * eight rays of one tilt, whose sums stay in its registers while it goes through all slices z. In a slice these rays meet
- * some voxels x, at one u for all rows: each lane finds the weights of another x, and then all lanes go through these x
- * together, reading a voxel of four rows for 32 multiply-adds. Which of the sums a voxel goes to is decided by jumps that
- * all lanes take, so that registers are indexed by constants. The voxels that the block's four tilts meet in a slice,
- * which are much the same, come by asynchronous copies, two pieces ahead of what is worked on. */
+ * eight rays of one tilt, whose sums stay in its registers while it goes through all slices z. In a slice these rays
+ * meet some voxels x, at one u for all rows: each lane finds the weights of another x, and then all lanes go through
+ * these x together, reading a voxel of four rows for 32 multiply-adds. Which of the sums a voxel goes to is decided by
+ * jumps that all lanes take, so that registers are indexed by constants. The voxels that the block's four tilts meet in
+ * a slice, which are much the same, come by asynchronous copies, two pieces ahead of what is worked on. */
 #include "common/device_cuda.h"
 #include "kernels/tomography/entry_device.cuh"
 
@@ -61,8 +61,8 @@ static __device__ inline span touched(const struct line &l, int z, int first, in
 }
 
 /* The piece after p; z = nz where there is none. By one warp: a lane has a tilt. */
-static __device__ inline piece next_piece(const struct shared_memory &shared, const piece &p, int ray, int tilts, int nx,
-                                          int nz) {
+static __device__ inline piece next_piece(const struct shared_memory &shared, const piece &p, int ray, int tilts,
+                                          int nx, int nz) {
     if (p.to < p.end) return {p.z, p.to + 1, min(p.to + p.width, p.end), p.end, p.width};
     int lane = (int)threadIdx.x % LANES;
     for (int z = p.z + 1; z < nz; z++) {
@@ -88,7 +88,8 @@ static __device__ inline void fetch(const piece &p, const float *volume, int nx,
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-static __device__ inline void fill_lines(const struct tomography_matrix_cuda &m, int place, int tilts, struct line *lines) {
+static __device__ inline void fill_lines(const struct tomography_matrix_cuda &m, int place, int tilts,
+                                         struct line *lines) {
     int t = (int)threadIdx.x;
     if (t >= tilts) return;
     int tilt = m.order[place + t];
@@ -131,13 +132,13 @@ static __device__ inline void add_piece(const struct tomography_matrix_cuda &m, 
 }
 
 template <int KIND, bool COUPLED>
-__global__ void __launch_bounds__(THREADS, 1)
-    project(struct tomography_matrix_cuda m, struct tomography_chunks chunks, int pitch, const float *volume, float *ret_q0,
-            float *ret_q1) {
+__global__ void __launch_bounds__(THREADS, 1) project(struct tomography_matrix_cuda m, struct tomography_chunks chunks,
+                                                      int pitch, const float *volume, float *ret_q0, float *ret_q1) {
     extern __shared__ float4 dynamic[];
     struct shared_memory &shared = *(struct shared_memory *)dynamic;
     int warp = (int)threadIdx.x / LANES, lane = (int)threadIdx.x % LANES;
-    int place = (int)blockIdx.y * TILTS, tilts = min((int)TILTS, m.tilts - place), ray = (int)blockIdx.x * GROUPS * RAYS;
+    int place = (int)blockIdx.y * TILTS, tilts = min((int)TILTS, m.tilts - place),
+        ray = (int)blockIdx.x * GROUPS * RAYS;
     int first = ray + warp % GROUPS * RAYS;
     bool works = warp / GROUPS < tilts && first < m.nx;
     int tilt = works ? m.order[place + warp / GROUPS] : 0;
@@ -185,8 +186,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 template <int KIND, bool COUPLED>
-enum status launch(const struct tomography_matrix_cuda *m, struct tomography_chunks chunks, int pitch, const float *volume,
-                   float *ret_q0, float *ret_q1, cudaStream_t stream, struct err *err) {
+enum status launch(const struct tomography_matrix_cuda *m, struct tomography_chunks chunks, int pitch,
+                   const float *volume, float *ret_q0, float *ret_q1, cudaStream_t stream, struct err *err) {
     const int bytes = (int)sizeof(struct shared_memory);
     dim3 grid((unsigned)((m->nx + RAYS * GROUPS - 1) / (RAYS * GROUPS)), (unsigned)((m->tilts + TILTS - 1) / TILTS),
               (unsigned)chunks.count);
@@ -200,8 +201,8 @@ enum status launch(const struct tomography_matrix_cuda *m, struct tomography_chu
 } // namespace
 
 extern "C" enum status tomography_cuda_project(const struct tomography_matrix_cuda *m, struct tomography_chunks chunks,
-                                               int pitch, const float *volume, float *ret_q0, float *ret_q1, void *stream,
-                                               struct err *err) {
+                                               int pitch, const float *volume, float *ret_q0, float *ret_q1,
+                                               void *stream, struct err *err) {
     cudaStream_t s = (cudaStream_t)stream;
     if (chunks.count < 1) return STATUS_OK;
     if (m->kind == TOMOGRAPHY_ELLR)

@@ -11,7 +11,8 @@ static __device__ inline int row_of(const struct tomography_chunks &chunks) {
 }
 
 /* A row beside y, of the slab or of who has the next. */
-static __device__ inline float beside(const float *rows, const float *outside, size_t ray, int pitch, bool inside, int y) {
+static __device__ inline float beside(const float *rows, const float *outside, size_t ray, int pitch, bool inside,
+                                      int y) {
     if (inside) return rows[ray * (size_t)pitch + (size_t)y];
     return outside ? outside[ray] : 0;
 }

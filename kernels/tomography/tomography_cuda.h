@@ -75,9 +75,9 @@ enum status tomography_cuda_back_project(const struct tomography_matrix_cuda *ma
                                          const struct tomography_update *update, float *volume, void *stream,
                                          struct err *err);
 
-/* r = R (p − p of c) of some chunks, in place of q0 (NULL: p of c is 0; then to ret_r), and Σ R (p − p of c)² of groups
- * of rays, ret_sums [RESIDUAL_GROUPS][pitch]. below, above [tilts][nx]: Q1 of the rows beside the slab, or NULL.
- * weigh: r = p − p of c itself, while the sums stay as they are. */
+/* r = R d, d = p − (q0 + q1 of the rows beside), of some chunks, in place of q0 if wanted, and Σ R d² of each row by
+ * groups of rays, sums [TOMOGRAPHY_RESIDUAL_GROUPS][pitch]. q0, q1 NULL: nothing to subtract. below, above [tilts][nx]:
+ * q1 of the rows beside the slab, or NULL. plain: r = d; the sums stay as they are. */
 enum { TOMOGRAPHY_RESIDUAL_GROUPS = 512 };
 struct tomography_residual {
     int tilts, nx, rows, pitch;
@@ -92,7 +92,7 @@ enum status tomography_cuda_residual(const struct tomography_residual *residual,
 /* ret_rows[rows] = Σ over groups. */
 enum status tomography_cuda_row_sums(const double *sums, int rows, int pitch, double *ret_rows, void *stream,
                                      struct err *err);
-/* ret_r1[y] = r[y − 1] + r[y + 1]; below, above as of residual. */
+/* ret_r1[y] = r[y − 1] + r[y + 1]; below, above: r of the rows beside the slab, or NULL. Of residual only sizes. */
 enum status tomography_cuda_neighbours(const struct tomography_residual *residual, struct tomography_chunks chunks,
                                        const float *r, const float *below, const float *above, float *ret_r1,
                                        void *stream, struct err *err);

@@ -15,8 +15,8 @@ static __device__ inline bool is_bad(unsigned char) {
 
 /* A block turns tiles of 32 × 32; columns of `to` from `rows` to pitch become zero. */
 template <class T>
-__global__ void turn(const T *from, int rows, int columns, int from_pitch, int pitch,
-                     struct tomography_origin origin, T *to, unsigned long long *ret_bad) {
+__global__ void turn(const T *from, int rows, int columns, int from_pitch, int pitch, struct tomography_origin origin,
+                     T *to, unsigned long long *ret_bad) {
     __shared__ T tile[SIDE][SIDE + 1];
     int column0 = (int)blockIdx.x * SIDE, row0 = (int)blockIdx.y * SIDE;
     size_t plane = blockIdx.z;
@@ -26,7 +26,8 @@ __global__ void turn(const T *from, int rows, int columns, int from_pitch, int p
         if (row < rows && column < columns)
             value = from[(plane * (size_t)rows + (size_t)row) * (size_t)from_pitch + (size_t)column];
         if (ret_bad && is_bad(value))
-            atomicMin(ret_bad, origin.first + plane * origin.plane + (unsigned long long)row * (unsigned)columns + (unsigned)column);
+            atomicMin(ret_bad, origin.first + plane * origin.plane + (unsigned long long)row * (unsigned)columns +
+                                   (unsigned)column);
         tile[i][threadIdx.x] = value;
     }
     __syncthreads();
@@ -91,8 +92,8 @@ extern "C" enum status tomography_cuda_turn(const float *from, int planes, int r
     return turn_all(from, planes, rows, columns, from_pitch, pitch, origin, ret_to, ret_bad, (cudaStream_t)stream, err);
 }
 
-extern "C" enum status tomography_cuda_turn_mask(const unsigned char *from, int planes, int rows, int columns, int pitch,
-                                                 unsigned char *ret_to, void *stream, struct err *err) {
+extern "C" enum status tomography_cuda_turn_mask(const unsigned char *from, int planes, int rows, int columns,
+                                                 int pitch, unsigned char *ret_to, void *stream, struct err *err) {
     struct tomography_origin origin = {0, 0};
     return turn_all(from, planes, rows, columns, columns, pitch, &origin, ret_to, (unsigned long long *)NULL,
                     (cudaStream_t)stream, err);
@@ -100,7 +101,8 @@ extern "C" enum status tomography_cuda_turn_mask(const unsigned char *from, int 
 
 extern "C" enum status tomography_cuda_stencil(const struct tomography_stencil *stencil, int first, int planes,
                                                float *ret_slices, void *stream, struct err *err) {
-    dim3 grid((unsigned)((stencil->nx + SIDE - 1) / SIDE), (unsigned)((stencil->rows + SIDE - 1) / SIDE), (unsigned)planes);
+    dim3 grid((unsigned)((stencil->nx + SIDE - 1) / SIDE), (unsigned)((stencil->rows + SIDE - 1) / SIDE),
+              (unsigned)planes);
     spread<<<grid, dim3(SIDE, LINES), 0, (cudaStream_t)stream>>>(*stencil, first, ret_slices);
     CUDA_TRY(cudaGetLastError(), err, "making the volume");
     return STATUS_OK;

@@ -144,8 +144,9 @@ static void bin_image(const struct image *in, int bin, int nx, int ny, float *ou
         bin_row(in->data + (size_t)y * (size_t)bin * (size_t)in->nx, in->nx, bin, nx, out + (size_t)y * (size_t)nx);
 }
 
-static double mean_of(const float *values, size_t count) {
+MULTIVERSION static double mean_of(const float *values, size_t count) {
     double sum = 0;
+#pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < count; i++)
         sum += values[i];
     return sum / (double)count;

@@ -1,6 +1,6 @@
-/* Tomography on CUDA devices against the CPU: random series of odd sizes from a printed seed, poisoned volumes, twice bit
- * for bit; slabs, passes and devices in any number give the same bits. Where there is one device it stands for several.
- * test_tomography_devices [SEED]. */
+/* Tomography on CUDA devices against the CPU: random series of odd sizes from a printed seed, poisoned volumes, twice
+ * bit for bit; slabs, passes and devices in any number give the same bits. Where there is one device it stands for
+ * several. test_tomography_devices [SEED]. */
 #include "tomography_cases.h"
 
 #include <time.h>
@@ -81,8 +81,8 @@ static void agrees_with_cpu(void **state) {
                 o.non_negative = which % 2;
                 compare(&s, &o, what, &worst);
             }
-            printf("  %-6s %-10s %.1e of the volume apart at most (%g allowed)\n", BASIS_NAMES[b], MATRIX_NAMES[m], worst,
-                   SINGLE);
+            printf("  %-6s %-10s %.1e of the volume apart at most (%g allowed)\n", BASIS_NAMES[b], MATRIX_NAMES[m],
+                   worst, SINGLE);
         }
 }
 
@@ -264,7 +264,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < MOST_DEVICES; i++)
         devices[i] = (struct device){DEVICE_CUDA, i % count};
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu, %d devices%s\n", (unsigned long long)seed, count, count == 1 ? ", which stands for several" : "");
+    printf("seed %llu, %d devices%s\n", (unsigned long long)seed, count,
+           count == 1 ? ", which stands for several" : "");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_cpu), cmocka_unit_test(masks_agree),  cmocka_unit_test(filtered_agrees),
         cmocka_unit_test(slabs_agree),     cmocka_unit_test(passes_agree), cmocka_unit_test(stops),
