@@ -99,6 +99,7 @@ void layer_grains(struct layer *layer, struct random *random, float amplitude) {
 }
 
 enum { CORNERS_MAX = 8 };
+static const float SEEN_SIZE = 14, SEEN_STRENGTH = 0.9f; /* px, from the middle to a face; of grain: 0.25 to 0.55 */
 
 struct crystal {
     int corners;
@@ -149,18 +150,23 @@ static void draw_crystal(struct layer *layer, const struct crystal *crystal, flo
             value -= crystal->line * expf(-0.5f * nearest * nearest);
             if (nearest < depth) value -= 0.5f * crystal->line * expf(-0.5f * (second - nearest) * (second - nearest));
             value -= 0.4f * crystal->line * expf(-0.5f * (nearest - depth) * (nearest - depth));
-            layer->plane[y * layer->size + x] += amplitude * inside * value;
+            /* It has pushed aside, or hides, most of what else is there. */
+            float *pixel = &layer->plane[y * layer->size + x];
+            *pixel += inside * (amplitude * value - 0.75f * *pixel);
         }
 }
 
+/* A label is what a person has seen, so the first is large and strong enough to be seen in whatever else is there. */
 void layer_crystals(struct layer *layer, struct random *random, float amplitude) {
     int count = 2 + (int)(random_next(random) % 9);
     float typical = uniform(random, 9, 26);
     for (int i = 0; i < count; i++) {
         float x, y, size = typical * uniform(random, 0.6, 1.4);
+        if (i == 0 && size < SEEN_SIZE) size = SEEN_SIZE;
         struct crystal crystal = grow_crystal(random, size);
         place(layer, random, 0.62f, &x, &y);
-        draw_crystal(layer, &crystal, x, y, size, amplitude * uniform(random, 0.7, 1.1));
+        float strength = amplitude * uniform(random, 0.7, 1.1);
+        draw_crystal(layer, &crystal, x, y, size, i == 0 && strength < SEEN_STRENGTH ? SEEN_STRENGTH : strength);
     }
 }
 
