@@ -154,8 +154,8 @@ static enum status grow_part(const struct work *w, int held, int part, struct er
 }
 
 /* As many at once as there are threads, and as have room: each holds its examples four times over (rows, XGBoost's
- * matrix, and its columns in order, which have an index each). */
-static int workers_of(const struct work *w, int threads) {
+ * matrix, and its columns in order, which have an index each). Without OpenMP nobody asks. */
+__attribute__((unused)) static int workers_of(const struct work *w, int threads) {
     double each = 16.0 * (double)w->training->count * w->options.features;
     int room = (int)fmin(fmax(ROOM / each, 1), 1 << 16);
     return threads < room ? threads : room;
