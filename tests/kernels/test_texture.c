@@ -350,8 +350,7 @@ static void bad_images_are_named(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    choose_seed(argc > 1 ? argv[1] : "20261122");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_is_right),     cmocka_unit_test(levels_are_floors),
         cmocka_unit_test(counts_are_the_papers),  cmocka_unit_test(sums_are_exact),

@@ -119,8 +119,7 @@ int main(int argc, char **argv) {
     if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
     if (count == 0) return puts("skipped: no CUDA device"), 77;
     bool quick = argc > 1 && strcmp(argv[1], "quick") == 0; /* under a checker of memory */
-    seed = argc > 1 && !quick ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    choose_seed(argc > 1 && !quick ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_agree),
         cmocka_unit_test(images_in_flight_do_not_meet),

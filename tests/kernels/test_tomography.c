@@ -78,12 +78,12 @@ static void agrees_with_reference(void **state) {
             o.iterations = 3;
             o.relaxation = 1.3;
             o.non_negative = which == 0;
-            unsigned char *mask = new_memory(voxels, 1);
+            unsigned char *mask = host_new(voxels, 1);
             for (size_t i = 0; i < voxels; i++)
                 mask[i] = uniform() < 0.8;
             if (which == 1) o.mask = mask;
             float *p = random_floats(ray_count(&s));
-            double *expected = new_memory(voxels, sizeof *expected);
+            double *expected = host_new(voxels, sizeof *expected);
             must(tomography_reference_run(&o, p, expected, expected_residuals, &err), &err);
             float *volume = run_once(&o, p, NULL, residuals);
             double off = difference(volume, expected, voxels);
@@ -151,9 +151,9 @@ static void is_adjoint(void **state) {
         must(tomography_setup_make(&o, &setup, &err), &err);
         must(tomography_cpu_create(&setup, &cpu, &err), &err);
         float *c = random_floats(voxel_count(&s)), *p = random_floats(ray_count(&s));
-        double *back = new_memory(voxel_count(&s), sizeof *back), *wide = new_memory(voxel_count(&s), sizeof *wide);
-        double product[3] = {0}, exact[2] = {0}, *rays = new_memory(ray_count(&s), sizeof *rays);
-        double *wide_p = new_memory(ray_count(&s), sizeof *wide_p);
+        double *back = host_new(voxel_count(&s), sizeof *back), *wide = host_new(voxel_count(&s), sizeof *wide);
+        double product[3] = {0}, exact[2] = {0}, *rays = host_new(ray_count(&s), sizeof *rays);
+        double *wide_p = host_new(ray_count(&s), sizeof *wide_p);
         for (int i = 0; i < s.nz * s.ny * s.nx; i++) {
             wide[i] = (double)c[i];
             *coefficient_of(cpu, i / s.nx / s.ny, i / s.nx % s.ny, i % s.nx) = c[i];
@@ -252,7 +252,7 @@ static void repeats_whatever_the_threads(void **state) {
         struct tomography_options o = options_of(&s);
         struct err err = {0};
         struct tomography *plan = NULL;
-        float *p = random_floats(ray_count(&s)), *again = new_memory(voxel_count(&s), sizeof *again);
+        float *p = random_floats(ray_count(&s)), *again = host_new(voxel_count(&s), sizeof *again);
         o.method = (enum tomography_method)method;
         o.iterations = 4;
         double residuals[4] = {0};
@@ -376,8 +376,7 @@ static void refuses_pixels_that_are_no_numbers(void **state) {
 }
 
 int main(int argc, char **argv) {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(footprint_is_the_line_integral),
         cmocka_unit_test(weights_sum_to_one),

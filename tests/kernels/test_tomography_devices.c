@@ -92,7 +92,7 @@ static void masks_agree(void **state) {
     struct tomography_options o = options_of(&s);
     size_t voxels = voxel_count(&s);
     double worst = 0;
-    unsigned char *mask = new_memory(voxels, 1);
+    unsigned char *mask = host_new(voxels, 1);
     for (size_t i = 0; i < voxels; i++)
         mask[i] = uniform() < 0.7;
     o.mask = mask;
@@ -203,7 +203,7 @@ static void stops(void **state) {
     struct tomography *plan = NULL;
     struct tomography_report cpu, cuda;
     struct err err = {0};
-    float *volume = new_memory(voxel_count(&s), sizeof *volume);
+    float *volume = host_new(voxel_count(&s), sizeof *volume);
     o.iterations = 8;
     o.limit = 0.2;
     free(run_once(&o, projections, &cpu, NULL));
@@ -234,7 +234,7 @@ static void refuses(void **state) {
     (void)state;
     struct series s = case_series(0);
     struct tomography_options o = options_of(&s), cuda = on_devices(&o, 1);
-    float *projections = random_floats(ray_count(&s)), *volume = new_memory(voxel_count(&s), sizeof *volume);
+    float *projections = random_floats(ray_count(&s)), *volume = host_new(voxel_count(&s), sizeof *volume);
     struct tomography *plan = NULL;
     struct err err = {0};
     cuda.iterations = 2;
@@ -263,8 +263,8 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < MOST_DEVICES; i++)
         devices[i] = (struct device){DEVICE_CUDA, i % count};
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu, %d devices%s\n", (unsigned long long)seed, count,
+    choose_seed(argc > 1 ? argv[1] : NULL);
+    printf("%d devices%s\n", count,
            count == 1 ? ", which stands for several" : "");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_cpu), cmocka_unit_test(masks_agree),  cmocka_unit_test(filtered_agrees),

@@ -11,7 +11,7 @@ static void ball_has_its_density(void **state) {
     (void)state;
     struct series s = even_series(90, 89, 48, 40, 48);
     struct ball ball = {0, 0, 0, 12, 2.5};
-    float *p = new_memory(ray_count(&s), sizeof *p);
+    float *p = host_new(ray_count(&s), sizeof *p);
     balls_project(&s, &ball, 1, p);
     for (int which = 0; which < 4; which++) {
         struct tomography_options o = options_of(&s);
@@ -39,7 +39,7 @@ static void stands_where_it_should(void **state) {
     const struct ball balls[] = {{12, 3, 2, 3, 1}, {-4, -9, 7, 3, 2}, {1, 10, -6, 3, 3}};
     struct series s = even_series(41, 60, 48, 36, 30);
     shift_randomly(&s, 3);
-    float *p = new_memory(ray_count(&s), sizeof *p);
+    float *p = host_new(ray_count(&s), sizeof *p);
     const struct ball above = {0, 0, 8, 3, 1};
     balls_project(&s, &above, 1, p);
     size_t tilt30 = 30, row = (tilt30 * 36 + 18) * 48;
@@ -77,7 +77,7 @@ static void corners_do_not_rule(void **state) {
     (void)state;
     struct series s = {
         .tilts = 2, .nx = 64, .ny = 8, .nz = 1, .angles = {0, 60}, .shifts = {0, 0.7501}, .shifted = true};
-    float *p = new_memory(ray_count(&s), sizeof *p);
+    float *p = host_new(ray_count(&s), sizeof *p);
     for (int y = 0; y < 8; y++)
         p[(8 + y) * 64 + 49] = 1; /* 31.5 + 31.5 cos 60° + 0.7501 = 48.0001 */
     struct tomography_options o = options_of(&s);
@@ -104,8 +104,8 @@ static struct noisy make_noisy(double snr) {
         balls[b].x = (uniform() - 0.5) * 44, balls[b].y = (uniform() - 0.5) * 36, balls[b].z = (uniform() - 0.5) * 26;
         balls[b].radius = 3 + 3 * uniform(), balls[b].density = 0.5 + uniform();
     }
-    n.projections = new_memory(rays, sizeof(float));
-    n.truth = new_memory(voxel_count(&n.series), sizeof(double));
+    n.projections = host_new(rays, sizeof(float));
+    n.truth = host_new(voxel_count(&n.series), sizeof(double));
     balls_project(&n.series, balls, 12, n.projections);
     balls_volume(&n.series, balls, 12, n.truth);
     for (size_t i = 0; i < rays; i++)
@@ -163,7 +163,7 @@ static double *read_npy(const char *name, size_t count) {
     snprintf(path, sizeof path, "%s/tomopy/%s", data ? data : "../shared/data", name);
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
-    double *values = new_memory(count, sizeof *values);
+    double *values = host_new(count, sizeof *values);
     assert_int_equal(fread(head, 1, sizeof head, file), sizeof head);
     long begin = 10 + head[8] + 256 * head[9];
     fseek(file, 0, SEEK_END);
@@ -192,8 +192,8 @@ static void agrees_with_tomopy(void **state) {
         skip();
     }
     struct series s = {.tilts = TILTS, .nx = SIZE, .ny = ROWS, .nz = SIZE};
-    float *p = new_memory(ray_count(&s), sizeof *p);
-    double *expected = new_memory(voxel_count(&s), sizeof *expected);
+    float *p = host_new(ray_count(&s), sizeof *p);
+    double *expected = host_new(voxel_count(&s), sizeof *expected);
     for (int t = 0; t < TILTS; t++) {
         double angle = angles[t] * 180 / M_PI;
         s.angles[t] = angle > 90 + 1e-9 ? angle - 180 : fmin(angle, 90);
@@ -228,8 +228,7 @@ static void agrees_with_tomopy(void **state) {
 }
 
 int main(int argc, char **argv) {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ball_has_its_density),
         cmocka_unit_test(stands_where_it_should),

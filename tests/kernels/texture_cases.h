@@ -2,31 +2,9 @@
 #ifndef ICESTREAM_TESTS_KERNELS_TEXTURE_CASES_H
 #define ICESTREAM_TESTS_KERNELS_TEXTURE_CASES_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "common/memory.h"
 #include "kernels/texture/texture_private.h"
 #include "kernels/texture/texture_reference.h"
-
-static uint64_t seed = 20261122;
-
-static inline double uniform(void) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
-}
-
-static inline void must(enum status status, const struct err *err) {
-    if (status != STATUS_OK) fail_msg("%s", err->message);
-}
+#include "tests/kernels/chance.h"
 
 /* Noise of all levels; smooth; one value; two; stripes, whose pairs are all alike; two halves; a square of another value
  * in a plain field, so that most windows are constant. */

@@ -1,41 +1,9 @@
-/* What tests of tomography share: random numbers from a seed, series of tilts, comparing. */
+/* What tests of tomography share: series of tilts, comparing. */
 #ifndef ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_CASES_H
 #define ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_CASES_H
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "common/memory.h"
 #include "kernels/tomography/tomography.h"
-
-static uint64_t seed;
-
-static inline double uniform(void) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
-}
-
-static inline double normal(void) {
-    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
-}
-
-static inline void must(enum status status, const struct err *err) {
-    if (status != STATUS_OK) fail_msg("%s", err->message);
-}
-
-static inline void *new_memory(size_t count, size_t size) {
-    void *memory = mem_aligned(count, size);
-    assert_non_null(memory);
-    return memory;
-}
+#include "tests/kernels/chance.h"
 
 enum { MOST_CASE_TILTS = 200 };
 
@@ -91,7 +59,7 @@ static inline float *run_once(const struct tomography_options *o, const float *p
     struct tomography_report report;
     const struct tomography_geometry *g = &o->geometry;
     size_t voxels = (size_t)g->nz * (size_t)g->ny * (size_t)g->nx;
-    float *volume = new_memory(voxels, sizeof *volume);
+    float *volume = host_new(voxels, sizeof *volume);
     memset(volume, 0xff, voxels * sizeof *volume);
     must(tomography_create(o, &plan, &err), &err);
     must(tomography_run(plan, projections, volume, &report, &err), &err);
@@ -102,7 +70,7 @@ static inline float *run_once(const struct tomography_options *o, const float *p
 }
 
 static inline float *random_floats(size_t count) {
-    float *values = new_memory(count, sizeof *values);
+    float *values = host_new(count, sizeof *values);
     for (size_t i = 0; i < count; i++)
         values[i] = (float)normal();
     return values;
