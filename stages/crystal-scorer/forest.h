@@ -1,8 +1,8 @@
 /* A random forest (Breiman 2001) through XGBoost's C API: one round of boosting whose trees all start from nothing, each
  * from a part of the examples, each split from a part of the features, so that their mean is the answer. Trees are made
  * for each class against the rest; class probabilities are the softmax of their means. A forest consists of FOREST_PARTS
- * boosters of as many trees each, with seeds of their own, so that parts can be grown at once: the mean over all trees is the
- * mean of the parts'.
+ * boosters of as many trees each, with seeds of their own, so that parts can be grown at once: the mean over all trees is
+ * the mean of the parts'.
  *
  * The same examples, options and seed give the same forest, whatever the number of threads. In a build without XGBoost
  * everything here returns STATUS_UNSUPPORTED. */

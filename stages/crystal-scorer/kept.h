@@ -1,4 +1,5 @@
-/* Features that are kept in files, IMAGE_features.npy and IMAGE_simple.npy, beside features.json, which says what they are of. */
+/* Features that are kept in files, IMAGE_features.npy and IMAGE_simple.npy, beside features.json, which says what they
+ * are of. */
 #ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_KEPT_H
 #define ICESTREAM_STAGES_CRYSTAL_SCORER_KEPT_H
 
