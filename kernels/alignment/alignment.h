@@ -73,6 +73,8 @@ struct alignment_iteration {
     int reference_count;
     struct projector *const *references; /* their maps set for pixels->size */
     struct accumulator *const *sums;     /* of each reference; cleared for pixels->size */
+    bool add_to; /* sums are those of the workspace, of at least that size, and hold something: alignment_finish adds to
+                  * them, and nothing does before */
     const float *reference_log_prior;    /* [reference_count], or NULL: all alike */
     double sigma_offset;                 /* px: of the prior of shifts about 0 */
     bool doubtful;                       /* images may show nothing, or what should not count: see the particle */

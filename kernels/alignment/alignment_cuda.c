@@ -138,6 +138,8 @@ enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignmen
 
 static enum status fetch_sums(struct alignment_cuda *a, struct err *err) {
     size_t bytes = host_sums(a);
+    if (bytes == 0 && a->iteration.add_to) return STATUS_OK; /* what uses them is queued behind */
+    TRY(stream_cuda_wait(a->stream, err));
     if (bytes == 0) return STATUS_OK;
     if (bytes <= ALIGNMENT_SUMS_BYTES) return fetch_small(a, err);
     for (int k = 0; k < a->iteration.reference_count; k++) {
@@ -147,21 +149,34 @@ static enum status fetch_sums(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
+/* To where the sums are to be. */
+static enum status convert_sums(struct alignment_cuda *a, struct err *err) {
+    const int count = a->iteration.reference_count;
+    void *stream = stream_cuda_kernels(a->stream);
+    struct sums_to_cuda to = {.reach = accumulator_grid(a->iteration.sums[0]).reach};
+    if (!a->iteration.add_to) {
+        for (int k = 0; k < count; k++)
+            TRY(sums_to_double_cuda(&a->sums, k, stream, err));
+        return STATUS_OK;
+    }
+    for (int k = 0; k < count; k++)
+        to.voxels[k] = accumulator_grid(a->iteration.sums[k]).values;
+    return sums_add_cuda(&a->sums, count, &to, stream, err);
+}
+
 enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
-    struct sums_fill fill = {0};
+    struct sums_fill *fill = (struct sums_fill *)(void *)a->put_block; /* on its way back: no plan is any more */
     TRY(stream_cuda_begin(a->stream, err));
     TRY(alignment_cuda_sums_flush(a, err));
+    TRY(stream_cuda_get(a->stream, fill, a->sums.overflow, sizeof *fill, err));
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
-    TRY(device_get(&a->options.device, &fill, a->sums.overflow, sizeof fill, err));
-    FAIL_IF(fill.overflow, err, STATUS_BAD_STATE,
+    FAIL_IF(fill->overflow, err, STATUS_BAD_STATE,
             "sums over particles went beyond what they hold: images are not normalised (their background's standard "
             "deviation should be about 1)");
     TRY(stream_cuda_begin(a->stream, err));
-    for (int k = 0; k < a->iteration.reference_count; k++)
-        TRY(sums_to_double_cuda(&a->sums, k, stream_cuda_kernels(a->stream), err));
+    TRY(convert_sums(a, err));
     TRY(stream_cuda_end(a->stream, err));
-    TRY(stream_cuda_wait(a->stream, err));
     TRY(fetch_sums(a, err));
     arena_close(a->arena, ARENA_ITERATION);
     return STATUS_OK;

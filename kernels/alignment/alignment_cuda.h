@@ -240,6 +240,13 @@ enum status back_project_cuda(const struct references_cuda *references, const st
                               int near, void *scratch, const struct sums_cuda *sums, void *stream, struct err *err);
 /* In place: fixed point becomes doubles. */
 enum status sums_to_double_cuda(const struct sums_cuda *sums, int reference, void *stream, struct err *err);
+/* What all of so many references hold is added to doubles of no smaller reach, each as an accumulator has them. */
+struct sums_to_cuda {
+    double *voxels[ALIGNMENT_REFERENCES_MOST];
+    int reach;
+};
+enum status sums_add_cuda(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to, void *stream,
+                          struct err *err);
 
 /* Preparation of images (kernels/prepare) and CTFs. */
 struct prepare_cuda;

@@ -125,11 +125,30 @@ static enum status upload_references(struct alignment_cuda *a, struct err *err) 
     return STATUS_OK;
 }
 
+/* How many sums lie in memory of the iteration; the others are the accumulators themselves. */
+static enum status count_sums(const struct alignment_cuda *a, int *ret_count, struct err *err) {
+    const struct alignment_iteration *it = &a->iteration;
+    const struct sums_cuda *s = &a->sums;
+    const struct accumulator_grid all = accumulator_grid(it->sums[0]);
+    *ret_count = 0;
+    for (int k = 0; k < it->reference_count; k++) {
+        struct accumulator_grid grid = accumulator_grid(it->sums[k]);
+        bool larger = it->add_to && grid.workspace != NULL && grid.r_max >= s->r_max && grid.r_max == all.r_max &&
+                      grid.dimensions == s->dimensions;
+        FAIL_IF(!larger && (it->add_to || grid.nx != s->nx || grid.ny != s->ny || grid.nz != s->nz), err,
+                STATUS_BAD_ARGUMENT, "sums of %d px were not cleared for a Fourier size of %d px", grid.r_max * 2,
+                it->pixels->size);
+        *ret_count += grid.workspace == NULL || it->add_to;
+    }
+    return STATUS_OK;
+}
+
 /* The accumulator's own size (kernels/reconstruct/accumulator.h), and where it lies on the device the accumulator
  * itself: fixed point becomes doubles in place. */
 static enum status take_sums(struct alignment_cuda *a, struct err *err) {
     const struct alignment_iteration *it = &a->iteration;
-    int dimensions = a->references.grids[0].dimensions, r_max = it->pixels->size / 2, reach = 2 * r_max + 1;
+    int dimensions = a->references.grids[0].dimensions, r_max = it->pixels->size / 2, reach = 2 * r_max + 1, count = 0;
+    char *taken = NULL;
     struct sums_cuda *s = &a->sums;
     *s = (struct sums_cuda){.nx = reach + 1,
                             .ny = 2 * reach + 1,
@@ -138,16 +157,21 @@ static enum status take_sums(struct alignment_cuda *a, struct err *err) {
                             .r_max = r_max,
                             .dimensions = dimensions};
     sums_scale_cuda(it->sigma2, it->optics_count, a->shells, fmax(it->particle_count, PARTICLES_OF_SUMS), s);
-    size_t voxels = (size_t)s->nx * (size_t)s->ny * (size_t)s->nz;
+    size_t bytes = (size_t)s->nx * (size_t)s->ny * (size_t)s->nz * 4 * sizeof(int64_t);
+    TRY(count_sums(a, &count, err));
+    if (count > 0) {
+        TRY(arena_take(a->arena, (size_t)count, bytes, "the sums of a reference", &taken, err));
+        TRY(stream_cuda_zero(a->stream, taken, (size_t)count * bytes, err));
+    }
     for (int k = 0; k < it->reference_count; k++) {
         struct accumulator_grid grid = accumulator_grid(it->sums[k]);
-        FAIL_IF(grid.nx != s->nx || grid.ny != s->ny || grid.nz != s->nz, err, STATUS_BAD_ARGUMENT,
-                "sums of %d px were not cleared for a Fourier size of %d px", grid.r_max * 2, it->pixels->size);
-        if (grid.workspace != NULL)
+        if (grid.workspace == NULL || it->add_to) {
+            s->voxels[k] = (int64_t *)(void *)taken;
+            taken += bytes;
+        } else {
             s->voxels[k] = (int64_t *)grid.values;
-        else
-            TRY(arena_take(a->arena, voxels, 4 * sizeof(int64_t), "the sums of a reference", &s->voxels[k], err));
-        TRY(stream_cuda_zero(a->stream, s->voxels[k], voxels * 4 * sizeof(int64_t), err));
+            TRY(stream_cuda_zero(a->stream, s->voxels[k], bytes, err));
+        }
     }
     TRY(arena_take(a->arena, 1, sizeof *s->overflow, "the sums of a reference", &s->overflow, err));
     return stream_cuda_zero(a->stream, s->overflow, sizeof *s->overflow, err);

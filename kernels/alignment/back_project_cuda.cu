@@ -225,6 +225,19 @@ __global__ void to_double(longlong2 *values, size_t count, double data_unit, dou
     ((double2 *)values)[i] = make_double2((double)v.x * unit, (double)v.y * unit);
 }
 
+/* A row of the smaller grid is part of one of the larger. */
+__global__ void add_to_doubles(sums_cuda sums, sums_to_cuda to, double data_unit, double weight_unit) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x, row = i / sums.nx, more = (size_t)(to.reach - sums.reach);
+    if (i >= (size_t)sums.nx * sums.ny * sums.nz) return;
+    size_t y = row % sums.ny + more, z = sums.dimensions == 3 ? row / sums.ny + more : 0;
+    size_t at = (z * (2 * to.reach + 1) + y) * (to.reach + 1) + i % sums.nx;
+    const longlong2 *from = (const longlong2 *)sums.voxels[blockIdx.y] + 2 * i;
+    double2 *sum = (double2 *)to.voxels[blockIdx.y] + 2 * at;
+    longlong2 data = from[0], weight = from[1];
+    sum[0] = make_double2(sum[0].x + (double)data.x * data_unit, sum[0].y + (double)data.y * data_unit);
+    sum[1].x += (double)weight.x * weight_unit;
+}
+
 template <bool IS_3D> enum status launch(const sums_cuda *sums, const job &job, cudaStream_t stream, err *err) {
     int device = 0, processors = 0, blocks = 0;
     CUDA_TRY(cudaGetDevice(&device), err, "asking which it is");
@@ -263,6 +276,16 @@ extern "C" enum status sums_to_double_cuda(const struct sums_cuda *sums, int ref
     unsigned blocks = (unsigned)((count + THREADS - 1) / THREADS);
     to_double<<<blocks, THREADS, 0, (cudaStream_t)stream>>>((longlong2 *)sums->voxels[reference], count,
                                                             1 / sums->data_scale, 1 / sums->weight_scale);
+    CUDA_TRY(cudaGetLastError(), err, "reading sums");
+    return STATUS_OK;
+}
+
+extern "C" enum status sums_add_cuda(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to,
+                                     void *stream, struct err *err) {
+    size_t count = (size_t)sums->nx * sums->ny * sums->nz;
+    dim3 blocks((unsigned)((count + THREADS - 1) / THREADS), (unsigned)references);
+    add_to_doubles<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(*sums, *to, 1 / sums->data_scale,
+                                                                 1 / sums->weight_scale);
     CUDA_TRY(cudaGetLastError(), err, "reading sums");
     return STATUS_OK;
 }

@@ -3,6 +3,11 @@
 #include "kernels/fourier/padded_cuda.cuh"
 #include "kernels/fourier/workspace_cuda.h"
 
+extern "C" enum status workspace_cuda_adopt(const struct workspace *w, struct err *err) {
+    CUDA_TRY(cudaSetDevice(w->device.index), err, "choosing it");
+    return STATUS_OK;
+}
+
 extern "C" enum status workspace_cuda_plan(struct workspace *w, int dimensions, int box,
                                            struct padded_cuda **ret_padded, struct err *err) {
     CUDA_TRY(cudaSetDevice(w->device.index), err, "choosing it");

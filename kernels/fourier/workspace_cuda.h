@@ -22,7 +22,9 @@ struct workspace {
     struct volume_cuda *volume; /* the same of whole transforms */
 };
 
-/* Makes the device the thread's, and plans for maps of this kind where the last were of another. */
+/* Makes the device the thread's. */
+enum status workspace_cuda_adopt(const struct workspace *workspace, struct err *err);
+/* That, and plans for maps of this kind where the last were of another. */
 enum status workspace_cuda_plan(struct workspace *workspace, int dimensions, int box, struct padded_cuda **ret_padded,
                                 struct err *err);
 enum status workspace_cuda_volume(struct workspace *workspace, int box, struct volume_cuda **ret_volume,

@@ -69,6 +69,16 @@ enum status projector_set_map_on(struct projector *p, struct workspace *workspac
     return projector_cpu_set_map(p, map, size, err);
 }
 
+enum status projector_place(struct projector *p, struct workspace *workspace, float *values, int size,
+                            struct err *err) {
+    FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
+            size, p->box);
+    projector_shape(p, size);
+    p->device_grid = values;
+    p->workspace = workspace;
+    return STATUS_OK;
+}
+
 enum status projector_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
     FAIL_IF(p->r_max == 0 || last_shell < 0, err, STATUS_BAD_ARGUMENT,
             "shells up to %d of a reference cannot be set: it has no map yet, or there are none", last_shell);

@@ -23,6 +23,10 @@ enum status projector_set_map(struct projector *projector, const float *map, int
  * agree but for rounding. */
 enum status projector_set_map_on(struct projector *projector, struct workspace *workspace, const float *map, int size,
                                  struct err *err);
+/* Takes a transform for frequencies up to size/2 that is, or will be, in memory of the workspace that is the caller's:
+ * projector_bytes of it. */
+enum status projector_place(struct projector *projector, struct workspace *workspace, float *values, int size,
+                            struct err *err);
 /* After projector_set_map_on, where that put it: grid points up to the radius of a shell become those of another map,
  * and nothing of that one comes in beyond. (A slice's pixel lies between points up to 0.87 px away, and next to the
  * radius between points of both.) */

@@ -144,6 +144,17 @@ enum status accumulator_clear_on(struct accumulator *a, struct workspace *worksp
     return STATUS_OK;
 }
 
+enum status accumulator_place(struct accumulator *a, struct workspace *workspace, double *values, int size,
+                              struct err *err) {
+    FAIL_IF(size < 2 || size > a->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
+            size, a->box);
+    set_shape(a, size);
+    a->device_voxels = values;
+    a->workspace = workspace;
+    a->work = &accumulator_device_work;
+    return STATUS_OK;
+}
+
 enum status accumulator_clear_beside(struct accumulator *a, struct workspace *workspace, int size,
                                      const struct symmetry *symmetry_or_null, struct err *err) {
     size_t scratch = 0;
@@ -165,6 +176,12 @@ enum status accumulator_clear_beside(struct accumulator *a, struct workspace *wo
 enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
     FAIL_IF(workspace != NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
     return accumulator_clear(a, size, err);
+}
+
+enum status accumulator_place(struct accumulator *a, struct workspace *workspace, double *values, int size,
+                              struct err *err) {
+    (void)a, (void)workspace, (void)values, (void)size;
+    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
 }
 
 enum status reconstruct_scratch(struct workspace *workspace, int dimensions, int box, int size,

@@ -11,4 +11,11 @@ static __host__ __device__ inline double2 *accumulator_at(const accumulator_cuda
     return (double2 *)a.voxels + 2 * ((plane * (size_t)a.ny + (size_t)(y + a.reach)) * (size_t)a.nx);
 }
 
+/* Reference `index` of several. */
+static __host__ __device__ inline accumulator_cuda accumulator_of(accumulator_cuda all, int index) {
+    all.voxels += (size_t)index * all.nz * all.ny * all.nx * 4;
+    all.count = 1;
+    return all;
+}
+
 #endif

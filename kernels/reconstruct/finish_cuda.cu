@@ -7,7 +7,8 @@ namespace {
 enum { PAD = ACCUMULATOR_PAD, THREADS = 256, ROW_THREADS = 32, ROWS = 8, FSC_THREADS = 64 };
 
 /* (0, y, z) and (0, −y, −z) are one place that was written to as two. */
-__global__ void join_pairs(accumulator_cuda a) {
+__global__ void join_pairs(accumulator_cuda all) {
+    accumulator_cuda a = accumulator_of(all, (int)blockIdx.z);
     int y = (int)(blockIdx.x * THREADS + threadIdx.x) - a.reach, z = (int)blockIdx.y;
     if (y > a.reach || (z == 0 && y < 0)) return;
     double2 *p = accumulator_at(a, z, y), *q = accumulator_at(a, -z, -y), pv = p[0], qv = q[0];
@@ -113,7 +114,8 @@ __device__ inline bool sum_children(const accumulator_cuda &a, int2 z, int2 y, i
 
 /* A block for each shell of each plane: ret_sums[plane][shell][3]. The shell of radius s holds the squared radii
  * s² − s + 1 .. s² + s. */
-__global__ void correlate(accumulator_cuda a, accumulator_cuda b, int r_max, int depth, double *ret_sums) {
+__global__ void correlate(accumulator_cuda all, accumulator_cuda others, int r_max, int depth, double *ret_sums) {
+    accumulator_cuda a = accumulator_of(all, (int)blockIdx.z), b = accumulator_of(others, (int)blockIdx.z);
     int s = (int)blockIdx.x, kz = (int)blockIdx.y - depth, limit = PAD * r_max;
     double sums[3] = {0, 0, 0};
     for (int ky = (int)threadIdx.x - s; ky <= s; ky += FSC_THREADS) {
@@ -130,12 +132,14 @@ __global__ void correlate(accumulator_cuda a, accumulator_cuda b, int r_max, int
     }
     for (int i = 0; i < 3; i++) {
         double sum = block_sum(sums[i]);
-        if (threadIdx.x == 0) ret_sums[((size_t)blockIdx.y * gridDim.x + s) * 3 + i] = sum;
+        size_t plane = (size_t)blockIdx.z * gridDim.y + blockIdx.y;
+        if (threadIdx.x == 0) ret_sums[(plane * gridDim.x + s) * 3 + i] = sum;
     }
 }
 
-/* A block for each shell: planes in a fixed order. Shells beyond are 0, the origin is 1. */
-__global__ void divide(const double *sums, int planes, int shells, float *ret_fsc) {
+/* A block for each shell of each reference: planes in a fixed order. Shells beyond are 0, the origin is 1. */
+__global__ void divide(const double *all, int planes, int shells, float *ret_fsc) {
+    const double *sums = all + (size_t)blockIdx.y * planes * shells * 3;
     int s = (int)blockIdx.x;
     double total[3] = {0, 0, 0};
     if (s < shells)
@@ -146,7 +150,7 @@ __global__ void divide(const double *sums, int planes, int shells, float *ret_fs
         }
     if (threadIdx.x > 0) return;
     double scale = sqrt(total[1] * total[2]);
-    ret_fsc[s] = s == 0 ? 1 : scale > 0 ? (float)(total[0] / scale) : 0;
+    ret_fsc[(size_t)blockIdx.y * gridDim.x + s] = s == 0 ? 1 : scale > 0 ? (float)(total[0] / scale) : 0;
 }
 
 size_t voxel_count(const accumulator_cuda *a) {
@@ -184,12 +188,12 @@ enum status same_size(const accumulator_cuda *a, const struct accumulator *host,
 
 extern "C" struct accumulator_cuda accumulator_cuda_shape(int dimensions, int box, int size) {
     int r_max = size / 2, reach = PAD * r_max + 1, ny = 2 * reach + 1;
-    struct accumulator_cuda a = {NULL, dimensions, box, r_max, reach, reach + 1, ny, dimensions == 3 ? ny : 1};
+    struct accumulator_cuda a = {NULL, dimensions, box, r_max, reach, reach + 1, ny, dimensions == 3 ? ny : 1, 1};
     return a;
 }
 
 extern "C" size_t accumulator_cuda_bytes(const struct accumulator_cuda *a) {
-    return voxel_count(a) * 4 * sizeof(double);
+    return (size_t)a->count * voxel_count(a) * 4 * sizeof(double);
 }
 
 extern "C" enum status accumulator_cuda_put(const struct accumulator_cuda *to, const struct accumulator *from,
@@ -226,7 +230,8 @@ extern "C" enum status accumulator_cuda_finish(const struct accumulator_cuda *a,
     FAIL_IF(a->dimensions == 2 && has_operators(symmetry_or_null), err, STATUS_BAD_ARGUMENT,
             "symmetry %s cannot be applied to a 2-D reconstruction", symmetry_or_null->name);
     int depth = a->dimensions == 3 ? a->reach : 0;
-    join_pairs<<<dim3(blocks_for((size_t)a->ny, THREADS), (unsigned)depth + 1), THREADS, 0, stream>>>(*a);
+    join_pairs<<<dim3(blocks_for((size_t)a->ny, THREADS), (unsigned)depth + 1, (unsigned)a->count), THREADS, 0,
+                 stream>>>(*a);
     CUDA_TRY(cudaGetLastError(), err, "joining conjugate pairs");
     if (!has_operators(symmetry_or_null)) return STATUS_OK;
     size_t count = voxel_count(a);
@@ -256,18 +261,19 @@ extern "C" enum status accumulator_cuda_join_shells(const struct accumulator_cud
 
 extern "C" size_t accumulator_cuda_fsc_scratch(const struct accumulator_cuda *a, const struct accumulator_cuda *b) {
     size_t r_max = (size_t)least(a->r_max, b->r_max);
-    return (2 * r_max + 1) * (r_max + 1) * 3 * sizeof(double);
+    return (size_t)a->count * (2 * r_max + 1) * (r_max + 1) * 3 * sizeof(double);
 }
 
 extern "C" enum status accumulator_cuda_fsc(const struct accumulator_cuda *a, const struct accumulator_cuda *b,
                                             void *scratch, float *ret_fsc, void *stream, struct err *err) {
-    FAIL_IF(a->box != b->box || a->dimensions != b->dimensions, err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(a->box != b->box || a->dimensions != b->dimensions || a->count != b->count, err, STATUS_BAD_ARGUMENT,
             "halves with boxes of %d and %d px cannot be correlated", a->box, b->box);
     int r_max = least(a->r_max, b->r_max), depth = a->dimensions == 3 ? r_max : 0, planes = 2 * depth + 1;
-    correlate<<<dim3((unsigned)r_max + 1, (unsigned)planes), FSC_THREADS, 0, (cudaStream_t)stream>>>(
+    unsigned count = (unsigned)a->count;
+    correlate<<<dim3((unsigned)r_max + 1, (unsigned)planes, count), FSC_THREADS, 0, (cudaStream_t)stream>>>(
         *a, *b, r_max, depth, (double *)scratch);
-    divide<<<(unsigned)a->box / 2 + 1, THREADS, 0, (cudaStream_t)stream>>>((const double *)scratch, planes, r_max + 1,
-                                                                           ret_fsc);
+    divide<<<dim3((unsigned)a->box / 2 + 1, count), THREADS, 0, (cudaStream_t)stream>>>((const double *)scratch, planes,
+                                                                                       r_max + 1, ret_fsc);
     CUDA_TRY(cudaGetLastError(), err, "correlating halves");
     return STATUS_OK;
 }

@@ -24,6 +24,9 @@ enum status accumulator_clear(struct accumulator *accumulator, int size, struct 
 /* The same in memory of the workspace, until that is reset; NULL: as above. */
 enum status accumulator_clear_on(struct accumulator *accumulator, struct workspace *workspace, int size,
                                  struct err *err);
+/* The same with memory of the workspace that is the caller's, `size` as above: what it holds stays. */
+enum status accumulator_place(struct accumulator *accumulator, struct workspace *workspace, double *values, int size,
+                              struct err *err);
 /* In the host's memory; but for a moment they are brought to the workspace's device one after the other, which
  * symmetrises them and makes maps of them, if the whole workspace has room for that (reset before); else the CPU does. */
 enum status accumulator_clear_beside(struct accumulator *accumulator, struct workspace *workspace, int size,

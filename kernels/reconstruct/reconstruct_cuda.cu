@@ -1,65 +1,46 @@
 /* The M-step on a CUDA device: a Wiener filter over the grid, and from there to the map. */
 #include "kernels/fourier/padded_cuda.cuh"
-#include "kernels/reconstruct/accumulator.h"
-#include "kernels/reconstruct/accumulator_cuda.cuh"
+#include "kernels/reconstruct/wiener_cuda.cuh"
 
 namespace {
 
 enum { PAD = ACCUMULATOR_PAD, THREADS = 256, SHELL_THREADS = 128, TILE = 32, TILE_ROWS = 8 };
 static const double MASK_EDGE = 3; /* px */
 
-/* Sums over a shell floor(r) of the padded grid: of it the shells ROUND(r / PAD) and FLOOR(r / PAD) follow. */
-enum { WEIGHT, COUNT, COVERED, FILTERED, TERMS };
-
-struct wiener {
-    accumulator_cuda sums;
-    const float *tau2;
-    double fudge; /* T times the oversampling of the grid */
-    int minres_shell, limit;
-    int map_limit; /* what goes into the map: no further than `limit` */
-};
-
-__device__ inline int rounded_shell(int radius) {
-    return (radius + 1) / PAD;
-}
-
-__device__ inline double denominator(const wiener &w, double weight, int shell) {
-    if (w.tau2 == NULL || shell < w.minres_shell) return weight;
-    double tau2 = w.fudge * (double)w.tau2[shell];
-    if (tau2 > 0) return weight + 1 / tau2;
-    return weight > 1e-20 ? weight + 1000 / weight : weight;
-}
-
-/* A block for each shell of each plane: ret_sums[plane][shell][TERMS]. */
-__global__ void sum_planes(wiener w, int depth, double *ret_sums) {
-    int radius = (int)blockIdx.x, z = (int)blockIdx.y - depth, shell = rounded_shell(radius);
-    double ssnr = w.tau2 == NULL ? 0 : w.fudge * (double)w.tau2[shell], sums[TERMS] = {0, 0, 0, 0};
+/* A block for each shell of each plane: ret_sums[reference][plane][shell][SHELL_TERMS]. */
+__global__ void sum_planes(wiener all, int depth, double *ret_sums) {
+    wiener w = wiener_of(all, (int)blockIdx.z);
+    int radius = (int)blockIdx.x, z = (int)blockIdx.y - depth, shell = wiener_shell(radius);
+    double ssnr = w.tau2 == NULL ? 0 : w.fudge * (double)w.tau2[shell], sums[SHELL_TERMS] = {0, 0, 0, 0};
     for (int y = (int)threadIdx.x - radius; y <= radius; y += SHELL_THREADS) {
         int rest = y * y + z * z, most = (radius + 1) * (radius + 1) - 1 - rest;
         int first = root_above(radius * radius - rest), last = most < 0 ? -1 : root_below(most);
         const double2 *row = accumulator_at(w.sums, z, y);
         for (int x = first; x <= last; x++) {
             double weight = row[2 * x + 1].x;
-            sums[WEIGHT] += weight;
-            sums[COUNT] += 1;
-            sums[COVERED] += weight * ssnr >= 1;
-            sums[FILTERED] += denominator(w, weight, shell);
+            sums[SHELL_WEIGHT] += weight;
+            sums[SHELL_COUNT] += 1;
+            sums[SHELL_COVERED] += weight * ssnr >= 1;
+            sums[SHELL_FILTERED] += wiener_denominator(w, weight, shell);
         }
     }
-    for (int i = 0; i < TERMS; i++) {
+    for (int i = 0; i < SHELL_TERMS; i++) {
         double sum = block_sum(sums[i]);
-        if (threadIdx.x == 0) ret_sums[((size_t)blockIdx.y * gridDim.x + radius) * TERMS + i] = sum;
+        size_t plane = (size_t)blockIdx.z * gridDim.y + blockIdx.y;
+        if (threadIdx.x == 0) ret_sums[(plane * gridDim.x + radius) * SHELL_TERMS + i] = sum;
     }
 }
 
-/* A block for each shell: planes in a fixed order. ret_totals[shell][TERMS]. */
-__global__ void sum_shells(const double *sums, int planes, double *ret_totals) {
-    for (int i = 0; i < TERMS; i++) {
+/* A block for each shell of each reference: planes in a fixed order. ret_totals[reference][shell][SHELL_TERMS]. */
+__global__ void sum_shells(const double *all, int planes, double *ret_totals) {
+    const double *sums = all + (size_t)blockIdx.y * planes * gridDim.x * SHELL_TERMS;
+    for (int i = 0; i < SHELL_TERMS; i++) {
         double total = 0;
         for (int plane = (int)threadIdx.x; plane < planes; plane += SHELL_THREADS)
-            total += sums[((size_t)plane * gridDim.x + blockIdx.x) * TERMS + i];
+            total += sums[((size_t)plane * gridDim.x + blockIdx.x) * SHELL_TERMS + i];
         total = block_sum(total);
-        if (threadIdx.x == 0) ret_totals[(size_t)blockIdx.x * TERMS + i] = total;
+        size_t shell = (size_t)blockIdx.y * gridDim.x + blockIdx.x;
+        if (threadIdx.x == 0) ret_totals[shell * SHELL_TERMS + i] = total;
     }
 }
 
@@ -67,37 +48,25 @@ __global__ void sum_shells(const double *sums, int planes, double *ret_totals) {
 __device__ inline double of_rounded(const double *totals, int limit, int s, int term) {
     double sum = 0;
     for (int radius = s == 0 ? 0 : PAD * s - 1; radius <= PAD * s && radius < limit; radius++)
-        sum += totals[radius * TERMS + term];
+        sum += totals[radius * SHELL_TERMS + term];
     return sum;
 }
 
 /* Any of the results may be NULL. */
-__global__ void describe_shells(wiener w, const double *totals, int shells, double oversampling, float *ret_sigma2,
-                                float *ret_data_vs_prior, float *ret_completeness) {
+__global__ void describe_shells(wiener all, const double *totals_of_all, int shells, double oversampling,
+                                float *ret_sigma2, float *ret_data_vs_prior, float *ret_completeness) {
+    const wiener w = wiener_of(all, (int)blockIdx.y);
+    const double *totals = wiener_totals_of(all, totals_of_all, (int)blockIdx.y);
     int s = (int)(blockIdx.x * THREADS + threadIdx.x);
     if (s >= shells) return;
-    double weight = of_rounded(totals, w.limit, s, WEIGHT), count = of_rounded(totals, w.limit, s, COUNT);
-    double covered = of_rounded(totals, w.limit, s, COVERED);
-    if (ret_sigma2) ret_sigma2[s] = weight > 0 ? (float)(count / (oversampling * weight)) : 0;
+    size_t at = (size_t)blockIdx.y * shells + s;
+    double weight = of_rounded(totals, w.limit, s, SHELL_WEIGHT), count = of_rounded(totals, w.limit, s, SHELL_COUNT);
+    double covered = of_rounded(totals, w.limit, s, SHELL_COVERED);
+    if (ret_sigma2) ret_sigma2[at] = weight > 0 ? (float)(count / (oversampling * weight)) : 0;
     if (count <= 0) count = 1;
     double ssnr = w.tau2 == NULL ? 0 : weight * w.fudge * (double)w.tau2[s];
-    if (ret_data_vs_prior) ret_data_vs_prior[s] = (float)(ssnr / count);
-    if (ret_completeness) ret_completeness[s] = (float)(covered / count);
-}
-
-/* Data over denominator at a voxel of shell floor(r), phase origin moved from the centre. */
-__device__ inline float2 filtered(const wiener &w, const double *totals, const double2 *voxel, int radius, bool odd) {
-    double value = denominator(w, voxel[1].x, rounded_shell(radius)), sum = 0, count = 0;
-    for (int i = radius / PAD * PAD; i < radius / PAD * PAD + PAD && i < w.limit; i++) {
-        sum += totals[i * TERMS + FILTERED];
-        count += totals[i * TERMS + COUNT];
-    }
-    /* Places that hardly any slice came near would be amplified noise. */
-    double least = 0.001 * sum / count;
-    if (value < least) value = least;
-    double factor = value > 0 ? (odd ? -1 : 1) / value : 0;
-    double2 data = voxel[0];
-    return make_float2((float)(factor * data.x), (float)(factor * data.y));
+    if (ret_data_vs_prior) ret_data_vs_prior[at] = (float)(ssnr / count);
+    if (ret_completeness) ret_completeness[at] = (float)(covered / count);
 }
 
 /* ret_lines[rows][columns][n_z], rows y = first_y .. (padded_cuda.cuh). */
@@ -109,7 +78,7 @@ __global__ void fill_lines(wiener w, const double *totals, int first_y, int n_z,
         int r2 = x * x + y * y + z * z;
         float2 value = make_float2(0, 0);
         if (slot < n_z && r2 < w.map_limit * w.map_limit)
-            value = filtered(w, totals, accumulator_at(w.sums, z, y) + 2 * x, root_below(r2), (x + y + z) & 1);
+            value = wiener_value(w, totals, accumulator_at(w.sums, z, y) + 2 * x, root_below(r2), (x + y + z) & 1);
         tile[i][threadIdx.x] = value;
     }
     __syncthreads();
@@ -182,36 +151,15 @@ __global__ void cut_map(cut c, const double *mean) {
 /* Plane sums, totals. */
 size_t plane_bytes(const accumulator_cuda *a) {
     size_t limit = (size_t)PAD * a->r_max, planes = a->dimensions == 3 ? 2 * limit + 1 : 1;
-    return aligned(planes * limit * TERMS * sizeof(double));
+    return aligned((size_t)a->count * planes * limit * SHELL_TERMS * sizeof(double));
 }
 
 size_t total_bytes(const accumulator_cuda *a) {
-    return aligned((size_t)PAD * a->r_max * TERMS * sizeof(double));
+    return aligned((size_t)a->count * PAD * a->r_max * SHELL_TERMS * sizeof(double));
 }
 
 double oversampling(const accumulator_cuda *a) {
     return a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD;
-}
-
-/* Totals of all shells, at the beginning of scratch. */
-enum status find_totals(const wiener &w, void *scratch, cudaStream_t stream, const double **ret_totals,
-                        struct err *err) {
-    double *totals = (double *)scratch, *sums = (double *)((char *)scratch + total_bytes(&w.sums));
-    int depth = w.sums.dimensions == 3 ? w.limit : 0, planes = 2 * depth + 1;
-    sum_planes<<<dim3((unsigned)w.limit, (unsigned)planes), SHELL_THREADS, 0, stream>>>(w, depth, sums);
-    sum_shells<<<(unsigned)w.limit, SHELL_THREADS, 0, stream>>>(sums, planes, totals);
-    CUDA_TRY(cudaGetLastError(), err, "summing over shells");
-    *ret_totals = totals;
-    return STATUS_OK;
-}
-
-enum status describe(const wiener &w, const double *totals, float *ret_sigma2, float *ret_data_vs_prior,
-                     float *ret_completeness, cudaStream_t stream, struct err *err) {
-    int shells = w.sums.box / 2 + 1;
-    describe_shells<<<blocks_for((size_t)shells, THREADS), THREADS, 0, stream>>>(
-        w, totals, shells, oversampling(&w.sums), ret_sigma2, ret_data_vs_prior, ret_completeness);
-    CUDA_TRY(cudaGetLastError(), err, "describing shells");
-    return STATUS_OK;
 }
 
 /* Rows y = first .. last through the filter and the transforms along z. */
@@ -244,6 +192,37 @@ enum status finish_map(const padded_cuda *p, const padded_memory &m, double *sum
 
 } // namespace
 
+struct wiener wiener_filter(const accumulator_cuda *sums, const float *tau2, double tau_fudge, int minres_shell,
+                            int last_shell) {
+    struct wiener w = {};
+    w.sums = *sums, w.tau2 = tau2, w.fudge = tau_fudge * oversampling(sums);
+    w.minres_shell = minres_shell, w.limit = PAD * sums->r_max;
+    w.map_limit = accumulator_map_limit(sums->r_max, last_shell);
+    return w;
+}
+
+enum status wiener_totals(const wiener &w, void *scratch, cudaStream_t stream, const double **ret_totals,
+                          struct err *err) {
+    double *totals = (double *)scratch, *sums = (double *)((char *)scratch + total_bytes(&w.sums));
+    int depth = w.sums.dimensions == 3 ? w.limit : 0, planes = 2 * depth + 1;
+    unsigned limit = (unsigned)w.limit, count = (unsigned)w.sums.count;
+    sum_planes<<<dim3(limit, (unsigned)planes, count), SHELL_THREADS, 0, stream>>>(w, depth, sums);
+    sum_shells<<<dim3(limit, count), SHELL_THREADS, 0, stream>>>(sums, planes, totals);
+    CUDA_TRY(cudaGetLastError(), err, "summing over shells");
+    *ret_totals = totals;
+    return STATUS_OK;
+}
+
+enum status wiener_describe(const wiener &w, const double *totals, float *ret_sigma2, float *ret_data_vs_prior,
+                            float *ret_completeness, cudaStream_t stream, struct err *err) {
+    int shells = w.sums.box / 2 + 1;
+    dim3 blocks(blocks_for((size_t)shells, THREADS), (unsigned)w.sums.count);
+    describe_shells<<<blocks, THREADS, 0, stream>>>(w, totals, shells, oversampling(&w.sums), ret_sigma2,
+                                                    ret_data_vs_prior, ret_completeness);
+    CUDA_TRY(cudaGetLastError(), err, "describing shells");
+    return STATUS_OK;
+}
+
 extern "C" size_t reconstruct_cuda_shells_scratch(const struct accumulator_cuda *a) {
     return total_bytes(a) + plane_bytes(a);
 }
@@ -251,10 +230,9 @@ extern "C" size_t reconstruct_cuda_shells_scratch(const struct accumulator_cuda 
 extern "C" enum status accumulator_cuda_sigma2(const struct accumulator_cuda *a, void *scratch, float *ret_sigma2,
                                                void *stream, struct err *err) {
     const double *totals = NULL;
-    wiener w = {};
-    w.sums = *a, w.limit = PAD * a->r_max;
-    TRY(find_totals(w, scratch, (cudaStream_t)stream, &totals, err));
-    return describe(w, totals, ret_sigma2, NULL, NULL, (cudaStream_t)stream, err);
+    const wiener w = wiener_filter(a, NULL, 0, 0, 0);
+    TRY(wiener_totals(w, scratch, (cudaStream_t)stream, &totals, err));
+    return wiener_describe(w, totals, ret_sigma2, NULL, NULL, (cudaStream_t)stream, err);
 }
 
 extern "C" size_t reconstruct_cuda_scratch(const struct padded_cuda *p, const struct accumulator_cuda *a) {
@@ -272,13 +250,11 @@ extern "C" enum status reconstruct_cuda_map(struct padded_cuda *p, const struct 
     FAIL_IF(p->dimensions != a->dimensions || p->box != a->box, err, STATUS_BAD_ARGUMENT,
             "sums in %d dimensions for %d px cannot become a map in %d of %d px", a->dimensions, a->box, p->dimensions,
             p->box);
-    wiener w = {};
-    w.sums = *a, w.tau2 = options->tau2, w.fudge = options->tau_fudge * oversampling(a);
-    w.minres_shell = options->minres_shell, w.limit = PAD * a->r_max;
-    w.map_limit = accumulator_map_limit(a->r_max, options->last_shell);
+    const wiener w =
+        wiener_filter(a, options->tau2, options->tau_fudge, options->minres_shell, options->last_shell);
     TRY(padded_begin(p, w.limit, PAD * a->r_max, scratch, stream, &m, err));
-    TRY(find_totals(w, m.rest, stream, &totals, err));
-    TRY(describe(w, totals, NULL, ret_data_vs_prior, ret_completeness, stream, err));
+    TRY(wiener_totals(w, m.rest, stream, &totals, err));
+    TRY(wiener_describe(w, totals, NULL, ret_data_vs_prior, ret_completeness, stream, err));
     TRY(padded_clear_sheets(p, &m, stream, err));
     /* Slots of rows y ≥ 0 and of those below are apart. */
     TRY(filter_rows(p, w, totals, m, 0, w.limit - 1, stream, err));

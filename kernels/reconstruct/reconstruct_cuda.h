@@ -16,12 +16,13 @@
 extern "C" {
 #endif
 
-/* Sums: [nz][ny][nx] of four doubles, re im weight 0, as kernels/reconstruct/accumulator.h has them. */
+/* Sums: [count][nz][ny][nx] of four doubles, re im weight 0, as kernels/reconstruct/accumulator.h has them. count: of so
+ * many references, one after the other; functions that take more than one say so. */
 struct accumulator_cuda {
     double *voxels;
-    int dimensions, box, r_max, reach, nx, ny, nz;
+    int dimensions, box, r_max, reach, nx, ny, nz, count;
 };
-/* For frequencies up to size/2, without voxels; and the bytes that these take. */
+/* For frequencies up to size/2, of one reference, without voxels; and the bytes that these take. */
 struct accumulator_cuda accumulator_cuda_shape(int dimensions, int box, int size);
 size_t accumulator_cuda_bytes(const struct accumulator_cuda *accumulator);
 /* Copies of the host's sums, of the same size; waited for. */
@@ -30,7 +31,7 @@ enum status accumulator_cuda_put(const struct accumulator_cuda *to, const struct
 enum status accumulator_cuda_get(const struct accumulator_cuda *from, struct accumulator *to, void *stream,
                                  struct err *err);
 
-/* As accumulator_finish. Scratch: 12 bytes a voxel where there are operators, 0 where there are none. */
+/* As accumulator_finish, of any count without operators. Scratch: 12 bytes a voxel where there are operators, 0 where there are none. */
 size_t accumulator_cuda_finish_scratch(const struct accumulator_cuda *accumulator,
                                        const struct symmetry *symmetry_or_null);
 enum status accumulator_cuda_finish(const struct accumulator_cuda *accumulator, const struct symmetry *symmetry_or_null,
@@ -40,7 +41,7 @@ enum status accumulator_cuda_merge(const struct accumulator_cuda *a, const struc
                                    struct err *err);
 enum status accumulator_cuda_join_shells(const struct accumulator_cuda *a, const struct accumulator_cuda *b, int shells,
                                          void *stream, struct err *err);
-/* ret_fsc[box/2 + 1]. */
+/* Of each of `count`: ret_fsc[count][box/2 + 1]. */
 size_t accumulator_cuda_fsc_scratch(const struct accumulator_cuda *a, const struct accumulator_cuda *b);
 enum status accumulator_cuda_fsc(const struct accumulator_cuda *a, const struct accumulator_cuda *b, void *scratch,
                                  float *ret_fsc, void *stream, struct err *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "kernels/quantile/quantile.h"
 #include "seed.h"
 
 enum { EMPTY_FROM_UPDATE = 6, SPLITS_PER_UPDATE = 3 };
@@ -15,8 +16,8 @@ void classifier_init(struct classifier *c, const struct classifier_options *opti
 }
 
 void classifier_clear(struct classifier *c) {
+    model_destroy(&c->model); /* what of it lies on a device is the E-step's memory */
     estep_destroy(&c->estep);
-    model_destroy(&c->model);
     mem_free(&c->order);
     mem_free(&c->batch);
     mem_free(&c->sorted);
@@ -216,6 +217,7 @@ static enum status open_batch(struct classifier *c, bool everything, struct err 
     double factor = fade_factor(c);
     size_t sample = c->batch_count < SAMPLE ? c->batch_count : SAMPLE;
     if (c->restored) TRY(dataset_judge(c->dataset, c->batch, sample, err));
+    if (c->updates == 0 || c->restored) TRY(estep_place(c->estep, c->model, err));
     /* The priors over classes come from the old sums, before they fade. */
     TRY(estep_begin(c->estep, c->model, everything ? 0 : random_unit(c) - 0.5, err));
     if (everything || c->pass_seen >= (double)dataset_count(c->dataset)) {
@@ -238,11 +240,6 @@ static enum status begin_batch(struct classifier *c, bool everything, struct err
     return status;
 }
 
-static int by_size(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 /* What is usual among the norms: median, and the spread from the median of the distances to it. Of so many particles,
  * evenly among all, that either is known to 2 %: an update must not take longer the more came before. */
 static enum status measure_norms(struct classifier *c, struct err *err) {
@@ -254,14 +251,12 @@ static enum status measure_norms(struct classifier *c, struct err *err) {
         if (dataset_at(c->dataset, i)->visits > 0 && !dataset_at(c->dataset, i)->unusable)
             norms[count++] = dataset_at(c->dataset, i)->norm;
     if (count < 20) return STATUS_OK;
-    qsort(norms, count, sizeof *norms, by_size);
-    float median = norms[count / 2];
+    float median = quantile_rank(norms, count, count / 2);
     for (size_t i = 0; i < count; i++)
         norms[i] = fabsf(norms[i] - median);
-    qsort(norms, count, sizeof *norms, by_size);
     c->model->norm_median = median;
     /* 1.4826: from the median distance to the standard deviation of a Gaussian. */
-    c->model->norm_spread = 1.4826 * norms[count / 2];
+    c->model->norm_spread = 1.4826 * quantile_rank(norms, count, count / 2);
     return STATUS_OK;
 }
 

@@ -101,6 +101,15 @@ void estep_destroy(struct estep **estep) {
     mem_free(estep);
 }
 
+size_t estep_image_bytes(double memory, const struct model *m) {
+    const struct model_options *o = &m->options;
+    const struct averages_options averages = model_averages(o);
+    /* What the batch adds, and what it is compared with. */
+    size_t classes = (size_t)o->class_capacity, taken = classes * accumulator_bytes(2, o->max_size);
+    taken += m->placed ? averages_bytes(&averages) : classes * projector_bytes(2, o->max_size);
+    return (double)taken < memory ? (size_t)((memory - (double)taken) / 4) : 0;
+}
+
 /* As many as are compared at a time, but not too many images that are not kept in memory. */
 static enum status reserve_batch(struct estep *e, struct err *err) {
     size_t pixels = (size_t)e->box * (size_t)e->box, most = IMAGE_BYTES / (pixels * sizeof *e->images);
@@ -137,8 +146,7 @@ enum status estep_begin(struct estep *e, const struct model *m, double jitter, s
     }
     sampling_perturb(&e->sampling, jitter);
     for (int k = 0; k < m->class_count; k++) {
-        e->projectors[k] = m->classes[k].projector;
-        e->sums[k] = m->classes[k].added;
+        e->projectors[k] = averages_reference(m->averages, k);
         /* No class is ruled out for good by one batch in which it had no member. */
         e->log_class[k] = (float)log(fmax(model_fraction(m, k), 0.1 / (m->class_count + 1)));
     }
@@ -153,6 +161,7 @@ enum status estep_begin(struct estep *e, const struct model *m, double jitter, s
                                      .reference_count = m->class_count,
                                      .references = e->projectors,
                                      .sums = e->sums,
+                                     .add_to = m->placed,
                                      .reference_log_prior = e->log_class,
                                      .sigma_offset = m->sigma_offset,
                                      .doubtful = e->with_empty,
@@ -161,39 +170,10 @@ enum status estep_begin(struct estep *e, const struct model *m, double jitter, s
     return STATUS_OK;
 }
 
-/* Of one class, for the half at work. */
-typedef enum status class_work(const struct estep *e, struct model *m, int k, struct err *err);
-
-static enum status clear_added(const struct estep *e, struct model *m, int k, struct err *err) {
-    (void)e;
-    return accumulator_clear(m->classes[k].added, m->size, err);
-}
-
-static enum status join_added(const struct estep *e, struct model *m, int k, struct err *err) {
-    return accumulator_merge(m->classes[k].half[e->half], m->classes[k].added, err);
-}
-
-static enum status each_class(const struct estep *e, struct model *m, class_work *work, struct err *err) {
-    enum status failed = STATUS_OK;
-#pragma omp parallel for num_threads(e->options.threads) schedule(static)
-    for (int k = 0; k < m->class_count; k++) {
-        struct err own = {0};
-        enum status status = work(e, m, k, &own);
-        if (status != STATUS_OK) {
-#pragma omp critical(estep_each_class)
-            {
-                failed = status;
-                if (err != NULL) *err = own;
-            }
-        }
-    }
-    return failed;
-}
-
 enum status estep_end(struct estep *e, struct model *m, struct err *err) {
     if (e->half < 0) return STATUS_OK;
     TRY(alignment_finish(e->alignment, err));
-    TRY(each_class(e, m, join_added, err));
+    TRY(averages_end(m->averages, m->class_count, e->half, err));
     e->half = -1;
     return STATUS_OK;
 }
@@ -202,8 +182,11 @@ static enum status need_half(struct estep *e, struct model *m, const struct data
                              const struct estep_result *result, struct err *err) {
     if (e->half == half) return STATUS_OK;
     TRY(estep_end(e, m, err));
-    TRY(each_class(e, m, clear_added, err));
-    TRY(alignment_keep_images(e->alignment, (int)dataset_count(dataset), (size_t)(e->options.memory / 4), err));
+    TRY(averages_begin(m->averages, m->class_count, m->size, err));
+    for (int k = 0; k < m->class_count; k++)
+        e->sums[k] = averages_added(m->averages, k, half);
+    TRY(alignment_keep_images(e->alignment, (int)dataset_count(dataset), estep_image_bytes(e->options.memory, m),
+                              err));
     e->iteration.particle_count = (int)dataset_count(dataset);
     TRY(alignment_begin(e->alignment, &e->iteration, err));
     TRY(reserve_batch(e, err));
@@ -375,6 +358,16 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
         result->probability_sum += (double)p->probability;
     }
     return STATUS_OK;
+}
+
+enum status estep_place(struct estep *e, struct model *m, struct err *err) {
+    struct workspace *workspace = alignment_workspace(e->alignment);
+    struct err own = {0};
+    if (workspace == NULL) return STATUS_OK;
+    enum status status = model_place(m, workspace, &own);
+    if (status == STATUS_OK || status == STATUS_NO_MEMORY) return STATUS_OK;
+    if (err != NULL) *err = own;
+    return status;
 }
 
 enum status estep_device_seconds(struct estep *e, double *ret_seconds, struct err *err) {

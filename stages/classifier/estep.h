@@ -25,6 +25,13 @@ static inline int estep_half(size_t particle) {
     return (int)(particle & 1);
 }
 
+/* Bytes of a device's memory that images may stay in: a quarter of what sums and references of all classes, at their
+ * largest, leave of it. */
+size_t estep_image_bytes(double memory, const struct model *model);
+/* Before a batch before which all sums are given up: the model's averages go where particles are compared, if there is
+ * room, and stay there. */
+enum status estep_place(struct estep *estep, struct model *model, struct err *err);
+
 /* A batch with the model as it is, which must not change until estep_end; `jitter` (-0.5 .. 0.5) moves the grids of
  * angles and shifts by that part of a step. A batch that was not ended is given up. */
 enum status estep_begin(struct estep *estep, const struct model *model, double jitter, struct err *err);

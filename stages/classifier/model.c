@@ -7,14 +7,6 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#else
-static int omp_get_thread_num(void) {
-    return 0;
-}
-#endif
-
 enum { MINRES_SHELL = 3 };
 static const float NOISE_FLOOR = 0.01f;
 
@@ -24,28 +16,29 @@ static enum status create_class(const struct model_options *o, struct model_clas
     TRY(mem_new(shells, sizeof *c->tau2, "class spectrum", &c->tau2, err));
     TRY(mem_new(shells, sizeof *c->ssnr, "class spectrum", &c->ssnr, err));
     TRY(mem_new(shells, sizeof *c->fsc, "class spectrum", &c->fsc, err));
-    TRY(mem_new(shells, sizeof *c->completeness, "class spectrum", &c->completeness, err));
-    TRY(projector_create(2, o->box, 1, &c->projector, err));
-    for (int h = 0; h < 2; h++) {
-        TRY(accumulator_create(2, o->box, o->max_size, &c->half[h], err));
-        TRY(accumulator_clear(c->half[h], o->max_size, err));
-    }
-    return accumulator_create(2, o->box, o->max_size, &c->added, err);
+    return mem_new(shells, sizeof *c->completeness, "class spectrum", &c->completeness, err);
+}
+
+struct averages_options model_averages(const struct model_options *o) {
+    return (struct averages_options){.box = o->box,
+                                     .max_size = o->max_size,
+                                     .capacity = o->class_capacity,
+                                     .mask_radius = o->mask_radius,
+                                     .tau_fudge = o->tau_fudge,
+                                     .minres_shell = MINRES_SHELL,
+                                     .threads = o->threads};
 }
 
 static enum status create_members(struct model *m, struct err *err) {
     const struct model_options *o = &m->options;
+    const struct averages_options averages = model_averages(o);
     size_t box = (size_t)o->box, shells = box / 2 + 1;
+    TRY(averages_create(&averages, &m->averages, err));
     TRY(mem_new((size_t)o->class_capacity, sizeof *m->classes, "classes", &m->classes, err));
+    TRY(mem_new((size_t)o->class_capacity, sizeof *m->made, "classes", &m->made, err));
     TRY(mem_new(shells, sizeof *m->sigma2, "noise spectrum", &m->sigma2, err));
     TRY(mem_new(shells, sizeof *m->sigma2_sum, "noise spectrum", &m->sigma2_sum, err));
     TRY(mem_new(box * (box + 2), sizeof *m->spectrum, "class spectrum", &m->spectrum, err));
-    TRY(mem_new((size_t)o->threads, sizeof *m->spaces, "class averages", &m->spaces, err));
-    for (int t = 0; t < o->threads; t++) {
-        TRY(mem_new(box * box, sizeof *m->spaces[t].image, "class average", &m->spaces[t].image, err));
-        for (int i = 0; i < 3; i++)
-            TRY(accumulator_create(2, o->box, o->max_size, &m->spaces[t].sums[i], err));
-    }
     struct fft_options plan = {.rank = 2, .shape = {o->box, o->box}, .direction = FFT_FORWARD};
     TRY(fft_create(&plan, &m->forward, err));
     plan.direction = FFT_INVERSE;
@@ -72,10 +65,6 @@ static void destroy_class(struct model_class *c) {
     mem_free(&c->ssnr);
     mem_free(&c->fsc);
     mem_free(&c->completeness);
-    projector_destroy(&c->projector);
-    accumulator_destroy(&c->half[0]);
-    accumulator_destroy(&c->half[1]);
-    accumulator_destroy(&c->added);
 }
 
 void model_destroy(struct model **model) {
@@ -83,12 +72,8 @@ void model_destroy(struct model **model) {
     struct model *m = *model;
     for (int i = 0; i < m->options.class_capacity && m->classes != NULL; i++)
         destroy_class(&m->classes[i]);
-    for (int t = 0; t < m->options.threads && m->spaces != NULL; t++) {
-        mem_free(&m->spaces[t].image);
-        for (int i = 0; i < 3; i++)
-            accumulator_destroy(&m->spaces[t].sums[i]);
-    }
-    mem_free(&m->spaces);
+    averages_destroy(&m->averages);
+    mem_free(&m->made);
     fft_destroy(&m->forward);
     fft_destroy(&m->inverse);
     mem_free(&m->classes);
@@ -127,13 +112,36 @@ static void lowpass(struct model *m, float *map, int shell) {
     fft_run(m->inverse, m->spectrum, map);
 }
 
+static struct average average_of(const struct model *m, int index) {
+    const struct model_class *c = &m->classes[index];
+    return (struct average){index, c->map, c->tau2, c->ssnr, c->completeness, c->fsc};
+}
+
 enum status model_set_map(struct model *m, int index, int lowpass_shell, struct err *err) {
     struct model_class *c = &m->classes[index];
-    if (c->projector == NULL) TRY(create_class(&m->options, c, err));
+    if (c->map == NULL) TRY(create_class(&m->options, c, err));
     if (lowpass_shell > 0) lowpass(m, c->map, lowpass_shell);
-    mask_sphere(2, m->options.box, c->map, m->options.mask_radius, 5, 0);
-    TRY(projector_set_map(c->projector, c->map, m->options.max_size, err));
-    TRY(projector_power(c->projector, c->tau2, err));
+    mask_sphere(2, m->options.box, c->map, m->options.mask_radius, AVERAGES_MASK_EDGE, 0);
+    const struct average set = average_of(m, index);
+    return averages_set(m->averages, &set, 1, err);
+}
+
+enum status model_place(struct model *m, struct workspace *workspace, struct err *err) {
+    struct averages_options options = model_averages(&m->options);
+    struct averages *there = NULL;
+    if (m->placed) return STATUS_OK;
+    options.workspace = workspace;
+    TRY(averages_create(&options, &there, err));
+    for (int k = 0; k < m->class_count; k++)
+        m->made[k] = average_of(m, k);
+    enum status status = averages_set(there, m->made, m->class_count, err);
+    if (status != STATUS_OK) {
+        averages_destroy(&there);
+        return status;
+    }
+    averages_destroy(&m->averages);
+    m->averages = there;
+    m->placed = true;
     return STATUS_OK;
 }
 
@@ -170,23 +178,9 @@ void model_restore_sums(struct model *m, int half, const struct model_sums *sums
 }
 
 enum status model_fade(struct model *m, double factor, struct err *err) {
-    enum status failed = STATUS_OK;
-#pragma omp parallel for num_threads(m->options.threads) schedule(static)
-    for (int i = 0; i < 2 * m->class_count; i++) {
-        struct model_class *c = &m->classes[i / 2];
-        struct err own = {0};
-        enum status status = factor > 0 ? accumulator_scale(c->half[i % 2], factor, &own)
-                                        : accumulator_clear(c->half[i % 2], m->options.max_size, &own);
-        c->weight[i % 2] *= factor;
-        if (status != STATUS_OK) {
-#pragma omp critical(model_fade)
-            {
-                failed = status;
-                if (err != NULL) *err = own;
-            }
-        }
-    }
-    TRY(failed);
+    TRY(averages_fade(m->averages, m->class_count, factor, err));
+    for (int i = 0; i < 2 * m->class_count; i++)
+        m->classes[i / 2].weight[i % 2] *= factor;
     for (int s = 0; s <= m->options.box / 2; s++)
         m->sigma2_sum[s] *= factor;
     m->sigma2_count *= factor;
@@ -197,49 +191,6 @@ enum status model_fade(struct model *m, double factor, struct err *err) {
     m->norm_count *= factor;
     m->effective *= factor;
     return STATUS_OK;
-}
-
-/* Moves the centre of mass of what is positive to the middle, in whole pixels. Particles follow in their next E-step.
- */
-static void centre(int box, float *scratch, float *map) {
-    int half = box / 2;
-    double sum = 0, sx = 0, sy = 0;
-    for (int y = 0; y < box; y++)
-        for (int x = 0; x < box; x++) {
-            double v = map[y * box + x];
-            if (v > 0) sum += v, sx += v * (x - half), sy += v * (y - half);
-        }
-    if (sum <= 0) return;
-    int dx = (int)lround(-sx / sum), dy = (int)lround(-sy / sum);
-    if (dx == 0 && dy == 0) return;
-    memcpy(scratch, map, (size_t)box * (size_t)box * sizeof *map);
-    for (int y = 0; y < box; y++)
-        for (int x = 0; x < box; x++) {
-            int from_x = x - dx, from_y = y - dy;
-            bool inside = from_x >= 0 && from_x < box && from_y >= 0 && from_y < box;
-            map[y * box + x] = inside ? scratch[from_y * box + from_x] : 0;
-        }
-}
-
-static enum status maximise_class(struct model *m, int index, struct model_space *space, struct err *err) {
-    const struct model_options *o = &m->options;
-    struct model_class *c = &m->classes[index];
-    struct accumulator **s = space->sums;
-    for (int i = 0; i < 3; i++)
-        TRY(accumulator_clear(s[i], o->max_size, err));
-    for (int h = 0; h < 2; h++) {
-        TRY(accumulator_merge(s[h], c->half[h], err));
-        TRY(accumulator_merge(s[2], c->half[h], err));
-    }
-    for (int i = 0; i < 3; i++)
-        TRY(accumulator_finish(s[i], NULL, 1, err));
-    TRY(accumulator_fsc(s[0], s[1], c->fsc, err));
-    struct reconstruct_options options = {
-        .tau2 = c->tau2, .tau_fudge = o->tau_fudge, .minres_shell = MINRES_SHELL, .threads = 1};
-    TRY(reconstruct_map(s[2], &options, c->map, c->ssnr, c->completeness, err));
-    mask_sphere(2, o->box, c->map, o->mask_radius, 5, 0);
-    centre(o->box, space->image, c->map);
-    return model_set_map(m, index, 0, err);
 }
 
 void model_floor_noise(struct model *m) {
@@ -282,27 +233,16 @@ static void update_size(struct model *m) {
     m->size = size < m->options.max_size ? size : m->options.max_size;
 }
 
-/* Classes side by side: each is too small for several threads. */
-static enum status maximise_classes(struct model *m, struct err *err) {
-    enum status failed = STATUS_OK;
-#pragma omp parallel for num_threads(m->options.threads) schedule(dynamic)
-    for (int k = 0; k < m->class_count; k++) {
-        struct err own = {0};
-        if (!(m->classes[k].weight[0] + m->classes[k].weight[1] > 0)) continue;
-        enum status status = maximise_class(m, k, &m->spaces[omp_get_thread_num()], &own);
-        if (status != STATUS_OK) {
-#pragma omp critical(model_maximise)
-            if (failed == STATUS_OK) {
-                failed = status;
-                if (err != NULL) *err = own;
-            }
-        }
-    }
-    return failed;
+/* Those of two classes, or of all, that have members. */
+static enum status maximise_classes(struct model *m, int first, int count, int step, struct err *err) {
+    int made = 0;
+    for (int i = 0, k = first; i < count; i++, k += step)
+        if (m->classes[k].weight[0] + m->classes[k].weight[1] > 0) m->made[made++] = average_of(m, k);
+    return averages_make(m->averages, m->made, made, err);
 }
 
 enum status model_maximise(struct model *m, struct err *err) {
-    TRY(maximise_classes(m, err));
+    TRY(maximise_classes(m, 0, m->class_count, 1, err));
     update_noise(m);
     update_size(m);
     double smallest = 2.0 / m->options.pixel_size; /* 2 Å */
@@ -314,21 +254,11 @@ enum status model_maximise(struct model *m, struct err *err) {
 enum status model_split(struct model *m, int from, int to, struct err *err) {
     const struct model_options *o = &m->options;
     struct model_class *a = &m->classes[from], *b = &m->classes[to];
-    if (b->projector == NULL) TRY(create_class(o, b, err));
-    for (int h = 0; h < 2; h++) {
-        TRY(accumulator_clear(b->half[h], o->max_size, err));
-        TRY(accumulator_merge(b->half[h], a->half[1], err));
-    }
-    TRY(accumulator_clear(a->half[1], o->max_size, err));
-    TRY(accumulator_merge(a->half[1], a->half[0], err));
-    for (int h = 0; h < 2; h++) {
-        TRY(accumulator_scale(a->half[h], 0.5, err));
-        TRY(accumulator_scale(b->half[h], 0.5, err));
-    }
+    if (b->map == NULL) TRY(create_class(o, b, err));
+    TRY(averages_split(m->averages, from, to, err));
     b->weight[0] = b->weight[1] = a->weight[1] / 2;
     a->weight[0] = a->weight[1] = a->weight[0] / 2;
     memcpy(b->tau2, a->tau2, ((size_t)o->box / 2 + 1) * sizeof *a->tau2);
     if (to == m->class_count) m->class_count++;
-    if (a->weight[0] > 0) TRY(maximise_class(m, from, m->spaces, err));
-    return b->weight[0] > 0 ? maximise_class(m, to, m->spaces, err) : STATUS_OK;
+    return maximise_classes(m, from, 2, to - from, err);
 }

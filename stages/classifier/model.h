@@ -1,6 +1,6 @@
 /* What a classification knows apart from its particles: class averages with what they are made of, and the noise.
  *
- * Each class keeps two running sums (accumulators), one per half of the particles, so that their Fourier shell
+ * Each class keeps two running sums (kernels/averages), one per half of the particles, so that their Fourier shell
  * correlation tells how much of the average is reproducible. Sums fade when new batches are added (stepwise EM):
  * `effective` is how many particles they stand for. */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_MODEL_H
@@ -10,14 +10,10 @@
 
 #include "common/fft.h"
 #include "common/status.h"
-#include "kernels/fourier/pixels.h"
-#include "kernels/projector/projector.h"
-#include "kernels/reconstruct/reconstruct.h"
+#include "kernels/averages/averages.h"
 
 struct model_class {
-    float *map; /* box² */
-    struct projector *projector;
-    struct accumulator *half[2], *added; /* added: in the batch at work, not in a half yet */
+    float *map;                              /* box² */
     float *tau2, *ssnr, *fsc, *completeness; /* box/2+1 */
     double weight[2];                        /* Σ posterior of each half, over what the sums hold */
     /* Filled when classes are judged (quality.h). */
@@ -35,16 +31,13 @@ struct model_options {
     int threads;
 };
 
-/* What a thread makes an average in. */
-struct model_space {
-    struct accumulator *sums[3];
-    float *image; /* box² */
-};
-
 struct model {
     struct model_options options;
     int class_count; /* in use */
     struct model_class *classes;
+    struct averages *averages; /* sums and references of them */
+    struct average *made;      /* [class_capacity]: a list of them */
+    bool placed;               /* averages lie on a device */
     bool empty_active; /* the empty class takes part: once averages are good enough to compete with */
     double empty_weight;
     float *sigma2; /* box/2+1: of one real or imaginary part */
@@ -55,7 +48,6 @@ struct model {
     double effective;
     int size, coarse_size; /* Fourier px that the next comparison uses */
     int current_shell;     /* the resolution reached */
-    struct model_space *spaces; /* [threads] */
     struct fft_plan *forward, *inverse;
     float *spectrum;
 };
@@ -63,6 +55,10 @@ struct model {
 enum status model_create(const struct model_options *options, struct model **ret_model, struct err *err);
 void model_destroy(struct model **model);
 
+/* The averages that such a model keeps, in the host's memory. */
+struct averages_options model_averages(const struct model_options *options);
+/* They move to the workspace, where they are not yet; their sums begin anew. */
+enum status model_place(struct model *model, struct workspace *workspace, struct err *err);
 /* Makes `map` (box²) class `index`'s reference: low-passed to `lowpass_shell` (0: as it is). */
 enum status model_set_map(struct model *model, int index, int lowpass_shell, struct err *err);
 /* What the particles of a half give to noise, priors and weights of classes, all that is not an accumulator. */

@@ -97,8 +97,8 @@ static enum status add_one(struct sample *s, struct model *m, struct dataset *da
     float c = (float)cos(psi), sine = (float)sin(psi);
     const float matrix[9] = {c, sine, 0, -sine, c, 0, 0, 0, 1};
     sample_weigh(s, m, p);
-    TRY(accumulator_add(m->classes[class_index].half[half], &s->pixels, s->pixels.count, 1, matrix, s->unmasked,
-                        s->weight, 1, err));
+    TRY(accumulator_add(averages_sums(m->averages, class_index, half), &s->pixels, s->pixels.count, 1, matrix,
+                        s->unmasked, s->weight, 1, err));
     m->classes[class_index].weight[half] += 1;
     for (int shell = 1; shell <= m->options.box / 2; shell++)
         m->sigma2_sum[shell] += (double)s->power[shell];

@@ -369,6 +369,26 @@ static void any_number_of_classes(void **state) {
     }
 }
 
+/* What is kept of images never takes what the classes need, however little memory there is. */
+static void images_leave_room_for_classes(void **state) {
+    (void)state;
+    struct model *m = NULL;
+    const struct model_options options = {
+        .box = 360, .max_size = 360, .pixel_size = 1, .class_capacity = 200, .mask_radius = 150, .threads = 1};
+    OK(model_create(&options, &m, &err));
+    double classes = 200.0 * (double)(accumulator_bytes(2, 360) + projector_bytes(2, 360)), none = 0;
+    for (double memory = 1e8; memory < 1e12; memory *= 1.3) {
+        double images = (double)estep_image_bytes(memory, m);
+        if (images + classes > memory && images > 0)
+            fail_msg("images take %g of %g bytes, classes need %g", images, memory, classes);
+        if (images > memory / 4) fail_msg("images take %g of %g bytes", images, memory);
+        if (images == 0) none = memory;
+        if (memory > 4 * classes) assert_true(images > memory / 6);
+    }
+    assert_true(none > 0 && none < 2 * classes);
+    model_destroy(&m);
+}
+
 static void rules_are_read(void **state) {
     (void)state;
     struct quality_rule rule;
@@ -436,7 +456,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_are_told_apart),     cmocka_unit_test(a_stream_ends_like_a_batch),
         cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(any_number_of_classes),
-        cmocka_unit_test(rules_are_read),
+        cmocka_unit_test(rules_are_read),            cmocka_unit_test(images_leave_room_for_classes),
         cmocka_unit_test(broken_images_spoil_nothing), cmocka_unit_test(few_particles_are_enough),
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(broken_snapshots_are_passed_over),
