@@ -1,9 +1,9 @@
+/* Class averages of many slots at once: a slot is a class of the call, or none. */
 #include "kernels/averages/averages_cuda.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/averages/averages_private.h"
 #include "kernels/fourier/cufft.cuh"
 #include "kernels/reconstruct/wiener_cuda.cuh"
 
@@ -47,9 +47,9 @@ size_t class_bytes(const shape &s) {
     return 3 * s.voxels * 2 * sizeof(double2) + (padded_floats(s) + (size_t)s.box * s.box) * sizeof(float);
 }
 
-/* Joined pairs of a half (kernels/reconstruct/finish_cpu.c), or of both. */
-__device__ inline void add_finished(const double2 *sums, const shape &s, int y, int x, double2 *ret_data,
-                                    double *ret_weight) {
+/* A half with its pairs joined: kernels/reconstruct/finish_cpu.c. */
+__device__ inline void finished_at(const double2 *sums, const shape &s, int y, int x, double2 *ret_data,
+                                   double *ret_weight) {
     const int reach = s.sums.reach;
     const double2 *p = sums + 2 * ((size_t)(y + reach) * s.sums.nx + x);
     const double2 *q = sums + 2 * ((size_t)(reach - y) * s.sums.nx);
@@ -59,8 +59,8 @@ __device__ inline void add_finished(const double2 *sums, const shape &s, int y, 
         data = make_double2(data.x + q[0].x, data.y - q[0].y);
         weight += q[1].x;
     }
-    ret_data->x += data.x, ret_data->y += data.y;
-    *ret_weight += weight;
+    *ret_data = data;
+    *ret_weight = weight;
 }
 
 /* finished[3][slots][ny][nx]: halves and both; zeros of a slot without a class. */
@@ -73,7 +73,7 @@ __global__ void finish_sums(shape s, const double2 *sums, const int *classes, do
     for (int i = 0; i < 3; i++) {
         double2 data = make_double2(0, 0);
         double weight = 0;
-        if (which >= 0 && i < 2) add_finished(sums + 2 * (2 * (size_t)which + i) * s.voxels, s, y, x, &data, &weight);
+        if (which >= 0 && i < 2) finished_at(sums + 2 * (2 * (size_t)which + i) * s.voxels, s, y, x, &data, &weight);
         all.x += data.x, all.y += data.y, all_weight += weight;
         double2 *out = finished + 2 * (((size_t)i * gridDim.y + blockIdx.y) * s.voxels + at);
         out[0] = i < 2 ? data : all;
