@@ -1,6 +1,6 @@
 /* How far to look and how finely: size of the comparison, step of the grid, and when to stop. The rules and numbers of
  * RELION's auto-refine, but: a stray shell beyond a dip counts as resolution only where three in a row hold signal
- * (with high symmetry the few independent voxels of a shell stray often). */
+ * (with high symmetry the few independent voxels of a shell stray often); and the first grid is never the last. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,7 @@
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/refiner_private.h"
 
-/* The step of the fine pass over the accuracy of angles. RELION stops at 0.75 as soon as that has been met once; poses
- * grow more accurate in the iterations that follow, and one order more is cheap. */
+/* The step of the fine pass over the accuracy of angles. */
 static const double FINE_ENOUGH = 0.75;
 enum { INCREMENT = 10 };
 
@@ -112,6 +111,15 @@ static void refine_sampling(struct refiner *r) {
     s->best_pmax = 0;
 }
 
+/* Whether a finer grid would be wasted on what orientations are known to. Of the first grid that is never believed: the
+ * accuracy is that of a map whose poses lie on this very grid, so that a poor map of a coarse grid seems to deserve no
+ * better. */
+static bool is_fine(const struct refiner *r) {
+    const struct schedule *s = &r->schedule;
+    if (s->order >= SAMPLING_MAX_ORDER - 1) return true;
+    return s->order > r->options.healpix_order && sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
+}
+
 void schedule_after(struct refiner *r) {
     struct schedule *s = &r->schedule;
     double count = r->half[0].member_count + r->half[1].member_count;
@@ -126,8 +134,7 @@ void schedule_after(struct refiner *r) {
     update_changes(r);
     s->stalled = false;
     if (s->since_resolution < 1 || s->since_changes < 1) return;
-    bool fine =
-        sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle || s->order >= SAMPLING_MAX_ORDER - 1;
+    bool fine = is_fine(r);
     if (s->max_order >= 0 && s->order >= s->max_order)
         s->stalled = true;
     else if (!r->oversampled) /* half the step is still to come at this order */
