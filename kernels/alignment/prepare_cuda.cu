@@ -26,7 +26,7 @@ __global__ void sum_background(spectra s, double *ret_sums) {
         size_t at = (size_t)blockIdx.x * SUM_PIXELS + (size_t)i * THREADS + threadIdx.x;
         float weight = at < pixels ? s.outside[at] : 0;
         int y = (int)(at / s.box), x = (int)(at % s.box);
-        if (weight > 0) sum += (double)weight * (double)shifted(from, s.box, p, x, y);
+        if (weight > 0) sum += (double)weight * (double)shifted(s, from, p, x, y);
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0) ret_sums[image * gridDim.x + blockIdx.x] = sum;
@@ -45,7 +45,7 @@ __global__ void mask_images(spectra s, const double *sums, int sum_count) {
     __syncthreads();
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= pixels) return;
-    float value = shifted(image_of(s, image), s.box, s.which[image], (int)(at % s.box), (int)(at / s.box));
+    float value = shifted(s, image_of(s, image), s.which[image], (int)(at % s.box), (int)(at / s.box));
     s.pairs[image * pixels + at] = make_float2(value + s.outside[at] * (mean - value), value);
 }
 

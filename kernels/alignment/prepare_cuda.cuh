@@ -61,10 +61,18 @@ static __device__ inline const float *image_of(const spectra &s, size_t image) {
     return own != NULL ? own : s.images + image * (size_t)s.box * s.box;
 }
 
-/* A pixel of the shifted and scaled image: nothing comes in over the edges. */
-static __device__ inline float shifted(const float *image, int box, const prepare_particle_cuda &p, int x, int y) {
-    int from_y = y - p.shift_y, from_x = x - p.shift_x;
-    if (from_x < 0 || from_x >= box || from_y < 0 || from_y >= box) return 0;
+static __device__ inline int around(int i, int box) {
+    i %= box;
+    return i < 0 ? i + box : i;
+}
+
+/* A pixel of the shifted and scaled image: zeros come in over the edges, or what left at the other ones. */
+static __device__ inline float shifted(const spectra &s, const float *image, const prepare_particle_cuda &p, int x,
+                                       int y) {
+    int box = s.box, from_y = y - p.shift_y, from_x = x - p.shift_x;
+    if (s.shared_shell > 0)
+        from_x = around(from_x, box), from_y = around(from_y, box);
+    else if (from_x < 0 || from_x >= box || from_y < 0 || from_y >= box) return 0;
     return p.scale * image[(size_t)from_y * box + from_x];
 }
 

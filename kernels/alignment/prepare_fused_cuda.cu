@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(THREADS, 1) prepare_whole(spectra s, fused_fft
 #pragma unroll 8
     for (int i = (int)threadIdx.x; i < pixels; i += THREADS) {
         int y = i / n, x = i - y * n;
-        float value = shifted(from, n, p, x, y), weight = s.outside[i];
+        float value = shifted(s, from, p, x, y), weight = s.outside[i];
         if (weight > 0) sum += (double)weight * (double)value;
         shared[y * pitch + x] = make_float2(value, value);
     }

@@ -2,7 +2,8 @@
  *
  * A mask mixes shells. Where references of independent halves share their low shells, an image is masked in two bands, up
  * to that shell and beyond it, and nothing of a band that the mask carries into the other is kept: poses that are chosen
- * by what is shared would else be chosen, alike in both halves, by the noise just beyond it. */
+ * by what is shared would else be chosen, alike in both halves, by the noise just beyond it. Zeros that a shift brings in
+ * would mix shells just so: such an image is shifted around. */
 #ifndef ICESTREAM_KERNELS_PREPARE_H
 #define ICESTREAM_KERNELS_PREPARE_H
 
@@ -15,7 +16,7 @@ enum status prepare_create(int box, struct prepare **ret_prepare, struct err *er
 void prepare_destroy(struct prepare **prepare);
 
 struct prepare_options {
-    int shift_x, shift_y; /* px, applied to the image, no wrap, zeros shifted in */
+    int shift_x, shift_y; /* px, applied to the image; zeros come in, but in two bands what leaves at the other edge */
     double scale;         /* multiplies the image (avg_norm / norm) */
     double mask_radius;   /* px; edge 5 px; outside becomes the weighted mean of the outside */
     int shared_shell;     /* the last of the lower band; 0: one band */

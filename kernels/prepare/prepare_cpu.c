@@ -100,6 +100,25 @@ static void set_mask(struct prepare *p, double radius) {
         }
 }
 
+static inline int around(int i, int n) {
+    i %= n;
+    return i < 0 ? i + n : i;
+}
+
+/* What leaves at one edge comes in at the other: nothing but phases change. */
+static void shift_around(struct prepare *p, const float *image, const struct prepare_options *o) {
+    int n = p->box, split = around(o->shift_x, n);
+    float scale = (float)o->scale;
+    for (int y = 0; y < n; y++) {
+        const float *in = image + (size_t)around(y - o->shift_y, n) * (size_t)n;
+        float *out = p->shifted + (size_t)y * (size_t)n;
+        for (int x = 0; x < split; x++)
+            out[x] = scale * in[x + n - split];
+        for (int x = split; x < n; x++)
+            out[x] = scale * in[x - split];
+    }
+}
+
 static void shift_and_scale(struct prepare *p, const float *image, const struct prepare_options *o) {
     int n = p->box;
     float scale = (float)o->scale;
@@ -135,8 +154,8 @@ static void transform(struct prepare *p, float *image, float *half) {
         half[i] *= norm;
 }
 
-/* p->half, the transform of the masked image, becomes that of both bands masked by themselves. Masking is linear: of the
- * upper band it gives what it gives of the image, less what it gives of the lower band. */
+/* p->half, the transform of the masked image, becomes that of both bands masked by themselves. Masking is linear: of
+ * the upper band it gives what it gives of the image, less what it gives of the lower band. */
 static void part_bands(struct prepare *p, int shared) {
     int columns = p->box / 2 + 1;
     transform(p, p->shifted, p->low);
@@ -171,7 +190,10 @@ static void shell_power(const struct prepare *p, float *ret_power) {
 
 void prepare_image(struct prepare *p, const float *image, const struct prepare_options *options,
                    const struct fourier_pixels *pixels, float *ret_masked, float *ret_unmasked, float *ret_power) {
-    shift_and_scale(p, image, options);
+    if (options->shared_shell > 0)
+        shift_around(p, image, options);
+    else
+        shift_and_scale(p, image, options);
     if (ret_masked != NULL || ret_power != NULL) {
         set_mask(p, options->mask_radius);
         mask_image(p, p->shifted);

@@ -2,12 +2,14 @@
  *
  * Both halves begin with one reference and go on sharing their low shells (join_resolution). What is shared makes them
  * agree wherever it chooses poses by the noise of an image, which is back-projected alike in both: particles of nothing
- * but noise agreed to twice the resolution that was shared, more of them farther. Four ways led beyond the shared shells:
- * masks, of images and of references, mix shells; so do the cuts of a map out of a padded one and into one; a slice's
+ * but noise agreed to twice the resolution that was shared, more of them farther. Five ways led beyond the shared shells:
+ * masks, of images and of references, mix shells; so do zeros at the edge of a shifted image, and the cuts of a map out
+ * of a padded one and into one; a slice's
  * pixel lies between grid points, a back-projected one is scattered to them; and a mask made of both halves' map keeps
  * what both happen to have. So, up to shell S and beyond it, while the halves show nothing far beyond by themselves:
  *
- * - An image is masked in two bands, up to shell S (|k| < S + 1/2) and beyond it, each by itself (kernels/prepare).
+ * - An image is shifted around, and masked in two bands, up to shell S (|k| < S + 1/2) and beyond it, each by itself
+ *   (kernels/prepare).
  * - So is a reference, and what the mask carries out of its lower band is left out (mstep.c).
  * - The lower band's map is made from its sums by itself, and cut off at S; the higher one's is made of sums from S + 1
  *   on, and of the transform as well the part up to S is the lower one's alone (projector_set_shells). Half a shell on

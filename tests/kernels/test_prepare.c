@@ -30,6 +30,7 @@ static void expected_image(const float *image, const struct prepare_options *o, 
     for (int y = 0; y < BOX; y++)
         for (int x = 0; x < BOX; x++) {
             int fx = x - o->shift_x, fy = y - o->shift_y;
+            if (o->shared_shell > 0) fx = (fx + BOX) % BOX, fy = (fy + BOX) % BOX;
             bool in = fx >= 0 && fy >= 0 && fx < BOX && fy < BOX;
             out[y * BOX + x] = in ? o->scale * image[fy * BOX + fx] : 0;
             sum += outside(x, y, radius) * out[y * BOX + x];
@@ -100,7 +101,8 @@ static void images_are_shifted_masked_and_transformed(void **state) {
     fourier_pixels_destroy(&pixels);
 }
 
-/* Waves of one band alone: masked, they are found there, and what the mask carries into the other band is not. */
+/* Waves of one band alone, shifted: masked, they are found there, and what the mask carries into the other band is not;
+ * unmasked there is nothing in the other. */
 static void bands_are_masked_by_themselves(void **state) {
     (void)state;
     enum { SHARED = 3 };
@@ -110,7 +112,9 @@ static void bands_are_masked_by_themselves(void **state) {
     assert_int_equal(fourier_pixels_create(BOX, SIZE, &pixels, &err), STATUS_OK);
     assert_int_equal(prepare_create(BOX, &prepare, &err), STATUS_OK);
     float *masked = calloc(2 * (size_t)pixels.count, sizeof *masked), power[BOX / 2 + 1];
-    const struct prepare_options options = {.scale = 1, .mask_radius = 6, .shared_shell = SHARED};
+    const struct prepare_options options = {
+        .shift_x = -5, .shift_y = 4, .scale = 1, .mask_radius = 6, .shared_shell = SHARED};
+    float *unmasked = calloc(2 * (size_t)pixels.count, sizeof *unmasked);
     for (int upper = 0; upper < 2; upper++) {
         float image[BOX * BOX] = {0};
         double truth[BOX * BOX], carried = 0;
@@ -119,10 +123,11 @@ static void bands_are_masked_by_themselves(void **state) {
                 for (int i = 0; i < BOX * BOX && ((int)floor(hypot(kx, ky) + 0.5) > SHARED) == upper; i++)
                     image[i] += (float)cos(2 * M_PI * (kx * (i % BOX) + ky * (i / BOX)) / BOX + 2 * kx + 3 * ky);
         expected_image(image, &options, options.mask_radius, truth);
-        prepare_image(prepare, image, &options, &pixels, masked, NULL, power);
+        prepare_image(prepare, image, &options, &pixels, masked, unmasked, power);
         for (int i = 0; i < pixels.count; i++) {
             double re, im;
             bool kept = (pixels.shell[i] > SHARED) == upper;
+            assert_true(kept || hypot((double)unmasked[2 * i], (double)unmasked[2 * i + 1]) < 2e-6);
             transform_at(truth, pixels.kx[i], pixels.ky[i], &re, &im);
             if (!kept) carried = fmax(carried, hypot(re, im)), re = im = 0;
             assert_true(fabs(re - masked[2 * i]) < 2e-6 && fabs(im - masked[2 * i + 1]) < 2e-6);
@@ -131,6 +136,7 @@ static void bands_are_masked_by_themselves(void **state) {
         assert_true((power[upper ? SHARED : SHARED + 1] < 1e-10) && power[upper ? SHARED + 1 : SHARED] > 1e-4);
     }
     free(masked);
+    free(unmasked);
     prepare_destroy(&prepare);
     fourier_pixels_destroy(&pixels);
 }
