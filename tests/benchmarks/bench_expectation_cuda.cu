@@ -30,9 +30,11 @@ static void must(enum status status, const struct err &err) {
     std::exit(1);
 }
 
+/* Filled with what is no number: what nobody writes makes all that follows from it none. */
 template <typename T> static T *device_new(size_t count) {
     T *memory = nullptr;
     CHECK(cudaMalloc(&memory, count * sizeof(T)));
+    CHECK(cudaMemset(memory, 0xff, count * sizeof(T)));
     return memory;
 }
 
@@ -126,6 +128,21 @@ static double matrix_rate(cublasComputeType_t compute) {
     return 2.0 * n * n * n / ms / 1e9;
 }
 
+/* Samples that a particle keeps, on average. */
+static double mean_kept(const top_sum *found, int particles) {
+    std::vector<top_sum> host((size_t)particles);
+    CHECK(cudaMemcpy(host.data(), found, host.size() * sizeof host[0], cudaMemcpyDeviceToHost));
+    double sum = 0;
+    for (const top_sum &f : host) {
+        if (!(f.total > 0 && std::isfinite(f.total) && std::isfinite(f.least))) {
+            std::fprintf(stderr, "weights of a particle sum to %g, their least difference is %g\n", f.total, f.least);
+            std::exit(1);
+        }
+        sum += f.kept;
+    }
+    return sum / particles;
+}
+
 /* spread: of the logarithms of weights. */
 static void coarse_table(int box, int size, int slices, int particles, int shifts, float spread) {
     struct err err = {};
@@ -186,9 +203,10 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
         });
         double all = shifting + product + choosing;
         std::printf("  %s: slices %.3f, columns %.3f, product %.3f (%.1f TFLOP/s), weights and choice %.3f ms; "
-                    "without slices %.1f TFLOP/s, %.0f %% of the bare %.1f\n",
+                    "without slices %.1f TFLOP/s, %.0f %% of the bare %.1f; %.0f samples kept of each\n",
                     way == COARSE_FP32 ? "FP32  " : "3xTF32", slicing, shifting, product, operations / product / 1e9,
-                    choosing, operations / all / 1e9, 100 * operations / all / 1e9 / rate, rate);
+                    choosing, operations / all / 1e9, 100 * operations / all / 1e9 / rate, rate,
+                    mean_kept(found, particles));
         for (float *f : {s, squares, columns, halves})
             CHECK(cudaFree(f));
     }

@@ -20,6 +20,7 @@ struct trial {
     bool local, oversampled;
     int max_significant;
     const char *symmetry; /* NULL: none */
+    int shared_shell;     /* images are masked in two bands, up to it and beyond; 0: in one */
 };
 
 struct data {
@@ -189,7 +190,8 @@ static inline struct alignment_iteration iteration_of(const struct data *d, cons
                                         .reference_log_prior = d->trial.references > 1 ? priors : NULL,
                                         .sigma_offset = 3,
                                         .sigma2 = d->sigma2,
-                                        .optics_count = 2};
+                                        .optics_count = 2,
+                                        .shared_shell = d->trial.shared_shell};
 }
 
 static inline struct alignment_options options_of(const struct data *d, enum device_kind kind, double memory) {

@@ -46,6 +46,7 @@ struct setting {
     double noise;
     double memory; /* bytes */
     int threads;
+    int shared_shell;
 };
 
 struct data {
@@ -196,7 +197,8 @@ static struct data *make_data(struct setting setting) {
                                                 .sigma_offset = 2.5,
                                                 .sigma2 = d->sigma2,
                                                 .doubtful = setting.doubtful,
-                                                .optics_count = OPTICS};
+                                                .optics_count = OPTICS,
+                                                .shared_shell = setting.shared_shell};
     if (setting.doubtful) make_doubts(d);
     return d;
 }
@@ -466,6 +468,20 @@ static void one_shift_and_no_ctf(void **state) {
     check(s);
 }
 
+/* Images are masked up to a shell and beyond it, each by itself; the comparison reaches to shell 9, its coarse pass to 6. */
+static void masked_in_two_bands(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.shared_shell = 4;
+    check(s);
+    s.local = true;
+    check(s);
+    s.local = false;
+    s.dimensions = 2;
+    s.references = 2;
+    check(s);
+}
+
 static void same_result(const struct data *a, const struct data *b, double tolerance) {
     for (int i = 0; i < PARTICLES; i++) {
         assert_int_equal(a->results[i].significant, b->results[i].significant);
@@ -585,6 +601,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(in_the_plane),
         cmocka_unit_test(images_that_may_show_nothing),
         cmocka_unit_test(one_shift_and_no_ctf),
+        cmocka_unit_test(masked_in_two_bands),
         cmocka_unit_test(it_repeats),
         cmocka_unit_test(memory_changes_nothing_but_the_time),
         cmocka_unit_test(the_grey_scale_is_found),

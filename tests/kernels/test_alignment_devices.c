@@ -127,6 +127,10 @@ static const struct trial TRIALS[] = {
      .offset_step = 1, .oversampled = true, .local = true, .max_significant = 100000},
     {.box = 32, .size = 20, .coarse_size = 20, .order = 2, .references = 2, .particles = 9, .offset_range = 2,
      .offset_step = 1, .oversampled = false, .max_significant = 100000},
+    {.box = 32, .size = 28, .coarse_size = 14, .order = 1, .references = 2, .particles = 21, .offset_range = 3,
+     .offset_step = 2, .oversampled = true, .max_significant = 100000, .shared_shell = 5},
+    {.box = 48, .size = 40, .coarse_size = 30, .order = 4, .references = 1, .particles = 12, .offset_range = 2,
+     .offset_step = 1, .oversampled = true, .local = true, .max_significant = 100000, .shared_shell = 8},
 };
 
 /* Directions of the asymmetric unit alone, or of the whole sphere near the last pose, as the refiner has them. */

@@ -66,9 +66,65 @@ static void of_360(void **state) {
           0.03);
 }
 
+/* Terms of one value, `large` of them, and then of a half: added to the sum of the large ones one by one they would all be
+ * lost, and in a block of their own they are not. A slice that is compared at the same shift over and over. */
+enum { BLOCK_BOX = 128, BLOCK_SHIFTS = 5, BLOCK_SLICES = 20 };
+
+static void add_terms(int n, int large, float value, float *slices, float *image) {
+    for (int i = 0; i < 2 * n; i++)
+        image[i] = i < large ? value : 0.5f;
+    for (int o = 0; o < BLOCK_SLICES; o++)
+        for (int i = 0; i < 2 * n; i++)
+            slices[(size_t)o * 2 * (size_t)n + (size_t)i] = i < large ? value : 1;
+}
+
+static void check_blocks(const char *what, const float *found, double expected, double tolerance) {
+    for (int i = 0; i < BLOCK_SLICES * BLOCK_SHIFTS; i++)
+        if (!(fabs((double)found[i] - expected) <= tolerance))
+            fail_msg("%s: difference %d is %.9g, %.9g was expected to within %g", what, i, (double)found[i], expected,
+                     tolerance);
+}
+
+static void long_sums_are_made_of_short_ones(void **state) {
+    (void)state;
+    enum { ALL = BLOCK_SLICES * BLOCK_SHIFTS };
+    static const double none[BLOCK_SHIFTS][2];
+    struct err err = {0};
+    struct fourier_pixels pixels = {0};
+    struct expectation *e = NULL;
+    float found[ALL];
+    int slice[ALL], shift[ALL];
+    must(fourier_pixels_create(BLOCK_BOX, BLOCK_BOX, &pixels, &err), &err);
+    must(expectation_create(&pixels, 1, &e, &err), &err);
+    int n = pixels.count;
+    size_t terms = 2 * (size_t)n;
+    float *slices = host_new(BLOCK_SLICES * terms, sizeof *slices), *image = host_new(terms, sizeof *image);
+    float *ones = host_new((size_t)n, sizeof *ones);
+    for (int i = 0; i < n; i++)
+        ones[i] = 1;
+    for (int i = 0; i < ALL; i++)
+        slice[i] = i / BLOCK_SHIFTS, shift[i] = i % BLOCK_SHIFTS;
+    const struct expectation_particle particle = {image, ones, ones};
+    /* The coarse pass: 256 terms of 2^16 come to 2^24, beside which a half is lost. ½ Σ |P|² − Σ P X; FP32 holds it to
+     * within 1, and a block more of 320 terms would lose 32. */
+    add_terms(n, 256, 256, slices, image);
+    must(expectation_coarse(e, n, slices, BLOCK_SLICES, &particle, 1, none, BLOCK_SHIFTS, found, &err), &err);
+    check_blocks("coarse", found, -0x1p23, 8);
+    /* The fine pass, whose blocks have 1,024 terms, or pixels: 2^18 come to 2^25 in each of 16 lanes. */
+    add_terms(n, 2048, 512, slices, image);
+    must(expectation_fine(e, n, slices, &particle, none, BLOCK_SHIFTS, slice, shift, ALL, found, &err), &err);
+    check_blocks("fine", found, -0x1p28, 128);
+    expectation_destroy(&e);
+    fourier_pixels_destroy(&pixels);
+    free(slices);
+    free(image);
+    free(ones);
+}
+
 int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(of_128), cmocka_unit_test(of_360)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(of_128), cmocka_unit_test(of_360),
+                                       cmocka_unit_test(long_sums_are_made_of_short_ones)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,276 @@
+/* The rules of a refinement's M-step and of its grids, each by hand: the prior from the FSC, noise and norms from what is
+ * left of images, how far the coarse pass looks. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/star.h"
+#include "kernels/reconstruct/accumulator.h"
+#include "stages/refiner/refiner_private.h"
+#include "tests/common/scratch.h"
+#include "tests/stages/blobs.h"
+
+static struct err failure;
+
+#define OK(call)                                                                                                       \
+    do                                                                                                                 \
+        if ((call) != STATUS_OK) fail_msg("%s", failure.message);                                                      \
+    while (0)
+
+static void near(const char *what, int at, double value, double expected, double tolerance) {
+    if (!(fabs(value - expected) <= tolerance * fabs(expected)))
+        fail_msg("%s %d is %.9g, %.9g was expected", what, at, value, expected);
+}
+
+enum { SMALL = 24, SMALL_SHELLS = SMALL / 2 + 1, SMALL_SIZE = 20 };
+static const double WEIGHT = 50;
+
+/* As a half's: sums of weight 50 everywhere, in which the second half has share·u + √(1 − share²)·s·u where the first has
+ * u. s is 1 or −1 and 0 on average, the same for k and −k, so that the halves' FSC is about `share`. */
+static double share_of(double radius) {
+    return fmax(0.1, 0.97 - 0.1 * radius);
+}
+
+static void fill(struct accumulator *a, bool second) {
+    for (int z = -a->reach; z <= a->reach; z++)
+        for (int y = -a->reach; y <= a->reach; y++)
+            for (int x = 0; x < a->nx; x++) {
+                double share = share_of(sqrt(x * x + y * y + z * z) / ACCUMULATOR_PAD), u = WEIGHT;
+                /* Conjugate pairs of the plane x = 0 are joined. */
+                double part = x == 0 ? 0.5 : 1, s = (abs(y) > abs(z) ? 1 : -1);
+                if (second) u *= share + sqrt(1 - share * share) * s;
+                accumulator_row(a, z, y)[x] = (accumulator_voxel){part * u, 0, part * WEIGHT, 0};
+            }
+}
+
+static float *floats(size_t count) {
+    float *memory = calloc(count, sizeof *memory);
+    assert_non_null(memory);
+    return memory;
+}
+
+static void make_half(struct half *h, bool second) {
+    size_t voxels = (size_t)SMALL * SMALL * SMALL;
+    struct reference *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    *h = (struct half){.references = c, .member_count = 100, .norm_sum = 100, .offset2_sum = 800, .weight_sum = 100};
+    *c = (struct reference){.map = floats(voxels), .unfiltered = floats(voxels), .tau2 = floats(SMALL_SHELLS),
+                            .ssnr = floats(SMALL_SHELLS), .completeness = floats(SMALL_SHELLS),
+                            .sigma2_reconstruction = floats(SMALL_SHELLS)};
+    OK(accumulator_create(3, SMALL, SMALL, &c->accumulator, &failure));
+    OK(accumulator_clear(c->accumulator, SMALL_SIZE, &failure));
+    fill(c->accumulator, second);
+}
+
+static void discard_half(struct half *h) {
+    struct reference *c = h->references;
+    accumulator_destroy(&c->accumulator);
+    float *owned[] = {c->map, c->unfiltered, c->tau2, c->ssnr, c->completeness, c->sigma2_reconstruction};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+    free(c);
+}
+
+/* τ² = T σ² FSC/(1 − FSC), with σ² = 1/(2³ · mean weight) of a reconstruction, up to where images were compared. */
+static void check_prior(double tau_fudge) {
+    struct refiner r = {.box = SMALL, .shells = SMALL_SHELLS, .pixel_size = 4, .half_count = 2, .reference_count = 1,
+                        .mask_radius = 7, .options = {.threads = 1, .tau_fudge = tau_fudge, .join_resolution = 40,
+                                                      .initial_lowpass = 40}};
+    r.schedule.current_size = SMALL_SIZE;
+    r.pixels.size = SMALL_SIZE;
+    OK(symmetry_create("C1", &r.symmetry, &failure));
+    r.fsc = floats(SMALL_SHELLS), r.fsc_joined = floats(SMALL_SHELLS);
+    r.combined = floats((size_t)SMALL * SMALL * SMALL);
+    make_half(&r.half[0], false);
+    make_half(&r.half[1], true);
+    OK(mstep(&r, &failure));
+    const int joined = 2; /* whole shells up to 96 Å/40 Å */
+    for (int h = 0; h < 2; h++) {
+        const struct reference *c = r.half[h].references;
+        for (int s = 1; s < SMALL_SHELLS; s++) {
+            double f = fmin(fmax(r.fsc_joined[s], 0.001), 0.999);
+            if (s <= joined) near("the FSC of shell", s, f, 0.999, 1e-9);
+            if (s > joined + 1 && s <= SMALL_SIZE / 2 && !(fabs(f - share_of(s)) < 0.06))
+                fail_msg("the FSC is %g in shell %d, about %g was expected", f, s, share_of(s));
+            double ssnr = s <= SMALL_SIZE / 2 ? tau_fudge * f / (1 - f) : 0;
+            near("FSC/(1 - FSC) of shell", s, c->ssnr[s], ssnr, 1e-3);
+            if (s < SMALL_SIZE / 2) near("the prior of shell", s, c->tau2[s], ssnr / (8 * WEIGHT), 1e-3);
+            if (s > SMALL_SIZE / 2) assert_true(c->tau2[s] == 0);
+        }
+    }
+    discard_half(&r.half[0]);
+    discard_half(&r.half[1]);
+    symmetry_destroy(&r.symmetry);
+    free(r.fsc), free(r.fsc_joined), free(r.combined);
+}
+
+static void the_prior_follows_from_the_fsc(void **state) {
+    (void)state;
+    check_prior(1);
+    check_prior(2.5);
+}
+
+/* Of what images left: the mean of each optics group, of all where a group has too few; no shell below 3 % of the
+ * largest. */
+static void noise_norm_and_offsets_are_means(void **state) {
+    (void)state;
+    enum { SHELLS = 5, OPTICS = 3 };
+    const struct refiner r = {.shells = SHELLS, .sigma2_optics = OPTICS, .pixel_size = 2};
+    float sigma2[OPTICS * SHELLS];
+    double counts[OPTICS] = {100, 40, 10}, sums[OPTICS * SHELLS] = {
+        -1, 300, 200, 100, 0.5,
+        -1, 240, 160, 80, 40,
+        -1, 90, 90, 90, 90};
+    static const double EXPECTED[OPTICS * SHELLS] = {
+        7, 3, 2, 1, 0.09,              /* 0.5/100 is less than 3 % of 3 */
+        7, 6, 4, 2, 1,
+        7, 4.2, 3, 1.8, 130.5 / 150};  /* 630/150, 450/150, 270/150 */
+    for (int i = 0; i < OPTICS * SHELLS; i++)
+        sigma2[i] = 7;
+    struct half h = {.sigma2 = sigma2, .sigma2_sum = sums, .optics_weight = counts, .member_count = 150,
+                     .norm_sum = 225, .offset2_sum = 900, .weight_sum = 50};
+    mstep_parameters(&r, &h);
+    for (int i = 0; i < OPTICS * SHELLS; i++)
+        near("noise", i, sigma2[i], EXPECTED[i], 1e-6);
+    near("the mean norm", 0, h.average_norm, 1.5, 1e-12);
+    near("the deviation of shifts", 0, h.sigma_offset, 3, 1e-12); /* √(900/(2·50)) */
+    h.offset2_sum = 1;
+    mstep_parameters(&r, &h);
+    near("the deviation of shifts", 1, h.sigma_offset, sqrt(0.5), 1e-12); /* √2 Å at least */
+}
+
+/* 1.2 times what the rim of the particle moves by in a step of the grid: π · 120 Å · 15°/360° = 15.7 Å, and
+ * 192 Å · 1.2/15.7 Å = 14.7 shells. */
+static void the_coarse_pass_looks_as_far_as_its_grid(void **state) {
+    (void)state;
+    static const struct {
+        int order, telling, size;
+        double diameter;
+    } KNOWN[] = {
+        {2, 60, 30, 120}, {1, 60, 16, 120}, {3, 60, 60, 120}, {3, 64, 60, 120},
+        {3, 44, 44, 120}, {2, 64, 20, 190}, {2, 64, 20, 500}, /* the box is 192 Å */
+    };
+    for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
+        struct refiner r = {.box = 64, .pixel_size = 3, .options = {.diameter = KNOWN[i].diameter}};
+        r.schedule = (struct schedule){.order = KNOWN[i].order, .offset_range = 2, .offset_step = 2,
+                                       .current_size = 64, .telling_size = KNOWN[i].telling};
+        OK(symmetry_create("C1", &r.symmetry, &failure));
+        OK(estep_open(&r, &failure));
+        if (r.coarse_pixels != fourier_pixels_within(&r.pixels, KNOWN[i].size))
+            fail_msg("case %zu: %d pixels, %d were expected", i, r.coarse_pixels,
+                     fourier_pixels_within(&r.pixels, KNOWN[i].size));
+        sampling_destroy(&r.sampling);
+        fourier_pixels_destroy(&r.pixels);
+        symmetry_destroy(&r.symmetry);
+    }
+}
+
+/* What an E-step finds, in place of what it found: residuals that are known by a particle's number. */
+enum { PARTICLES = 60, BOX_SHELLS = BOX / 2 + 1 };
+static double given_scale[PARTICLES];
+
+static double known_norm_sum(int number) {
+    return 0.5 * (1 + number % 4) * (1 + number % 4); /* norms of 1 to 4 */
+}
+
+static float known_power(int number, int shell) {
+    return (float)((1 + number % 3) * (1 + 0.05 * shell));
+}
+
+enum status __real_alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct alignment_result *results, struct err *err);
+enum status __wrap_alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct alignment_result *results, struct err *err);
+enum status __wrap_alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct alignment_result *results, struct err *err) {
+    TRY(__real_alignment_add(alignment, particles, count, results, err));
+    for (int i = 0; i < count; i++) {
+        int number = particles[i].number;
+        assert_true(number >= 1 && number <= PARTICLES);
+        given_scale[number - 1] = particles[i].scale;
+        results[i].norm_sum = known_norm_sum(number);
+        for (int s = 0; s < BOX_SHELLS; s++)
+            results[i].power[s] = known_power(number, s);
+    }
+    return STATUS_OK;
+}
+
+static struct refiner *make_refiner(const char *name) {
+    static float map[BOX * BOX * BOX];
+    static struct object object;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], path[PATH_SIZE];
+    struct refiner *refiner = NULL;
+    struct star_file *file = NULL;
+    scratch_path(name, scratch);
+    OK(file_make_folders(scratch, 0755, &failure));
+    srand(12);
+    make_object(&object, 14);
+    make_map(&object, map, SIGMA);
+    write_map(scratch, "reference.mrc", map, reference);
+    write_particles(scratch, "a", &object, 1, PARTICLES, 1.0);
+    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50,
+                                            .threads = 1, .memory = 0x1p28, .symmetry = "C1", .offset_range = 3,
+                                            .offset_step = 1, .max_significant = 30, .join_resolution = 40,
+                                            .local_order = 4, .tau_fudge = 1, .classes = 1};
+    OK(refiner_create(&options, &refiner, &failure));
+    OK(path_join(scratch, "a.star", path, sizeof path, &failure));
+    OK(star_read(path, &file, &failure));
+    OK(refiner_merge(refiner, &file, path, false, NULL, &failure));
+    return refiner;
+}
+
+static void iterate(struct refiner *refiner) {
+    const struct refiner_iteration iteration = {.max_order = 0};
+    bool complete = false;
+    OK(refiner_begin(refiner, &iteration, &failure));
+    while (!complete)
+        OK(refiner_work(refiner, &complete, &failure));
+}
+
+/* Norms: each iteration's is the one before over its mean, times what was found; images are brought to the mean. The
+ * noise is the mean of what images left. */
+static void residuals_become_norms_and_noise(void **state) {
+    (void)state;
+    struct refiner *r = make_refiner("norms");
+    double norm[PARTICLES], average[2] = {1, 1};
+    for (int i = 0; i < PARTICLES; i++)
+        norm[i] = 1;
+    for (int iteration = 0; iteration < 3; iteration++) {
+        iterate(r);
+        for (int h = 0; h < 2; h++) {
+            const struct half *half = &r->half[h];
+            double sum = 0, power[BOX_SHELLS] = {0};
+            for (int m = 0; m < half->member_count; m++) {
+                int i = half->members[m];
+                near("the scale of image", i, given_scale[i], average[h] / norm[i], 1e-9);
+                norm[i] *= sqrt(2 * known_norm_sum(i + 1)) / average[h];
+                near("the norm of image", i, r->set.particles[i].norm, norm[i], 1e-9);
+                sum += norm[i];
+                for (int s = 1; s < BOX_SHELLS; s++)
+                    power[s] += known_power(i + 1, s) / (double)half->member_count;
+            }
+            average[h] = sum / half->member_count;
+            near("the mean norm of half", h, half->average_norm, average[h], 1e-9);
+            for (int s = 1; s < BOX_SHELLS; s++)
+                near("the noise of shell", s, half->sigma2[s], power[s], 1e-5);
+        }
+    }
+    refiner_destroy(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_prior_follows_from_the_fsc),
+        cmocka_unit_test(noise_norm_and_offsets_are_means),
+        cmocka_unit_test(the_coarse_pass_looks_as_far_as_its_grid),
+        cmocka_unit_test(residuals_become_norms_and_noise),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
