@@ -468,7 +468,8 @@ static void one_shift_and_no_ctf(void **state) {
     check(s);
 }
 
-/* Images are masked up to a shell and beyond it, each by itself; the comparison reaches to shell 9, its coarse pass to 6. */
+/* Images are masked up to a shell and beyond it, each by itself; the comparison reaches to shell 9, its coarse pass
+ * to 6. */
 static void masked_in_two_bands(void **state) {
     (void)state;
     struct setting s = plain_setting();

@@ -66,8 +66,8 @@ static void of_360(void **state) {
           0.03);
 }
 
-/* Terms of one value, `large` of them, and then of a half: added to the sum of the large ones one by one they would all be
- * lost, and in a block of their own they are not. A slice that is compared at the same shift over and over. */
+/* Terms of one value, `large` of them, and then of a half: added to the sum of the large ones one by one these would all
+ * be lost, and in a block of their own they are not. A slice that is compared at the same shift over and over. */
 enum { BLOCK_BOX = 128, BLOCK_SHIFTS = 5, BLOCK_SLICES = 20 };
 
 static void add_terms(int n, int large, float value, float *slices, float *image) {
