@@ -1,5 +1,7 @@
 #include "kernels/alignment/alignment.h"
 
+#include <limits.h>
+
 #include "common/memory.h"
 #include "kernels/alignment/alignment_private.h"
 
@@ -13,7 +15,7 @@ struct alignment {
 
 static enum status check_options(const struct alignment_options *o, struct err *err) {
     FAIL_IF(o->box < 8 || o->box % 2 != 0 || !(o->pixel_size > 0) || !(o->mask_radius > 0) || !(o->memory > 0) ||
-                o->max_significant < 1,
+                o->max_significant < 1 || o->max_significant > 1 << 25,
             err, STATUS_BAD_ARGUMENT,
             "particles of %d px of %g Å in a circle of %g px cannot be compared with a reference: the box must be even "
             "and at least 8 px, the others positive",
@@ -72,6 +74,10 @@ enum status alignment_keep_images(struct alignment *a, int count, size_t most_by
     return STATUS_OK;
 }
 
+bool alignment_can_number(double orientations, int references) {
+    return orientations * references <= INT_MAX;
+}
+
 /* References and sums lie in the host's memory, or in this device's. */
 static enum status check_places(const struct alignment *a, const struct alignment_iteration *iteration,
                                 struct err *err) {
@@ -90,6 +96,10 @@ enum status alignment_begin(struct alignment *a, const struct alignment_iteratio
                 iteration->coarse_pixels > iteration->pixels->count || iteration->pixels->box != a->options.box,
             err, STATUS_BAD_ARGUMENT, "%d references and %d of %d Fourier pixels of a box of %d px cannot be compared",
             iteration->reference_count, iteration->coarse_pixels, iteration->pixels->count, iteration->pixels->box);
+    int orientations = sampling_orientation_count(iteration->sampling);
+    FAIL_IF(!alignment_can_number(orientations, iteration->reference_count), err, STATUS_UNSUPPORTED,
+            "%d references at %d orientations are more than can be numbered: search a coarser grid",
+            iteration->reference_count, orientations);
     TRY(check_places(a, iteration, err));
     a->begun = false;
     a->iteration = *iteration;

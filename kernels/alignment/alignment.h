@@ -43,7 +43,8 @@ struct alignment_options {
     int box;                         /* px; shells are 0 .. box/2 */
     double pixel_size;               /* Å */
     double mask_radius;              /* px; edge 5 px */
-    int max_significant;             /* coarse samples of a particle whose children are compared, at most */
+    int max_significant;             /* coarse samples of a particle whose children are compared: the best, so many at
+                                      * most but for ties with the last. 2^25 or less */
     enum alignment_norm reliability; /* what an image gives to the map is weighed by how its residual has changed */
 };
 
@@ -95,6 +96,10 @@ struct workspace *alignment_workspace(const struct alignment *alignment);
  * means one image for good: where it is kept already, that image is not looked at again. Only more of them have an
  * effect. On the CPU nothing is kept. */
 enum status alignment_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
+
+/* Whether so many orientations of each reference are poses that an E-step can number; one that is `local` can then
+ * search them, one of the whole grid may still find its samples too many (STATUS_UNSUPPORTED of alignment_begin). */
+bool alignment_can_number(double orientations, int references);
 
 /* Plans memory; an iteration that was not finished is given up. STATUS_NO_MEMORY where the least that the iteration
  * needs is more than options.memory; the message says how much that is. On the CPU references and sums, which are the

@@ -1,5 +1,6 @@
 /* The coarse pass: every pose of the grid in every reference, at a size at which neighbours of the grid differ just so
  * much; what holds 99.9 % of the probability goes on to the fine pass. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -14,9 +15,6 @@ static int omp_get_thread_num(void) {
     return 0;
 }
 #endif
-
-/* Samples whose children are not looked at cost a thirty-second: so many more of them may be kept. */
-enum { WITHOUT_CHILDREN = 4 };
 
 /* Slices of rows first .. first+count−1, over the coarse pixels. */
 static void slice_rows(const struct alignment_cpu *a, int first, int count, float *out) {
@@ -63,27 +61,6 @@ enum status alignment_compare_all(struct alignment_cpu *a, int count, bool empty
     return STATUS_OK;
 }
 
-/* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most of
- * the time of the first iterations only to say so again. The best of them stand for the rest. */
-static void limit_samples(const float *weights, size_t samples, size_t most, float *threshold, size_t *kept) {
-    double low = 0, high = ALIGNMENT_FRACTION;
-    for (int i = 0; i < 12 && *kept > most; i++) {
-        float t;
-        size_t count;
-        double middle = (low + high) / 2;
-        expectation_top_sum(weights, samples, middle, &t, &count);
-        if (count > most) {
-            high = middle;
-            continue;
-        }
-        low = middle;
-        *threshold = t;
-        if (count > most * 9 / 10 || i > 8) *kept = count;
-    }
-    /* Ties may keep more than asked for; the list takes what it has room for. */
-    if (*kept > most) *kept = most;
-}
-
 /* The row of the grid that a row of a particle's coarse pass is. */
 static int grid_row(const struct alignment_cpu *a, const struct batch_particle *b, int row) {
     if (!a->iteration.local) return row;
@@ -92,21 +69,17 @@ static int grid_row(const struct alignment_cpu *a, const struct batch_particle *
 
 /* Weights of the coarse samples in place of their differences, and the list of those that matter. */
 static enum status select_samples(const struct alignment_cpu *a, struct batch_particle *b, int rows,
-                                  const float *row_prior, struct thread_space *space, struct err *err) {
+                                  const float *row_prior, struct err *err) {
     int shifts = a->shifts;
     size_t samples = (size_t)rows * (size_t)shifts, kept;
-    size_t most = (size_t)a->options.max_significant * (a->iteration.oversampled ? 1 : WITHOUT_CHILDREN);
+    size_t most = alignment_most_samples(&a->options, &a->iteration);
     float threshold;
     posterior_weights(b->coarse, rows, shifts, row_prior, b->shift_log_prior, NULL, NULL);
     expectation_top_sum(b->coarse, samples, ALIGNMENT_FRACTION, &threshold, &kept);
     b->result->significant = (int)kept;
-    if (kept > most) {
-        TRY(alignment_reserve(&space->poses, kept, "weights of the coarse pass", err));
-        size_t copied = 0;
-        for (size_t i = 0; i < samples && copied < kept; i++)
-            if (b->coarse[i] >= threshold) space->poses.data[copied++] = b->coarse[i];
-        limit_samples(space->poses.data, copied, most, &threshold, &kept);
-    }
+    /* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most
+     * of the time of the first iterations only to say so again. The best of them stand for the rest. */
+    if (kept > most) expectation_largest(b->coarse, samples, most, &threshold, &kept);
     TRY(alignment_reserve_list(&b->significant, (int)kept, err));
     TRY(alignment_reserve_list(&b->rows, rows < (int)kept ? rows : (int)kept, err));
     b->significant.count = b->rows.count = 0;
@@ -114,7 +87,7 @@ static enum status select_samples(const struct alignment_cpu *a, struct batch_pa
         const float *weights = b->coarse + (size_t)row * (size_t)shifts;
         int before = b->significant.count;
         for (int t = 0; t < shifts; t++)
-            if (weights[t] >= threshold && b->significant.count < (int)kept)
+            if (weights[t] >= threshold)
                 b->significant.data[b->significant.count++] = row * shifts + t;
         if (b->significant.count > before) b->rows.data[b->rows.count++] = grid_row(a, b, row);
     }
@@ -158,7 +131,7 @@ static enum status coarse_near(const struct alignment_cpu *a, struct batch_parti
     TRY(expectation_coarse(space->expectation, n, slices, near * references, &e, 1, (const double(*)[2])a->coarse_shift,
                            a->shifts, b->coarse, err));
     TRY(near_priors(a, b, space, &prior, err));
-    return select_samples(a, b, near * references, prior, space, err);
+    return select_samples(a, b, near * references, prior, err);
 }
 
 static enum status prepare_local(struct alignment_cpu *a, int count, struct err *err) {
@@ -167,6 +140,10 @@ static enum status prepare_local(struct alignment_cpu *a, int count, struct err 
     for (int i = 0; i < count; i++) {
         struct batch_particle *b = &a->particles[i];
         TRY(sampling_near(a->iteration.sampling, b->particle->pose, sigma, &b->near, err));
+        FAIL_IF((size_t)b->near.count * each > INT_MAX, err, STATUS_UNSUPPORTED,
+                "%d poses near a particle at %zu shifts of references are more samples than can be numbered: search "
+                "fewer shifts",
+                b->near.count, each);
         total += (size_t)b->near.count * each;
     }
     TRY(alignment_reserve(&a->coarse, total, "weights of the coarse pass", err));
@@ -195,7 +172,7 @@ enum status alignment_coarse(struct alignment_cpu *a, int count, struct err *err
         struct err mine = {0};
         struct thread_space *space = &a->threads[omp_get_thread_num()];
         enum status status = a->iteration.local ? coarse_near(a, &a->particles[i], space, &mine)
-                                                : select_samples(a, &a->particles[i], a->rows, row_prior, space, &mine);
+                                                : select_samples(a, &a->particles[i], a->rows, row_prior, &mine);
         if (status != STATUS_OK) {
 #pragma omp critical(alignment_coarse)
             {

@@ -173,10 +173,11 @@ enum status alignment_cpu_begin(struct alignment_cpu *a, const struct alignment_
     a->translations = iteration->oversampled ? SAMPLING_SHIFTS : 1;
     a->fine_shifts = a->shifts * a->translations;
     double rows = (double)a->orientations * iteration->reference_count;
-    FAIL_IF(
-        rows * fmax(a->rotations, a->fine_shifts) > INT_MAX, err, STATUS_UNSUPPORTED,
-        "%d references at %d orientations and %d shifts are more samples than can be counted: search a coarser grid",
-        iteration->reference_count, a->orientations, a->shifts);
+    /* Of the whole grid samples and slices are numbered too; near a pose only rows are, what lies on them is listed. */
+    FAIL_IF(!iteration->local && rows * fmax(a->rotations, a->shifts) > INT_MAX, err, STATUS_UNSUPPORTED,
+            "%d references at %d orientations and %d shifts are more samples than can be numbered: search a coarser "
+            "grid, or near the last poses only",
+            iteration->reference_count, a->orientations, a->shifts);
     a->rows = (int)rows;
     a->sliced = a->all_slices = false;
     TRY(plan(a, err));

@@ -49,7 +49,7 @@ struct thread_space {
     struct prepare *prepare;
     struct expectation *expectation;
     struct int_list pose_slice, pose_shift;
-    struct grown poses;        /* weights of fine poses, or of coarse ones that are chosen from */
+    struct grown poses;        /* weights of fine poses */
     struct grown local_slices; /* and their matrices */
     struct grown local_prior;  /* of rows, where there are several references */
     struct grown sums;         /* 4·n: Σ_t w X_t, 2·n; cross and power, n each */

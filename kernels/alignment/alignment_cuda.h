@@ -3,10 +3,11 @@
  * otherwise; work is queued on `stream` (a cudaStream_t) and not waited for. Results repeat bit for bit.
  *
  * Numbers of a batch:
- *   row    = (reference · directions + direction) · psi_count + psi
- *   sample = row · shift_count + shift                                    (coarse)
- *   slice  = row · rotations + direction child · psi_children + psi child (fine), rotations = 8, 2 in 2-D, or 1
- *   fine shift = shift · shift_children + child */
+ *   row    = (reference · directions + direction) · psi_count + psi, up to 2^31 − 1
+ *   sample = row · shift_count + shift, modulo 2^32: whoever has it knows the row            (coarse)
+ *   rotation = direction child · psi_children + psi child; there are 8, 2 in 2-D, or 1       (fine)
+ *   slice  = a row and a rotation; of the whole grid it has the number row · rotations + rotation
+ *   fine shift = shift · shift_children + child, up to 2^16 − 1 */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_H
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_H
 
@@ -136,19 +137,23 @@ enum status values_begin_cuda(const uint32_t *begin, int particles, int each, si
 enum status whole_rows_cuda(const struct row_cuda *rows, size_t row_count, int shifts, uint32_t *ret_samples,
                             void *stream, struct err *err);
 
-/* Fine poses that contribute: ascending by particle, slice, fine shift. Weights sum to 1 over all poses, kept or not. */
+/* A pose of the fine pass. */
+struct pose_cuda {
+    uint32_t row;
+    uint16_t rotation, shift;
+};
+/* Fine poses that contribute: ascending by particle, row, rotation, fine shift. Weights sum to 1 over all poses, kept or
+ * not. */
 struct contribution_cuda {
+    struct pose_cuda pose;
     int particle;
-    uint32_t slice;
-    int shift;
     float weight;
 };
 /* What a particle's fine pass came to. */
 struct best_cuda {
     double sum, offset2, weight_sum; /* Σ of weights with the largest 1; Σ w |own + shift|²; Σ w of contributions */
     float least, largest;
-    uint32_t slice;
-    int shift;
+    struct pose_cuda pose; /* of the largest */
     uint32_t contributions, left_out;
     double nothing; /* doubt_cuda */
 };
@@ -229,11 +234,13 @@ void sums_scale_cuda(const float *sigma2, int optics, int shells, double particl
 enum status back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err);
 /* factor[particles]: multiplies what an image gives (reliability); begin[particles + 1], count = begin[particles], known
  * to the host. Contributions are sorted by slice; what all particles give to a slice is summed, in their order, and
- * scattered once, so that sums depend, in their last bits, on which particles are added together. near: slices of a
+ * scattered once, so that sums depend, in their last bits, on which particles are added together; slices must then be
+ * such as 32 bits number (back_project_can_sort). near: slices of a
  * particle lie next to each other (local searches); what each particle gives near a place of the grid is summed first
  * instead, where back_project_can_be_near. Sums are the same but for rounding, and those of each particle are its own;
  * then no scratch is looked at, else no `begin`. */
 int back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums);
+int back_project_can_sort(const struct sampling_cuda *sampling);
 enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
                               const struct particles_cuda *particles, const float *factor,
                               const struct contribution_cuda *contributions, const uint32_t *begin, uint32_t count,

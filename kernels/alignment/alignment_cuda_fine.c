@@ -101,15 +101,16 @@ void alignment_cuda_result(const struct alignment_cuda *a, const struct alignmen
                            const struct alignment_particle *particle, int i, struct alignment_result *r) {
     const struct best_cuda *best = &found->best[i];
     const struct sampling *sampling = a->iteration.sampling;
-    int row = (int)(best->slice / (uint32_t)a->rotations), references = a->iteration.reference_count;
+    const struct pose_cuda *pose = &best->pose;
+    int row = (int)pose->row, references = a->iteration.reference_count;
     int orientation = row % a->orientations, shells = a->shells;
     r->reference = row / a->orientations;
     if (a->iteration.oversampled) {
-        sampling_child_matrix(sampling, orientation, (int)(best->slice % (uint32_t)a->rotations), r->pose);
-        sampling_child_shift(sampling, best->shift / 4, best->shift % 4, r->shift);
+        sampling_child_matrix(sampling, orientation, pose->rotation, r->pose);
+        sampling_child_shift(sampling, pose->shift / 4, pose->shift % 4, r->shift);
     } else {
         sampling_matrix(sampling, orientation, r->pose);
-        sampling_shift(sampling, best->shift, r->shift);
+        sampling_shift(sampling, pose->shift, r->shift);
     }
     for (int axis = 0; axis < 2; axis++)
         r->shift[axis] += particle->shift[axis];

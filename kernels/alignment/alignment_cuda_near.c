@@ -1,33 +1,22 @@
 /* The coarse pass of local searches on a CUDA device: the orientations near a particle's last pose are listed by the
  * host, all shifts of each compared, and what holds the probability is kept. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/memory.h"
 #include "kernels/alignment/alignment_cuda_private.h"
 
 static const double ADAPTIVE_FRACTION = 0.999;
 
-struct near_row {
-    int orientation;
-    float log_prior;
-};
-
-static int by_orientation(const void *a, const void *b) {
-    const struct near_row *x = a, *y = b;
-    return (x->orientation > y->orientation) - (x->orientation < y->orientation);
-}
-
-/* Ascending, as lists of rows must be. */
-static enum status sort_near(struct sampling_subset *near, struct err *err) {
-    _cleanup_(mem_free) struct near_row *rows = NULL;
-    TRY(mem_new((size_t)near->count, sizeof *rows, "poses near a particle", &rows, err));
-    for (int i = 0; i < near->count; i++)
-        rows[i] = (struct near_row){near->orientations[i], near->log_priors[i]};
-    qsort(rows, (size_t)near->count, sizeof *rows, by_orientation);
-    for (int i = 0; i < near->count; i++)
-        near->orientations[i] = rows[i].orientation, near->log_priors[i] = rows[i].log_prior;
-    return STATUS_OK;
+/* Ascending, as lists of rows must be. They come by ascending directions, each with its psis in a row that may wrap
+ * around: next to nothing is moved. */
+static void sort_near(struct sampling_subset *near) {
+    for (int i = 1; i < near->count; i++) {
+        int orientation = near->orientations[i], at = i;
+        float log_prior = near->log_priors[i];
+        for (; at > 0 && near->orientations[at - 1] > orientation; at--) {
+            near->orientations[at] = near->orientations[at - 1];
+            near->log_priors[at] = near->log_priors[at - 1];
+        }
+        near->orientations[at] = orientation, near->log_priors[at] = log_prior;
+    }
 }
 
 enum status alignment_cuda_find_near(const struct alignment_cuda *a, const struct alignment_particle *particles,
@@ -38,7 +27,7 @@ enum status alignment_cuda_find_near(const struct alignment_cuda *a, const struc
     for (int i = 0; i < count; i++) {
         struct err mine = {0};
         enum status status = sampling_near(sampling, particles[i].pose, sampling->angle_step, &ret_near[i], &mine);
-        if (status == STATUS_OK) status = sort_near(&ret_near[i], &mine);
+        if (status == STATUS_OK) sort_near(&ret_near[i]);
         if (status != STATUS_OK) {
 #pragma omp critical(alignment_near)
             {
@@ -124,8 +113,10 @@ static void fill_lists(const struct alignment_cuda *a, int first, int count, str
 
 static enum status make_lists(struct alignment_cuda *a, int first, int count, struct near_lists *l, struct err *err) {
     count_lists(a, first, count, l);
-    FAIL_IF((size_t)a->rows * (size_t)a->sampling.shift_count > UINT32_MAX || l->count > UINT32_MAX / 2, err,
-            STATUS_UNSUPPORTED, "%d poses × %d shifts are more than a list numbers", a->rows, a->sampling.shift_count);
+    FAIL_IF(l->count > UINT32_MAX / 2, err, STATUS_UNSUPPORTED,
+            "%d particles near %zu poses and %d shifts are more samples than a list numbers: set `memory` to less, or "
+            "search fewer shifts",
+            count, l->row_count, a->sampling.shift_count);
     TRY(reserve_lists(a, count, l, err));
     fill_lists(a, first, count, l);
     return STATUS_OK;

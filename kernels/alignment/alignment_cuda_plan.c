@@ -94,7 +94,7 @@ static enum status upload_sampling(struct alignment_cuda *a, struct err *err) {
                                          .psi_children = children ? 2 : 1,
                                          .shift_children = children ? 4 : 1};
     a->rotations = a->sampling.direction_children * a->sampling.psi_children;
-    a->most = (uint32_t)a->options.max_significant * (children ? 1 : ALIGNMENT_WITHOUT_CHILDREN);
+    a->most = (uint32_t)alignment_most_samples(&a->options, &a->iteration);
     a->each = a->rotations * a->sampling.shift_children;
     a->orientations = sampling_orientation_count(s);
     a->rows = a->orientations * a->iteration.reference_count;

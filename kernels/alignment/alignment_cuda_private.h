@@ -50,9 +50,6 @@ struct alignment_group {
     uint32_t count, contributions_most;
 };
 
-/* As many more samples may be kept where their children, 32 to one, are not looked at. */
-enum { ALIGNMENT_WITHOUT_CHILDREN = 4 };
-
 struct alignment_cuda {
     struct alignment_options options;
     int shells;

@@ -32,9 +32,12 @@ __device__ static inline struct slice_place child_place(const struct sampling_cu
     return p;
 }
 
-__device__ static inline struct slice_place fine_place(const struct sampling_cuda &s, uint32_t slice) {
-    uint32_t rotations = (uint32_t)sampling_rotations(s), row = slice / rotations;
-    return child_place(s, row, (int)(slice - row * rotations));
+__device__ static inline struct slice_place fine_place(const struct sampling_cuda &s, const struct pose_cuda &pose) {
+    return child_place(s, pose.row, pose.rotation);
+}
+
+__device__ static inline bool same_slice(const struct pose_cuda &a, const struct pose_cuda &b) {
+    return a.row == b.row && a.rotation == b.rotation;
 }
 
 /* ret_m: rows 0 and 1 of a slice's matrix times `factor` (GRID_PAD for grid_sample). */

@@ -4,6 +4,7 @@
  *
  * A batch is worked through in parts whose slices fit into memory. The rows of a part are shared: a child that
  * several particles need is projected once, and what they give to it is summed before it is scattered. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,6 +334,9 @@ static double likelihood_constant(const struct alignment_cpu *a, const struct ba
 static enum status fine_particle(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *s,
                                  struct err *err) {
     size_t n = (size_t)a->pixels.count;
+    FAIL_IF((double)b->significant.count * a->rotations * a->translations > INT_MAX / 2, err, STATUS_UNSUPPORTED,
+            "%d samples of a particle are alike, too many to compare all their children: is a reference empty?",
+            b->significant.count);
     TRY(reserve_poses(s, b->significant.count * a->rotations * a->translations, err));
     int poses = list_poses(a, b, s);
     const struct expectation_particle e = {.image = b->masked, .ctf = b->ctf, .weight = b->weight};

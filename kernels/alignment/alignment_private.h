@@ -20,6 +20,14 @@ static inline double alignment_evidence_with(double evidence, double nothing) {
     return fmax(evidence, nothing) + log1p(exp(-fabs(evidence - nothing)));
 }
 
+/* How many coarse samples of a particle the fine pass takes, but for ties: more where their children, 32 to one, are not
+ * looked at. */
+enum { ALIGNMENT_WITHOUT_CHILDREN = 4 };
+static inline size_t alignment_most_samples(const struct alignment_options *options,
+                                            const struct alignment_iteration *iteration) {
+    return (size_t)options->max_significant * (size_t)(iteration->oversampled ? 1 : ALIGNMENT_WITHOUT_CHILDREN);
+}
+
 struct alignment_cpu;
 enum status alignment_cpu_create(const struct alignment_options *options, struct alignment_cpu **ret_alignment,
                                  struct err *err);

@@ -1,10 +1,12 @@
 #include "kernels/alignment/alignment_reference.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/memory.h"
+#include "kernels/alignment/alignment_private.h"
 #include "kernels/prepare/prepare.h"
 
 static const double FRACTION = 0.999;
@@ -128,8 +130,10 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Values become weights, the largest 1; those that hold FRACTION of their sum are kept. */
-static enum status keep_poses(struct comparison *c, double *ret_least, double *ret_sum, struct err *err) {
+/* Values become weights, the largest 1; those that hold FRACTION of their sum are kept, `most` of them where these are
+ * more. ret_significant: without that limit. */
+static enum status keep_poses(struct comparison *c, size_t most, double *ret_least, double *ret_sum,
+                              size_t *ret_significant, struct err *err) {
     _cleanup_(mem_free) double *sorted = NULL;
     double least = INFINITY, sum = 0;
     TRY(mem_new(c->pose_count, sizeof *sorted, "weights", &sorted, err));
@@ -147,6 +151,11 @@ static enum status keep_poses(struct comparison *c, double *ret_least, double *r
     /* Where the sum crosses, measured by what lies beyond it. */
     double crossed = above - FRACTION * sum;
     c->margin = fmin(c->margin, fmin(crossed, threshold - crossed) / ((1 - FRACTION) * sum));
+    *ret_significant = last + 1;
+    if (last >= most) {
+        threshold = sorted[most - 1];
+        c->margin = fmin(c->margin, 1 - sorted[most] / threshold);
+    }
     mem_free(&c->kept);
     TRY(mem_new(c->pose_count, sizeof *c->kept, "poses", &c->kept, err));
     c->kept_count = 0;
@@ -300,15 +309,16 @@ static double likelihood_constant(const struct comparison *c) {
 static enum status compare(struct comparison *c, const struct alignment_options *o, struct err *err) {
     struct alignment_result *result = c->result;
     double least, sum;
+    size_t significant, contribute;
     TRY(allocate(c, err));
     TRY(prepare(c, o, err));
     TRY(list_coarse(c, c->iteration->sigma_offset, err));
     compare_poses(c, c->iteration->coarse_pixels);
-    TRY(keep_poses(c, &least, &sum, err));
-    result->significant = (int)c->kept_count;
+    TRY(keep_poses(c, alignment_most_samples(o, c->iteration), &least, &sum, &significant, err));
+    result->significant = (int)significant;
     TRY(list_fine(c, err));
     compare_poses(c, c->n);
-    TRY(keep_poses(c, &least, &sum, err));
+    TRY(keep_poses(c, SIZE_MAX, &least, &sum, &contribute, err));
     const struct alignment_particle *p = c->particle;
     result->evidence = result->log_likelihood = log(sum) - least;
     result->nothing = 0;

@@ -63,10 +63,11 @@ enum status lay_out(uint32_t count, void *scratch, layout *ret_layout, err *err)
     return STATUS_OK;
 }
 
-__global__ void list_slices(const contribution_cuda *contributions, uint32_t count, uint32_t *slices, uint32_t *order) {
+__global__ void list_slices(const contribution_cuda *contributions, uint32_t count, uint32_t rotations,
+                            uint32_t *slices, uint32_t *order) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
-    slices[i] = contributions[i].slice;
+    slices[i] = contributions[i].pose.row * rotations + contributions[i].pose.rotation;
     order[i] = (uint32_t)i;
 }
 
@@ -75,8 +76,8 @@ __global__ void fill_entries(const contribution_cuda *contributions, const uint3
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     contribution_cuda c = contributions[order[i]];
-    entries[i] =
-        entry{c.particle, c.weight, shift_turns(shifts[2 * c.shift], box), shift_turns(shifts[2 * c.shift + 1], box)};
+    const float *shift = shifts + 2 * (size_t)c.pose.shift;
+    entries[i] = entry{c.particle, c.weight, shift_turns(shift[0], box), shift_turns(shift[1], box)};
 }
 
 /* starts[*piece_count]: of each piece. */
@@ -85,7 +86,8 @@ __global__ void fill_pieces(sampling_cuda sampling, const uint32_t *slices, cons
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x, n = *piece_count;
     if (i >= n) return;
     uint32_t first = starts[i], end = i + 1 < n ? starts[i + 1] : count;
-    slice_place place = fine_place(sampling, slices[first]);
+    const uint32_t rotations = (uint32_t)sampling_rotations(sampling), slice = slices[first];
+    slice_place place = child_place(sampling, slice / rotations, (int)(slice % rotations));
     piece p;
     child_plane(sampling, place, GRID_PAD, p.plane);
     p.first = first;
@@ -94,17 +96,24 @@ __global__ void fill_pieces(sampling_cuda sampling, const uint32_t *slices, cons
     pieces[i] = p;
 }
 
+unsigned long long slice_count(const sampling_cuda &s) {
+    return (unsigned long long)s.references * (unsigned)s.directions * (unsigned)s.psi_count *
+           (unsigned)sampling_rotations(s);
+}
+
 /* Bits that tell the slices of a grid apart. */
 int slice_bits(const sampling_cuda &s) {
-    unsigned long long slices = (unsigned long long)s.references * (unsigned)s.directions * (unsigned)s.psi_count *
-                                (unsigned)sampling_rotations(s);
     int bits = 1;
-    while (bits < 32 && slices >> bits != 0)
+    while (bits < 32 && slice_count(s) >> bits != 0)
         bits++;
     return bits;
 }
 
 } // namespace
+
+extern "C" int back_project_can_sort(const struct sampling_cuda *sampling) {
+    return slice_count(*sampling) <= UINT32_MAX;
+}
 
 enum status back_project::make_list(const struct sampling_cuda *sampling, int box,
                                     const struct contribution_cuda *contributions, uint32_t count, void *scratch,
@@ -113,7 +122,8 @@ enum status back_project::make_list(const struct sampling_cuda *sampling, int bo
     unsigned blocks = (count - 1) / THREADS + 1;
     layout l;
     TRY(lay_out(count, scratch, &l, err));
-    list_slices<<<blocks, THREADS, 0, queue>>>(contributions, count, l.slices[0], l.order[0]);
+    list_slices<<<blocks, THREADS, 0, queue>>>(contributions, count, (uint32_t)sampling_rotations(*sampling),
+                                               l.slices[0], l.order[0]);
     CUDA_TRY(cudaGetLastError(), err, "listing poses");
     buffers slices(l.slices[0], l.slices[1]), order(l.order[0], l.order[1]);
     size_t bytes = l.library_bytes;

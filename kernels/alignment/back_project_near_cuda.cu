@@ -101,8 +101,8 @@ __device__ void list_slices(const job &j, uint32_t from, int count, stage &s) {
         if (at >= count) continue;
         contribution_cuda c = j.contributions[from + at];
         s.weight[at] = c.weight;
-        s.shift[at] = (uint16_t)c.shift;
-        begin[i] = at == 0 || j.contributions[from + at - 1].slice != c.slice;
+        s.shift[at] = c.pose.shift;
+        begin[i] = at == 0 || !same_slice(j.contributions[from + at - 1].pose, c.pose);
         begins += begin[i];
     }
     int sum = begins;
@@ -129,9 +129,9 @@ __device__ int list_planes(const job &j, uint32_t from, int first, stage &s) {
     __syncthreads();
     if (threadIdx.x == 0) s.end = s.slices < first + SLICES ? s.slices : first + SLICES;
     __syncthreads();
-    int reference = fine_place(j.sampling, j.contributions[from + s.starts[first]].slice).reference;
+    int reference = fine_place(j.sampling, j.contributions[from + s.starts[first]].pose).reference;
     if (index < s.slices) {
-        slice_place place = fine_place(j.sampling, j.contributions[from + s.starts[index]].slice);
+        slice_place place = fine_place(j.sampling, j.contributions[from + s.starts[index]].pose);
         float m[6];
         child_plane(j.sampling, place, GRID_PAD, m);
         for (int i = 0; i < 6; i++)

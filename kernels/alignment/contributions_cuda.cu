@@ -18,11 +18,9 @@ struct fine_weights {
     __device__ float threshold(int particle) const {
         return fmaxf(sums[particle].threshold, __uint_as_float(1));
     }
-    __device__ int shift_of(const row_cuda &row, uint32_t sample, unsigned child) const {
-        return (int)((samples.samples[sample] - (uint32_t)row.row * shift_count) * children + child);
-    }
-    __device__ uint32_t slice_of(const row_cuda &row, unsigned rotation) const {
-        return (uint32_t)row.row * rotations + rotation;
+    __device__ pose_cuda pose_of(const row_cuda &row, uint32_t sample, unsigned rotation, unsigned child) const {
+        uint32_t shift = (samples.samples[sample] - (uint32_t)row.row * shift_count) * children + child;
+        return {(uint32_t)row.row, (uint16_t)rotation, (uint16_t)shift};
     }
 };
 
@@ -31,30 +29,35 @@ struct tally {
     double offset2, weight;
     unsigned count;
     float largest;
-    uint32_t slice;
-    int shift;
+    unsigned long long pose; /* of the largest, as place_of has it */
 };
 
+/* In the order of contributions. */
+__device__ inline unsigned long long place_of(const pose_cuda &p) {
+    return (unsigned long long)p.row << 32 | (unsigned)p.rotation << 16 | p.shift;
+}
+__device__ inline pose_cuda pose_at(unsigned long long place) {
+    return {(uint32_t)(place >> 32), (uint16_t)(place >> 16), (uint16_t)place};
+}
+
 /* Of equal weights the first pose in the order of contributions counts. */
-__device__ inline void take_larger(tally &mine, float weight, uint32_t slice, int shift) {
-    if (weight < mine.largest) return;
-    if (weight == mine.largest && (slice > mine.slice || (slice == mine.slice && shift >= mine.shift))) return;
+__device__ inline void take_larger(tally &mine, float weight, unsigned long long pose) {
+    if (weight < mine.largest || (weight == mine.largest && pose >= mine.pose)) return;
     mine.largest = weight;
-    mine.slice = slice;
-    mine.shift = shift;
+    mine.pose = pose;
 }
 
 __device__ inline void join(tally &mine, const tally &other) {
     mine.offset2 += other.offset2;
     mine.weight += other.weight;
     mine.count += other.count;
-    take_larger(mine, other.largest, other.slice, other.shift);
+    take_larger(mine, other.largest, other.pose);
 }
 
 __device__ inline tally from_lane_below(const tally &mine, int step) {
     return {__shfl_down_sync(ALL_LANES, mine.offset2, step), __shfl_down_sync(ALL_LANES, mine.weight, step),
             __shfl_down_sync(ALL_LANES, mine.count, step),   __shfl_down_sync(ALL_LANES, mine.largest, step),
-            __shfl_down_sync(ALL_LANES, mine.slice, step),   __shfl_down_sync(ALL_LANES, mine.shift, step)};
+            __shfl_down_sync(ALL_LANES, mine.pose, step)};
 }
 
 /* One warp over the weights of a row that reach the threshold: visit(weight, sample, which of the sample's). */
@@ -87,16 +90,16 @@ __global__ void __launch_bounds__(THREADS)
     int particle = blockIdx.x, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     float threshold = f.threshold(particle);
     double x = own[2 * particle], y = own[2 * particle + 1];
-    tally mine = {0, 0, 0, 0, 0xffffffffu, 0x7fffffff};
+    tally mine = {0, 0, 0, 0, ~0ull};
     for (uint32_t r = f.samples.row_begin[particle] + warp; r < f.samples.row_begin[particle + 1]; r += WARPS) {
         const row_cuda *row = f.samples.rows + r;
         each_contribution(f, row, threshold, [&](float weight, uint32_t sample, unsigned which) {
-            int shift = f.shift_of(*row, sample, which % f.children);
-            double dx = x + (double)f.shifts[2 * shift], dy = y + (double)f.shifts[2 * shift + 1];
+            pose_cuda pose = f.pose_of(*row, sample, which / f.children, which % f.children);
+            double dx = x + (double)f.shifts[2 * pose.shift], dy = y + (double)f.shifts[2 * pose.shift + 1];
             mine.offset2 += (double)weight * (dx * dx + dy * dy);
             mine.weight += (double)weight;
             mine.count++;
-            take_larger(mine, weight, f.slice_of(*row, which / f.children), shift);
+            take_larger(mine, weight, place_of(pose));
         });
     }
     for (int step = 16; step > 0; step /= 2)
@@ -108,8 +111,8 @@ __global__ void __launch_bounds__(THREADS)
         join(mine, of_warp[w]);
     double sum = f.sums[particle].total, scale = sum > 0 ? 1 / sum : 0;
     bool any = mine.count > 0;
-    best[particle] = best_cuda{sum,          mine.offset2 * scale,  mine.weight * scale,  least[particle],
-                               mine.largest, any ? mine.slice : 0u, any ? mine.shift : 0, mine.count};
+    best[particle] = best_cuda{sum,          mine.offset2 * scale,           mine.weight * scale, least[particle],
+                               mine.largest, pose_at(any ? mine.pose : 0ull), mine.count};
 }
 
 /* Rows that a block works on at a time. */
@@ -147,7 +150,7 @@ __device__ void fill_row(const fine_weights &f, const row_cuda *rows, float thre
             unsigned in = __ballot_sync(ALL_LANES, weight >= threshold);
             if (weight >= threshold)
                 to[__popc(in & lanes_before())] =
-                    contribution_cuda{row.particle, f.slice_of(row, rotation), f.shift_of(row, sample, child),
+                    contribution_cuda{f.pose_of(row, sample, rotation, child), row.particle,
                                       (float)((double)weight / sum)};
             to += __popc(in);
         }

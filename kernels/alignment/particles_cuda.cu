@@ -16,12 +16,12 @@ __global__ void spread(const uint32_t *begin, int n, size_t each, size_t *ret_be
     if (i < n) ret_begin[i] = begin[i] * each;
 }
 
-/* As alignment_reliability. */
 __global__ void list_shifts(const row_cuda *rows, size_t count, unsigned shifts, uint32_t *ret_samples) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < count) ret_samples[i] = (uint32_t)rows[i / shifts].row * shifts + (uint32_t)(i % shifts);
 }
 
+/* As alignment_reliability. */
 __global__ void rely(enum alignment_norm norm, const double *before, const double *residuals, int n,
                      float *ret_factors) {
     int i = (int)(blockIdx.x * THREADS + threadIdx.x);

@@ -24,7 +24,8 @@ struct job {
 /* A pose as a warp works on it; the shift in turns (shift_device.cuh). */
 struct pose {
     float plane[6];
-    uint32_t slice, x, y;
+    uint32_t x, y;
+    size_t slice; /* its number */
     int reference;
     float weight;
 };
@@ -36,13 +37,13 @@ struct pixels {
     float cross[EACH], power[EACH]; /* over the poses that are staged */
 };
 
-__device__ inline void place_pose(const job &j, uint32_t slice, int shift, pose *ret_pose) {
-    slice_place at = fine_place(j.sampling, slice);
+__device__ inline void place_pose(const job &j, const pose_cuda &of, pose *ret_pose) {
+    slice_place at = fine_place(j.sampling, of);
     child_plane(j.sampling, at, GRID_PAD, ret_pose->plane);
-    ret_pose->slice = slice;
+    ret_pose->slice = (size_t)of.row * sampling_rotations(j.sampling) + of.rotation;
     ret_pose->reference = at.reference;
-    ret_pose->x = shift_turns(j.sampling.child_shifts[2 * shift], j.references.pixels.box);
-    ret_pose->y = shift_turns(j.sampling.child_shifts[2 * shift + 1], j.references.pixels.box);
+    ret_pose->x = shift_turns(j.sampling.child_shifts[2 * of.shift], j.references.pixels.box);
+    ret_pose->y = shift_turns(j.sampling.child_shifts[2 * of.shift + 1], j.references.pixels.box);
 }
 
 /* Where slices come from. */
@@ -50,7 +51,7 @@ enum source { STORED, QUADS, VALUES };
 
 /* Pixel `at` of a pose's slice, of frequency kx, ky. */
 template <source FROM> __device__ inline float2 slice_value(const job &j, const pose &of, int at, int kx, int ky) {
-    if (FROM == STORED) return __ldg((const float2 *)j.references.slices + (size_t)of.slice * j.slice_row + at);
+    if (FROM == STORED) return __ldg((const float2 *)j.references.slices + of.slice * j.slice_row + at);
     const grid_cuda &grid = j.references.grids[of.reference];
     const float *m = of.plane;
     if (kx * kx + ky * ky > grid.r_max * grid.r_max) return make_float2(0, 0);
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_c
         __syncwarp();
         if (lane < count) {
             contribution_cuda c = job.contributions[from + lane];
-            place_pose(job, c.slice, c.shift, &poses[lane]);
+            place_pose(job, c.pose, &poses[lane]);
             poses[lane].weight = c.weight;
         }
         __syncwarp();
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(THREADS)
     __shared__ double parts[WARPS];
     size_t row = (size_t)blockIdx.x * job.particles.stride;
     int known = known_shell[blockIdx.x];
-    if (threadIdx.x == 0) place_pose(job, job.best[blockIdx.x].slice, job.best[blockIdx.x].shift, &best);
+    if (threadIdx.x == 0) place_pose(job, job.best[blockIdx.x].pose, &best);
     __syncthreads();
     double below = 0, above = 0;
     for (int i = threadIdx.x; i < job.references.pixels.count; i += THREADS) {

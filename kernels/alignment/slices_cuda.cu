@@ -10,9 +10,10 @@ enum { THREADS = 256 };
 __global__ void __launch_bounds__(THREADS)
     make_slices(const __grid_constant__ references_cuda references, sampling_cuda sampling, uint32_t first, int row,
                 float *slices) {
+    const uint32_t rotations = (uint32_t)sampling_rotations(sampling);
     int at = (int)(blockIdx.y * THREADS + threadIdx.x);
     if (at >= row) return;
-    slice_place place = fine_place(sampling, first + blockIdx.x);
+    slice_place place = child_place(sampling, first + blockIdx.x / rotations, (int)(blockIdx.x % rotations));
     float m[6];
     child_plane(sampling, place, GRID_PAD, m);
     float2 p = make_float2(0, 0);
@@ -47,8 +48,8 @@ extern "C" enum status fine_slices_cuda(const struct references_cuda *references
     if (count == 0) return STATUS_OK;
     unsigned rotations = (unsigned)sampling_rotations(*sampling);
     dim3 blocks((unsigned)count * rotations, (unsigned)((fine_slice_row(references) + THREADS - 1) / THREADS));
-    make_slices<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(*references, *sampling, (uint32_t)first * rotations,
-                                                                    (int)fine_slice_row(references), ret_slices);
+    make_slices<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(*references, *sampling, (uint32_t)first,
+                                                              (int)fine_slice_row(references), ret_slices);
     CUDA_TRY(cudaGetLastError(), err, "making slices");
     return STATUS_OK;
 }

@@ -67,3 +67,37 @@ void expectation_top_sum(const float *weights, size_t count, double fraction, fl
     memcpy(ret_threshold, &prefix, sizeof prefix);
     *ret_count = counted;
 }
+
+/* How many weights there are of each digit, of those whose digits above it are those of `prefix`. */
+static void count_digits(const float *weights, size_t count, int shift, uint32_t prefix, uint32_t mask,
+                         size_t members[BUCKETS]) {
+    memset(members, 0, BUCKETS * sizeof *members);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(weights[i]);
+        if (bits != 0 && (bits & mask) == prefix) members[bits >> shift & (BUCKETS - 1)]++;
+    }
+}
+
+void expectation_largest(const float *weights, size_t count, size_t most, float *ret_threshold, size_t *ret_count) {
+    size_t members[BUCKETS], above = 0;
+    uint32_t prefix = 0, mask = 0;
+    for (int round = 0; round < 3; round++) {
+        count_digits(weights, count, DIGIT_SHIFT[round], prefix, mask, members);
+        int last = -1;
+        for (int bucket = BUCKETS - 1; bucket >= 0 && (last < 0 || above + members[last] < most); bucket--) {
+            if (members[bucket] == 0) continue;
+            if (last >= 0) above += members[last];
+            last = bucket;
+        }
+        if (last < 0) { /* nothing but zeros */
+            *ret_threshold = 0;
+            *ret_count = count;
+            return;
+        }
+        prefix |= (uint32_t)last << DIGIT_SHIFT[round];
+        mask |= (uint32_t)(BUCKETS - 1) << DIGIT_SHIFT[round];
+        if (round == 2) above += members[last];
+    }
+    memcpy(ret_threshold, &prefix, sizeof prefix);
+    *ret_count = above;
+}

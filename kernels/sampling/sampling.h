@@ -31,7 +31,8 @@ struct sampling {
     double perturbation, tilted[9];   /* d, A(e, e, e) */
 };
 
-/* symmetry NULL: the whole sphere, else the directions of its asymmetric unit. */
+/* symmetry NULL: the whole sphere, else the directions of its asymmetric unit. STATUS_UNSUPPORTED: more orientations
+ * than an int numbers, as the whole sphere has at order 9. */
 enum status sampling_create(int order, const struct symmetry *symmetry_or_null, double offset_range, double offset_step,
                             struct sampling *ret_sampling, struct err *err);
 /* In-plane angles alone, psi_step ° made to divide 360. */
@@ -39,8 +40,9 @@ enum status sampling_create_plane(double psi_step, double offset_range, double o
                                   struct sampling *ret_sampling, struct err *err);
 void sampling_destroy(struct sampling *sampling);
 
-/* Angle step of an order, °. */
+/* Angle step of an order, °; orientations on the whole sphere. */
 double sampling_angle_step(int order);
+double sampling_whole_sphere(int order);
 /* The next d from the last one and a number drawn uniformly from [0, 1): d + U(¼, ½), wrapped to (−½, ½). */
 double sampling_next_perturbation(double d, double uniform);
 /* From what it was made as, not from what it is: the same d gives the same grid. */

@@ -1,6 +1,7 @@
 #include "kernels/sampling/sampling.h"
 
 #include <chealpix.h>
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -12,6 +13,14 @@ static const double DEGREES = M_PI / 180;
 
 double sampling_angle_step(int order) {
     return 360.0 / (6 * (1 << order));
+}
+
+static int count_psis(double angle_step) {
+    return (int)ceil(360 / angle_step - 1e-9);
+}
+
+double sampling_whole_sphere(int order) {
+    return 12 * exp2(2 * order) * count_psis(sampling_angle_step(order));
 }
 
 /* Matrix of a NEST pixel's centre at psi 0. */
@@ -62,6 +71,9 @@ static enum status make_directions(struct sampling *s, const struct symmetry *sy
         if (symmetry != NULL) pixel_matrix(s->order, pixel, m);
         if (symmetry == NULL || symmetry_in_unit(symmetry, m + 6)) s->pixels[s->direction_count++] = pixel;
     }
+    FAIL_IF((double)s->direction_count * s->psi_count > INT_MAX, err, STATUS_UNSUPPORTED,
+            "a grid of HEALPix order %d has %.3g orientations, more than can be numbered: take a smaller order",
+            s->order, (double)s->direction_count * s->psi_count);
     TRY(make_bases(s, err));
     return mem_new((size_t)s->direction_count, sizeof *s->frames, "directions", &s->frames, err);
 }
@@ -111,7 +123,7 @@ enum status sampling_create(int order, const struct symmetry *symmetry, double o
                          .angle_step = sampling_angle_step(order),
                          .offset_range = offset_range,
                          .offset_step = offset_step};
-    s.psi_count = (int)ceil(360 / s.angle_step - 1e-9);
+    s.psi_count = count_psis(s.angle_step);
     s.psi_step = 360.0 / s.psi_count;
     return finish(&s, make_directions(&s, symmetry, err), ret_sampling, err);
 }

@@ -116,7 +116,10 @@ static void refine_sampling(struct refiner *r) {
  * better. */
 static bool is_fine(const struct refiner *r) {
     const struct schedule *s = &r->schedule;
-    if (s->order >= SAMPLING_MAX_ORDER - 1) return true;
+    /* Searches near the last poses are of the whole sphere. */
+    if (s->order >= SAMPLING_MAX_ORDER - 1 ||
+        !alignment_can_number(sampling_whole_sphere(s->order + 1), r->reference_count))
+        return true;
     return s->order > r->options.healpix_order && sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
 }
 

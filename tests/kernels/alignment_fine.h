@@ -143,16 +143,16 @@ static inline void plain_contributions(const struct fine *f, const float *weight
                         float w = weights[(size_t)s * f->each + rotation * children + child];
                         if (w < sums[p].threshold || w == 0) continue;
                         int row = l->rows[r].row, coarse = (int)(l->samples[s] % (uint32_t)f->sampling.shift_count);
-                        uint32_t slice = (uint32_t)(row * rotations + rotation);
                         int shift = coarse * children + child;
+                        const struct pose_cuda pose = {(uint32_t)row, (uint16_t)rotation, (uint16_t)shift};
                         double weight = w / b->sum, x = own[2 * p] + (double)f->child_shifts[2 * shift],
                                y = own[2 * p + 1] + (double)f->child_shifts[2 * shift + 1];
-                        if (w > b->largest) b->largest = w, b->slice = slice, b->shift = shift;
+                        if (w > b->largest) b->largest = w, b->pose = pose;
                         b->offset2 += weight * (x * x + y * y);
                         b->weight_sum += weight;
                         ret->references[(size_t)p * references +
                                         row / (f->sampling.directions * f->sampling.psi_count)] += weight;
-                        ret->list[at++] = (struct contribution_cuda){p, slice, shift, (float)weight};
+                        ret->list[at++] = (struct contribution_cuda){pose, p, (float)weight};
                     }
         b->contributions = at - ret->begin[p];
     }

@@ -6,8 +6,8 @@
 #include "tests/kernels/alignment_sums_world.h"
 
 /* Rows 0 and 1 of a slice's matrix; its reference. */
-static int slice_rows(const struct world *w, uint32_t slice, double m[6]) {
-    uint32_t row = slice / (uint32_t)w->rotations, rotation = slice % (uint32_t)w->rotations;
+static int slice_rows(const struct world *w, struct pose_cuda pose, double m[6]) {
+    uint32_t row = pose.row, rotation = pose.rotation;
     uint32_t direction = row / (uint32_t)w->psis, reference = direction / (uint32_t)w->directions;
     uint32_t psi_children = (uint32_t)(w->psi_count / w->psis), children = (uint32_t)(w->frame_count / w->directions);
     uint32_t frame = direction % (uint32_t)w->directions * children + rotation / psi_children;
@@ -57,11 +57,11 @@ static void plain_residuals(const struct world *w, int p, double *shells, double
     for (uint32_t k = w->begin[p]; k < w->begin[p + 1]; k++) {
         const struct contribution_cuda *c = &w->list[k];
         double m[6];
-        int reference = slice_rows(w, c->slice, m);
+        int reference = slice_rows(w, c->pose, m);
         for (int i = 0; i < w->pixels.count; i++) {
             double s[2], x[2];
             sample(w, reference, m, w->pixels.kx[i], w->pixels.ky[i], s);
-            shifted(w, image, (size_t)i, w->shift + 2 * c->shift, x);
+            shifted(w, image, (size_t)i, w->shift + 2 * c->pose.shift, x);
             double re = ctf[i] * s[0] - x[0], im = ctf[i] * s[1] - x[1];
             shells[w->pixels.shell[i]] += c->weight * (re * re + im * im);
             sizes[w->pixels.shell[i]] +=
@@ -73,12 +73,12 @@ static void plain_residuals(const struct world *w, int p, double *shells, double
 static void plain_best(const struct world *w, int p, double ret[2]) {
     const float *image = w->masked + 2 * (size_t)p * w->stride, *ctf = w->ctf + (size_t)p * w->stride;
     double m[6];
-    int reference = slice_rows(w, w->best[p].slice, m);
+    int reference = slice_rows(w, w->best[p].pose, m);
     ret[0] = ret[1] = 0;
     for (int i = 0; i < w->pixels.count; i++) {
         double s[2], x[2];
         sample(w, reference, m, w->pixels.kx[i], w->pixels.ky[i], s);
-        shifted(w, image, (size_t)i, w->shift + 2 * w->best[p].shift, x);
+        shifted(w, image, (size_t)i, w->shift + 2 * w->best[p].pose.shift, x);
         double re = ctf[i] * s[0] - x[0], im = ctf[i] * s[1] - x[1];
         ret[1] += re * re + im * im;
         if (w->pixels.shell[i] <= w->known[p]) ret[0] += re * re + im * im;
@@ -96,12 +96,12 @@ static void plain_sums(const struct world *w, struct accumulator **sums) {
     qsort(list, w->count, sizeof *list, by_place);
     for (uint32_t at = 0, end; at < w->count; at = end) {
         memset(data, 0, 3 * (size_t)n * sizeof *data);
-        for (end = at; end < w->count && list[end].slice == list[at].slice; end++) {
+        for (end = at; end < w->count && slice_of(w, list[end].pose) == slice_of(w, list[at].pose); end++) {
             const struct contribution_cuda *c = &list[end];
             size_t row = (size_t)c->particle * w->stride;
             for (int i = 0; i < n; i++) {
                 double x[2], ctf = w->ctf[row + (size_t)i], noise = w->weight[row + (size_t)i];
-                shifted(w, w->unmasked + 2 * row, (size_t)i, w->shift + 2 * c->shift, x);
+                shifted(w, w->unmasked + 2 * row, (size_t)i, w->shift + 2 * c->pose.shift, x);
                 data[2 * i] += c->weight * w->factor[c->particle] * ctf * noise * x[0];
                 data[2 * i + 1] += c->weight * w->factor[c->particle] * ctf * noise * x[1];
                 data[2 * n + i] += c->weight * ctf * ctf * noise;
@@ -111,7 +111,7 @@ static void plain_sums(const struct world *w, struct accumulator **sums) {
             slice[i] = (float)data[i];
         double m[6];
         float matrix[9] = {0};
-        int reference = slice_rows(w, list[at].slice, m);
+        int reference = slice_rows(w, list[at].pose, m);
         for (int i = 0; i < 6; i++)
             matrix[i] = (float)m[i];
         must(accumulator_add(sums[reference], &w->pixels, n, 1, matrix, slice, slice + 2 * n, 1, &err), &err);

@@ -80,17 +80,19 @@ static void real_list(struct world *w, const struct timed *t, const struct sampl
         w->begin[p] = w->count;
         if (t->every) {
             for (uint32_t slice = (uint32_t)p; slice < slices; slice += (uint32_t)w->particles)
-                w->list[w->count++] =
-                    (struct contribution_cuda){p, slice, (int)(slice % (uint32_t)w->shift_count), 1e-3f};
+                w->list[w->count++] = (struct contribution_cuda){
+                    pose_of(w, slice, (int)(slice % (uint32_t)w->shift_count)), p, 1e-3f};
         } else {
             rows_of(w, t, s, rows);
             int shift = (int)(uniform() * (w->shift_count - t->shifts));
             for (int i = 0; i < each; i++)
                 w->list[w->count++] = (struct contribution_cuda){
-                    p, (uint32_t)(rows[i / t->shifts / w->rotations] * w->rotations + i / t->shifts % w->rotations),
-                    shift + i % t->shifts, 1.0f / (float)each};
+                    {(uint32_t)rows[i / t->shifts / w->rotations], (uint16_t)(i / t->shifts % w->rotations),
+                     (uint16_t)(shift + i % t->shifts)},
+                    p, 1.0f / (float)each};
         }
-        w->best[p] = (struct best_cuda){.weight_sum = 1, .slice = w->list[w->begin[p]].slice};
+        w->best[p] = (struct best_cuda){.weight_sum = 1, .pose.row = w->list[w->begin[p]].pose.row,
+                                         .pose.rotation = w->list[w->begin[p]].pose.rotation};
     }
     w->begin[w->particles] = w->count;
     free(rows);
@@ -103,7 +105,7 @@ static double slices_of(const struct world *w) {
     memcpy(list, w->list, w->count * sizeof *list);
     qsort(list, w->count, sizeof *list, by_place);
     for (uint32_t i = 0; i < w->count; i++)
-        slices += i == 0 || list[i].slice != list[i - 1].slice;
+        slices += i == 0 || slice_of(w, list[i].pose) != slice_of(w, list[i - 1].pose);
     free(list);
     return slices;
 }

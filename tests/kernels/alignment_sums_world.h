@@ -123,10 +123,21 @@ static void make_particles(struct world *w) {
         w->power[i] = (float)uniform();
 }
 
+static uint32_t slice_of(const struct world *w, struct pose_cuda pose) {
+    return pose.row * (uint32_t)w->rotations + pose.rotation;
+}
+
+static struct pose_cuda pose_of(const struct world *w, uint32_t slice, int shift) {
+    uint32_t rotations = (uint32_t)w->rotations;
+    return (struct pose_cuda){slice / rotations, (uint16_t)(slice % rotations), (uint16_t)shift};
+}
+
 static int by_place(const void *a, const void *b) {
-    const struct contribution_cuda *x = a, *y = b;
-    if (x->slice != y->slice) return x->slice < y->slice ? -1 : 1;
-    return (x->shift > y->shift) - (x->shift < y->shift);
+    const struct pose_cuda x = ((const struct contribution_cuda *)a)->pose;
+    const struct pose_cuda y = ((const struct contribution_cuda *)b)->pose;
+    if (x.row != y.row) return x.row < y.row ? -1 : 1;
+    if (x.rotation != y.rotation) return x.rotation < y.rotation ? -1 : 1;
+    return (x.shift > y.shift) - (x.shift < y.shift);
 }
 
 /* Up to `most` poses of each particle; the second particle, where there is one, has none. sharing > 0: of so many
@@ -145,7 +156,8 @@ static void make_list(struct world *w) {
         for (int i = 0; i < n; i++) {
             uint32_t limit = w->sharing > 0 ? (uint32_t)w->sharing : slices;
             list[i] = (struct contribution_cuda){
-                .particle = p, .slice = (uint32_t)(uniform() * limit), .shift = (int)(uniform() * w->shift_count)};
+                .particle = p,
+                .pose = pose_of(w, (uint32_t)(uniform() * limit), (int)(uniform() * w->shift_count))};
         }
         qsort(list, (size_t)n, sizeof *list, by_place);
         for (int i = 0; i < n; i++)
@@ -159,7 +171,7 @@ static void make_list(struct world *w) {
             list[i].weight = (float)(list[i].weight / sum);
             w->best[p].weight_sum += list[i].weight;
         }
-        if (kept > 0) w->best[p].slice = list[kept / 2].slice, w->best[p].shift = list[kept / 2].shift;
+        if (kept > 0) w->best[p].pose = list[kept / 2].pose;
         w->count += (uint32_t)kept;
     }
     w->begin[w->particles] = w->count;

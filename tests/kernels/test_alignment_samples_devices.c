@@ -206,8 +206,7 @@ static void check_best(const struct best_cuda *found, const struct best_cuda *tr
     near(found->offset2, truth->offset2, "offset2", particle);
     near(found->weight_sum, truth->weight_sum, "sum of weights", particle);
     assert_true(found->least == least && found->largest == truth->largest);
-    assert_int_equal(found->slice, truth->slice);
-    assert_int_equal(found->shift, truth->shift);
+    assert_memory_equal(&found->pose, &truth->pose, sizeof found->pose);
     assert_int_equal(found->contributions, truth->contributions);
 }
 
@@ -266,10 +265,11 @@ static void check_contributions(const struct fine *f, const float *weights, cons
     struct contribution_cuda *list = twice(run_fill, &c, c.list_bytes + (references ? wide * sizeof(float) : 0));
     for (uint32_t i = 0; i < total; i++) {
         const struct contribution_cuda *a = &list[i], *b = &truth.list[i];
-        if (a->particle != b->particle || a->slice != b->slice || a->shift != b->shift ||
+        if (a->particle != b->particle || memcmp(&a->pose, &b->pose, sizeof a->pose) != 0 ||
             !(fabsf(a->weight - b->weight) <= 1e-6f * b->weight))
-            fail_msg("contribution %u: particle %d, slice %u, shift %d, weight %g; expected %d, %u, %d, %g", i,
-                     a->particle, a->slice, a->shift, a->weight, b->particle, b->slice, b->shift, b->weight);
+            fail_msg("contribution %u: particle %d, row %u, rotation %d, shift %d, weight %g; expected %d, %u, %d, %d, %g",
+                     i, a->particle, a->pose.row, a->pose.rotation, a->pose.shift, (double)a->weight, b->particle,
+                     b->pose.row, b->pose.rotation, b->pose.shift, (double)b->weight);
     }
     const float *given = (const float *)(list + total);
     for (size_t i = 0; references && i < wide; i++)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -242,6 +243,46 @@ static void top_sum_equals_sort_and_scan(void **state) {
     }
 }
 
+static int descending_floats(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* Whatever the weights: flat, peaked, alike in all but the last bit, all alike, mostly zeros; by sorting them. */
+static void the_largest_are_those_of_a_sort(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    static float w[N], sorted[N];
+    srand(SEED);
+    for (int kind = 0; kind < 6; kind++) {
+        for (int i = 0; i < N; i++) {
+            double u = rand() / (RAND_MAX + 1.0);
+            const double values[] = {u, exp(-60 * u), exp(-0.001 * u), 0.25, u < 0.9 ? 0 : u,
+                                     (double)nextafterf(1.0f, i % 2 == 0 ? 2.0f : 0.0f)};
+            w[i] = (float)values[kind];
+        }
+        memcpy(sorted, w, sizeof w);
+        qsort(sorted, N, sizeof *sorted, descending_floats);
+        for (size_t most = 1; most <= N; most += most / 3 + 1) {
+            float threshold = -1, expected = sorted[most - 1];
+            size_t count = 0, above = 0;
+            for (size_t i = most; !(expected > 0); i--)
+                expected = sorted[i - 1];
+            for (size_t i = 0; i < N; i++)
+                above += sorted[i] >= expected;
+            expectation_largest(w, N, most, &threshold, &count);
+            if (threshold != expected || count != above)
+                fail_msg("kind %d, the %zu largest: %g (%zu) expected, %g (%zu) found, seed %u", kind, most,
+                         (double)expected, above, (double)threshold, count, SEED);
+        }
+    }
+    memset(w, 0, sizeof w);
+    float threshold = -1;
+    size_t count = 0;
+    expectation_largest(w, N, 3, &threshold, &count);
+    assert_true(threshold == 0 && count == N);
+}
+
 static void top_sum_of_nothing_keeps_all(void **state) {
     (void)state;
     const float zeros[5] = {0};
@@ -260,6 +301,7 @@ int main(void) {
         cmocka_unit_test(a_shifted_copy_fits_best_at_its_shift),
         cmocka_unit_test(top_sum_equals_sort_and_scan),
         cmocka_unit_test(top_sum_of_nothing_keeps_all),
+        cmocka_unit_test(the_largest_are_those_of_a_sort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

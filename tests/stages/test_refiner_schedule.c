@@ -26,6 +26,7 @@ static void begin(struct settled *s) {
                                       .box = BOX,
                                       .shells = SHELLS,
                                       .pixel_size = 3,
+                                      .reference_count = 1,
                                       .oversampled = true}};
     for (int shell = 0; shell < SHELLS; shell++)
         s->ssnr[shell] = shell <= RESOLVED ? 10 : 0.1f, s->fsc[shell] = shell <= RESOLVED ? 0.9f : 0;
@@ -79,6 +80,22 @@ static void stops_where_the_grid_is_fine(void **state) {
     assert_int_equal(s.refiner.schedule.order, 4);
 }
 
+/* However accurate the poses: the whole sphere has 1.2e9 orientations at order 8, and two references there are more than
+ * are numbered. */
+static void stops_at_the_finest_grid_there_is(void **state) {
+    (void)state;
+    for (int references = 1; references <= 2; references++) {
+        struct settled s;
+        begin(&s);
+        s.refiner.reference_count = references;
+        for (int i = 0; i < 10 && !s.refiner.schedule.converged; i++)
+            (void)settle(&s, 0.001);
+        assert_true(s.refiner.schedule.converged);
+        assert_int_equal(s.refiner.schedule.order, references == 1 ? 8 : 7);
+        assert_true(alignment_can_number(sampling_whole_sphere(s.refiner.schedule.order), references));
+    }
+}
+
 /* A map of poses on a coarse grid says that nothing finer is known, whatever could be. */
 static void does_not_stop_at_the_first_grid(void **state) {
     (void)state;
@@ -96,6 +113,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_on_while_the_grid_is_coarse),
         cmocka_unit_test(stops_where_the_grid_is_fine),
+        cmocka_unit_test(stops_at_the_finest_grid_there_is),
         cmocka_unit_test(does_not_stop_at_the_first_grid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
