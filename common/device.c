@@ -47,8 +47,8 @@ enum status device_cuda_upload(int index, const float *host, size_t count, struc
     return no_cuda(err);
 }
 
-enum status device_cuda_memory_used(int index, size_t *ret_bytes, struct err *err) {
-    (void)index, (void)ret_bytes;
+enum status device_cuda_memory_info(int index, size_t *ret_free, size_t *ret_total, struct err *err) {
+    (void)index, (void)ret_free, (void)ret_total;
     return no_cuda(err);
 }
 
@@ -125,8 +125,17 @@ enum status device_upload(const struct device *device, const float *host, size_t
 }
 
 enum status device_memory_used(const struct device *device, size_t *ret_bytes, struct err *err) {
-    *ret_bytes = 0;
-    return device->kind == DEVICE_CPU ? STATUS_OK : device_cuda_memory_used(device->index, ret_bytes, err);
+    size_t unused = 0, total = 0;
+    if (device->kind == DEVICE_CUDA) TRY(device_cuda_memory_info(device->index, &unused, &total, err));
+    *ret_bytes = total - unused;
+    return STATUS_OK;
+}
+
+enum status device_memory_free(const struct device *device, size_t *ret_bytes, struct err *err) {
+    size_t unused = 0, total = 0;
+    if (device->kind == DEVICE_CUDA) TRY(device_cuda_memory_info(device->index, &unused, &total, err));
+    *ret_bytes = unused;
+    return STATUS_OK;
 }
 
 enum status device_put(const struct device *device, void *to, const void *host, size_t bytes, struct err *err) {

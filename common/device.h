@@ -51,6 +51,8 @@ enum status device_get(const struct device *device, void *host, const void *from
 
 /* Bytes of the device's memory that are in use by all programs; 0 for the CPU. */
 enum status device_memory_used(const struct device *device, size_t *ret_bytes, struct err *err);
+/* Bytes of it that no program uses; 0 for the CPU. */
+enum status device_memory_free(const struct device *device, size_t *ret_bytes, struct err *err);
 
 #ifdef __cplusplus
 }

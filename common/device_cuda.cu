@@ -55,9 +55,13 @@ enum status device_cuda_memory_new(int index, size_t bytes, void **ret_pointer, 
     CUDA_TRY(cudaSetDevice(index), err, "choosing it");
     cudaError_t result = cudaMalloc(ret_pointer, bytes);
     if (result != cudaSuccess) {
+        size_t unused = 0, total = 0;
         (void)cudaGetLastError();
-        FAIL(err, cuda_status(result), "the CUDA device has no %zu MiB of memory: %s", bytes >> 20,
-             cudaGetErrorString(result));
+        TRY(device_cuda_memory_info(index, &unused, &total, err));
+        FAIL(err, cuda_status(result),
+             "%zu MiB of the CUDA device's memory were asked for, and %zu of its %zu MiB are free (%s): set `memory` to "
+             "less, or end other programs that use the device",
+             bytes >> 20, unused >> 20, total >> 20, cudaGetErrorString(result));
     }
     return STATUS_OK;
 }
@@ -159,10 +163,8 @@ void device_copy_destroy(struct device_copy **copy) {
     *copy = NULL;
 }
 
-enum status device_cuda_memory_used(int index, size_t *ret_bytes, struct err *err) {
-    size_t unused = 0, total = 0;
+enum status device_cuda_memory_info(int index, size_t *ret_free, size_t *ret_total, struct err *err) {
     CUDA_TRY(cudaSetDevice(index), err, "choosing it");
-    CUDA_TRY(cudaMemGetInfo(&unused, &total), err, "asking for its memory");
-    *ret_bytes = total - unused;
+    CUDA_TRY(cudaMemGetInfo(ret_free, ret_total), err, "asking for its memory");
     return STATUS_OK;
 }

@@ -14,7 +14,7 @@ struct alignment {
 };
 
 static enum status check_options(const struct alignment_options *o, struct err *err) {
-    FAIL_IF(o->box < 8 || o->box % 2 != 0 || !(o->pixel_size > 0) || !(o->mask_radius > 0) || !(o->memory > 0) ||
+    FAIL_IF(o->box < 8 || o->box % 2 != 0 || !(o->pixel_size > 0) || !(o->mask_radius > 0) || !(o->memory >= 0) ||
                 o->max_significant < 1 || o->max_significant > 1 << 25,
             err, STATUS_BAD_ARGUMENT,
             "particles of %d px of %g Å in a circle of %g px cannot be compared with a reference: the box must be even "
@@ -23,8 +23,19 @@ static enum status check_options(const struct alignment_options *o, struct err *
     return STATUS_OK;
 }
 
+/* Libraries take memory of their own when they are first used. */
+static enum status find_memory(struct alignment_options *o, struct err *err) {
+    static const double ON_THE_CPU = 4 * 0x1p30, FOR_LIBRARIES = 0x1p30;
+    size_t unused = 0;
+    if (o->memory > 0) return STATUS_OK;
+    TRY(device_memory_free(&o->device, &unused, err));
+    o->memory = o->device.kind == DEVICE_CPU ? ON_THE_CPU : (double)unused - fmin(FOR_LIBRARIES, (double)unused / 4);
+    return STATUS_OK;
+}
+
 static enum status build(struct alignment *a, struct err *err) {
     TRY(check_options(&a->options, err));
+    TRY(find_memory(&a->options, err));
     if (a->options.device.kind == DEVICE_CPU) return alignment_cpu_create(&a->options, &a->cpu, err);
 #ifdef ALIGNMENT_HAVE_CUDA
     return alignment_cuda_create(&a->options, &a->cuda, err);
@@ -55,6 +66,10 @@ void alignment_destroy(struct alignment **alignment) {
     alignment_cuda_destroy(&(*alignment)->cuda);
 #endif
     mem_free(alignment);
+}
+
+double alignment_memory(const struct alignment *a) {
+    return a->options.memory;
 }
 
 struct workspace *alignment_workspace(const struct alignment *a) {

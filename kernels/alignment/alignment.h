@@ -39,7 +39,9 @@ enum alignment_norm {
 struct alignment_options {
     struct device device;
     int threads;                     /* CPU */
-    double memory;                   /* bytes that may be used, of the device where it is one, beside libraries' own */
+    /* Bytes that may be used, of the device where it is one, beside libraries' own. 0: of a CUDA device what is free
+     * when the alignment is created, less 1 GiB or a quarter of it for libraries; on the CPU 4 GiB. */
+    double memory;
     int box;                         /* px; shells are 0 .. box/2 */
     double pixel_size;               /* Å */
     double mask_radius;              /* px; edge 5 px */
@@ -86,8 +88,11 @@ struct alignment_iteration {
     int shared_shell;
 };
 
+/* Bytes that may be used: options.memory, or what was found for it. */
+double alignment_memory(const struct alignment *alignment);
+
 /* Memory of the device, for references and sums that are kept there: the E-step then takes and adds to them where they
- * are. It is what options.memory leaves to all of this together. NULL: the CPU does it. Lives as long as the
+ * are. It is what alignment_memory leaves to all of this together. NULL: the CPU does it. Lives as long as the
  * alignment. */
 struct workspace *alignment_workspace(const struct alignment *alignment);
 
@@ -102,7 +107,7 @@ enum status alignment_keep_images(struct alignment *alignment, int count, size_t
 bool alignment_can_number(double orientations, int references);
 
 /* Plans memory; an iteration that was not finished is given up. STATUS_NO_MEMORY where the least that the iteration
- * needs is more than options.memory; the message says how much that is. On the CPU references and sums, which are the
+ * needs is more than may be used; the message says how much that is. On the CPU references and sums, which are the
  * caller's, come on top; those of the workspace are part of it. Of references in the host's memory a device takes copies,
  * to sums there it copies what it has added. */
 enum status alignment_begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err);

@@ -21,7 +21,7 @@ struct classifier_options {
     double visits;    /* of each particle before the final passes */
     int final_passes; /* at most */
     struct device device; /* of the E-step */
-    double memory;        /* bytes to compare in: of the device, or of the host */
+    double memory;        /* bytes to compare in, of the device, or of the host; 0: as kernels/alignment finds */
     int threads;
     unsigned seed;
     struct quality_rule keep;

@@ -14,6 +14,7 @@
 #include "snapshot.h"
 
 /* Selections stay longer than the rest: one that was sent may still wait to be read. */
+static const double LEAST_MEMORY = 0.25; /* GiB */
 enum { KEPT_SNAPSHOTS = 3, KEPT_SELECTIONS = 20, FIRST_SNAPSHOT_UPDATE = 4 };
 
 struct state {
@@ -61,6 +62,8 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
         .seed = (unsigned)p->seed,
         .off_centre = p->off_centre,
     };
+    FAIL_IF(p->memory > 0 && p->memory < LEAST_MEMORY, err, STATUS_BAD_ARGUMENT,
+            "memory is %g GiB: at least %g are needed, or 0 for what is free", p->memory, LEAST_MEMORY);
     /* One of four or more is empty, and compared with no particle. */
     FAIL_IF(s->options.device.kind == DEVICE_CUDA && p->classes > ALIGNMENT_REFERENCES_MOST + 1, err,
             STATUS_BAD_ARGUMENT,

@@ -185,8 +185,8 @@ static enum status need_half(struct estep *e, struct model *m, const struct data
     TRY(averages_begin(m->averages, m->class_count, m->size, err));
     for (int k = 0; k < m->class_count; k++)
         e->sums[k] = averages_added(m->averages, k, half);
-    TRY(alignment_keep_images(e->alignment, (int)dataset_count(dataset), estep_image_bytes(e->options.memory, m),
-                              err));
+    TRY(alignment_keep_images(e->alignment, (int)dataset_count(dataset),
+                              estep_image_bytes(alignment_memory(e->alignment), m), err));
     e->iteration.particle_count = (int)dataset_count(dataset);
     TRY(alignment_begin(e->alignment, &e->iteration, err));
     TRY(reserve_batch(e, err));

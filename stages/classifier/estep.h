@@ -11,7 +11,7 @@ struct estep_options {
     double psi_step;                  /* ° */
     double offset_range, offset_step; /* px */
     struct device device;
-    double memory; /* bytes to compare in: of the device, or of the host */
+    double memory; /* bytes to compare in, of the device, or of the host; 0: as kernels/alignment finds */
     int threads;
 };
 

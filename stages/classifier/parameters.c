@@ -128,9 +128,10 @@ const struct param classifier_params[] = {
      .offset = P(memory),
      .unit = "GiB",
      .default_text = "4",
-     .minimum = 0.25,
+     .minimum = 0,
      .maximum = 4096,
-     .help = "Memory to compare particles in, about: of the device, or of the host where it is the CPU."},
+     .help = "Memory to compare particles in, about: of the device, or of the host where it is the CPU. 0: of a CUDA "
+             "device what is free when classes are begun, for a stage that has it to itself; of the host 4 GiB."},
     {.name = "seed",
      .type = PARAM_INT,
      .offset = P(seed),

@@ -132,7 +132,7 @@ static enum status keep_images(struct refiner *r, struct err *err) {
     size_t halves = (size_t)r->half_count, scratch;
     TRY(mstep_bytes(r, r->box, &scratch, err));
     size_t resting = 3 * (halves - 1) * each, maps = halves * each + scratch, need = resting > maps ? resting : maps;
-    double most = fmax(0, fmin(r->options.memory - (double)need, r->options.memory / 8));
+    double memory = alignment_memory(r->alignment), most = fmax(0, fmin(memory - (double)need, memory / 8));
     return alignment_keep_images(r->alignment, (int)r->set.count, (size_t)most, err);
 }
 
@@ -174,7 +174,7 @@ static struct particle *member(const struct refiner *r, const struct half *h, in
  * read at all, the first batch is not so large that much is waited for. */
 static int batch_most(const struct refiner *r) {
     double most = alignment_batch(r->alignment), image = (double)r->box * r->box * sizeof(float);
-    double all = (double)r->set.present * image, room = fmax(LEAST_BATCH, r->options.memory / 16 / image);
+    double all = (double)r->set.present * image, room = fmax(LEAST_BATCH, host_memory(&r->options) / 16 / image);
     if (all > (double)r->set.cache_limit) most = fmin(most, room);
     if (!r->all_read) most = fmin(most, BATCH_TO_READ);
     return (int)most;

@@ -49,7 +49,7 @@ static enum status initialise(struct refiner *r, struct err *err) {
     r->seed_class = -1;
     r->half_count = r->reference_count > 1 ? 1 : 2;
     if (isnan(o->tau_fudge)) r->options.tau_fudge = classifies(r) ? 4 : 1;
-    particle_set_init(&r->set, o->seed, (size_t)(o->memory / 2), o->fallback_pixel_size);
+    particle_set_init(&r->set, o->seed, (size_t)(host_memory(o) / 2), o->fallback_pixel_size);
     return keep_text(o->root, &r->set.root, err);
 }
 

@@ -38,7 +38,8 @@ struct refiner_options {
     unsigned seed;
     int threads;
     struct device device;       /* of the E-step */
-    double memory;              /* bytes, about: of the host, and of the device */
+    double memory;              /* bytes, about: of the host, and of the device; 0: of the host 4 GiB, and of the
+                                   device what is free when the first iteration begins (kernels/alignment) */
     bool memory_trace;          /* refiner_write_trace has something to write */
     double fallback_pixel_size; /* Å, NaN: none */
     const char *root;           /* session folder: what relative stacks are tried against first */

@@ -121,6 +121,11 @@ struct refiner {
     struct star_file *restored;
 };
 
+/* Bytes of the host's memory to work with, about. */
+static inline double host_memory(const struct refiner_options *options) {
+    return options->memory > 0 ? options->memory : 4 * 0x1p30;
+}
+
 double refiner_now(void);
 /* The time since the last call, or since the iteration began, went into this step. */
 void refiner_spent(struct refiner *r, enum refiner_step step);

@@ -99,9 +99,10 @@ static enum status check_memory(const struct refiner *r, struct err *err) {
     int size = classifies(r) ? schedule_first_size(r) : r->box;
     double need = bytes_of_maps(r, size), capacity = (double)workspace_capacity(workspace);
     FAIL_IF(need > capacity, err, STATUS_NO_MEMORY,
-            "%d maps of %d px, compared up to %d px, need %.2f GiB of the device's memory, %.2f GiB may be used: set "
-            "`memory` to more",
-            classifies(r) ? r->reference_count : r->half_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30);
+            "%d maps of %d px, compared up to %d px, need %.2f GiB of the device's memory, %.2f GiB may be used: %s",
+            classifies(r) ? r->reference_count : r->half_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30,
+            r->options.memory > 0 ? "set `memory` to more, or to 0 for what is free"
+                                  : "end other programs that use the device, or extract smaller particles");
     return STATUS_OK;
 }
 

@@ -10,6 +10,8 @@
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/writer.h"
 
+static const double LEAST_MEMORY = 0.25; /* GiB */
+
 struct params {
     char *reference, *symmetry, *mask;
     double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
@@ -64,8 +66,9 @@ static const struct param PARAMS[] = {
      "Files of so many iterations are kept."},
     {"seed", PARAM_INT, offsetof(struct params, seed), "", "1", 0, 1e9, NULL, 0, false,
      "Decides which half a particle belongs to, and the perturbation of the grids."},
-    {"memory", PARAM_FLOAT, offsetof(struct params, memory), "GiB", "4", 0.25, 4096, NULL, 0, false,
-     "Memory to work with, about; half of it keeps particle images that were read once."},
+    {"memory", PARAM_FLOAT, offsetof(struct params, memory), "GiB", "4", 0, 4096, NULL, 0, false,
+     "Memory to work with, about; half of it keeps particle images that were read once. 0: of a CUDA device what is "
+     "free when the first iteration begins, for a stage that has it to itself, and of the host 4 GiB."},
     {"memory_trace", PARAM_BOOL, offsetof(struct params, memory_trace), "", "false", 0, 0, NULL, 0, false,
      "Write what each iteration takes of a CUDA device's memory, step by step (run_itNNN_memory.csv)."},
 };
@@ -139,6 +142,8 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .memory_trace = p->memory_trace,
                                             .fallback_pixel_size = session->pixel_size,
                                             .root = stage_root(stage)};
+    FAIL_IF(p->memory > 0 && p->memory < LEAST_MEMORY, err, STATUS_BAD_ARGUMENT,
+            "memory is %g GiB: at least %g are needed, or 0 for what is free", p->memory, LEAST_MEMORY);
     TRY(refiner_create(&options, &state->refiner, err));
     TRY(restore(stage, state->refiner, err));
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));

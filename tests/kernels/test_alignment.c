@@ -563,6 +563,26 @@ static void it_repeats(void **state) {
     destroy_data(b);
 }
 
+/* What is found where nothing is said: on a device what is free, less what libraries may want. */
+static void memory_is_found(struct data *d, const struct data *expected) {
+    struct alignment *alignment = NULL;
+    size_t unused = 0;
+    OK(device_memory_free(&device, &unused, &failure));
+    d->options.memory = 0;
+    OK(alignment_create(&d->options, &alignment, &failure));
+    double found = alignment_memory(alignment);
+    if (device.kind == DEVICE_CPU)
+        assert_true(found == 0x1p32);
+    else
+        assert_true(found > (double)unused / 4 && found < (double)unused);
+    alignment_destroy(&alignment);
+    align(d, 0);
+    same_result(expected, d, 1e-5);
+    d->options.memory = -1;
+    assert_int_equal(alignment_create(&d->options, &alignment, &failure), STATUS_BAD_ARGUMENT);
+    assert_null(alignment);
+}
+
 /* Less of it makes smaller batches, and slices in parts; too little is an error that says how much it takes. */
 static void memory_changes_nothing_but_the_time(void **state) {
     (void)state;
@@ -575,6 +595,7 @@ static void memory_changes_nothing_but_the_time(void **state) {
     b->options.memory = device.kind == DEVICE_CPU ? 1.5e6 : 16e6;
     align(b, 0);
     same_result(a, b, 1e-5); /* sums of other lengths are rounded otherwise */
+    memory_is_found(b, a);
     struct alignment *alignment = NULL;
     b->options.memory = 1e4;
     enum status status = alignment_create(&b->options, &alignment, &failure);
