@@ -12,7 +12,7 @@ using back_project::list;
 using back_project::piece;
 
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 4, CHUNK = 32 * EACH, FILL_THREADS = 256 };
-const unsigned ALL = 0xffffffffu;
+const unsigned ALL = 0xffffffffu, NOWHERE = 0xffffffffu;
 
 struct job {
     pixels_cuda pixels;
@@ -27,7 +27,7 @@ struct gathered {
     float re[EACH], im[EACH], weight[EACH];
 };
 
-/* What a warp's pixels give, to be scattered: index of the lowest corner (−1: nowhere) and the fractions beyond it;
+/* What a warp's pixels give, to be scattered: index of the lowest corner (or NOWHERE) and the fractions beyond it;
  * re, im, weight in units. */
 struct placed {
     float4 place[32], value[32];
@@ -122,8 +122,10 @@ __device__ inline void place(const sums_cuda &s, const float m[6], int kx, int k
     float turn = x < 0 ? -1.0f : 1.0f;
     x *= turn, y *= turn, z *= turn;
     int gx = (int)x, gy = (int)(y + (float)s.reach), gz = IS_3D ? (int)(z + (float)s.reach) : 0;
-    int index = inside && kx * kx + ky * ky <= s.r_max * s.r_max ? (gz * s.ny + gy) * s.nx + gx : -1;
-    *ret_place = make_float4(__int_as_float(index), x - (float)gx, y - (float)(gy - s.reach),
+    unsigned index = NOWHERE;
+    if (inside && kx * kx + ky * ky <= s.r_max * s.r_max)
+        index = ((unsigned)gz * (unsigned)s.ny + (unsigned)gy) * (unsigned)s.nx + (unsigned)gx;
+    *ret_place = make_float4(__uint_as_float(index), x - (float)gx, y - (float)(gy - s.reach),
                              IS_3D ? z - (float)(gz - s.reach) : 0);
     float scale = (float)s.data_scale;
     *ret_value = make_float4(scale * re, turn * scale * im, (float)s.weight_scale * weight, 0);
@@ -140,11 +142,11 @@ template <bool IS_3D> __device__ inline void scatter(const sums_cuda &s, int64_t
 #pragma unroll 4
     for (int q = half; q < 32; q += IS_3D ? 1 : 2) {
         float4 at = w.place[q];
-        int index = __float_as_int(at.x);
+        unsigned index = __float_as_uint(at.x);
         float share = (ox + sx * at.y) * (oy + sy * at.z);
         if (IS_3D) share *= oz + sz * at.w;
         long long value = __float2ll_rn(share * ((const float *)&w.value[q])[part]);
-        if (index >= 0 && part < 3) atomicAdd(to + (size_t)index * 4, (unsigned long long)value);
+        if (index != NOWHERE && part < 3) atomicAdd(to + (size_t)index * 4, (unsigned long long)value);
     }
 }
 

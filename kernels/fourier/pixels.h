@@ -20,6 +20,9 @@ struct fourier_pixels {
     int *shell_begin;       /* size/2 + 2 entries: pixels of shell s are shell_begin[s] .. shell_begin[s+1]-1 */
 };
 
+/* The largest size in 3-D: the points of a map's transform, two to a pixel along an axis, are numbered by 32 bits. */
+enum { FOURIER_SIZE_MOST_3D = 1022 };
+
 enum status fourier_pixels_create(int box, int size, struct fourier_pixels *ret_pixels, struct err *err);
 void fourier_pixels_destroy(struct fourier_pixels *pixels);
 /* How many of the first pixels lie within a smaller size. */

@@ -57,10 +57,18 @@ enum status projector_set_map(struct projector *p, const float *map, int size, s
     return projector_set_map_on(p, NULL, map, size, err);
 }
 
-enum status projector_set_map_on(struct projector *p, struct workspace *workspace, const float *map, int size,
-                                 struct err *err) {
+static enum status check_size(const struct projector *p, int size, struct err *err) {
     FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
             size, p->box);
+    FAIL_IF(p->dimensions == 3 && size > FOURIER_SIZE_MOST_3D, err, STATUS_UNSUPPORTED,
+            "a 3-D transform of %d px has more points than can be numbered: bin images to at most %d px", size,
+            FOURIER_SIZE_MOST_3D);
+    return STATUS_OK;
+}
+
+enum status projector_set_map_on(struct projector *p, struct workspace *workspace, const float *map, int size,
+                                 struct err *err) {
+    TRY(check_size(p, size, err));
 #ifdef ICESTREAM_HAVE_CUDA
     if (workspace != NULL)
         return projector_device_set_map(p, workspace, map, size, err);
@@ -71,8 +79,7 @@ enum status projector_set_map_on(struct projector *p, struct workspace *workspac
 
 enum status projector_place(struct projector *p, struct workspace *workspace, float *values, int size,
                             struct err *err) {
-    FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
-            size, p->box);
+    TRY(check_size(p, size, err));
     projector_shape(p, size);
     p->device_grid = values;
     p->workspace = workspace;

@@ -123,7 +123,7 @@ void projector_cpu_power(const struct projector *p, float *ret_power) {
 
 /* Where each pixel of a block lies in the grid. */
 struct places {
-    int index[BLOCK];                           /* of the lowest corner, complex values */
+    unsigned index[BLOCK];                           /* of the lowest corner, complex values */
     float fx[BLOCK], fy[BLOCK], fz[BLOCK];      /* fractions beyond it */
     float re_scale[BLOCK], im_scale[BLOCK];     /* 0 beyond r_max; im negative where the conjugate is sampled */
 };
@@ -133,7 +133,8 @@ static inline __attribute__((always_inline)) void locate(const struct projector 
                                                          int count, const float m[6], bool is_3d,
                                                          struct places *places) {
     const float reach = (float)p->reach;
-    const int r2_max = p->r_max * p->r_max, ny = p->ny, nx = p->nx;
+    const int r2_max = p->r_max * p->r_max;
+    const unsigned ny = (unsigned)p->ny, nx = (unsigned)p->nx;
     const int bias = p->reach;
     for (int i = 0; i < count; i++) {
         int ix = kx[i], iy = ky[i];
@@ -147,7 +148,7 @@ static inline __attribute__((always_inline)) void locate(const struct projector 
         places->fx[i] = x - (float)gx;
         places->fy[i] = y - (float)(gy - bias);
         places->fz[i] = is_3d ? z - (float)(gz - bias) : 0;
-        places->index[i] = (gz * ny + gy) * nx + gx;
+        places->index[i] = ((unsigned)gz * ny + (unsigned)gy) * nx + (unsigned)gx;
         places->re_scale[i] = inside;
         places->im_scale[i] = inside * turn;
     }

@@ -15,7 +15,7 @@ enum { PAD = ACCUMULATOR_PAD, BLOCK = 256, AHEAD = 16, MAX_SLABS = 256, SAMPLED_
 /* Where the pixels of a block go; those that fall beyond r_max or outside the slab are left out. */
 struct places {
     int pixel[BLOCK]; /* within the block */
-    int index[BLOCK]; /* of the lowest corner */
+    unsigned index[BLOCK]; /* of the lowest corner */
     int z[BLOCK];     /* its plane, from 0 */
     float fx[BLOCK], fy[BLOCK], fz[BLOCK];
     float turn[BLOCK]; /* −1 where the conjugate goes to the mirrored place */
@@ -27,7 +27,8 @@ static inline __attribute__((always_inline)) int locate(const struct accumulator
                                                         int count, const float m[6], bool is_3d, int first, int last,
                                                         struct places *at) {
     const float reach = (float)a->reach;
-    const int r2_max = a->r_max * a->r_max, nx = a->nx, ny = a->ny, bias = a->reach;
+    const int r2_max = a->r_max * a->r_max, bias = a->reach;
+    const unsigned nx = (unsigned)a->nx, ny = (unsigned)a->ny;
     for (int i = 0; i < count; i++) {
         int ix = kx[i], iy = ky[i];
         float u = (float)ix, v = (float)iy;
@@ -39,7 +40,7 @@ static inline __attribute__((always_inline)) int locate(const struct accumulator
         at->fx[i] = x - (float)gx;
         at->fy[i] = y - (float)(gy - bias);
         at->fz[i] = is_3d ? z - (float)(gz - bias) : 0;
-        at->index[i] = (gz * ny + gy) * nx + gx;
+        at->index[i] = ((unsigned)gz * ny + (unsigned)gy) * nx + (unsigned)gx;
         at->z[i] = gz;
         at->turn[i] = turn;
         at->keep[i] = ix * ix + iy * iy <= r2_max && gz + 1 >= first && gz < last;

@@ -51,9 +51,17 @@ static void set_shape(struct accumulator *a, int size) {
     a->nz = a->dimensions == 3 ? a->ny : 1;
 }
 
-enum status accumulator_clear(struct accumulator *a, int size, struct err *err) {
+static enum status check_size(const struct accumulator *a, int size, struct err *err) {
     FAIL_IF(size < 2 || size > a->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
             size, a->box);
+    FAIL_IF(a->dimensions == 3 && size > FOURIER_SIZE_MOST_3D, err, STATUS_UNSUPPORTED,
+            "a 3-D transform of %d px has more points than can be numbered: bin images to at most %d px", size,
+            FOURIER_SIZE_MOST_3D);
+    return STATUS_OK;
+}
+
+enum status accumulator_clear(struct accumulator *a, int size, struct err *err) {
+    TRY(check_size(a, size, err));
     set_shape(a, size);
     size_t count = accumulator_voxels(a);
     a->work = &accumulator_host_work;
@@ -133,8 +141,7 @@ enum status reconstruct_map(const struct accumulator *a, const struct reconstruc
 enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
     if (workspace == NULL)
         return accumulator_clear(a, size, err);
-    FAIL_IF(size < 2 || size > a->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
-            size, a->box);
+    TRY(check_size(a, size, err));
     set_shape(a, size);
     TRY(arena_take(workspace->arena, accumulator_voxels(a), sizeof *a->voxels, "the sums of a reference",
                    &a->device_voxels, err));
@@ -146,8 +153,7 @@ enum status accumulator_clear_on(struct accumulator *a, struct workspace *worksp
 
 enum status accumulator_place(struct accumulator *a, struct workspace *workspace, double *values, int size,
                               struct err *err) {
-    FAIL_IF(size < 2 || size > a->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
-            size, a->box);
+    TRY(check_size(a, size, err));
     set_shape(a, size);
     a->device_voxels = values;
     a->workspace = workspace;

@@ -27,7 +27,7 @@ typedef float sample __attribute__((vector_size(16)));
 
 /* Where a stretch of a row lies for one operator. */
 struct places {
-    int index[STRETCH];
+    unsigned index[STRETCH];
     float fx[STRETCH], fy[STRETCH], fz[STRETCH], turn[STRETCH];
 };
 
@@ -38,7 +38,8 @@ MULTIVERSION static void add_rotated_row(const struct accumulator *a, const samp
     const float reach = (float)a->reach, mx = (float)matrix[0], my = (float)matrix[3], mz = (float)matrix[6];
     const float bx = (float)(matrix[1] * y + matrix[2] * z), by = (float)(matrix[4] * y + matrix[5] * z);
     const float bz = (float)(matrix[7] * y + matrix[8] * z);
-    const int bias = a->reach, nx = a->nx, ny = a->ny;
+    const int bias = a->reach;
+    const unsigned nx = (unsigned)a->nx, ny = (unsigned)a->ny;
     struct places at;
     for (int begin = 0; begin <= last_x; begin += STRETCH) {
         int n = last_x + 1 - begin < STRETCH ? last_x + 1 - begin : STRETCH;
@@ -49,7 +50,7 @@ MULTIVERSION static void add_rotated_row(const struct accumulator *a, const samp
             /* Biased to be positive, where truncation is the floor. */
             int gx = (int)px, gy = (int)(py + reach), gz = (int)(pz + reach);
             at.fx[i] = px - (float)gx, at.fy[i] = py - (float)(gy - bias), at.fz[i] = pz - (float)(gz - bias);
-            at.index[i] = (gz * ny + gy) * nx + gx;
+            at.index[i] = ((unsigned)gz * ny + (unsigned)gy) * nx + (unsigned)gx;
             at.turn[i] = turn;
         }
         for (int i = 0; i < n; i++) {

@@ -178,6 +178,10 @@ void setup_release(struct refiner *r) {
 enum status setup_allocate(struct refiner *r, struct err *err) {
     FAIL_IF(r->set.box % 2 != 0 || r->set.box < 16, err, STATUS_UNSUPPORTED,
             "particles of %d px cannot be refined: the box must be even and at least 16 px", r->set.box);
+    FAIL_IF(r->set.box > FOURIER_SIZE_MOST_3D, err, STATUS_UNSUPPORTED,
+            "particles of %d px cannot be refined: the transform of their map has more points than can be numbered; "
+            "extract or bin them to at most %d px",
+            r->set.box, FOURIER_SIZE_MOST_3D);
     enum status status = allocate(r, err);
     if (status != STATUS_OK) setup_release(r);
     return status;

@@ -11,10 +11,12 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/mman.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
 #include "kernels/projector/projector.h"
+#include "kernels/projector/projector_private.h"
 #include "kernels/symmetry/symmetry.h"
 #include "tests/kernels/phantom.h"
 
@@ -287,6 +289,40 @@ static void bad_sizes_are_refused(void **state) {
     projector_destroy(&p);
 }
 
+/* Of the largest transform, of which only what is touched takes memory: a pixel that lies at x = y = 0 and z = 2k, beyond
+ * the 2^31st point. */
+static void the_largest_grid_is_read_to_its_end(void **state) {
+    (void)state;
+    enum { K = 450, SIZE = FOURIER_SIZE_MOST_3D };
+    struct projector *p = NULL;
+    struct err err = {0};
+    short kx = 0, ky = K, shell = K;
+    const struct fourier_pixels pixels = {.box = SIZE, .size = SIZE, .count = 1, .kx = &kx, .ky = &ky, .shell = &shell};
+    const float matrix[9] = {1, 0, 0, 0, 0, 1, 0, -1, 0};
+    float found[2] = {0};
+    assert_int_equal(projector_create(3, SIZE + 2, 1, &p, &err), STATUS_OK);
+    assert_int_equal(projector_set_map(p, &found[0], SIZE + 2, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "1022"));
+    projector_shape(p, SIZE);
+    size_t bytes = projector_floats(p) * sizeof(float);
+    assert_true(bytes / (2 * sizeof(float)) <= UINT32_MAX);
+    float *grid = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (grid == MAP_FAILED) {
+        projector_destroy(&p);
+        print_message("no %zu GiB of addresses\n", bytes >> 30);
+        skip();
+    }
+    size_t at = ((size_t)(p->reach + PROJECTOR_PAD * K) * (size_t)p->ny + (size_t)p->reach) * (size_t)p->nx;
+    assert_true(at > INT32_MAX);
+    grid[2 * at] = 3, grid[2 * at + 1] = 4;
+    p->grid = grid;
+    projector_slices(p, &pixels, 1, 1, matrix, 1, found);
+    p->grid = NULL;
+    munmap(grid, bytes);
+    projector_destroy(&p);
+    assert_true(found[0] == 3 && found[1] == 4);
+}
+
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
@@ -298,6 +334,7 @@ int main(void) {
         cmocka_unit_test(shells_come_from_two_maps),
         cmocka_unit_test(power_is_that_of_the_transform),
         cmocka_unit_test(bad_sizes_are_refused),
+        cmocka_unit_test(the_largest_grid_is_read_to_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

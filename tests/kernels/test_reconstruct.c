@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <sys/mman.h>
 
 #include "common/arena.h"
 #include "common/memory.h"
@@ -423,6 +424,43 @@ static void volumes_are_as_large_as_planned(void **state) {
     assert_int_equal(projector_bytes(3, 360), arena_need((size_t)362 * 723 * 723, 8));
 }
 
+/* Of the largest sums, of which only what is touched takes memory: a pixel that lies at x = y = 0 and z = 2k, beyond the
+ * 2^31st voxel. */
+static void the_largest_sums_are_added_to_up_to_their_end(void **state) {
+    (void)state;
+    enum { K = 450, SIZE = FOURIER_SIZE_MOST_3D };
+    struct accumulator *a = NULL;
+    struct err err = {0};
+    short kx = 0, ky = K, shell = K;
+    const struct fourier_pixels pixels = {.box = SIZE, .size = SIZE, .count = 1, .kx = &kx, .ky = &ky, .shell = &shell};
+    const float matrix[9] = {1, 0, 0, 0, 0, 1, 0, -1, 0}, data[2] = {3, 4}, weight = 5;
+    assert_int_equal(accumulator_create(3, SIZE + 2, 16, &a, &err), STATUS_OK);
+    assert_int_equal(accumulator_clear(a, SIZE + 2, &err), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "1022"));
+    a->r_max = SIZE / 2, a->reach = ACCUMULATOR_PAD * a->r_max + 1;
+    a->nx = a->reach + 1, a->ny = a->nz = 2 * a->reach + 1;
+    size_t bytes = accumulator_voxels(a) * sizeof *a->voxels;
+    assert_true(accumulator_voxels(a) <= UINT32_MAX);
+    accumulator_voxel *own = a->voxels;
+    accumulator_voxel *voxels =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (voxels == MAP_FAILED) {
+        accumulator_destroy(&a);
+        print_message("no %zu GiB of addresses\n", bytes >> 30);
+        skip();
+    }
+    size_t at = ((size_t)(a->reach + ACCUMULATOR_PAD * K) * (size_t)a->ny + (size_t)a->reach) * (size_t)a->nx;
+    assert_true(at > INT32_MAX);
+    a->voxels = voxels;
+    enum status status = accumulator_add(a, &pixels, 1, 1, matrix, data, &weight, 1, &err);
+    a->voxels = own;
+    accumulator_voxel found = voxels[at];
+    munmap(voxels, bytes);
+    accumulator_destroy(&a);
+    assert_int_equal(status, STATUS_OK);
+    assert_true(found[0] == 3 && found[1] == 4 && found[2] == 5);
+}
+
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
@@ -437,6 +475,7 @@ int main(void) {
         cmocka_unit_test(prior_damps),
         cmocka_unit_test(maps_of_the_first_shells),
         cmocka_unit_test(volumes_are_as_large_as_planned),
+        cmocka_unit_test(the_largest_sums_are_added_to_up_to_their_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
