@@ -75,8 +75,8 @@ struct samples_cuda {
 };
 
 /* Slices of the fine pass for rows first .. first + count - 1 of the grid:
- * ret_slices[count · rotations][2·fine_slice_row] (re, im), filled up with zeros. Where all of them fit into memory, comparisons take several times less time from these
- * than from grids. */
+ * ret_slices[count · rotations][2·fine_slice_row] (re, im), filled up with zeros. Where all of them fit into memory,
+ * comparisons take several times less time from these than from grids. */
 enum { FINE_SLICE_STEP = 128 };
 static inline size_t fine_slice_row(const struct references_cuda *references) {
     return ((size_t)references->pixels.count + FINE_SLICE_STEP - 1) / FINE_SLICE_STEP * FINE_SLICE_STEP;

@@ -124,12 +124,12 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
 /* Slices of rows first .. first + count − 1, which may be of several references. */
 static enum status make_slices(struct alignment_cuda *a, int first, int count, struct err *err) {
     int n = a->iteration.coarse_pixels;
-    size_t row = coarse_row(n, COARSE_TF32X3), norm_row = coarse_norm_row(n);
+    size_t row = coarse_row(n, ALIGNMENT_PRECISION), norm_row = coarse_norm_row(n);
     for (int at = first; at < first + count;) {
         int k = at / a->orientations, end = (k + 1) * a->orientations;
         if (end > first + count) end = first + count;
         TRY(coarse_cuda_slices(&a->references.grids[k], &a->references.pixels, n,
-                               a->matrices + 9 * (size_t)(at % a->orientations), end - at, COARSE_TF32X3,
+                               a->matrices + 9 * (size_t)(at % a->orientations), end - at, ALIGNMENT_PRECISION,
                                a->slices + (size_t)(at - first) * row, a->squares + (size_t)(at - first) * norm_row,
                                stream_cuda_kernels(a->stream), err));
         at = end;
@@ -142,16 +142,15 @@ static enum status multiply(struct alignment_cuda *a, const struct particles_cud
     int n = a->iteration.coarse_pixels, shifts = a->sampling.shift_count;
     void *stream = stream_cuda_kernels(a->stream);
     float *columns = NULL, *halves = NULL;
-    size_t count = (size_t)p->count;
-    TRY(arena_take(a->arena, count * (size_t)shifts * coarse_row(n, COARSE_TF32X3), sizeof *columns, "shifted images",
-                   &columns, err));
+    size_t count = (size_t)p->count, row = coarse_row(n, ALIGNMENT_PRECISION);
+    TRY(arena_take(a->arena, count * (size_t)shifts * row, sizeof *columns, "shifted images", &columns, err));
     TRY(arena_take(a->arena, count * coarse_norm_row(n), sizeof *halves, "shifted images", &halves, err));
     TRY(coarse_cuda_columns(&a->references.pixels, n, p->masked, p->ctf, p->weight, p->stride, p->count,
-                            a->sampling.shifts, shifts, COARSE_TF32X3, columns, halves, stream, err));
+                            a->sampling.shifts, shifts, ALIGNMENT_PRECISION, columns, halves, stream, err));
     for (int first = 0; first < a->rows; first += a->rows_at_once) {
         int rows = a->rows - first < a->rows_at_once ? a->rows - first : a->rows_at_once;
         if (!a->slices_made) TRY(make_slices(a, first, rows, err));
-        TRY(coarse_cuda_product(a->coarse, n, COARSE_TF32X3, a->slices, a->squares, rows, columns, halves, p->count,
+        TRY(coarse_cuda_product(a->coarse, n, ALIGNMENT_PRECISION, a->slices, a->squares, rows, columns, halves, p->count,
                                 shifts, (size_t)a->rows, dots + first, norms + first, stream, err));
     }
     a->slices_made = a->rows_at_once == a->rows;

@@ -5,7 +5,6 @@
 #include "common/memory.h"
 #include "kernels/alignment/alignment_cuda_private.h"
 
-static const enum coarse_precision PRECISION = COARSE_TF32X3;
 /* At least: the last bits of sums are the same for any number up to this. */
 static const double PARTICLES_OF_SUMS = 1e6;
 
@@ -200,7 +199,7 @@ static enum status upload_coarse_grid(struct alignment_cuda *a, struct err *err)
 
 static size_t slice_bytes(const struct alignment_cuda *a) {
     int n = a->iteration.coarse_pixels;
-    return (coarse_row(n, PRECISION) + coarse_norm_row(n)) * sizeof(float);
+    return (coarse_row(n, ALIGNMENT_PRECISION) + coarse_norm_row(n)) * sizeof(float);
 }
 
 /* Of a particle of a batch: image, spectra, and what the coarse pass makes of it. */
@@ -211,7 +210,7 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     bytes += 6 * a->stride * sizeof(float) + (shifts + (size_t)a->shells + 64) * sizeof(float);
     bytes += prepare_cuda_scratch(a->prepare, 64, a->iteration.shared_shell) / 64 + top_sum_scratch(1);
     if (a->iteration.local) return bytes;
-    bytes += (shifts * coarse_row(n, PRECISION) + coarse_norm_row(n)) * sizeof(float);
+    bytes += (shifts * coarse_row(n, ALIGNMENT_PRECISION) + coarse_norm_row(n)) * sizeof(float);
     bytes += (shifts + 1) * rows * sizeof(float) + shifts * kept_words(a->rows) * sizeof(uint32_t);
     return bytes;
 }
@@ -280,8 +279,8 @@ static enum status take_slices(struct alignment_cuda *a, struct err *err) {
     a->slices = a->squares = NULL;
     a->slices_made = false;
     if (n == 0) return STATUS_OK;
-    TRY(arena_take(a->arena, n * coarse_row(a->iteration.coarse_pixels, PRECISION), sizeof(float), "slices", &a->slices,
-                   err));
+    size_t row = coarse_row(a->iteration.coarse_pixels, ALIGNMENT_PRECISION);
+    TRY(arena_take(a->arena, n * row, sizeof(float), "slices", &a->slices, err));
     return arena_take(a->arena, n * coarse_norm_row(a->iteration.coarse_pixels), sizeof(float), "slices", &a->squares,
                       err);
 }

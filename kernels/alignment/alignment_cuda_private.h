@@ -8,6 +8,9 @@
 #include "kernels/alignment/alignment_private.h"
 #include "kernels/alignment/stream_cuda.h"
 
+/* Of the coarse pass: its plan counts what its batches take. */
+static const enum coarse_precision ALIGNMENT_PRECISION = COARSE_TF32X3;
+
 /* Images and what is known of them before, of the particles that are on the device at a time; one block each on the
  * host (page-locked) and on the device. */
 struct alignment_slot {

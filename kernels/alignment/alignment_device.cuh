@@ -1,5 +1,5 @@
-/* Where the slices of a grid of poses lie, for .cu files; numbers of rows and slices as kernels/alignment/alignment_cuda.h
- * has them. */
+/* Where the slices of a grid of poses lie, for .cu files; numbers of rows and slices as
+ * kernels/alignment/alignment_cuda.h has them. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_DEVICE_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_DEVICE_CUH
 

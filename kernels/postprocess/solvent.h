@@ -1,6 +1,6 @@
-/* What is particle and what is solvent in a map that is to be a reference, on a CUDA device: what stages/refiner/mstep.c
- * does on the CPU with mask_sphere, a low-pass and postprocess_make_mask, but for rounding. Maps and masks are the host's,
- * box³; workspace_fits_volumes says whether there is room. Results repeat bit for bit. */
+/* What is particle and what is solvent in a map that is to be a reference, on a CUDA device: what
+ * stages/refiner/mstep.c does on the CPU with mask_sphere, a low-pass and postprocess_make_mask, but for rounding. Maps
+ * and masks are the host's, box³; workspace_fits_volumes says whether there is room. Results repeat bit for bit. */
 #ifndef ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_H
 #define ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_H
 

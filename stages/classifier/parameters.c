@@ -65,8 +65,8 @@ const struct param classifier_params[] = {
      .default_text = "auto",
      .minimum = 0,
      .maximum = 1e5,
-     .help = "Particles of kept classes that lie farther from their pick do not go on; auto: 0.13 of the diameter, or four "
-             "times the usual distance where that is more, and no limit with keep: all."},
+     .help = "Particles of kept classes that lie farther from their pick do not go on; auto: 0.13 of the diameter, or "
+             "four times the usual distance where that is more, and no limit with keep: all."},
     {.name = "resolution",
      .type = PARAM_FLOAT,
      .offset = P(resolution),

@@ -140,6 +140,14 @@ static double best_time(struct world *w, enum work work) {
     return best;
 }
 
+/* Pixels of a slice that lie inside the circle that is added to. */
+static int pixels_inside(const struct world *w) {
+    int inside = 0;
+    for (int i = 0; i < w->pixels.count; i++)
+        inside += w->pixels.kx[i] * w->pixels.kx[i] + w->pixels.ky[i] * w->pixels.ky[i] <= w->size * w->size / 4;
+    return inside;
+}
+
 static void time_one(const struct timed *t) {
     struct err err = {0};
     struct sampling s = {0};
@@ -171,9 +179,7 @@ static void time_one(const struct timed *t) {
     bring(&w);
     sums_scale_cuda(w.sigma2, 1, w.shells, 1e6, &w.d_sums);
     clear_sums(&w);
-    int inside = 0;
-    for (int i = 0; i < w.pixels.count; i++)
-        inside += w.pixels.kx[i] * w.pixels.kx[i] + w.pixels.ky[i] * w.pixels.ky[i] <= w.size * w.size / 4;
+    int inside = pixels_inside(&w);
     double slices = slices_of(&w), residual = best_time(&w, RESIDUALS), sums = best_time(&w, SUMS);
     double near = t->near ? best_time(&w, SUMS_NEAR) : 0, quads = 0, stored = 0;
     if (w.dimensions == 3) {

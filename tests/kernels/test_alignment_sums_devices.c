@@ -353,7 +353,29 @@ static void rotations(void **state) {
           1e-4);
 }
 
-/* 10^5 particles that all give as much as there is room for to one slice, and then more. */
+/* A batch of particles that all give as much as there is room for to one slice. */
+static void make_full(struct world *w) {
+    make_world(w);
+    double deviation = sqrt(w->sigma2[w->size / 2]);
+    for (size_t i = 0; i < (size_t)w->particles * w->stride; i++) {
+        w->unmasked[2 * i] = (float)((48 + 12 * uniform()) * deviation), w->unmasked[2 * i + 1] = 0;
+        w->ctf[i] = 1;
+        w->weight[i] = 1 / w->sigma2[w->size / 2];
+    }
+    w->list[0].weight = 1;
+    w->shift[0] = w->shift[1] = 0;
+    for (int i = 0; i < w->particles; i++) {
+        w->factor[i] = 1;
+        w->list[i] = w->list[0];
+        w->list[i].particle = i;
+    }
+    w->count = (uint32_t)w->particles;
+    bring(w);
+    sums_scale_cuda(w->sigma2, 1, w->shells, 1e5, &w->d_sums);
+    clear_sums(w);
+}
+
+/* 10^5 of them, and then more. */
 static void sums_that_are_full(void **state) {
     (void)state;
     enum { BATCH = 512, BATCHES = 196 };
@@ -369,25 +391,8 @@ static void sums_that_are_full(void **state) {
                       .most = 1,
                       .sharing = 1,
                       .rounded = true};
-    make_world(&w);
-    size_t row = w.stride, bytes = (size_t)w.voxels * 4 * sizeof(int64_t);
-    double deviation = sqrt(w.sigma2[w.size / 2]);
-    for (size_t i = 0; i < BATCH * row; i++) {
-        w.unmasked[2 * i] = (float)((48 + 12 * uniform()) * deviation), w.unmasked[2 * i + 1] = 0;
-        w.ctf[i] = 1;
-        w.weight[i] = 1 / w.sigma2[w.size / 2];
-    }
-    w.list[0].weight = 1;
-    w.shift[0] = w.shift[1] = 0;
-    for (int i = 0; i < BATCH; i++) {
-        w.factor[i] = 1;
-        w.list[i] = w.list[0];
-        w.list[i].particle = i;
-    }
-    w.count = BATCH;
-    bring(&w);
-    sums_scale_cuda(w.sigma2, 1, w.shells, 1e5, &w.d_sums);
-    clear_sums(&w);
+    make_full(&w);
+    size_t bytes = (size_t)w.voxels * 4 * sizeof(int64_t);
     double *once = host_new(bytes, 1), *found = host_new(bytes, 1);
     struct accumulator *sums = NULL;
     must(accumulator_create(3, w.box, w.size, &sums, &err), &err);
