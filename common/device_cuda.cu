@@ -73,7 +73,7 @@ void device_cuda_memory_free(int index, void *pointer) {
 enum status device_cuda_copy(int index, void *to, const void *from, size_t bytes, struct err *err) {
     CUDA_TRY(cudaSetDevice(index), err, "choosing it");
     CUDA_TRY(cudaDeviceSynchronize(), err, "what it was doing before a copy");
-    CUDA_TRY(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), err, "a copy");
+    CUDA_TRY(cuda_copy(to, from, bytes), err, "a copy");
     return STATUS_OK;
 }
 

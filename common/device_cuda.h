@@ -11,6 +11,13 @@ static inline enum status cuda_status(cudaError_t result) {
     return result == cudaErrorMemoryAllocation ? STATUS_NO_MEMORY : STATUS_DEVICE;
 }
 
+/* A copy that is complete when it returns. From memory that is not page-locked cudaMemcpy itself may return while the
+ * last of it is still on its way, and streams that do not wait for the default one would read what was there before. */
+static inline cudaError_t cuda_copy(void *to, const void *from, size_t bytes) {
+    cudaError_t result = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+    return result == cudaSuccess ? cudaStreamSynchronize(0) : result;
+}
+
 #define CUDA_TRY(call, err, what)                                                                                      \
     do {                                                                                                               \
         cudaError_t cuda_result_ = (call);                                                                             \

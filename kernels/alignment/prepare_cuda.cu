@@ -171,7 +171,7 @@ enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels,
     memcpy(host + at[3], pixels->shell, sizes[3]);
     if (p->fused) prepare_fused_tables(&p->fft, (float2 *)(host + at[4]), (short *)(host + at[5]));
     cudaError_t made = cudaMalloc(&p->constants, at[PIECES] + 2 * area * sizeof(float));
-    if (made == cudaSuccess) made = cudaMemcpy(p->constants, host, at[PIECES], cudaMemcpyHostToDevice);
+    if (made == cudaSuccess) made = cuda_copy(p->constants, host, at[PIECES]);
     free(host);
     CUDA_TRY(made, err, "making pixel lists");
     char *base = (char *)p->constants;

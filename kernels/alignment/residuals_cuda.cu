@@ -24,8 +24,7 @@ struct job {
 /* A pose as a warp works on it; the shift in turns (shift_device.cuh). */
 struct pose {
     float plane[6];
-    uint32_t x, y;
-    size_t slice; /* its number */
+    uint32_t slice, x, y;
     int reference;
     float weight;
 };
@@ -40,7 +39,6 @@ struct pixels {
 __device__ inline void place_pose(const job &j, const pose_cuda &of, pose *ret_pose) {
     slice_place at = fine_place(j.sampling, of);
     child_plane(j.sampling, at, GRID_PAD, ret_pose->plane);
-    ret_pose->slice = (size_t)of.row * sampling_rotations(j.sampling) + of.rotation;
     ret_pose->reference = at.reference;
     ret_pose->x = shift_turns(j.sampling.child_shifts[2 * of.shift], j.references.pixels.box);
     ret_pose->y = shift_turns(j.sampling.child_shifts[2 * of.shift + 1], j.references.pixels.box);
@@ -49,9 +47,19 @@ __device__ inline void place_pose(const job &j, const pose_cuda &of, pose *ret_p
 /* Where slices come from. */
 enum source { STORED, QUADS, VALUES };
 
+/* Of slices that are stored the number; else it is enough to tell those apart that follow each other: how many begin up
+ * to this lane's. All lanes. */
+template <source FROM> __device__ inline uint32_t slice_number(const job &j, const pose_cuda &of, int lane) {
+    if (FROM == STORED) return of.row * (uint32_t)sampling_rotations(j.sampling) + of.rotation;
+    uint32_t row = __shfl_up_sync(0xffffffffu, of.row, 1);
+    int rotation = __shfl_up_sync(0xffffffffu, (int)of.rotation, 1);
+    unsigned begins = __ballot_sync(0xffffffffu, row != of.row || rotation != of.rotation);
+    return (uint32_t)__popc(begins & ((2u << lane) - 2)); /* lane 0 has none before it */
+}
+
 /* Pixel `at` of a pose's slice, of frequency kx, ky. */
 template <source FROM> __device__ inline float2 slice_value(const job &j, const pose &of, int at, int kx, int ky) {
-    if (FROM == STORED) return __ldg((const float2 *)j.references.slices + of.slice * j.slice_row + at);
+    if (FROM == STORED) return __ldg((const float2 *)j.references.slices + (size_t)of.slice * j.slice_row + at);
     const grid_cuda &grid = j.references.grids[of.reference];
     const float *m = of.plane;
     if (kx * kx + ky * ky > grid.r_max * grid.r_max) return make_float2(0, 0);
@@ -115,9 +123,12 @@ __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_c
     for (uint32_t from = job.begin[particle]; from < end; from += 32) {
         int count = end - from < 32 ? (int)(end - from) : 32;
         __syncwarp();
+        contribution_cuda c = {};
+        if (lane < count) c = job.contributions[from + lane];
+        uint32_t slice = slice_number<FROM>(job, c.pose, lane);
         if (lane < count) {
-            contribution_cuda c = job.contributions[from + lane];
             place_pose(job, c.pose, &poses[lane]);
+            poses[lane].slice = slice;
             poses[lane].weight = c.weight;
         }
         __syncwarp();

@@ -75,7 +75,7 @@ enum status make_correction(padded_cuda *p, struct err *err) {
         table[r2] = (float)(1 / (sinc * sinc));
     }
     cudaError_t made = cudaMalloc(&p->correction, count * sizeof *table);
-    if (made == cudaSuccess) made = cudaMemcpy(p->correction, table, count * sizeof *table, cudaMemcpyHostToDevice);
+    if (made == cudaSuccess) made = cuda_copy(p->correction, table, count * sizeof *table);
     free(table);
     CUDA_TRY(made, err, "making a gridding correction");
     return STATUS_OK;

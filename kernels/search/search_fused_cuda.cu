@@ -148,7 +148,7 @@ static enum status make_roots(search_fused *fused, err *err) {
             *next++ = make_float2((float)cos(angle), (float)sin(angle));
         }
     }
-    if (result == cudaSuccess) result = cudaMemcpy(fused->roots, roots, count * sizeof *roots, cudaMemcpyHostToDevice);
+    if (result == cudaSuccess) result = cuda_copy(fused->roots, roots, count * sizeof *roots);
     free(roots);
     CUDA_TRY(result, err, "the roots of a Fourier transform");
     return STATUS_OK;

@@ -59,7 +59,7 @@ static __global__ void term_sums(const float *planes, const float *circle, size_
 }
 
 static enum status upload(const void *from, size_t bytes, void *to, err *err) {
-    CUDA_TRY(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), err, "taking templates there");
+    CUDA_TRY(cuda_copy(to, from, bytes), err, "taking templates there");
     return STATUS_OK;
 }
 

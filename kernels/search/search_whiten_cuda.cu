@@ -153,10 +153,8 @@ static enum status build(search_device *s, search_whiten *w, err *err) {
     TRY(room(&w->mu, s->pixels, err));
     TRY(room(&w->weights, o->work / 2 + 1, err));
     TRY(room(&w->means, s->half, err));
-    CUDA_TRY(cudaMemcpy(w->members, o->ring_members, o->ring_starts[w->rings] * sizeof(int), cudaMemcpyHostToDevice), err,
-             "the rings of a tile");
-    CUDA_TRY(cudaMemcpy(w->starts, o->ring_starts, (w->rings + 1) * sizeof(int), cudaMemcpyHostToDevice), err,
-             "the rings of a tile");
+    CUDA_TRY(cuda_copy(w->members, o->ring_members, o->ring_starts[w->rings] * sizeof(int)), err, "the rings of a tile");
+    CUDA_TRY(cuda_copy(w->starts, o->ring_starts, (w->rings + 1) * sizeof(int)), err, "the rings of a tile");
     return plan_tiles(s, w, err);
 }
 

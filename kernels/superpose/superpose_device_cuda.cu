@@ -131,8 +131,7 @@ static enum status build(struct superpose_device *d, const float *roots, struct 
         CUDA_TRY(cudaEventCreateWithFlags(&d->slots[k].done, cudaEventDisableTiming), err, "making an event");
     CUDA_TRY(cudaMalloc(&d->bad, sizeof *d->bad), err, "making room for structures");
     CUDA_TRY(cudaMalloc(&d->roots, (size_t)d->options.atoms * sizeof *d->roots), err, "making room for weights");
-    CUDA_TRY(cudaMemcpy(d->roots, roots, (size_t)d->options.atoms * sizeof *roots, cudaMemcpyHostToDevice), err,
-             "taking weights there");
+    CUDA_TRY(cuda_copy(d->roots, roots, (size_t)d->options.atoms * sizeof *roots), err, "taking weights there");
     return superpose_device_reserve(d, 1, err);
 }
 
