@@ -6,6 +6,7 @@ relion_reconstruct on run_data.star: the map of each half. Exit 77 where RELION 
 import os
 import re
 import shutil
+import select
 import signal
 import subprocess
 import sys
@@ -102,23 +103,32 @@ def alike(a, b):
     return np.corrcoef(a.ravel(), b.ravel())[0, 1]
 
 
+def listen(run, until):
+    """What it says, until it compares particles again after a file is there: those of its iteration are written then."""
+    text, written, end = "", None, time.monotonic() + 240
+    while select.select([run.stdout], [], [], max(0, end - time.monotonic()))[0]:
+        piece = os.read(run.stdout.fileno(), 65536).decode(errors="replace")
+        if not piece:
+            break
+        text += piece
+        if written is None and os.path.exists(until):
+            written = len(text) - len(piece)
+        if written is not None and "Expectation iteration" in text[written:]:
+            break
+    return text
+
+
 def continue_halves(optimiser, out, until):
     """Auto-refinement of RELION stops at no iteration: until it has written a file."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    with open(out + ".log", "w") as log:
-        run = subprocess.Popen(["mpirun", "--oversubscribe", "-n", "3", "relion_refine_mpi", "--continue", optimiser,
-                                "--o", out], stdout=log, stderr=log, env=environment, start_new_session=True)
-    began = time.monotonic()
-    while run.poll() is None and not os.path.exists(until) and time.monotonic() - began < 240:
-        time.sleep(0.1)
-    time.sleep(0.3)  # the file is being written
-    if run.poll() is None:
-        os.killpg(run.pid, signal.SIGTERM)
-    run.wait()
-    with open(out + ".log") as log:
-        text = log.read()
-        check(f"relion_refine_mpi --continue {optimiser}", os.path.exists(until),
-              "" if os.path.exists(until) else text[text.find("ERROR"):][:600])
+    with subprocess.Popen(["mpirun", "--oversubscribe", "-n", "3", "relion_refine_mpi", "--continue", optimiser, "--o",
+                           out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+                          start_new_session=True) as run:
+        text = listen(run, until)
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGTERM)
+    check(f"relion_refine_mpi --continue {optimiser}", os.path.exists(until),
+          "" if os.path.exists(until) else text[text.find("ERROR"):][:600])
     return os.path.exists(until)
 
 
