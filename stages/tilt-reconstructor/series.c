@@ -150,8 +150,8 @@ enum status series_settle(struct series *series, const bool *exclude, int greate
     }
     TRY(leave_out(series, exclude, greatest, whole, err));
     if (series->count > 0) qsort(series->tilts, (size_t)series->count, sizeof *series->tilts, by_angle);
-    FAIL_IF(series->count < 2, err, STATUS_BAD_FORMAT, "%s: %d tilts: two or more are needed for a tomogram",
-            series->name, series->count);
+    FAIL_IF(series->count < 2, err, STATUS_BAD_FORMAT, "%s: %d tilt%s: two or more are needed for a tomogram",
+            series->name, series->count, series->count == 1 ? "" : "s");
     double spread = series->tilts[series->count - 1].angle - series->tilts[0].angle;
     FAIL_IF(spread < SAME_ANGLE, err, STATUS_BAD_FORMAT,
             "%s: all %d tilts are at %.2f°: angles that differ are needed for a tomogram; check the file of the angles",

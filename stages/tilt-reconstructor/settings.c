@@ -109,6 +109,20 @@ static enum status take_exclude(const struct settings_params *p, struct settings
     return STATUS_OK;
 }
 
+/* Its other sides are known with the first images. */
+static enum status take_mask(struct job_settings *job, struct err *err) {
+    struct mrc_header header;
+    if (job->mask == NULL) return STATUS_OK;
+    enum status status = mrc_read_header(job->mask, &header, err);
+    if (status != STATUS_OK) return err_context(err, status, "mask");
+    FAIL_IF(header.nz != job_depth(job), err, STATUS_BAD_ARGUMENT,
+            "mask %s has %d × %d × %d voxels: along z it must have %d, as tomograms have with thickness %d and bin %d",
+            job->mask, header.nx, header.ny, header.nz, job_depth(job), job->thickness, job->bin);
+    job->mask_nx = header.nx;
+    job->mask_ny = header.ny;
+    return STATUS_OK;
+}
+
 static bool ends_with(const char *path, size_t length, const char *ending) {
     size_t tail = strlen(ending);
     return length > tail && strncasecmp(path + length - tail, ending, tail) == 0;
@@ -181,6 +195,7 @@ enum status settings_create(struct stage *stage, struct settings **ret_settings,
     take_tomography(stage, p, &settings->job.tomography);
     TRY(choose_devices(stage, settings, err));
     TRY(take_exclude(p, settings, err));
+    TRY(take_mask(&settings->job, err));
     TRY(take_mdoc(p, settings, err));
     *ret_settings = settings;
     settings = NULL;

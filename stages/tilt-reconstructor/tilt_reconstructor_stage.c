@@ -104,13 +104,27 @@ static enum status check_angle(const char *path, double angle, struct err *err) 
     return STATUS_OK;
 }
 
+/* A mask of another size is found before the series has come. */
+static enum status check_mask(const struct job_settings *settings, struct lane *lane, const struct image_info *info,
+                              struct err *err) {
+    struct tilt tilt = {.path = lane->path};
+    const struct series series = {.name = lane->id,
+                                  .nx = info->nx,
+                                  .ny = info->ny,
+                                  .tilt_axis = lane->arrival.tilt_axis,
+                                  .count = 1,
+                                  .tilts = &tilt};
+    return job_check_mask(settings, &series, err);
+}
+
 /* All pixels are looked at, so that a broken image fails, and not its series. */
-static enum status load_single(struct lane *lane, struct err *err) {
+static enum status load_single(const struct job_settings *settings, struct lane *lane, struct err *err) {
     struct image_info info;
     TRY(check_angle(lane->path, lane->arrival.angle, err));
     TRY(image_probe(lane->path, &info, err));
     FAIL_IF(info.nz != 1, err, STATUS_UNSUPPORTED,
             "%s holds %d images: a file of frames must go through a motion corrector first", lane->path, info.nz);
+    TRY(check_mask(settings, lane, &info, err));
     struct tilt tilt = {.path = lane->path, .angle = lane->arrival.angle, .number = lane->arrival.number};
     TRY(projections_check(&tilt, info.nx, info.ny, &lane->source, err));
     if (isnan(lane->arrival.pixel_size) && info.pixel_size > 0) lane->arrival.pixel_size = info.pixel_size;
@@ -161,7 +175,8 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(find_tilt(s->settings, stage_lane->item, &lane->arrival, lane->id, &lane->single, err));
     TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, lane->path, err));
-    return lane->single ? load_single(lane, err) : load_series(stage, s, lane, stage_lane->item, err);
+    return lane->single ? load_single(&s->settings->job, lane, err)
+                        : load_series(stage, s, lane, stage_lane->item, err);
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -175,7 +190,10 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     struct state *s = state;
     struct lane *lane = stage_lane->state;
     struct product_paths paths;
-    if (lane->single) return live_submit(s->live, &lane->arrival, err);
+    if (lane->single) {
+        lane->arrival.item = item_id(stage_lane->item);
+        return live_submit(s->live, &lane->arrival, err);
+    }
     TRY(product_paths_of(stage, lane->id, false, &paths, err));
     TRY(products_write(&s->settings->job, &lane->job, &paths.products, lane->fingerprint, err));
     live_tell(stage, lane->id, &lane->job);
@@ -184,8 +202,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 }
 
 /* A tilt joins its series again without being read; a tomogram is announced again, which does nothing where it was. */
-static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
-    struct state *s = state;
+static enum status rejoin(struct stage *stage, struct state *s, const struct item *item, bool failed, struct err *err) {
     struct arrival arrival;
     bool single;
     char id[PATH_SIZE], absolute[PATH_SIZE];
@@ -200,9 +217,19 @@ static enum status resume(struct stage *stage, void *state, const struct item *i
     if (isnan(arrival.pixel_size) && info.pixel_size > 0) arrival.pixel_size = info.pixel_size;
     arrival.series = id;
     arrival.path = absolute;
+    arrival.item = item_id(item);
+    arrival.failed = failed;
     arrival.nx = info.nx;
     arrival.ny = info.ny;
     return live_submit(s->live, &arrival, err);
+}
+
+static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    return rejoin(stage, state, item, false, err);
+}
+
+static enum status resume_failed(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    return rejoin(stage, state, item, true, err);
 }
 
 static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
@@ -216,9 +243,6 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     do
         TRY(live_step(s->live, true, &work, err));
     while (work == STAGE_WORK_MORE && !stage_stopping(stage));
-    const char *problem = live_problem(s->live);
-    /* In a pipeline the log has said so, and more tilts may come when the session goes on. */
-    FAIL_IF(problem != NULL && !stage_in_pipeline(stage), err, STATUS_BAD_FORMAT, "%s", problem);
     return STATUS_OK;
 }
 
@@ -269,6 +293,7 @@ const struct stage_descriptor tilt_reconstructor_stage = {
     .fini = fini,
     .lane_fini = lane_fini,
     .resume = resume,
+    .resume_failed = resume_failed,
     .load = load,
     .process = process,
     .store = store,

@@ -266,8 +266,11 @@ static void coarse_alignment_finds_shifts(void **state) {
 }
 
 static struct arrival arrival_of(const char *series, const char *path, double angle, int number) {
+    static char items[16][16]; /* by number */
+    snprintf(items[number], sizeof items[number], "item-%s", path);
     return (struct arrival){.series = series,
                             .path = path,
+                            .item = items[number],
                             .angle = angle,
                             .number = number,
                             .taken = number,
@@ -281,7 +284,9 @@ static void groups_become_complete(void **state) {
     (void)state;
     struct groups *groups = NULL;
     struct err err;
-    char *odd = NULL;
+    struct odd_tilt odd = {0};
+    const char *items[8];
+    size_t count;
     assert_ok(groups_create(&groups, &err));
     struct arrival first = arrival_of("a", "a1", 0, 1), second = arrival_of("a", "a2", 3, 2),
                    third = arrival_of("b", "b1", 0, 1);
@@ -302,7 +307,8 @@ static void groups_become_complete(void **state) {
     assert_null(groups_complete(groups, 111, 0, 50, false));
     assert_ptr_equal(groups_complete(groups, 160, 0, 50, false),
                      group); /* quiet: b has one tilt, and is a series too */
-    group->tried = 2;
+    group_settle(group, true, items, &count);
+    assert_int_equal(count, 0);
     assert_true(groups_complete(groups, 160, 0, 50, false) != group);
     struct arrival late = arrival_of("a", "a3", 6, 3);
     assert_ok(groups_submit(groups, &late, &err));
@@ -313,8 +319,58 @@ static void groups_become_complete(void **state) {
     other.nx = 9;
     assert_ok(groups_submit(groups, &other, &err));
     assert_ok(groups_take_in(groups, 162, &odd, &err));
-    assert_true(odd != NULL && strstr(odd, "a4 has 9 × 8 px") != NULL && group->series.count == 3);
-    free(odd);
+    assert_true(odd.reason != NULL && strstr(odd.reason, "a4 has 9 × 8 px") != NULL && group->series.count == 3);
+    assert_string_equal(odd.item, "item-a4");
+    odd_tilt_clear(&odd);
+    groups_destroy(&groups);
+}
+
+static struct group *bring(struct groups *groups, struct arrival arrival, double now) {
+    struct odd_tilt odd = {0};
+    struct err err;
+    assert_ok(groups_submit(groups, &arrival, &err));
+    assert_ok(groups_take_in(groups, now, &odd, &err));
+    return groups_complete(groups, now, 2, 50, false);
+}
+
+/* Tilts of which no tomogram could be made have failed, but not those that are in one before. */
+static void groups_fail_and_are_mended(void **state) {
+    (void)state;
+    struct groups *groups = NULL;
+    struct err err;
+    const char *items[8];
+    size_t count;
+    assert_ok(groups_create(&groups, &err));
+    struct arrival first = arrival_of("a", "a1", 3, 1), second = arrival_of("a", "a2", 3, 2),
+                   third = arrival_of("a", "a3", 6, 3), before = arrival_of("a", "a4", 9, 4);
+    assert_null(bring(groups, first, 100));
+    struct group *group = bring(groups, second, 101);
+    assert_non_null(group);
+    group_settle(group, false, items, &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(items[0], "item-a1");
+    assert_null(groups_complete(groups, 1000, 2, 50, true)); /* not a second time, for nothing has changed */
+    assert_null(groups_to_preview(groups));
+    assert_null(bring(groups, second, 1001)); /* a retry: others may be on their way too */
+    assert_ptr_equal(groups_complete(groups, 1052, 2, 50, false), group);
+    group_settle(group, false, items, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(items[0], "item-a2");
+    before.failed = true; /* before a restart */
+    assert_null(bring(groups, before, 1053));
+    assert_null(groups_complete(groups, 2000, 2, 50, true));
+    assert_null(bring(groups, third, 2001));
+    assert_ptr_equal(groups_to_preview(groups), group);
+    assert_ptr_equal(groups_complete(groups, 2002, 2, 50, true), group);
+    group_settle(group, true, items, &count);
+    assert_int_equal(count, 3); /* a1, a2, a4 are done after all */
+    assert_null(bring(groups, second, 2003));
+    assert_null(groups_complete(groups, 3000, 2, 50, true));
+    struct arrival late = arrival_of("a", "a5", 12, 5);
+    assert_ptr_equal(bring(groups, late, 3001), group);
+    group_settle(group, false, items, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(items[0], "item-a5");
     groups_destroy(&groups);
 }
 
@@ -329,6 +385,7 @@ int main(void) {
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(coarse_alignment_finds_shifts),
         cmocka_unit_test(groups_become_complete),
+        cmocka_unit_test(groups_fail_and_are_mended),
     };
     return scratch_run("tilt-series", tests, sizeof tests / sizeof *tests);
 }

@@ -83,6 +83,26 @@ def images(work, stem):
     check("1 done" in text and os.path.exists(f"{work}/both/ts.mrc"), "the whole one of two is done")
 
 
+def masks(work, stem, st):
+    """Found before an image is read: here none could be."""
+    broken = shutil.copy(f"{stem}.st", f"{work}/broken.st")
+    shutil.copy(f"{stem}.rawtlt", f"{work}/broken.rawtlt")
+    with mrcfile.mmap(broken, "r+") as file:
+        file.data[:] = np.nan
+    broken = ["--i", broken, *st[2:]]
+    wide = write_stack(f"{work}/wide.mrc", np.ones((DEPTH, SIDE, SIDE + 1)))
+    said(reconstruct(*broken, *T, "--mask", wide, expect=3), f"wide.mrc has {SIDE + 1} × {SIDE} × {DEPTH} voxels, the tomogram of",
+         f"{SIDE} × {SIDE} × {DEPTH}: they must be the same")
+    thick = write_stack(f"{work}/thick.mrc", np.ones((DEPTH + 1, SIDE, SIDE)))
+    said(reconstruct(*broken, *T, "--mask", thick, expect=1), f"thick.mrc has {SIDE} × {SIDE} × {DEPTH + 1} voxels: along z it must have "
+         f"{DEPTH}, as tomograms have with thickness {DEPTH} and bin 1")
+    words = write(f"{work}/words.mrc", "not a mask\n" * 200)
+    said(reconstruct(*broken, *T, "--mask", words, expect=1), "mask", "words.mrc: not an MRC file")
+    fits = write_stack(f"{work}/fits.mrc", np.ones((DEPTH, SIDE, SIDE)))
+    said(reconstruct(*broken, *T, "--mask", fits, expect=3), "view 1 (-48.00°) holds nan")
+    reconstruct(*st, *T, "--mask", fits)
+
+
 def settings(work, stem, truth):
     st, out = ["--i", f"{stem}.st", "--o", f"{work}/out"], f"{work}/out"
     del out
@@ -102,8 +122,7 @@ def settings(work, stem, truth):
     said(reconstruct(*st, *T, "--transforms", "beside", expect=3), "there is no ts.xf beside it")
     said(reconstruct(*st, *T, "--transforms", f"{work}/no.xf", expect=1), "transforms: there is no file")
     said(reconstruct(*st, *T, "--transforms", short, "--align", "coarse", expect=1), "align must be none")
-    mask = write_stack(f"{work}/mask.mrc", np.ones((DEPTH, SIDE, SIDE + 1)))
-    said(reconstruct(*st, *T, "--mask", mask, expect=3), f"has {SIDE + 1} × {SIDE} × {DEPTH} voxels, the tomogram of")
+    masks(work, stem, st)
     said(reconstruct(*st, *T, "--bin", 64, "--thickness", 128, expect=3), "bin leaves nothing of the images")
 
 
@@ -119,6 +138,9 @@ def singles(work):
     text = reconstruct("--i", folder, "--tilts", f"{stem}.mdoc", "--o", f"{work}/rest", *T, expect=3)
     said(text, f"{names[2]}: view 3 (-24.00°) holds nan at column 5, row 4", f"{names[3]}", "no tilt between -36.00° and 0.00°", "7 done")
     check(os.path.exists(f"{work}/rest/ts.mrc"), "the other seven make a tomogram")
+    one = "".join("TiltAngle = 3\n" if line.startswith("TiltAngle") else line for line in open(f"{stem}.mdoc").readlines())
+    text = reconstruct("--i", folder, "--tilts", write(f"{work}/one/ts.mdoc", one), "--o", f"{work}/none", *T, expect=3)
+    said(text, "no tomogram of ts, 7 tilts: all 7 tilts are at 3.00°: angles that differ are needed", "0 done", "9 failed")
 
 
 with tempfile.TemporaryDirectory(prefix="icestream-badtilts-") as work:
