@@ -47,10 +47,25 @@ static bool number_of(struct span text, double *ret_value) {
     return end != word;
 }
 
+/* A number that is followed by nothing, or by a blank: half of "0,5" would be another one. */
+static bool whole_number_of(struct span text, double *ret_value) {
+    char word[64], *end;
+    size_t length = 0;
+    while (length < text.length && !isspace((unsigned char)text.at[length]))
+        length++;
+    if (length == 0 || length >= sizeof word) return false;
+    memcpy(word, text.at, length);
+    word[length] = '\0';
+    double value = strtod(word, &end);
+    if (*end != '\0' || strpbrk(word, "xX") != NULL) return false;
+    *ret_value = value;
+    return true;
+}
+
 static enum status need_number(const struct parser *parser, const char *key, struct span text, double *ret_value,
                                struct err *err) {
     double value;
-    FAIL_IF(!number_of(text, &value) || !isfinite(value), err, STATUS_BAD_FORMAT,
+    FAIL_IF(!whole_number_of(text, &value) || !isfinite(value), err, STATUS_BAD_FORMAT,
             "%s: line %d: %s = '%.*s' is not a number", parser->name, parser->line, key,
             (int)(text.length < 40 ? text.length : 40), text.at);
     *ret_value = value;
@@ -119,9 +134,9 @@ static enum status take_tilt_value(struct parser *parser, struct span key, struc
                 parser->name, parser->line, angle);
         tilt->angle = angle;
     } else if (is(key, "ExposureDose"))
-        (void)number_of(value, &tilt->dose);
+        (void)whole_number_of(value, &tilt->dose);
     else if (is(key, "PixelSpacing") && isnan(parser->mdoc.pixel_size))
-        (void)number_of(value, &parser->mdoc.pixel_size);
+        (void)whole_number_of(value, &parser->mdoc.pixel_size);
     else if (is(key, "SubFramePath") && value.length > 0)
         return keep_text(value, &tilt->file, err);
     else if (is(key, "PieceCoordinates"))
@@ -134,10 +149,10 @@ static enum status take_file_value(struct parser *parser, struct span key, struc
     if (is(key, "T"))
         take_title(parser, value);
     else if (is(key, "PixelSpacing"))
-        (void)number_of(value, &parser->mdoc.pixel_size);
+        (void)whole_number_of(value, &parser->mdoc.pixel_size);
     else if (is(key, "ImageFile") && value.length > 0)
         return keep_text(value, &parser->mdoc.image_file, err);
-    else if (is(key, "Montage") && number_of(value, &number) && number > 0)
+    else if (is(key, "Montage") && whole_number_of(value, &number) && number > 0)
         parser->mdoc.montage = true;
     return STATUS_OK;
 }
@@ -165,6 +180,8 @@ static void parser_clear(struct parser *parser) {
 enum status mdoc_parse(const char *name, const char *text, size_t length, struct mdoc *ret_mdoc, struct err *err) {
     _cleanup_(parser_clear) struct parser parser = {.name = name, .mdoc = {.pixel_size = NAN, .tilt_axis = NAN}};
     const char *end = text + length;
+    /* Editors of Windows begin a text with a byte order mark. */
+    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3;
     for (const char *at = text; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop == NULL) stop = end;
