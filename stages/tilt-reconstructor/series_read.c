@@ -249,6 +249,8 @@ static enum status read_mdoc(const char *path, const struct series_files *files,
             path);
     FAIL_IF(mdoc.montage, err, STATUS_BAD_FORMAT,
             "%s: this is the .mdoc of a montage, several pieces a tilt: blend them into one image a tilt first", path);
+    FAIL_IF(mdoc.frames && mdoc.count == 1, err, STATUS_BAD_FORMAT,
+            "%s: this is the .mdoc of one file of frames, not of a tilt series", path);
     /* A stack with all images serves better than the frames they were made of. */
     if (files->images == NULL && stack_of_mdoc(path, &mdoc, stack, NULL) == STATUS_OK)
         return read_stack(stack, files, files->tilts != NULL ? files->tilts : path, series, err);

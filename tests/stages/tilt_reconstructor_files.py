@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 
-from tilt_series_files import DATA, check, end, likeness, mrcfile, np, reconstruct, simulate, volume, write, write_stack
+from tilt_series_files import check, end, likeness, mrcfile, np, reconstruct, simulate, volume, write, write_stack
 
 SEED = 11
 SIDE, DEPTH = 64, 24
@@ -194,26 +194,6 @@ def options(work, stem, truth):
         check((same > 0.999) == expected, f"normalise {name}: {same:.4f} like images of one exposure")
 
 
-def real(work):
-    """Files of other programs, as they are."""
-    if not os.path.isdir(f"{DATA}/etomofiles"):
-        print(f"skipped: no {DATA}/etomofiles")
-        return
-    etomo, tilts = f"{DATA}/etomofiles/test_data/TS_001/TS_001.st", f"{DATA}/tiltstack/tests/test_data"
-    reconstruct("--i", etomo, "--o", f"{work}/etomo", "--thickness", 4, "--transforms", "beside")
-    record = json.load(open(f"{work}/etomo/TS_001.json"))
-    check(len(record["tilts"]) == 40 and record["tilts"][0]["angle"] == -57.12, "etomo's .tlt before its .rawtlt")
-    if os.path.isdir(tilts):
-        reconstruct("--i", f"{tilts}/mdoc/TS_01.mrc.mdoc", "--images", f"{tilts}/tilt_images", "--o", f"{work}/warp", "--thickness", 6)
-        record = json.load(open(f"{work}/warp/TS_01.json"))
-        views = [t["view"] for t in record["tilts"]]
-        check(len(views) == 41 and views[:3] == [40, 39, 36] and record["pixel_size"] == 5.4, f"dose-symmetric, sorted: {views[:3]}")
-    two = f"{DATA}/leginon/tilt1.mrc"
-    if os.path.exists(two):
-        text = reconstruct("--i", two, "--o", f"{work}/pair", "--thickness", 8, expect=3)
-        check("tilt1.mrc" in text, "a single image of another project is refused by its name")
-
-
 with tempfile.TemporaryDirectory(prefix="icestream-tilts-") as work:
     print(f"seed {SEED}")
     stem, truth = simulate(f"{work}/sim", size=SIDE, thickness=DEPTH, step=6, balls=30, seed=SEED)
@@ -225,6 +205,5 @@ with tempfile.TemporaryDirectory(prefix="icestream-tilts-") as work:
     alignment(work)
     turned_axis(work, stem)
     options(work, stem, phantom)
-    real(work)
     check(not glob.glob(f"{work}/**/.*.partial", recursive=True), "nothing half-written is left")
 end()
