@@ -71,6 +71,7 @@ struct stage_descriptor {
                           once, in any order, beside summarise; it must not touch `state` without a lock */
     bool cuda;         /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
     bool unscaled;     /* it counts in pixels: images need not tell how large those are */
+    const char *takes; /* on files: what --i may be, for --help; NULL: what others take that have such an `in` */
     const char *input; /* on files: the parameter, a path, that stands for --i where that is not given; NULL: none */
     bool cumulative; /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
                         what goes on is what it emits */

@@ -59,7 +59,7 @@ static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err
     TRY(find_mdoc(stack, out, &found, err));
     FAIL_IF(!found, err, STATUS_NOT_FOUND,
             "%s: its tilt angles are unknown: there is neither %s.tlt nor %s.rawtlt nor an .mdoc beside it; name the "
-            "file with tilts",
+            "file with tilts (of single images, the .mdoc that names them)",
             stack, path_name(stem), path_name(stem));
     return STATUS_OK;
 }

@@ -51,7 +51,7 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
     {"non_negative", PARAM_BOOL, P(non_negative), "", "false",
      .help = "SIRT: density below 0 is set to 0 in each iteration"},
     {"mask", PARAM_PATH, P(mask), "", NULL,
-     .help = "SIRT: MRC of the tomogram's size; density is 0 where it is below 0.5"},
+     .help = "SIRT only: MRC of the tomogram's size; density is 0 where it is below 0.5"},
     {"roll_off", PARAM_CHOICE, P(roll_off), "", "cosine", .choices = "ramp|cosine|hamming",
      .help = "WBP: what the ramp is multiplied by"},
     {"cutoff", PARAM_FLOAT, P(cutoff), "", "1", 0.01, 1,
@@ -113,6 +113,8 @@ static enum status take_exclude(const struct settings_params *p, struct settings
 static enum status take_mask(struct job_settings *job, struct err *err) {
     struct mrc_header header;
     if (job->mask == NULL) return STATUS_OK;
+    FAIL_IF(job->tomography.method == TOMOGRAPHY_WBP, err, STATUS_BAD_ARGUMENT,
+            "mask %s: weighted back-projection takes none: leave it out, or set method to sirt", job->mask);
     enum status status = mrc_read_header(job->mask, &header, err);
     if (status != STATUS_OK) return err_context(err, status, "mask");
     FAIL_IF(header.nz != job_depth(job), err, STATUS_BAD_ARGUMENT,

@@ -288,6 +288,8 @@ const struct stage_descriptor tilt_reconstructor_stage = {
     .load_threads = 1,
     .store_threads = 1,
     .cuda = true,
+    .takes = "a stack (.st, .mrc; several with commas), an .mdoc that names a stack or single images, a folder of stacks,\n"
+             "             or with --tilts TS.mdoc one of single images",
     .cumulative = true,
     .init = init,
     .fini = fini,

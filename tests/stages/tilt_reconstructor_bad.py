@@ -101,6 +101,8 @@ def masks(work, stem, st):
     fits = write_stack(f"{work}/fits.mrc", np.ones((DEPTH, SIDE, SIDE)))
     said(reconstruct(*broken, *T, "--mask", fits, expect=3), "view 1 (-48.00°) holds nan")
     reconstruct(*st, *T, "--mask", fits)
+    said(reconstruct(*st, *T, "--mask", fits, "--method", "wbp", expect=1), "fits.mrc: weighted back-projection takes none")
+    said(reconstruct("--help"), "INPUT: a stack (.st, .mrc; several with commas), an .mdoc")
 
 
 def settings(work, stem, truth):
