@@ -96,7 +96,7 @@ static void no_series(void **state) {
     } cases[] = {{same, 3, "all 3 tilts are at 5.00°"},
                  {nan, 2, "view 2 has no angle"},
                  {far, 2, "beyond ±90°"},
-                 {one, 1, "1 tilts"}};
+                 {one, 1, "1 tilt:"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct series series = series_of(cases[i].angles, cases[i].count);
         struct err err;

@@ -77,6 +77,15 @@ def headers(work, stem, truth):
     return out
 
 
+def lines_down(folder, named):
+    """TIFF files as IMOD and SerialEM write them: the top line first, where MRC has the bottom line."""
+    from PIL import Image
+
+    os.mkdir(folder)
+    for name, image in named:
+        Image.fromarray(np.ascontiguousarray(image[::-1], np.float32)).save(f"{folder}/{name}")
+
+
 def orders(work, stem):
     """The same tomogram, bit for bit, from a sorted stack, a shuffled one, single files, and every way to tell the angles."""
     out, images = f"{work}/orders", volume(f"{stem}.st")
@@ -105,9 +114,11 @@ def orders(work, stem):
         with mrcfile.new(f"{plain}/tilt_{z:03d}_{ANGLES[i]:.1f}.mrc") as file:
             file.set_data(images[i])
             file.voxel_size = 10
+    lines_down(f"{work}/tiff", [(f"tilt_{z:03d}_{ANGLES[i]:.1f}.tif", images[i]) for z, i in enumerate(shuffled)])
+    shutil.copy(f"{single}/ts.mdoc", f"{work}/tiff/ts.mdoc")
     ways = {"tlt": [f"{folder}/ts.st", "--tilts", tlt], "sections": [f"{folder}/ts.st", "--tilts", f"{folder}/sections.mdoc"],
             "mdoc": [f"{single}/ts.mdoc"], "images": [f"{work}/away.mdoc", "--images", single],
-            "folder": [plain, "--tilts", f"{work}/away.mdoc"]}
+            "folder": [plain, "--tilts", f"{work}/away.mdoc"], "tiff": [f"{work}/tiff/ts.mdoc"]}
     for way, arguments in ways.items():
         reconstruct("--i", *arguments, "--o", f"{out}/{way}", *FEW)
         name = f"{out}/{way}/{'away' if way in ('images', 'folder') else 'ts'}.mrc"
@@ -165,6 +176,21 @@ def turned_axis(work, stem):
     check(likeness(volume(f"{folder}/o/ts.mrc"), volume(f"{folder}/e/ts.mrc")) > 0.999, "tilt_axis: 90 turns images upright")
 
 
+def binning(work):
+    """Sides that bin does not divide: a tilt whose transform is none lies as those whose transform is as good as none."""
+    folder, rows, columns = f"{work}/rest", *(np.mgrid[:66, :66] - 32.5)
+    images = [np.exp(-((columns - 9 * np.cos(np.radians(a)) + 5 * np.sin(np.radians(a))) ** 2 + (rows - 7) ** 2) / 60) for a in ANGLES]
+    stack = write_stack(f"{folder}/ts.st", images)
+    write(f"{folder}/ts.tlt", "".join(f"{a:.2f}\n" for a in ANGLES))
+    found = []
+    for name, least in (("none", 0), ("nearly", 1e-5)):
+        xf = write(f"{folder}/{name}.xf", "".join(f"1 0 0 1 {least if n == 10 else 1} 0\n" for n in range(len(ANGLES))))
+        reconstruct("--i", stack, "--transforms", xf, "--bin", 4, "--thickness", 40, "--iterations", 8, "--o", f"{folder}/{name}")
+        found.append(volume(f"{folder}/{name}/ts.mrc"))
+    apart = float(np.linalg.norm(found[0] - found[1]) / np.linalg.norm(found[1]))
+    check(apart < 1e-4, f"bin 4 of 66 px: 1e-5 px in one transform of {len(ANGLES)} changes the tomogram by {apart:.1e}")
+
+
 def options(work, stem, truth):
     out, st = f"{work}/options", f"{stem}.st"
     reconstruct("--i", st, "--o", f"{out}/bin", *FEW, "--bin", 2, "--precision", "float16")
@@ -204,6 +230,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-tilts-") as work:
     retaken(work, stem)
     alignment(work)
     turned_axis(work, stem)
+    binning(work)
     options(work, stem, phantom)
     check(not glob.glob(f"{work}/**/.*.partial", recursive=True), "nothing half-written is left")
 end()
