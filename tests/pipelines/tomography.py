@@ -10,6 +10,7 @@ import signal
 import subprocess
 
 from session import SOURCE, Work, check, finish, launch, pids_of, program, put, read_map, run, status, stop, wait_until, write
+import mrcfile
 import numpy as np
 
 SEED, SIDE, DEPTH = 3, 64, 24
@@ -131,12 +132,17 @@ def disturb(work, source, names, expected, name, victims):
 
 
 def odd_tilts(work, source, names):
-    """Two series at once; one tilt that no .mdoc names, one that is broken, and one that comes after its series was made."""
+    """Two series at once; one tilt that no .mdoc names, one that is broken, one of another size, and one that comes after its
+    series was made."""
     folder, session = work("odd"), work("odd-session")
     os.makedirs(folder)
     others = [f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc")]
     arrive(folder, source, names, "a", upto=-1)
-    arrive(folder, source, sorted(others), "b")
+    arrive(folder, source, sorted(others), "b", upto=-1)
+    small = sorted(others)[-1]
+    with mrcfile.new(work("small.mrc")) as file:
+        file.set_data(np.ones((SIDE, SIDE // 2), np.float32))
+    put(work("small.mrc"), folder, small)
     put(f"{source}/tilts/{names[0]}", folder, "stray.mrc")
     put(f"{source}/tilts/c.rawtlt", folder)
     put(f"{source}/tilts/c.st", folder)
@@ -149,7 +155,10 @@ def odd_tilts(work, source, names):
     broken = names[3].removesuffix(".mrc")
     check("no .mdoc in the watched folder names it" in reasons.get("stray", "") and "which is no pixel's value" in reasons.get(broken, ""),
           f"failed, with reasons: {reasons}")
-    check(f"a: {len(names) - 2} tilts" in " ".join(made(session)), "the others make the tomogram")
+    check(f"{small} has {SIDE // 2} × {SIDE} px, the tilts of b before it {SIDE} × {SIDE} px" in reasons.get(small.removesuffix(".mrc"), ""),
+          "so has one of another size")
+    check(f"a: {len(names) - 2} tilts" in " ".join(made(session)) and f"b: {len(names) - 1} tilts" in " ".join(made(session)),
+          "the others make the tomograms")
     put(f"{source}/tilts/{names[-1]}", folder)
     run(*arguments(session, folder), timeout=120, expect=3)
     check([m.split(",")[0] for m in made(session) if m.startswith("a")] == [f"a: {len(names) - 2} tilts", f"a: {len(names) - 1} tilts"],
