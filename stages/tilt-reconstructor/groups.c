@@ -133,6 +133,7 @@ static enum status find_group(struct groups *groups, const struct entry *entry, 
     group->series.nx = entry->arrival.nx;
     group->series.ny = entry->arrival.ny;
     group->series.pixel_size = entry->arrival.pixel_size;
+    group->series.spacing = entry->arrival.spacing;
     group->series.tilt_axis = entry->arrival.tilt_axis;
     group->series.retaken = true;
     groups->list[groups->count++] = group;
@@ -178,7 +179,8 @@ static enum status add_member(struct group *group, struct entry *entry, struct e
         group->members = members;
         group->capacity = capacity;
     }
-    struct tilt tilt = {.number = a->number > 0 ? a->number : series->count + 1, .angle = a->angle, .taken = a->taken};
+    struct tilt tilt = {
+        .number = a->number > 0 ? a->number : series->count + 1, .angle = a->angle, .taken = a->taken, .time = a->time};
     TRY(series_add(series, &tilt, entry->path, err));
     group->members[series->count - 1] = (struct member){.item = entry->item, .failed = a->failed};
     entry->item = NULL;
@@ -198,6 +200,7 @@ static enum status add(struct groups *groups, struct entry *entry, double now, s
     } else {
         if (a->nx != series->nx || a->ny != series->ny) return refuse(group, entry, ret_odd, err);
         if (isnan(series->pixel_size)) series->pixel_size = a->pixel_size;
+        if (isnan(series->spacing)) series->spacing = a->spacing;
         if (isnan(series->tilt_axis)) series->tilt_axis = a->tilt_axis;
         TRY(add_member(group, entry, err));
     }

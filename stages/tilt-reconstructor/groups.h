@@ -15,8 +15,9 @@ struct arrival {
     bool failed;       /* with its series, before a restart */
     double angle;      /* ° */
     int number, taken; /* as struct tilt's */
+    double time;
     int nx, ny;
-    double pixel_size, tilt_axis; /* NaN: unknown */
+    double pixel_size, spacing, tilt_axis; /* as struct series'; NaN: unknown */
 };
 
 /* A tilt as an item. */
@@ -28,7 +29,7 @@ struct member {
 
 struct group {
     char *id;
-    struct series series; /* as they came; never settled */
+    struct series series;   /* as they came; never settled */
     struct member *members; /* [series.count] */
     int capacity;           /* of members */
     double last;            /* when the last came, s */

@@ -237,9 +237,7 @@ uint64_t job_fingerprint(const struct job_settings *settings, const struct serie
     if (settings->mask != NULL) hash = text_fnv(hash, settings->mask, strlen(settings->mask));
     for (int i = 0; i < series->count; i++) {
         const struct tilt *tilt = &series->tilts[i];
-        if (settings->exclude != NULL && tilt->number >= 1 && tilt->number <= TILTS_MAX &&
-            settings->exclude[tilt->number])
-            continue;
+        if (series_excludes(settings->exclude, tilt->number)) continue;
         uint64_t one = text_fnv(TEXT_FNV_BEGIN, path_name(tilt->path), strlen(path_name(tilt->path)));
         one = hash_number(hash_number(one, tilt->angle), tilt->slice);
         hash += text_fnv(one, &one, sizeof one); /* a sum: the order of arrival does not matter */

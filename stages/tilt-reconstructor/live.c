@@ -222,6 +222,7 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     series.nx /= shrink;
     series.ny /= shrink;
     series.pixel_size *= shrink;
+    series.spacing *= shrink;
     enum status status = job_read(&settings, &series, false, &live->preview, err);
     series_clear(&series);
     if (status == STATUS_OK) status = job_make(&settings, &live->preview_plan, &live->preview, err);

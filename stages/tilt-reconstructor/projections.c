@@ -183,8 +183,8 @@ static bool is_identity(const struct tilt_transform *t) {
            fabs(t->dx) < least && fabs(t->dy) < least;
 }
 
-/* Whether all images lie as they are. Then they are cut to whole pixels of the binned ones, and the tilt axis with them;
- * else all are resampled about the centres of the whole images, and none is cut. */
+/* Whether all images lie as they are. Then they are cut to whole pixels of the binned ones, and the tilt axis with
+ * them; else all are resampled about the centres of the whole images, and none is cut. */
 static bool lie_as_they_are(const struct series *series, const struct projections_options *options) {
     for (int i = 0; i < series->count; i++) {
         struct tilt_transform t = projections_transform(&series->tilts[i], options->tilt_axis);

@@ -5,8 +5,8 @@
 #include "common/image.h"
 #include "common/tilts.h"
 
-/* out[ny][nx]: X' = A (X − C) + D + C', with C the centre in `in` (px, pixel 0 at 0), C' the middle of `out`, and shifts in
- * px of `in`. Pixels of `out` without an image get its mean. Any number of threads gives the same bits. */
+/* out[ny][nx]: X' = A (X − C) + D + C', with C the centre in `in` (px, pixel 0 at 0), C' the middle of `out`, and
+ * shifts in px of `in`. Pixels of `out` without an image get its mean. Any number of threads gives the same bits. */
 void resample_image(const struct image *in, double centre_x, double centre_y, const struct tilt_transform *transform,
                     int nx, int ny, float *out, int threads);
 

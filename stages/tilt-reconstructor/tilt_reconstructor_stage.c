@@ -74,6 +74,8 @@ static enum status find_tilt(const struct settings *settings, const struct item 
     TRY(item_need_string(item, "micrograph.path", &path, err));
     *ret_single = true;
     *ret_arrival = (struct arrival){.pixel_size = item_number(item, "optics.pixel_size", NAN),
+                                    .spacing = item_number(item, "tilt.pixel_size", NAN),
+                                    .time = item_number(item, "tilt.time", NAN),
                                     .tilt_axis = item_number(item, "tilt.axis", NAN)};
     if (series != NULL) {
         TRY(item_need_number(item, "tilt.angle", &ret_arrival->angle, err));
@@ -88,6 +90,8 @@ static enum status find_tilt(const struct settings *settings, const struct item 
         ret_arrival->angle = tilt->angle;
         ret_arrival->number = tilt->z + 1;
         ret_arrival->taken = found;
+        ret_arrival->time = tilt->time;
+        ret_arrival->spacing = settings->mdoc.pixel_size;
         ret_arrival->tilt_axis = settings->mdoc.tilt_axis;
         if (isnan(ret_arrival->pixel_size)) ret_arrival->pixel_size = settings->mdoc.pixel_size;
         snprintf(id, PATH_SIZE, "%s", settings->mdoc_id);
@@ -145,10 +149,11 @@ static enum status transforms_beside(const char *stack, char out[PATH_SIZE], str
     return STATUS_OK;
 }
 
-static enum status read_series(struct stage *stage, const char *path, struct series *ret_series, struct err *err) {
+static enum status read_series(struct stage *stage, const char *path, const bool *exclude, struct series *ret_series,
+                               struct err *err) {
     const struct settings_params *p = stage_params(stage);
     char transforms[PATH_SIZE];
-    struct series_files files = {.tilts = p->tilts, .transforms = p->transforms, .images = p->images};
+    struct series_files files = {.tilts = p->tilts, .transforms = p->transforms, .images = p->images, .exclude = exclude};
     if (p->transforms != NULL && strcmp(p->transforms, "beside") == 0) {
         TRY(transforms_beside(path, transforms, err));
         files.transforms = transforms;
@@ -156,12 +161,29 @@ static enum status read_series(struct stage *stage, const char *path, struct ser
     return series_read(path, &files, ret_series, err);
 }
 
+/* A single image in the folder, but not of the series whose .mdoc was given. */
+static enum status refuse_stranger(const char *path, const struct mdoc *mdoc, const char *tilts, struct err *err) {
+    struct image_info info;
+    const char *first = NULL;
+    TRY(image_probe(path, &info, err));
+    for (int i = 0; i < mdoc->count && first == NULL; i++)
+        first = mdoc->tilts[i].file;
+    FAIL_IF(info.nz == 1 && first != NULL, err, STATUS_BAD_FORMAT,
+            "%s names no %s (its first tilt is %s): it is not of that series; leave it out of the folder", tilts,
+            path_name(path), mdoc_file_name(first));
+    return STATUS_OK;
+}
+
 static enum status load_series(struct stage *stage, const struct state *s, struct lane *lane, const struct item *item,
                                struct err *err) {
+    const struct settings_params *p = stage_params(stage);
     _cleanup_(series_clear) struct series series = {0};
-    TRY(read_series(stage, lane->path, &series, err));
+    const bool *exclude = s->settings->job.exclude;
+    if (s->settings->mdoc_id != NULL && !is_mdoc(lane->path))
+        TRY(refuse_stranger(lane->path, &s->settings->mdoc, p->tilts, err));
+    TRY(read_series(stage, lane->path, exclude, &series, err));
     for (int i = 0; i < series.count; i++)
-        TRY(stage_may_read(stage, series.tilts[i].path, err));
+        if (!series_excludes(exclude, series.tilts[i].number)) TRY(stage_may_read(stage, series.tilts[i].path, err));
     double known = item_number(item, "optics.pixel_size", NAN);
     if (known > 0) series.pixel_size = known;
     lane->fingerprint = job_fingerprint(&s->settings->job, &series);

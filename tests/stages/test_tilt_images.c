@@ -52,8 +52,8 @@ static void compare_with_definition(const struct image *image, const struct tilt
             double expected = there ? value_at(image, u, v) : mean;
             /* A dozen roundings of values of at most 1, with weights of at most 1.6 in sum. */
             if (!(fabs((double)out[y * nx + x] - expected) < 5e-6))
-                fail_msg("%d × %d px, transform %g %g %g %g %g %g: (%d, %d) is %g, not %g", image->nx, image->ny, t->a11,
-                         t->a12, t->a21, t->a22, t->dx, t->dy, x, y, (double)out[y * nx + x], expected);
+                fail_msg("%d × %d px, transform %g %g %g %g %g %g: (%d, %d) is %g, not %g", image->nx, image->ny,
+                         t->a11, t->a12, t->a21, t->a22, t->dx, t->dy, x, y, (double)out[y * nx + x], expected);
         }
     free(out);
     free(again);

@@ -57,6 +57,22 @@ static void duplicates(void **state) {
     assert_int_equal(series.tilts[1].number, 4);
     assert_true(noted(&series, "view 2 at 0.00° was taken again as view 4"));
     series_clear(&series);
+    /* By their times the one that comes first is the later; one without a time leaves it to the order. */
+    series = series_of(angles, 4);
+    series.retaken = true;
+    series.tilts[1].time = 3600;
+    series.tilts[3].time = 60;
+    assert_ok(series_settle(&series, NULL, 0, true, &err));
+    assert_true(series.count == 3 && series.tilts[1].number == 2);
+    assert_true(noted(&series, "view 4 at 0.02° was taken again as view 2"));
+    series_clear(&series);
+    series = series_of(angles, 4);
+    series.retaken = true;
+    series.tilts[1].time = 3600;
+    series.tilts[3].time = NAN;
+    assert_ok(series_settle(&series, NULL, 0, true, &err));
+    assert_true(series.count == 3 && series.tilts[1].number == 4);
+    series_clear(&series);
     series = series_of(angles, 4);
     assert_ok(series_settle(&series, NULL, 0, true, &err));
     assert_int_equal(series.count, 4);
@@ -84,6 +100,39 @@ static void exclusion(void **state) {
     assert_int_equal(series_settle(&series, exclude, 4, true, &err), STATUS_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "exclude names view 4, but the last of the series is 3"));
     series_clear(&series);
+}
+
+/* What is left out needs no angle; what was noted before stays. */
+static void excluded_without_angle(void **state) {
+    (void)state;
+    static const double angles[] = {-3, NAN, 3};
+    static bool exclude[TILTS_MAX + 1];
+    struct err err;
+    exclude[2] = true;
+    struct series series = series_of(angles, 3);
+    assert_ok(series_note(&series, &err, "%s", "said before"));
+    assert_ok(series_settle(&series, exclude, 2, true, &err));
+    assert_true(series.count == 2 && noted(&series, "said before") && noted(&series, "1 of 3 tilts are left out"));
+    series_clear(&series);
+}
+
+static void pixel_sizes_are_compared(void **state) {
+    (void)state;
+    static const double angles[] = {-3, 0, 3};
+    static const struct {
+        double header, spacing;
+        bool differ;
+    } cases[] = {{10, 10, false},  {10.09, 10, false}, {20, 10, true},
+                 {10.2, 10, true}, {NAN, 10, false},   {10, NAN, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct series series = series_of(angles, 3);
+        struct err err;
+        series.pixel_size = cases[i].header;
+        series.spacing = cases[i].spacing;
+        assert_ok(series_settle(&series, NULL, 0, true, &err));
+        assert_int_equal(noted(&series, "PixelSpacing"), cases[i].differ);
+        series_clear(&series);
+    }
 }
 
 static void no_series(void **state) {
@@ -379,6 +428,8 @@ int main(void) {
         cmocka_unit_test(is_sorted_by_angle),
         cmocka_unit_test(duplicates),
         cmocka_unit_test(exclusion),
+        cmocka_unit_test(excluded_without_angle),
+        cmocka_unit_test(pixel_sizes_are_compared),
         cmocka_unit_test(no_series),
         cmocka_unit_test(transforms_move_images),
         cmocka_unit_test(grey_scales),

@@ -83,6 +83,45 @@ def images(work, stem):
     check("1 done" in text and os.path.exists(f"{work}/both/ts.mrc"), "the whole one of two is done")
 
 
+def left_out(work, stem):
+    """What is missing of a tilt is said, and how to go on without it; exclude needs neither image nor angle."""
+    out, images = f"{work}/lo", volume(f"{stem}.st")
+    sections = [f"[ZValue = {z}]\nTiltAngle = {12 * z - 48}\nSubFramePath = D:\\t{z}.tif\n" for z in range(9)]
+    folder = f"{work}/leave"
+
+    def mdoc(name, changed):
+        return write(f"{folder}/{name}.mdoc", "a = 1\n" + "".join(changed))
+
+    whole = mdoc("whole", sections)
+    for z in range(9):
+        write_stack(f"{folder}/t{z}.mrc", images[z:z + 1])
+    reconstruct("--i", whole, "--exclude", "4,9", "--o", out, *T)
+    expected = volume(f"{out}/whole.mrc")
+    os.remove(f"{folder}/t3.mrc")
+    os.remove(f"{folder}/t8.mrc")
+    said(reconstruct("--i", whole, "--o", out, *T), "view 4 at -12.00°: t3.tif is not there: it is left out",
+         "view 9 at 48.00°: t8.tif is not there", "1 done")
+    check(np.array_equal(volume(f"{out}/whole.mrc"), expected), "whole.mdoc: a tomogram of the other seven")
+    text = reconstruct("--i", whole, "--exclude", "4,9", "--o", f"{out}-x", *T)
+    said(text, "2 of 9 tilts are left out, as exclude says")
+    check("is not there" not in text and np.array_equal(volume(f"{out}-x/whole.mrc"), expected), "excluded: nothing is missed")
+    for name, changed, words in (
+            ("angle", sections[3].replace("TiltAngle", "Angle"), "section ZValue 3 has no TiltAngle"),
+            ("path", sections[3].replace("SubFramePath", "Path"), "section ZValue 3 has no SubFramePath, which others have")):
+        path = mdoc(name, sections[:3] + [changed] + sections[4:8])
+        said(reconstruct("--i", path, "--o", out, *T, expect=3), words, "or leave the view out with exclude: 4")
+        reconstruct("--i", path, "--exclude", 4, "--o", out, *T)
+        check(np.array_equal(volume(f"{out}/{name}.mrc"), expected), f"{name}.mdoc without view 4: the same tomogram")
+    write_stack(f"{folder}/t3.mrc", images[3:4, :-1])
+    said(reconstruct("--i", whole, "--o", out, *T, expect=3), f"t3.mrc has {SIDE} × {SIDE - 1} px", "leave view 4 out with exclude")
+    reconstruct("--i", whole, "--exclude", 4, "--o", out, *T)
+    short = write(f"{work}/without.mdoc", "a = 1\n" + "".join(sections[:3] + sections[4:]))
+    said(reconstruct("--i", f"{stem}.st", "--tilts", short, "--o", out, *T, expect=3), "there is no section for image 4 (ZValue 3) of the 9 in",
+         "leave the image out with exclude: 4")
+    reconstruct("--i", f"{stem}.st", "--tilts", short, "--exclude", "4,9", "--o", f"{out}-s", *T)
+    check(np.array_equal(volume(f"{out}-s/ts.mrc"), expected), "without.mdoc with exclude: the same tomogram")
+
+
 def masks(work, stem, st):
     """Found before an image is read: here none could be."""
     broken = shutil.copy(f"{stem}.st", f"{work}/broken.st")
@@ -151,6 +190,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-badtilts-") as work:
     angles(work, stem)
     mdocs(work, stem)
     images(work, stem)
+    left_out(work, stem)
     settings(work, stem, truth)
     singles(work)
 end()

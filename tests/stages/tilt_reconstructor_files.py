@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 
-from tilt_series_files import check, end, likeness, mrcfile, np, reconstruct, simulate, volume, write, write_stack
+from tilt_series_files import check, end, likeness, mrcfile, np, reconstruct, said, simulate, volume, write, write_stack
 
 SEED = 11
 SIDE, DEPTH = 64, 24
@@ -144,6 +144,54 @@ def retaken(work, stem):
     check([t["view"] for t in record["tilts"]] == list(range(4, 21)), "exclude counts from 1, in the order of the stack")
 
 
+def sorted_file(work, stem):
+    """A file sorted by angle puts the tilt that was taken again before the one that it replaces: times tell."""
+    images, out = volume(f"{stem}.st"), f"{work}/times"
+    stack = write_stack(f"{out}/ts.st", np.concatenate([images[:6], images[5:6] * 0.3, images[6:]]))
+    angles = [*ANGLES[:6], ANGLES[5] + 0.01, *ANGLES[6:]]
+    times = ["08-Oct-21  10:59:00" if z == 5 else f"08-Oct-2021  10:{z:02d}:00" for z in range(len(angles))]
+    write(f"{out}/ts.st.mdoc", "PixelSpacing = 10\n" + "".join(
+        f"[ZValue = {z}]\nTiltAngle = {a:.3f}\nDateTime = {t}\n" for z, (a, t) in enumerate(zip(angles, times))))
+    text = reconstruct("--i", stack, "--o", f"{out}/o", *FEW)
+    views = [t["view"] for t in json.load(open(f"{out}/o/ts.json"))["tilts"]]
+    check(views == [v for v in range(1, 23) if v != 7], f"the one taken last counts: {views}")
+    check("view 7 at -29.99° was taken again as view 6" in text, "and is told")
+
+
+def pixel_sizes(work, stem):
+    """Images that were binned on their way: their headers count, whichever way they come in, and the difference is told."""
+    images, folder, out = volume(f"{stem}.st"), f"{work}/sizes", f"{work}/sizes-out"
+    sections = "".join(f"[ZValue = {i}]\nTiltAngle = {a:.2f}\nSubFramePath = D:\\t{i}.tif\n" for i, a in enumerate(ANGLES))
+    mdoc = write(f"{folder}/ts.mdoc", "PixelSpacing = 10\n" + sections)
+    for i, image in enumerate(images):
+        with mrcfile.new(f"{folder}/t{i}.mrc") as file:
+            file.set_data(image)
+            file.voxel_size = 20
+    stack = write_stack(f"{work}/sizes-stack/ts.st", images, 20)
+    whole = write(f"{work}/sizes-stack/ts.st.mdoc", open(mdoc).read())
+    for way, arguments in {"mdoc": [mdoc], "folder": [folder, "--tilts", mdoc], "stack": [stack], "its mdoc": [whole]}.items():
+        text = reconstruct("--i", *arguments, "--o", f"{out}/{way}", "--thickness", 8, "--iterations", 1)
+        with mrcfile.open(f"{out}/{way}/ts.mrc", header_only=True) as file:
+            check(np.isclose(file.voxel_size.x, 20), f"{way}: {file.voxel_size.x} Å, as the images' headers say")
+        said(text, "the pixel size is taken as 20 Å, where PixelSpacing of the .mdoc is 10 Å")
+
+
+def names(work, stem):
+    """Names that other programs have changed are found in a folder as from the .mdoc; what is of another series is refused."""
+    images, folder = volume(f"{stem}.st"), f"{work}/names"
+    sections = "".join(f"[ZValue = {i}]\nTiltAngle = {a:.2f}\nSubFramePath = D:\\ts_{i:03d}_{a:.1f}.tif\n" for i, a in enumerate(ANGLES))
+    mdoc = write(f"{work}/names-mdoc/ts.mdoc", "PixelSpacing = 10\n" + sections)
+    os.mkdir(folder)
+    for i, (a, image) in enumerate(zip(ANGLES, images)):
+        write_stack(f"{folder}/ts_{i:03d}_{a:.1f}".replace(".", "_") + ".mrc", image[None])
+    reconstruct("--i", folder, "--tilts", mdoc, "--o", f"{work}/n-folder", *FEW)
+    reconstruct("--i", mdoc, "--images", folder, "--o", f"{work}/n-mdoc", *FEW)
+    check(open(f"{work}/n-folder/ts.mrc", "rb").read() == open(f"{work}/n-mdoc/ts.mrc", "rb").read(), "the same tomogram")
+    write_stack(f"{folder}/other_001.mrc", images[:1])
+    text = reconstruct("--i", folder, "--tilts", mdoc, "--o", f"{work}/n-other", *FEW, expect=3)
+    said(text, "ts.mdoc names no other_001.mrc (its first tilt is ts_000_-60.0.tif): it is not of that series", "21 done")
+
+
 def alignment(work):
     stem, truth = simulate(f"{work}/shifted", size=SIDE, thickness=DEPTH, step=6, shift=5, snr=20, seed=SEED)
     phantom = volume(f"{truth}.mrc")
@@ -228,6 +276,9 @@ with tempfile.TemporaryDirectory(prefix="icestream-tilts-") as work:
     headers(work, stem, phantom)
     orders(work, stem)
     retaken(work, stem)
+    sorted_file(work, stem)
+    pixel_sizes(work, stem)
+    names(work, stem)
     alignment(work)
     turned_axis(work, stem)
     binning(work)
