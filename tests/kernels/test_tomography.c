@@ -352,6 +352,11 @@ static void refuses_what_is_wrong(void **state) {
     o = options_of(&s);
     o.iterations = -1;
     refuses(&o, "-1 iterations");
+    o.iterations = TOMOGRAPHY_MOST_ITERATIONS + 1;
+    refuses(&o, "10001 iterations were asked for; from 0 to 10000");
+    o = options_of(&s);
+    o.limit = 1.1;
+    refuses(&o, "the limit at which to stop is 1.1");
     o = options_of(&s);
     o.device_count = 0;
     refuses(&o, "at least one device");
