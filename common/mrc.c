@@ -125,7 +125,7 @@ static float fei_pixel_size(int descriptor, const char *path, const unsigned cha
     return meaningful(metres * 1e10);
 }
 
-/* A file of IMOD says itself whether its bytes are signed; those of others are. See IMOD's mrc_format.txt, imodStamp. */
+/* A file of IMOD says whether its bytes are signed; those of others are. See IMOD's mrc_format.txt, imodStamp. */
 static bool has_unsigned_bytes(const unsigned char *bytes, bool swapped) {
     enum { IMOD_STAMP = 1146047817, SIGNED_BYTES = 1 };
     return word_at(bytes, 152, swapped) == IMOD_STAMP && (word_at(bytes, 156, swapped) & SIGNED_BYTES) == 0;

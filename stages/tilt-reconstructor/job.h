@@ -20,7 +20,7 @@ struct job_settings {
     enum projections_normalise normalise;
     bool *exclude; /* TILTS_MAX + 1; NULL: none */
     int exclude_greatest;
-    const char *mask; /* MRC of the tomogram's size, or NULL */
+    const char *mask;     /* MRC of the tomogram's size, or NULL */
     int mask_nx, mask_ny; /* as its header says; its nz fits the thickness */
     enum mrc_mode mode;
     struct tomography_options tomography; /* but for geometry and mask */

@@ -1,6 +1,6 @@
 /* Series whose tilts come one by one: previews, and the tomogram once a series is complete. Nothing is kept on disk for
- * a restart but the products: a record (SERIES.json) says of which tilts a tomogram was made. The tilts of a series that
- * fails have failed. */
+ * a restart but the products: a record (SERIES.json) says of which tilts a tomogram was made. The tilts of a series
+ * that fails have failed. */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_LIVE_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_LIVE_H
 

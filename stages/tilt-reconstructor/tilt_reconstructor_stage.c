@@ -153,7 +153,8 @@ static enum status read_series(struct stage *stage, const char *path, const bool
                                struct err *err) {
     const struct settings_params *p = stage_params(stage);
     char transforms[PATH_SIZE];
-    struct series_files files = {.tilts = p->tilts, .transforms = p->transforms, .images = p->images, .exclude = exclude};
+    struct series_files files = {
+        .tilts = p->tilts, .transforms = p->transforms, .images = p->images, .exclude = exclude};
     if (p->transforms != NULL && strcmp(p->transforms, "beside") == 0) {
         TRY(transforms_beside(path, transforms, err));
         files.transforms = transforms;
@@ -310,8 +311,9 @@ const struct stage_descriptor tilt_reconstructor_stage = {
     .load_threads = 1,
     .store_threads = 1,
     .cuda = true,
-    .takes = "a stack (.st, .mrc; several with commas), an .mdoc that names a stack or single images, a folder of stacks,\n"
-             "             or with --tilts TS.mdoc one of single images",
+    .takes =
+        "a stack (.st, .mrc; several with commas), an .mdoc that names a stack or single images, a folder of stacks,\n"
+        "             or with --tilts TS.mdoc one of single images",
     .cumulative = true,
     .init = init,
     .fini = fini,

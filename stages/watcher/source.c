@@ -126,8 +126,8 @@ void source_look_for_space(struct source *source) {
     source->is_paused = paused;
     if (paused)
         stage_log(source->stage, LOG_WARN, "disk-space",
-                  "%s: %.3g GB are free, less than min_free (%g GB): nothing new is taken in until there is space", root,
-                  available, limit);
+                  "%s: %.3g GB are free, less than min_free (%g GB): nothing new is taken in until there is space",
+                  root, available, limit);
     else
         stage_log(source->stage, LOG_WARN, "disk-space", "%s: %.3g GB are free: micrographs are taken in again", root,
                   available);
@@ -143,8 +143,7 @@ static enum status refresh_ctf(struct source *source, double now, struct err *er
     if (status_is_of_file(status))
         stage_log(source->stage, LOG_WARN, "ctf-file", "%s; %s", problem.message,
                   was_read ? "the rows read before stay in use" : "micrographs wait for it");
-    if (changed && !was_read)
-        stage_log(source->stage, LOG_INFO, "ctf-file", "%s can be read now", source->params->ctf);
+    if (changed && !was_read) stage_log(source->stage, LOG_INFO, "ctf-file", "%s can be read now", source->params->ctf);
     bool due = (changed || now >= source->held_until) && !source->is_paused;
     return due && source->held_count > 0 ? source_release_held(source, now, err) : STATUS_OK;
 }
@@ -241,11 +240,12 @@ enum status source_idle(struct source *source, double now, double seconds, bool 
     for (size_t i = 0; i < source->held_count; i++)
         source->held[i].until = now;
     if (source->held_count > 0) TRY(source_release_held(source, now, err));
-    FAIL_IF(source->held_count > 0 && !source_may_go_without(source) && !stage_stopping(source->stage), err,
-            STATUS_BAD_FORMAT,
-            "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
-            "set session.pixel_size",
-            source->held_count, source->params->ctf);
+    FAIL_IF(
+        source->held_count > 0 && !source_may_go_without(source) && !stage_stopping(source->stage), err,
+        STATUS_BAD_FORMAT,
+        "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
+        "set session.pixel_size",
+        source->held_count, source->params->ctf);
     tell_counts(source);
     *ret_idle = source->held_count == 0;
     return STATUS_OK;

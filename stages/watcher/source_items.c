@@ -38,8 +38,9 @@ static enum status set_aside(struct source *source, const char *id, const char *
 static enum status pass_on(struct source *source, const char *id, const char *path, const struct image_info *image,
                            long row, const struct tilt_place *tilt, struct err *err) {
     _cleanup_(drop_item) struct item *item = NULL;
-    struct record_source record = {path,         id, stage_root(source->stage), *image, stage_session(source->stage),
-                                   source->rows, row, tilt, !source->params->scaled};
+    struct record_source record = {
+        path, id,   stage_root(source->stage), *image, stage_session(source->stage), source->rows,
+        row,  tilt, !source->params->scaled};
     struct err problem;
     enum status status = record_make(&record, &item, &problem);
     if (status == STATUS_NOT_FOUND && source->has_pixel_size) return set_aside(source, id, path, problem.message, err);
@@ -98,8 +99,8 @@ static void look_up(const struct source *source, const char *path, const char *r
     known->complete = (!known->is_tilt || known->named) && (source->rows == NULL || known->row >= 0);
 }
 
-static enum status pass_on_known(struct source *source, const char *id, const char *path, const struct image_info *image,
-                                 const struct known_of *known, struct err *err) {
+static enum status pass_on_known(struct source *source, const char *id, const char *path,
+                                 const struct image_info *image, const struct known_of *known, struct err *err) {
     return pass_on(source, id, path, image, known->row, known->named ? &known->tilt : NULL, err);
 }
 

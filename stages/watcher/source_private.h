@@ -22,8 +22,8 @@ struct source {
     struct stage *stage;
     const struct watcher_params *params;
     struct watcher *watcher;
-    struct notices *notices; /* NULL: sweeps only */
-    struct ctf_rows *rows;   /* NULL: no CTF file */
+    struct notices *notices;  /* NULL: sweeps only */
+    struct ctf_rows *rows;    /* NULL: no CTF file */
     struct tilt_names *tilts; /* NULL: images are no tilts */
     struct held *held;
     size_t held_count, held_capacity;

@@ -483,7 +483,8 @@ static enum status produce_some(struct stage *stage, void *state, struct err *er
         snprintf(id, sizeof id, "mic_%d", i % 5);
         int was = -1;
         TRY(stage_lookup(stage, id, &known, &was, err));
-        FAIL_IF(known != (i == 5) || (was == LEDGER_REJECTED) != known, err, STATUS_BAD_STATE, "%s is known too early or not at all", id);
+        FAIL_IF(known != (i == 5) || (was == LEDGER_REJECTED) != known, err, STATUS_BAD_STATE,
+                "%s is known too early or not at all", id);
         TRY(item_create(id, "micrograph", &item, err));
         TRY(item_set_number(item, "columns.quality", i, err));
         TRY(stage_emit(stage, item, &is_new, err));
