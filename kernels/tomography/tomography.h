@@ -93,7 +93,8 @@ struct tomography_options {
                                   of the whole volume */
     /* Called after each iteration, from 1, with the relative residual that it began with; false ends the run with
      * STATUS_CANCELLED. Where rows are made in passes, since a CUDA device's memory does not hold all, the residual is
-     * known, and the calls come, after the last pass. NULL: none. */
+     * known after the last one: after each iteration of each pass, and between passes of WBP (iteration 0), it is
+     * called with NaN. NULL: none. */
     bool (*go_on)(void *context, int iteration, double residual);
     void *context;
 

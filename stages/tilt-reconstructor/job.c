@@ -149,9 +149,9 @@ enum status job_read(const struct job_settings *settings, struct series *series,
     return read_mask(settings, job, err);
 }
 
-/* A microscope's angles differ by thousandths of a degree from one series to the next, so that only series of
- * nominal angles keep their plan. A new one is 1 to 4 ms on a CUDA device and at most two hundredths of 25 iterations on
- * the CPU: not worth a second way of making it, out of the old one. */
+/* A microscope's angles differ by thousandths of a degree from one series to the next, so that only series of nominal
+ * angles keep their plan. A new one is 1 to 4 ms on a CUDA device and at most two hundredths of 25 iterations on the
+ * CPU: not worth a second way of making it, out of the old one. */
 static bool plan_fits(const struct job_plan *plan, const struct tomography_options *options) {
     const struct tomography_geometry *had = &plan->options.geometry, *wanted = &options->geometry;
     if (plan->plan == NULL || options->mask != NULL || plan->masked) return false;

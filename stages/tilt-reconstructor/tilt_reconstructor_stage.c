@@ -29,7 +29,10 @@ struct lane {
 
 static bool go_on(void *context, int iteration, double residual) {
     struct stage *stage = context;
-    stage_note(stage, "iteration %d, residual %.4g", iteration, residual);
+    if (isnan(residual))
+        stage_note(stage, "some of the rows, iteration %d", iteration);
+    else
+        stage_note(stage, "iteration %d, residual %.4g", iteration, residual);
     return !stage_stopping(stage);
 }
 

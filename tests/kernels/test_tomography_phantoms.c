@@ -230,10 +230,8 @@ static void agrees_with_tomopy(void **state) {
 int main(int argc, char **argv) {
     choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ball_has_its_density),
-        cmocka_unit_test(stands_where_it_should),
-        cmocka_unit_test(corners_do_not_rule),
-        cmocka_unit_test(blobs_err_least),
+        cmocka_unit_test(ball_has_its_density), cmocka_unit_test(stands_where_it_should),
+        cmocka_unit_test(corners_do_not_rule),  cmocka_unit_test(blobs_err_least),
         cmocka_unit_test(agrees_with_tomopy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
