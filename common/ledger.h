@@ -2,8 +2,8 @@
  * about every item the stage has seen, and the outbox of what it sends. A transaction that finishes an item also holds
  * what follows from it, so a crash leaves both or neither.
  *
- * items:  id, state, reason, attempts, crashes, instance (-1: none, -2: it began here), token, item (JSON as received,
- *         of a finished one as it went on), time_seen, time_changed
+ * items:  id, state, reason, attempts, crashes, instance (-1: none, -2: it began here, -3: it failed with others, see
+ *         ledger_revise), token, item (JSON as received, of a finished one as it went on), time_seen, time_changed
  * outbox: edge, seq, id, item (JSON), time_sent, acknowledged (time or NULL), verdict (what the receiver said)
  * ends:   edge, run: inputs that have ended in this run; "out N": what instance N sends has ended
  *
@@ -188,13 +188,19 @@ enum status ledger_redo(struct ledger *ledger, const char *id, bool *ret_redone,
 /* An item that is done, but of which the stage can no longer read what it needs when it begins again: it has failed after
  * all, so that it is reported and can be retried. */
 enum status ledger_fail_done(struct ledger *ledger, const char *id, const char *reason, struct err *err);
+/* Items that are done, but of which something was to be made together that failed, for this reason: they have failed, in
+ * one transaction. Reason NULL: it could be made after all, so those that failed in this way are done again. What is in
+ * another state stays as it is; ret_changed counts the others. */
+enum status ledger_revise(struct ledger *ledger, const char *const *ids, size_t count, const char *reason,
+                          int64_t *ret_changed, struct err *err);
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err);
 
 /* Every item, oldest first. The callback's strings are valid during the call; a status other than OK ends the walk. */
+enum { LEDGER_TOGETHER = -3 };
 struct ledger_row {
     const char *id, *reason, *item_text;
     enum ledger_state state;
-    int attempts, instance;
+    int attempts, instance; /* instance: LEDGER_TOGETHER where it failed with others */
     double time_seen, time_changed;
 };
 typedef enum status ledger_visit(const struct ledger_row *row, void *context, struct err *err);

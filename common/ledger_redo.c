@@ -1,4 +1,5 @@
-/* Items that are done but whose products are lost: they go through again, or have failed after all. */
+/* What was written down as done and is not so any more: products are lost, files unreadable, or what was to be made of
+ * several items failed. */
 #include "common/clock.h"
 #include "common/ledger_private.h"
 
@@ -43,5 +44,29 @@ enum status ledger_fail_done(struct ledger *ledger, const char *id, const char *
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) status = ledger_end(ledger, run_text(ledger, sql, id, reason, err), err);
     ledger_let_go(ledger);
+    return status;
+}
+
+static enum status revise(struct ledger *ledger, const char *const *ids, size_t count, const char *reason,
+                          int64_t *changed, struct err *err) {
+    static const char failed[] = "UPDATE items SET state = 3, reason = ?3, instance = -3, token = NULL, time_changed = ?2"
+                                 " WHERE id = ?1 AND state = 1 AND instance <> -2";
+    static const char mended[] = "UPDATE items SET state = 1, reason = NULL, instance = -1, time_changed = ?2"
+                                 " WHERE id = ?1 AND state = 3 AND instance = -3";
+    for (size_t i = 0; i < count; i++) {
+        TRY(run_text(ledger, reason != NULL ? failed : mended, ids[i], reason, err));
+        *changed += sqlite3_changes(ledger->db);
+    }
+    return STATUS_OK;
+}
+
+enum status ledger_revise(struct ledger *ledger, const char *const *ids, size_t count, const char *reason,
+                          int64_t *ret_changed, struct err *err) {
+    int64_t changed = 0;
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) status = ledger_end(ledger, revise(ledger, ids, count, reason, &changed, err), err);
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_changed = changed;
     return status;
 }

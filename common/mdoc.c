@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,10 +48,25 @@ static bool number_of(struct span text, double *ret_value) {
     return end != word;
 }
 
+/* A number that is followed by nothing, or by a blank: half of "0,5" would be another one. */
+static bool whole_number_of(struct span text, double *ret_value) {
+    char word[64], *end;
+    size_t length = 0;
+    while (length < text.length && !isspace((unsigned char)text.at[length]))
+        length++;
+    if (length == 0 || length >= sizeof word) return false;
+    memcpy(word, text.at, length);
+    word[length] = '\0';
+    double value = strtod(word, &end);
+    if (*end != '\0' || strpbrk(word, "xX") != NULL) return false;
+    *ret_value = value;
+    return true;
+}
+
 static enum status need_number(const struct parser *parser, const char *key, struct span text, double *ret_value,
                                struct err *err) {
     double value;
-    FAIL_IF(!number_of(text, &value) || !isfinite(value), err, STATUS_BAD_FORMAT,
+    FAIL_IF(!whole_number_of(text, &value) || !isfinite(value), err, STATUS_BAD_FORMAT,
             "%s: line %d: %s = '%.*s' is not a number", parser->name, parser->line, key,
             (int)(text.length < 40 ? text.length : 40), text.at);
     *ret_value = value;
@@ -62,6 +78,30 @@ static enum status keep_text(struct span text, char **target, struct err *err) {
     *target = strndup(text.at, text.length);
     FAIL_IF(*target == NULL, err, STATUS_NO_MEMORY, "no memory for a text of an .mdoc file");
     return STATUS_OK;
+}
+
+static long days_since_1970(int year, int month, int day) {
+    static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+    long leap_years = (year - 1969) / 4; /* of those that are over; 2100 is far */
+    bool leap = year % 4 == 0 && month > 2;
+    return 365L * (year - 1970) + leap_years + before[month - 1] + leap + day - 1;
+}
+
+/* "08-Oct-21  07:39:08", or with the whole year. NaN: something else. */
+static double time_of(struct span text) {
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    char word[40], month[4];
+    int day, year, hour, minute, second;
+    if (text.length >= sizeof word) return NAN;
+    memcpy(word, text.at, text.length);
+    word[text.length] = '\0';
+    if (sscanf(word, "%2d-%3[A-Za-z]-%4d %2d:%2d:%2d", &day, month, &year, &hour, &minute, &second) != 6) return NAN;
+    const char *place = strlen(month) == 3 ? strstr(months, month) : NULL;
+    if (year >= 0 && year < 100) year += 2000;
+    if (place == NULL || (place - months) % 3 != 0 || year < 1970 || year > 2099 || day < 1 || day > 31) return NAN;
+    if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60) return NAN;
+    long days = days_since_1970(year, (int)(place - months) / 3 + 1, day);
+    return 86400.0 * (double)days + 3600.0 * hour + 60.0 * minute + second;
 }
 
 static enum status begin_tilt(struct parser *parser, struct span number, struct err *err) {
@@ -79,7 +119,7 @@ static enum status begin_tilt(struct parser *parser, struct span number, struct 
         mdoc->tilts = tilts;
         parser->capacity = capacity;
     }
-    mdoc->tilts[mdoc->count++] = (struct mdoc_tilt){(int)z, NAN, NAN, NULL};
+    mdoc->tilts[mdoc->count++] = (struct mdoc_tilt){(int)z, NAN, NAN, NAN, NULL};
     parser->in_tilt = true;
     return STATUS_OK;
 }
@@ -119,9 +159,11 @@ static enum status take_tilt_value(struct parser *parser, struct span key, struc
                 parser->name, parser->line, angle);
         tilt->angle = angle;
     } else if (is(key, "ExposureDose"))
-        (void)number_of(value, &tilt->dose);
+        (void)whole_number_of(value, &tilt->dose);
+    else if (is(key, "DateTime"))
+        tilt->time = time_of(value);
     else if (is(key, "PixelSpacing") && isnan(parser->mdoc.pixel_size))
-        (void)number_of(value, &parser->mdoc.pixel_size);
+        (void)whole_number_of(value, &parser->mdoc.pixel_size);
     else if (is(key, "SubFramePath") && value.length > 0)
         return keep_text(value, &tilt->file, err);
     else if (is(key, "PieceCoordinates"))
@@ -134,10 +176,10 @@ static enum status take_file_value(struct parser *parser, struct span key, struc
     if (is(key, "T"))
         take_title(parser, value);
     else if (is(key, "PixelSpacing"))
-        (void)number_of(value, &parser->mdoc.pixel_size);
+        (void)whole_number_of(value, &parser->mdoc.pixel_size);
     else if (is(key, "ImageFile") && value.length > 0)
         return keep_text(value, &parser->mdoc.image_file, err);
-    else if (is(key, "Montage") && number_of(value, &number) && number > 0)
+    else if (is(key, "Montage") && whole_number_of(value, &number) && number > 0)
         parser->mdoc.montage = true;
     return STATUS_OK;
 }
@@ -165,6 +207,8 @@ static void parser_clear(struct parser *parser) {
 enum status mdoc_parse(const char *name, const char *text, size_t length, struct mdoc *ret_mdoc, struct err *err) {
     _cleanup_(parser_clear) struct parser parser = {.name = name, .mdoc = {.pixel_size = NAN, .tilt_axis = NAN}};
     const char *end = text + length;
+    /* Editors of Windows begin a text with a byte order mark. */
+    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3;
     for (const char *at = text; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop == NULL) stop = end;
@@ -200,25 +244,43 @@ const char *mdoc_file_name(const char *path) {
     return name;
 }
 
-/* Its length without the ending; a number's point ("TS_01_12.0") is none. */
-static size_t stem_length(const char *name) {
+bool mdoc_is_later(double first_time, double second_time, bool comes_second) {
+    if (first_time < second_time || first_time > second_time) return second_time > first_time;
+    return comes_second;
+}
+
+size_t mdoc_stem_length(const char *name) {
     const char *dot = strrchr(name, '.');
     bool ending = dot != NULL && dot != name && !isdigit((unsigned char)dot[1]);
     return ending ? (size_t)(dot - name) : strlen(name);
 }
 
+enum { UNLIKE, POINTS_CHANGED, ENDING_CHANGED, SAME_NAME };
+
+/* named: as the .mdoc has it. */
+static int likeness(const char *named, const char *file) {
+    size_t length = mdoc_stem_length(named);
+    bool points = false;
+    if (strcmp(named, file) == 0) return SAME_NAME;
+    if (length != mdoc_stem_length(file)) return UNLIKE;
+    for (size_t i = 0; i < length; i++) {
+        if (named[i] == file[i]) continue;
+        if (named[i] != '.' || file[i] != '_') return UNLIKE;
+        points = true;
+    }
+    return points ? POINTS_CHANGED : ENDING_CHANGED;
+}
+
 int mdoc_find(const struct mdoc *mdoc, const char *file) {
     const char *name = mdoc_file_name(file);
-    size_t stem = stem_length(name);
-    int found = -1;
-    bool whole = false;
+    int found = -1, best = UNLIKE;
     for (int i = 0; i < mdoc->count; i++) {
-        if (mdoc->tilts[i].file == NULL) continue;
-        const char *other = mdoc_file_name(mdoc->tilts[i].file);
-        bool same = strcmp(other, name) == 0;
-        bool similar = !whole && stem_length(other) == stem && memcmp(other, name, stem) == 0;
-        if (same || similar) found = i;
-        whole = whole || same;
+        const struct mdoc_tilt *tilt = &mdoc->tilts[i];
+        int like = tilt->file != NULL ? likeness(mdoc_file_name(tilt->file), name) : UNLIKE;
+        if (like == UNLIKE || like < best) continue;
+        if (like == best && !mdoc_is_later(mdoc->tilts[found].time, tilt->time, true)) continue;
+        found = i;
+        best = like;
     }
     return found;
 }

@@ -14,6 +14,7 @@ struct mdoc_tilt {
     int z;        /* ZValue: its image in the stack, from 0 */
     double angle; /* TiltAngle, °; NaN: the section does not say */
     double dose;  /* ExposureDose, e⁻/Å²; NaN: the section does not say */
+    double time;  /* DateTime, s since 1970 by the microscope's clock; NaN: the section does not say */
     char *file;   /* SubFramePath, as it is written (often a path of Windows); NULL: none */
 };
 
@@ -33,10 +34,17 @@ enum status mdoc_read(const char *path, struct mdoc *ret_mdoc, struct err *err);
 enum status mdoc_parse(const char *name, const char *text, size_t length, struct mdoc *ret_mdoc, struct err *err);
 void mdoc_clear(struct mdoc *mdoc);
 
+/* Whether of two tilts the second was taken later: by their times, or where one has none (or both the same) as it comes
+ * second in the file. */
+bool mdoc_is_later(double first_time, double second_time, bool comes_second);
+
 /* Name of a path of Windows or Unix without its folders; points into path. */
 const char *mdoc_file_name(const char *path);
-/* The tilt whose SubFramePath has the name of this file: the whole name, else the name without endings (frames .tif or
- * .eer become .mrc). Of several, which a retaken tilt has, the last. -1: none. */
+/* Length of a file's name without its ending; a number's point ("TS_01_12.0") begins none. */
+size_t mdoc_stem_length(const char *name);
+/* The tilt whose SubFramePath has the name of this file: the whole name; else the name without endings (frames .tif or
+ * .eer become .mrc); else that with points become _, as programs between the microscope and here make them
+ * (TS_01_003_-6.0.tif becomes TS_01_003_-6_0.mrc). Of several, which a retaken tilt has, the latest. -1: none. */
 int mdoc_find(const struct mdoc *mdoc, const char *file);
 
 #endif

@@ -125,6 +125,12 @@ static float fei_pixel_size(int descriptor, const char *path, const unsigned cha
     return meaningful(metres * 1e10);
 }
 
+/* A file of IMOD says whether its bytes are signed; those of others are. See IMOD's mrc_format.txt, imodStamp. */
+static bool has_unsigned_bytes(const unsigned char *bytes, bool swapped) {
+    enum { IMOD_STAMP = 1146047817, SIGNED_BYTES = 1 };
+    return word_at(bytes, 152, swapped) == IMOD_STAMP && (word_at(bytes, 156, swapped) & SIGNED_BYTES) == 0;
+}
+
 static enum status read_header(int descriptor, const char *path, int64_t size, struct mrc_header *ret_header,
                                struct err *err) {
     unsigned char bytes[HEADER_BYTES], zeros[HEADER_BYTES] = {0};
@@ -148,6 +154,7 @@ static enum status read_header(int descriptor, const char *path, int64_t size, s
         .rms = float_at(bytes, 216, swapped),
         .data_offset = (int64_t)HEADER_BYTES + nsymbt,
         .swapped = swapped,
+        .unsigned_bytes = has_unsigned_bytes(bytes, swapped),
     };
     TRY(check_header(path, bytes, &h, nsymbt, size, err));
     int mx = word_at(bytes, 28, swapped);
@@ -212,7 +219,10 @@ enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, flo
         size_t part = total - done < MRC_CHUNK ? total - done : MRC_CHUNK;
         TRY(file_read_at(reader->descriptor, reader->path, offset + (int64_t)(done * size), chunk, part * size, err));
         if (h->swapped) mrc_swap(chunk, part, size);
-        mrc_to_float(h->mode, chunk, part, out + done);
+        if (h->mode == MRC_INT8 && h->unsigned_bytes)
+            mrc_unsigned_to_float(chunk, part, out + done);
+        else
+            mrc_to_float(h->mode, chunk, part, out + done);
     }
     return STATUS_OK;
 }

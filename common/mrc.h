@@ -1,4 +1,4 @@
-/* MRC2014 files: images, stacks and volumes; modes 0 (int8), 1 (int16), 2 (float32), 6 (uint16), 12 (float16); both
+/* MRC2014 files: images, stacks and volumes; modes 0 (int8, or uint8 where IMOD says so), 1 (int16), 2 (float32), 6 (uint16), 12 (float16); both
  * byte orders (from the machine stamp, or, where the stamp is nonsense, from which order makes a sane header); extended
  * headers are skipped, FEI's pixel size in one is used where the header has none. Rows, columns and sections are given
  * as stored; MAPC, MAPR and MAPS are not applied. Complex data and packed 4-bit movies are STATUS_UNSUPPORTED. See the
@@ -24,6 +24,7 @@ struct mrc_header {
     float minimum, maximum, mean, rms;
     int64_t data_offset; /* bytes */
     bool swapped;        /* the file's byte order is not this machine's */
+    bool unsigned_bytes; /* mode 0 holds 0 to 255, as IMOD's mark in bytes 152 to 159 says */
 };
 
 struct mrc_reader;

@@ -96,6 +96,11 @@ MULTIVERSION void mrc_to_float(enum mrc_mode mode, const void *restrict stored, 
     }
 }
 
+MULTIVERSION void mrc_unsigned_to_float(const uint8_t *restrict stored, size_t count, float *restrict out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)stored[i];
+}
+
 /* A NaN fails both comparisons of the first line and then becomes 0. */
 static inline float clamped(float value, float least, float most) {
     float v = value < least ? least : value > most ? most : value;

@@ -16,6 +16,8 @@ size_t mrc_pixel_bytes(int mode);
 void mrc_swap(void *values, size_t count, size_t size);
 /* count values of the machine's byte order to float32; 64-byte aligned, not overlapping. */
 void mrc_to_float(enum mrc_mode mode, const void *stored, size_t count, float *out);
+/* The same of IMOD's unsigned bytes, which have the mode of signed ones. */
+void mrc_unsigned_to_float(const uint8_t *stored, size_t count, float *out);
 /* Rounds and clamps as the mode does; `as_stored` gets the values that a reader will see. */
 void mrc_from_float(enum mrc_mode mode, const float *values, size_t count, void *stored, float *as_stored);
 

@@ -93,19 +93,27 @@ static void add_statistics(struct mrc_writer *w, const float *values, size_t cou
     w->count = total;
 }
 
+static enum status put_values(struct mrc_writer *w, const void *values, size_t size, size_t count, struct err *err) {
+    FAIL_IF(fwrite(values, size, count, file_output_stream(w->output)) != count, err, status_of_writing(errno),
+            "%s: slice %d cannot be written: %s", w->path, w->nz + 1, strerror(errno));
+    return STATUS_OK;
+}
+
+/* Floats go to the file as they are. */
+static enum status append_part(struct mrc_writer *w, const float *values, size_t count, struct err *err) {
+    bool as_they_are = w->mode == MRC_FLOAT32;
+    if (!as_they_are) mrc_from_float(w->mode, values, count, w->stored, w->as_stored);
+    add_statistics(w, as_they_are ? values : w->as_stored, count);
+    return put_values(w, as_they_are ? (const void *)values : w->stored, mrc_pixel_bytes((int)w->mode), count, err);
+}
+
 enum status mrc_writer_append(struct mrc_writer *writer, const float *slice, struct err *err) {
     FAIL_IF(writer->kind == MRC_IMAGE && writer->nz == 1, err, STATUS_BAD_STATE,
             "%s: a second slice does not fit into a single image", writer->path);
     FAIL_IF(writer->nz == INT_MAX, err, STATUS_BAD_STATE, "%s: too many slices", writer->path);
-    FILE *out = file_output_stream(writer->output);
-    size_t size = mrc_pixel_bytes((int)writer->mode), total = (size_t)writer->nx * (size_t)writer->ny;
-    for (size_t done = 0; done < total; done += MRC_CHUNK) {
-        size_t part = total - done < MRC_CHUNK ? total - done : MRC_CHUNK;
-        mrc_from_float(writer->mode, slice + done, part, writer->stored, writer->as_stored);
-        add_statistics(writer, writer->as_stored, part);
-        FAIL_IF(fwrite(writer->stored, size, part, out) != part, err, status_of_writing(errno),
-                "%s: slice %d cannot be written: %s", writer->path, writer->nz + 1, strerror(errno));
-    }
+    size_t total = (size_t)writer->nx * (size_t)writer->ny;
+    for (size_t done = 0; done < total; done += MRC_CHUNK)
+        TRY(append_part(writer, slice + done, total - done < MRC_CHUNK ? total - done : MRC_CHUNK, err));
     writer->nz++;
     return STATUS_OK;
 }

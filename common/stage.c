@@ -14,6 +14,13 @@ struct options {
     bool describe, help, version, verbose;
 };
 
+static const char *what_it_takes(const struct stage_descriptor *descriptor) {
+    if (descriptor->takes != NULL) return descriptor->takes;
+    return strstr(descriptor->in, "structure") != NULL
+               ? "a PDB, mmCIF or DCD file, a folder of them, a list (.txt) or '*.pdb'; several with commas"
+               : "a STAR file (two with a comma between are joined by micrograph), an image, a folder or a list (.csv)";
+}
+
 static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     const struct param *table;
     size_t count;
@@ -23,11 +30,7 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     if (descriptor->produce != NULL)
         fputs("      FOLDER: as --directory\n", out);
     else
-        fprintf(out, "      INPUT: %s\n",
-                strstr(descriptor->in, "structure") != NULL
-                    ? "a PDB, mmCIF or DCD file, a folder of them, a list (.txt) or '*.pdb'; several with commas"
-                    : "a STAR file (two with a comma between are joined by micrograph), an image, a folder or "
-                      "a list (.csv)");
+        fprintf(out, "      INPUT: %s\n", what_it_takes(descriptor));
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nOf the session\n", out);

@@ -71,6 +71,7 @@ struct stage_descriptor {
                           once, in any order, beside summarise; it must not touch `state` without a lock */
     bool cuda;         /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
     bool unscaled;     /* it counts in pixels: images need not tell how large those are */
+    const char *takes; /* on files: what --i may be, for --help; NULL: what others take that have such an `in` */
     const char *input; /* on files: the parameter, a path, that stands for --i where that is not given; NULL: none */
     bool cumulative; /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
                         what goes on is what it emits */
@@ -81,6 +82,9 @@ struct stage_descriptor {
     /* Each item that is already done when a session is resumed, before anything new arrives. One of which the files
      * have become unreadable since (status_is_of_file) has failed after all. */
     enum status (*resume)(struct stage *stage, void *state, const struct item *item, struct err *err);
+    /* As resume, of items that stage_revise has failed: others of what they belong to may still come. Of one that cannot
+     * be read nothing more is said. */
+    enum status (*resume_failed)(struct stage *stage, void *state, const struct item *item, struct err *err);
 
     enum status (*reconfigure)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
     enum status (*load)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
@@ -154,6 +158,12 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
 /* Sources: an item that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err);
+/* Cumulative stages whose items are stored in order, from idle and flush: what was to be made of these items together
+ * has failed, for this reason, so that those of them that are done have failed: they are counted and reported as such, and
+ * a retry sends them again. Reason NULL: it could be made after all, and those that failed in this way are done. Waits
+ * until what is being stored is in the ledger. */
+enum status stage_revise(struct stage *stage, const char *const *ids, size_t count, const char *reason,
+                         struct err *err);
 /* Whether an id is in the ledger, and in which state (LEDGER_…; untouched when not). What a source had set aside as failed may still be emitted. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
 typedef enum status stage_visit(const struct item *item, void *context, struct err *err);

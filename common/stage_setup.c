@@ -199,6 +199,19 @@ static enum status visit_resumed(const struct item *item, void *context, struct 
     return ledger_fail_done(stage->ledger, item_id(item), reason, err);
 }
 
+static enum status visit_failed(const struct ledger_row *row, void *context, struct err *err) {
+    struct stage *stage = context;
+    struct item *item = NULL;
+    struct err problem = {0};
+    if (row->instance != LEDGER_TOGETHER) return STATUS_OK;
+    TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
+    enum status status = stage->descriptor->resume_failed(stage, stage->state, item, &problem);
+    item_destroy(&item);
+    if (status_is_of_file(status)) return STATUS_OK;
+    FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    return STATUS_OK;
+}
+
 /* A stage without CUDA kernels serves a graph that gives it a GPU all the same, but not in silence. */
 static void settle_device(struct stage *stage) {
     if (stage->device.kind != DEVICE_CUDA || stage->descriptor->cuda) return;
@@ -217,6 +230,7 @@ enum status stage_begin(struct stage *stage, struct err *err) {
     if (descriptor->init != NULL) TRY(descriptor->init(stage, stage->state, err));
     stage->ready = true;
     if (descriptor->resume != NULL) TRY(stage_each_done(stage, visit_resumed, stage, err));
+    if (descriptor->resume_failed != NULL) TRY(ledger_each(stage->ledger, LEDGER_FAILED, visit_failed, stage, err));
     return lanes_start(stage, err);
 }
 

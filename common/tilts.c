@@ -34,26 +34,48 @@ static void show(const char *text, size_t length, char shown[48]) {
     shown[n] = '\0';
 }
 
+/* "39,7" is no 39; a comma between two numbers has a blank behind it. */
+static enum status refuse_comma(const struct reader *reader, const char *word, const char *comma, const char *end,
+                                struct err *err) {
+    char shown[48];
+    const char *last = comma + 1;
+    while (last < end && isdigit((unsigned char)*last))
+        last++;
+    if (comma >= end || *comma != ',' || last == comma + 1) return STATUS_OK;
+    show(word, (size_t)(last - word), shown);
+    FAIL(err, STATUS_BAD_FORMAT,
+         "%s: line %d: '%s': a point, not a comma, is expected in a number, and a blank between two", reader->name,
+         reader->line, shown);
+}
+
 static enum status read_number(const struct reader *reader, const char **at, const char *end, double *ret_value,
                                struct err *err) {
     char word[64], shown[48], *rest;
     size_t length = 0;
     while (*at + length < end && !isspace((unsigned char)(*at)[length]) && (*at)[length] != ',')
         length++;
+    TRY(refuse_comma(reader, *at, *at + length, end, err));
     show(*at, length, shown);
     FAIL_IF(length == 0 || length >= sizeof word || memchr(*at, 0, length) != NULL, err, STATUS_BAD_FORMAT,
             "%s: line %d: '%s' stands where %s is expected", reader->name, reader->line, shown, reader->what);
     memcpy(word, *at, length);
     word[length] = '\0';
     double value = strtod(word, &rest);
-    FAIL_IF(*rest != '\0', err, STATUS_BAD_FORMAT, "%s: line %d: '%s' stands where %s is expected", reader->name,
-            reader->line, shown, reader->what);
+    bool hexadecimal = strpbrk(word, "xX") != NULL;
+    FAIL_IF(*rest != '\0' || hexadecimal, err, STATUS_BAD_FORMAT, "%s: line %d: '%s' stands where %s is expected",
+            reader->name, reader->line, shown, reader->what);
     FAIL_IF(!isfinite(value), err, STATUS_BAD_FORMAT,
             "%s: line %d: the value '%s' is not a finite number: %s is expected", reader->name, reader->line, shown,
             reader->what);
     *at += length;
     *ret_value = value;
     return STATUS_OK;
+}
+
+/* Editors of Windows begin a text with a byte order mark. */
+static struct reader reader_of(const char *name, const char *what, const char *text, size_t length) {
+    size_t skip = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    return (struct reader){name, what, text + skip, text + length, 0};
 }
 
 static bool is_gap(char c) {
@@ -101,7 +123,7 @@ static enum status refuse_count(const char *name, int count, struct err *err) {
 
 enum status tilts_parse_angles(const char *name, const char *text, size_t length, double **ret_angles, int *ret_count,
                                struct err *err) {
-    struct reader reader = {name, "an angle in degrees", text, text + length, 0};
+    struct reader reader = reader_of(name, "an angle in degrees", text, length);
     struct line line = {.name = name};
     _cleanup_(mem_free) double *angles = NULL;
     int count = 0, capacity = 0;
@@ -148,7 +170,7 @@ static enum status check_transform(const struct line *line, struct err *err) {
 
 enum status tilts_parse_transforms(const char *name, const char *text, size_t length,
                                    struct tilt_transform **ret_transforms, int *ret_count, struct err *err) {
-    struct reader reader = {name, "a number of a transform", text, text + length, 0};
+    struct reader reader = reader_of(name, "a number of a transform", text, length);
     struct line line = {.name = name};
     _cleanup_(mem_free) struct tilt_transform *transforms = NULL;
     int count = 0, capacity = 0;

@@ -61,8 +61,8 @@ static enum status check(struct tomography_slab *s, const float *projections, st
     CUDA_TRY(cudaStreamSynchronize(s->inside), err, "sending projections");
     if (bad == ~0ull) return STATUS_OK;
     FAIL(err, STATUS_BAD_ARGUMENT,
-         "pixel (column %llu, row %llu) of tilt %llu (%g°) is %g, no finite number: mend the stack or leave the tilt "
-         "out",
+         "pixel (column %llu, row %llu) of tilt %llu (%g°) is %g, no finite number: mend the stack, or leave "
+         "the tilt out",
          bad % nx + 1, bad / nx % ny + 1, bad / nx / ny + 1, setup->options.geometry.angles[bad / nx / ny],
          (double)projections[bad]);
 }

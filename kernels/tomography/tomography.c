@@ -29,13 +29,12 @@ static enum status check_tilts(const struct tomography_geometry *g, struct err *
         double angle = g->angles[t], shift = g->shifts ? g->shifts[t] : 0;
         FAIL_IF(
             !(fabs(angle) <= 90), err, STATUS_BAD_ARGUMENT,
-            "tilt %d of %d has the angle %g°; tilt angles are numbers from -90 to 90: mend the angle file or leave the "
-            "tilt out",
+            "tilt %d of %d has the angle %g°; tilt angles are numbers from -90 to 90: mend the angle file, or leave "
+            "the tilt out",
             t + 1, g->tilts, angle);
         FAIL_IF(!(fabs(shift) <= g->nx), err, STATUS_BAD_ARGUMENT,
                 "tilt %d of %d (%g°) is shifted by %g px; shifts are numbers within the width of %d px: mend the "
-                "alignment or "
-                "leave the tilt out",
+                "alignment or leave the tilt out",
                 t + 1, g->tilts, angle, shift, g->nx);
         differ = differ || angle != g->angles[0];
     }
@@ -57,12 +56,13 @@ enum status tomography_check_geometry(const struct tomography_geometry *g, struc
 }
 
 static enum status check_options(const struct tomography_options *o, struct err *err) {
-    FAIL_IF(o->iterations < 0 || o->iterations > MOST_TILTS, err, STATUS_BAD_ARGUMENT,
-            "%d iterations were asked for; from 0 to %d are possible", o->iterations, MOST_TILTS);
+    FAIL_IF(o->iterations < 0 || o->iterations > TOMOGRAPHY_MOST_ITERATIONS, err, STATUS_BAD_ARGUMENT,
+            "%d iterations were asked for; from 0 to %d are possible", o->iterations, TOMOGRAPHY_MOST_ITERATIONS);
     FAIL_IF(!(o->relaxation > 0 && o->relaxation < 2), err, STATUS_BAD_ARGUMENT,
             "the relaxation is %g; it must be more than 0 and less than 2", o->relaxation);
-    FAIL_IF(!(o->limit >= 0 && o->limit < 1), err, STATUS_BAD_ARGUMENT,
-            "the limit at which to stop is %g; it is a part of the residual, at least 0 and less than 1", o->limit);
+    FAIL_IF(!(o->limit >= 0 && o->limit <= TOMOGRAPHY_MOST_LIMIT), err, STATUS_BAD_ARGUMENT,
+            "the limit at which to stop is %g; it is a part of the residual, from 0 to %d", o->limit,
+            TOMOGRAPHY_MOST_LIMIT);
     FAIL_IF(!(o->cutoff > 0 && o->cutoff <= 1), err, STATUS_BAD_ARGUMENT,
             "the filter's cut-off is %g of the Nyquist frequency; it must be more than 0 and at most 1", o->cutoff);
     FAIL_IF(o->device_count < 1 || o->devices == NULL || o->slabs < 0, err, STATUS_BAD_ARGUMENT,

@@ -72,6 +72,10 @@ struct tomography_geometry {
     int nz;               /* thickness */
 };
 
+/* A limit of 1 ends every run with its second iteration. */
+#define TOMOGRAPHY_MOST_ITERATIONS 10000
+#define TOMOGRAPHY_MOST_LIMIT 1
+
 struct tomography_options {
     struct tomography_geometry geometry;
     enum tomography_method method;
@@ -80,15 +84,17 @@ struct tomography_options {
     enum tomography_basis basis;
     enum tomography_matrix matrix;
     enum tomography_start start;
-    int iterations;            /* at most; 0: the start itself */
+    int iterations;            /* at most, up to TOMOGRAPHY_MOST_ITERATIONS; 0: the start itself */
     double relaxation;         /* λ, 0 < λ < 2 */
-    double limit;              /* stop where the residual falls by less than this part of itself; 0: never */
+    double limit;              /* stop where the residual falls by less than this part of itself, up to
+                                  TOMOGRAPHY_MOST_LIMIT; 0: never */
     bool non_negative;         /* c is cut off at 0 in every iteration */
     const unsigned char *mask; /* [z][y][x]; c stays 0 where it is 0; NULL: none. Kept by the caller. R and C are those
                                   of the whole volume */
     /* Called after each iteration, from 1, with the relative residual that it began with; false ends the run with
      * STATUS_CANCELLED. Where rows are made in passes, since a CUDA device's memory does not hold all, the residual is
-     * known, and the calls come, after the last pass. NULL: none. */
+     * known after the last one: after each iteration of each pass, and between passes of WBP (iteration 0), it is
+     * called with NaN. NULL: none. */
     bool (*go_on)(void *context, int iteration, double residual);
     void *context;
 

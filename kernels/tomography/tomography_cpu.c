@@ -24,11 +24,10 @@ static enum status check_memory(const struct tomography_cpu *cpu, struct err *er
     size_t bytes = voxel_columns(cpu) * (LANES + 2 * (size_t)s->halo) * sizeof(float) +
                    rays_floats(cpu) * (size_t)(2 + s->halo) * sizeof(float);
     if (sirt) bytes += tomography_matrix_bytes(&o->geometry, o->basis, o->matrix);
-    FAIL_IF(
-        o->memory > 0 && bytes > o->memory, err, STATUS_NO_MEMORY,
-        "a tomogram of %d x %d x %d voxels from %d tilts needs %.2f GB on the CPU, and %.2f GB are allowed: bin the "
-        "images, make it thinner, or allow more memory",
-        s->nx, s->ny, s->nz, s->tilts, 1e-9 * (double)bytes, 1e-9 * (double)o->memory);
+    FAIL_IF(o->memory > 0 && bytes > o->memory, err, STATUS_NO_MEMORY,
+            "a tomogram of %d x %d x %d voxels from %d tilts needs %.2f GB on the CPU, and %.2f GB are allowed: "
+            "bin the images, make it thinner, or allow more memory",
+            s->nx, s->ny, s->nz, s->tilts, 1e-9 * (double)bytes, 1e-9 * (double)o->memory);
     return STATUS_OK;
 }
 

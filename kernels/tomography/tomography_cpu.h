@@ -68,8 +68,7 @@ struct tomography_tile_rays {
 void tomography_tile_by_ray(const struct tomography_setup *setup, const struct tomography_tile *tile,
                             const struct tomography_tile_weights *weights, struct tomography_tile_rays *ret_rays);
 /* Adds to rays0 and rays1 [ray][lane] what q0 and q1 make of the coefficients, which begin with the tile's first voxel
- * and have the slice's stride. Without a halo rays1 is not touched. The pads are not
- * touched. */
+ * and have the slice's stride. The pads are not touched, nor is rays1 without a halo. */
 void tomography_tile_project(const struct tomography_setup *setup, const struct tomography_tile_rays *rays,
                              const float *coefficients, float *rays0, float *rays1);
 /* Adds to sums [voxel of the tile][2][lane] what q0 and q1 make of rays[tilt] [ray][lane], of at most TOMOGRAPHY_TILTS.

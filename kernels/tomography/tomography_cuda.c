@@ -82,8 +82,7 @@ static enum status choose(struct tomography_cuda *t, int *ret_rows, struct err *
         long own = (long)rows * slabs - 2 * t->around;
         FAIL_IF(own < 1, err, STATUS_NO_MEMORY,
                 "a tomogram of %d x %d x %d voxels from %d tilts needs %.2f GB of a CUDA device for %d of its rows, "
-                "and may "
-                "have %.2f GB: bin the images, make it thinner, ask for fewer iterations, or allow more memory",
+                "and may have %.2f GB: bin the images, make it thinner, ask for fewer iterations, or allow more memory",
                 s->nx, s->ny, s->nz, s->tilts,
                 1e-9 * (double)(tomography_place_bytes(s, t->matrix) +
                                 tomography_slab_bytes(s, chunks_of(2 * t->around + 1) * TOMOGRAPHY_CHUNK)),
@@ -199,13 +198,23 @@ static double sum_of(const struct tomography_cuda *t, int k) {
     return sum;
 }
 
-/* After iteration k: whether another follows. */
+/* After an iteration of a pass, k, or a pass of WBP, 0: waits, so that whoever wants it to end is heard by then. */
+static enum status ask(struct tomography_cuda *t, int pass, int k, struct err *err) {
+    const struct tomography_options *o = &t->setup->options;
+    if (!o->go_on) return STATUS_OK;
+    TRY(tomography_slabs_wait(&t->slabs, err));
+    FAIL_IF(!o->go_on(o->context, k, NAN), err, STATUS_CANCELLED, "stopped in pass %d of %d over the rows", pass + 1,
+            t->passes);
+    return STATUS_OK;
+}
+
+/* After iteration k of all rows: whether another follows. */
 static enum status judge(struct tomography_cuda *t, int k, bool *ret_stop, struct err *err) {
     const struct tomography_options *o = &t->setup->options;
     double norm = sum_of(t, 0), *residuals = t->setup->residuals;
     double residual = residuals[k - 1] = norm > 0 ? sqrt(sum_of(t, k) / norm) : 0;
-    FAIL_IF(o->go_on && !o->go_on(o->context, k, residual), err, STATUS_CANCELLED, "stopped after %d of %d iterations",
-            k, o->iterations);
+    FAIL_IF(t->passes == 1 && o->go_on && !o->go_on(o->context, k, residual), err, STATUS_CANCELLED,
+            "stopped after %d of %d iterations", k, o->iterations);
     *ret_stop = o->limit > 0 && k > 1 && residuals[k - 2] - residual < o->limit * residuals[k - 2];
     return STATUS_OK;
 }
@@ -242,8 +251,10 @@ static enum status run_passes(struct tomography_cuda *t, const float *projection
         tomography_slabs_deal(&t->slabs, p.from, p.to - p.from);
         TRY(tomography_slabs_load(&t->slabs, projections, err));
         TRY(tomography_slabs_start(&t->slabs, err));
-        for (int k = 1; k <= iterations; k++)
+        for (int k = 1; k <= iterations; k++) {
             TRY(tomography_slabs_iterate(&t->slabs, k, err));
+            TRY(ask(t, i, k, err));
+        }
         for (int k = 0; k <= iterations; k++)
             TRY(keep_sums(t, &p, k, err));
         TRY(tomography_slabs_store(&t->slabs, p.first, p.rows, ret_volume, err));
@@ -273,6 +284,7 @@ static enum status run_filtered(struct tomography_cuda *t, const float *projecti
         TRY(tomography_slabs_load(&t->slabs, projections, err));
         TRY(tomography_slabs_start(&t->slabs, err));
         TRY(tomography_slabs_store(&t->slabs, p.first, p.rows, ret_volume, err));
+        if (i + 1 < t->passes) TRY(ask(t, i, 0, err));
     }
     return STATUS_OK;
 }

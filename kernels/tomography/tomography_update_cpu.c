@@ -154,10 +154,14 @@ double tomography_cpu_start(struct tomography_cpu *cpu, bool plain) {
     return squares;
 }
 
+static bool is_masked(const struct tomography_setup *s, int y, int z, int x) {
+    const unsigned char *mask = s->options.mask;
+    return mask && !mask[((size_t)z * (size_t)s->ny + (size_t)y) * (size_t)s->nx + (size_t)x];
+}
+
+/* Of a coefficient to which nothing will be added in this iteration. */
 static void keep_allowed(const struct tomography_setup *s, int y, int z, int x, float *coefficient) {
-    const struct tomography_options *o = &s->options;
-    if (o->non_negative && *coefficient < 0) *coefficient = 0;
-    if (o->mask && !o->mask[((size_t)z * (size_t)s->ny + (size_t)y) * (size_t)s->nx + (size_t)x]) *coefficient = 0;
+    if ((s->options.non_negative && *coefficient < 0) || is_masked(s, y, z, x)) *coefficient = 0;
 }
 
 struct update {
@@ -196,7 +200,7 @@ MULTIVERSION static void add_column(const float *sums, const float *factors, boo
         float c = coefficients[lane] + factors[lane] * sum[lane];
         coefficients[lane] = cut && c < 0 ? 0 : c;
     }
-    /* The rows at a block's ends are not complete yet. */
+    /* The rows at a block's ends are not complete yet: add_edges cuts them. */
     coefficients[0] = first, coefficients[LANES - 1] = last;
 }
 
@@ -217,7 +221,7 @@ static void finish_tile(const struct update *u, int block, const struct tomograp
                 cpu->edges[2 * voxel + 1] = sum[2 * LANES - 1];
             }
             for (int y = block * LANES; masked && y < least(s->ny, (block + 1) * LANES); y++)
-                keep_allowed(s, y, z, x, &c[y - block * LANES]);
+                if (is_masked(s, y, z, x)) c[y - block * LANES] = 0;
         }
 }
 

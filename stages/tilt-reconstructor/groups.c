@@ -12,7 +12,7 @@
 struct entry {
     struct entry *next;
     struct arrival arrival;
-    char *series, *path;
+    char *series, *path, *item;
 };
 
 struct groups {
@@ -25,6 +25,7 @@ struct groups {
 static void entry_free(struct entry *entry) {
     free(entry->series);
     free(entry->path);
+    free(entry->item);
     free(entry);
 }
 
@@ -35,6 +36,9 @@ void group_drop_pixels(struct group *group) {
 
 static void group_free(struct group *group) {
     group_drop_pixels(group);
+    for (int i = 0; i < group->series.count; i++)
+        free(group->members[i].item);
+    free(group->members);
     series_clear(&group->series);
     free(group->id);
     free(group);
@@ -72,7 +76,8 @@ enum status groups_submit(struct groups *groups, const struct arrival *arrival, 
     entry->arrival = *arrival;
     entry->series = strdup(arrival->series);
     entry->path = strdup(arrival->path);
-    if (entry->series == NULL || entry->path == NULL) {
+    entry->item = strdup(arrival->item);
+    if (entry->series == NULL || entry->path == NULL || entry->item == NULL) {
         entry_free(entry);
         FAIL(err, STATUS_NO_MEMORY, "no memory for a tilt");
     }
@@ -128,6 +133,7 @@ static enum status find_group(struct groups *groups, const struct entry *entry, 
     group->series.nx = entry->arrival.nx;
     group->series.ny = entry->arrival.ny;
     group->series.pixel_size = entry->arrival.pixel_size;
+    group->series.spacing = entry->arrival.spacing;
     group->series.tilt_axis = entry->arrival.tilt_axis;
     group->series.retaken = true;
     groups->list[groups->count++] = group;
@@ -135,43 +141,85 @@ static enum status find_group(struct groups *groups, const struct entry *entry, 
     return STATUS_OK;
 }
 
-static bool has(const struct series *series, const char *path) {
+static int find_tilt(const struct series *series, const char *path) {
     for (int i = 0; i < series->count; i++)
-        if (strcmp(series->tilts[i].path, path) == 0) return true;
-    return false;
+        if (strcmp(series->tilts[i].path, path) == 0) return i;
+    return -1;
 }
 
-static enum status add(struct groups *groups, const struct entry *entry, double now, char **ret_odd, struct err *err) {
+void odd_tilt_clear(struct odd_tilt *odd) {
+    free(odd->item);
+    free(odd->reason);
+    *odd = (struct odd_tilt){0};
+}
+
+static enum status refuse(const struct group *group, const struct entry *entry, struct odd_tilt *ret_odd,
+                          struct err *err) {
+    const struct arrival *a = &entry->arrival;
+    char text[1024];
+    snprintf(text, sizeof text, "%.400s has %d × %d px, the tilts of %.400s before it %d × %d px: it is left out",
+             entry->path, a->nx, a->ny, group->id, group->series.nx, group->series.ny);
+    struct odd_tilt odd = {strdup(entry->item), strdup(text)};
+    if (odd.item == NULL || odd.reason == NULL) {
+        odd_tilt_clear(&odd);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for what is wrong with a tilt");
+    }
+    *ret_odd = odd;
+    return STATUS_OK;
+}
+
+/* Consumes the entry's item, but for a failure. */
+static enum status add_member(struct group *group, struct entry *entry, struct err *err) {
+    const struct arrival *a = &entry->arrival;
+    struct series *series = &group->series;
+    if (series->count == group->capacity) {
+        int capacity = group->capacity > 0 ? 2 * group->capacity : 64;
+        struct member *members = realloc(group->members, (size_t)capacity * sizeof *members);
+        FAIL_IF(members == NULL, err, STATUS_NO_MEMORY, "no memory for %d tilts", capacity);
+        group->members = members;
+        group->capacity = capacity;
+    }
+    struct tilt tilt = {
+        .number = a->number > 0 ? a->number : series->count + 1, .angle = a->angle, .taken = a->taken, .time = a->time};
+    TRY(series_add(series, &tilt, entry->path, err));
+    group->members[series->count - 1] = (struct member){.item = entry->item, .failed = a->failed};
+    entry->item = NULL;
+    return STATUS_OK;
+}
+
+static enum status add(struct groups *groups, struct entry *entry, double now, struct odd_tilt *ret_odd,
+                       struct err *err) {
     const struct arrival *a = &entry->arrival;
     struct group *group = NULL;
     TRY(find_group(groups, entry, &group, err));
     struct series *series = &group->series;
-    if (has(series, entry->path)) return STATUS_OK;
-    if (a->nx != series->nx || a->ny != series->ny) {
-        char text[1024];
-        snprintf(text, sizeof text, "%.400s has %d × %d px, the tilts of %.400s before it %d × %d px: it is left out",
-                 entry->path, a->nx, a->ny, group->id, series->nx, series->ny);
-        *ret_odd = strdup(text);
-        return STATUS_OK;
+    int known = find_tilt(series, entry->path);
+    if (known >= 0) {
+        if (!group->members[known].failed || a->failed) return STATUS_OK;
+        group->members[known].failed = false;
+    } else {
+        if (a->nx != series->nx || a->ny != series->ny) return refuse(group, entry, ret_odd, err);
+        if (isnan(series->pixel_size)) series->pixel_size = a->pixel_size;
+        if (isnan(series->spacing)) series->spacing = a->spacing;
+        if (isnan(series->tilt_axis)) series->tilt_axis = a->tilt_axis;
+        TRY(add_member(group, entry, err));
     }
-    if (isnan(series->pixel_size)) series->pixel_size = a->pixel_size;
-    if (isnan(series->tilt_axis)) series->tilt_axis = a->tilt_axis;
-    struct tilt tilt = {.number = a->number > 0 ? a->number : series->count + 1, .angle = a->angle, .taken = a->taken};
-    TRY(series_add(series, &tilt, entry->path, err));
+    group->open |= !a->failed;
     group->last = now;
     return STATUS_OK;
 }
 
-enum status groups_take_in(struct groups *groups, double now, char **ret_odd, struct err *err) {
-    *ret_odd = NULL;
-    for (struct entry *entry; *ret_odd == NULL && (entry = take(groups)) != NULL;) {
-        enum status status = add(groups, entry, now, ret_odd, err);
+enum status groups_take_in(struct groups *groups, double now, struct odd_tilt *ret_odd, struct err *err) {
+    struct odd_tilt odd = {0};
+    for (struct entry *entry; odd.item == NULL && (entry = take(groups)) != NULL;) {
+        enum status status = add(groups, entry, now, &odd, err);
         if (status != STATUS_OK) {
             put_back(groups, entry);
             return status;
         }
         entry_free(entry);
     }
+    *ret_odd = odd;
     return STATUS_OK;
 }
 
@@ -179,7 +227,7 @@ struct group *groups_to_preview(struct groups *groups) {
     struct group *best = NULL;
     for (int i = 0; i < groups->count; i++) {
         struct group *group = groups->list[i];
-        if (group->series.count < 2 || group->previewed >= group->series.count || group->tried > 0) continue;
+        if (group->series.count < 2 || group->previewed >= group->series.count || group->made || !group->open) continue;
         if (best == NULL || group->last > best->last) best = group;
     }
     return best;
@@ -188,9 +236,12 @@ struct group *groups_to_preview(struct groups *groups) {
 struct group *groups_complete(struct groups *groups, double now, int announced, double quiet, bool final) {
     for (int i = 0; i < groups->count; i++) {
         struct group *group = groups->list[i];
-        int count = group->series.count;
-        if (count == group->tried) continue;
-        if (final || (announced > 0 && count >= announced) || now - group->last >= quiet) return group;
+        if (!group->open) continue;
+        /* Of those that failed some may be on their way a second time. */
+        int standing = 0;
+        for (int t = 0; t < group->series.count; t++)
+            standing += !group->members[t].failed;
+        if (final || (announced > 0 && standing >= announced) || now - group->last >= quiet) return group;
     }
     return NULL;
 }
@@ -202,8 +253,22 @@ int groups_count(const struct groups *groups) {
 int groups_waiting(const struct groups *groups) {
     int waiting = 0;
     for (int i = 0; i < groups->count; i++)
-        waiting += groups->list[i]->tried < groups->list[i]->series.count ? groups->list[i]->series.count : 0;
+        waiting += groups->list[i]->open ? groups->list[i]->series.count : 0;
     return waiting;
+}
+
+void group_settle(struct group *group, bool made, const char **ret_items, size_t *ret_count) {
+    size_t count = 0;
+    for (int i = 0; i < group->series.count; i++) {
+        struct member *member = &group->members[i];
+        bool changes = made ? member->failed : !member->failed && !member->made;
+        if (changes) ret_items[count++] = member->item;
+        member->made |= made;
+        member->failed = !made && (member->failed || changes);
+    }
+    group->open = false;
+    group->made = made;
+    *ret_count = count;
 }
 
 enum status group_series(const struct group *group, bool in_memory, struct series *ret_series, struct err *err) {

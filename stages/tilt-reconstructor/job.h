@@ -20,7 +20,8 @@ struct job_settings {
     enum projections_normalise normalise;
     bool *exclude; /* TILTS_MAX + 1; NULL: none */
     int exclude_greatest;
-    const char *mask; /* MRC of the tomogram's size, or NULL */
+    const char *mask;     /* MRC of the tomogram's size, or NULL */
+    int mask_nx, mask_ny; /* as its header says; its nz fits the thickness */
     enum mrc_mode mode;
     struct tomography_options tomography; /* but for geometry and mask */
 };
@@ -44,6 +45,9 @@ struct job {
 
 void job_clear(struct job *job);
 
+/* Whether the mask is as large as the tomogram of a series will be, without a look at pixels. */
+enum status job_check_mask(const struct job_settings *settings, const struct series *series, struct err *err);
+
 /* Takes over a series: settles it, aligns it where that was asked for, reads its images. `series` is empty after
  * success; also after a failure, but the messages are in err. whole: as series_settle. */
 enum status job_read(const struct job_settings *settings, struct series *series, bool whole, struct job *job,
@@ -58,6 +62,9 @@ struct job_plan {
 };
 void job_plan_clear(struct job_plan *plan);
 enum status job_make(const struct job_settings *settings, struct job_plan *plan, struct job *job, struct err *err);
+
+/* px of a tomogram along z. */
+int job_depth(const struct job_settings *settings);
 
 /* What the tomogram depends on: the tilts that go into it, and what was set. Two that are the same give the same
  * tomogram. */

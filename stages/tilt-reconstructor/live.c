@@ -24,8 +24,6 @@ struct live {
     struct projections_source source;
     pthread_mutex_t lock;
     struct news *news;
-    int failed;
-    char problem[512];
 };
 
 enum status live_create(struct stage *stage, const struct settings *settings, struct job_plan *plan,
@@ -224,6 +222,7 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     series.nx /= shrink;
     series.ny /= shrink;
     series.pixel_size *= shrink;
+    series.spacing *= shrink;
     enum status status = job_read(&settings, &series, false, &live->preview, err);
     series_clear(&series);
     if (status == STATUS_OK) status = job_make(&settings, &live->preview_plan, &live->preview, err);
@@ -234,14 +233,24 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     return STATUS_OK;
 }
 
+/* One that cannot be part of its series has failed, though it was read without fault. */
 static enum status take_in(struct live *live, struct err *err) {
-    char *odd;
-    do {
+    for (;;) {
+        _cleanup_(odd_tilt_clear) struct odd_tilt odd = {0};
         TRY(groups_take_in(live->groups, clock_monotonic(), &odd, err));
-        if (odd != NULL) stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd);
-        free(odd);
-    } while (odd != NULL);
-    return STATUS_OK;
+        if (odd.item == NULL) return STATUS_OK;
+        stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
+        TRY(stage_revise(live->stage, (const char *const *)&odd.item, 1, odd.reason, err));
+    }
+}
+
+/* What became of a series becomes of its tilts; failure: why there is no tomogram, or NULL. */
+static enum status settle(struct live *live, struct group *group, const char *failure, struct err *err) {
+    _cleanup_(mem_free) const char **items = NULL;
+    size_t count = 0;
+    TRY(mem_new((size_t)group->series.count, sizeof *items, "the tilts of a series", &items, err));
+    group_settle(group, failure == NULL, items, &count);
+    return stage_revise(live->stage, items, count, failure, err);
 }
 
 /* After a restart: of a series that was complete there is nothing to do. */
@@ -250,7 +259,7 @@ static enum status pass_over_made(struct live *live, struct group *group, bool *
     TRY(product_paths_of(live->stage, group->id, false, &paths, err));
     *ret_made = products_are_of(&paths.products, job_fingerprint(&live->settings->job, &group->series));
     if (!*ret_made) return STATUS_OK;
-    group->tried = group->series.count;
+    TRY(settle(live, group, NULL, err));
     return live_announce(live, group->id, group->series.count, group->series.pixel_size * live->settings->job.bin, err);
 }
 
@@ -276,23 +285,25 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     struct group *group = groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
     struct err problem = {0};
     if (group == NULL) return STATUS_OK;
-    int count = group->series.count;
     struct stage_patience patience = {0};
     enum status status;
     do
         status = make_tomogram(live, group, &problem);
     while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &problem, &patience));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
-    if (status != STATUS_OK) {
-        live->failed++;
-        snprintf(live->problem, sizeof live->problem, "%.500s", problem.message);
-        stage_log(live->stage, LOG_ERROR, "series", "%s: no tomogram of its %d tilts: %s", group->id, count,
-                  problem.message);
-    } else
-        group_drop_pixels(group);
-    group->tried = count;
     *ret_work = STAGE_WORK_MORE;
-    return STATUS_OK;
+    if (status == STATUS_OK) {
+        group_drop_pixels(group);
+        return settle(live, group, NULL, err);
+    }
+    const char *why = problem.message;
+    size_t name = strlen(group->id);
+    if (strncmp(why, group->id, name) == 0 && strncmp(why + name, ": ", 2) == 0) why += name + 2;
+    char reason[sizeof problem.message + 128];
+    snprintf(reason, sizeof reason, "no tomogram of %.100s, %d tilt%s: %s", group->id, group->series.count,
+             group->series.count == 1 ? "" : "s", why);
+    stage_log(live->stage, LOG_ERROR, "series", "%s", reason);
+    return settle(live, group, reason, err);
 }
 
 enum status live_step(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
@@ -304,8 +315,4 @@ enum status live_step(struct live *live, bool final, enum stage_work *ret_work, 
     if (*ret_work == STAGE_WORK_NONE) TRY(tomogram_next(live, final, ret_work, err));
     TRY(send_news(live, err));
     return STATUS_OK;
-}
-
-const char *live_problem(const struct live *live) {
-    return live->failed > 0 ? live->problem : NULL;
 }

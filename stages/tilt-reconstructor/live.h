@@ -1,5 +1,6 @@
 /* Series whose tilts come one by one: previews, and the tomogram once a series is complete. Nothing is kept on disk for
- * a restart but the products: a record (SERIES.json) says of which tilts a tomogram was made. */
+ * a restart but the products: a record (SERIES.json) says of which tilts a tomogram was made. The tilts of a series
+ * that fails have failed. */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_LIVE_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_LIVE_H
 
@@ -22,8 +23,6 @@ enum status live_announce(struct live *live, const char *series, int tilts, doub
 
 /* One preview or one tomogram. final: the stream has ended: all of them. */
 enum status live_step(struct live *live, bool final, enum stage_work *ret_work, struct err *err);
-/* What went wrong with series that could not be made; NULL: nothing did. */
-const char *live_problem(const struct live *live);
 
 /* Logs what a person should know of a tomogram that was made. */
 void live_tell(struct stage *stage, const char *series, const struct job *job);

@@ -7,6 +7,7 @@
 #include "common/memory.h"
 #include "common/mrc.h"
 #include "common/multiversion.h"
+#include "resample.h"
 
 void projections_clear(struct projections *projections) {
     projections_source_clear(&projections->source);
@@ -85,6 +86,20 @@ static enum status check_size(const struct tilt *tilt, int nx, int ny, int found
     return STATUS_OK;
 }
 
+/* TIFF has the top line first, as IMOD and SerialEM write and read it, MRC the bottom line. Unturned the tomogram would
+ * be mirrored, and an .mdoc's tilt axis turn the wrong way. */
+static void turn_over(struct image *image) {
+    size_t nx = (size_t)image->nx;
+    for (int y = 0; y < image->ny / 2; y++) {
+        float *low = image->data + (size_t)y * nx, *high = image->data + (size_t)(image->ny - 1 - y) * nx;
+        for (size_t x = 0; x < nx; x++) {
+            float value = low[x];
+            low[x] = high[x];
+            high[x] = value;
+        }
+    }
+}
+
 /* One image of an MRC stack, a file of its own in any format, or what is in memory. */
 static enum status read_pixels(const struct tilt *tilt, int nx, int ny, struct projections_source *source,
                                struct err *err) {
@@ -100,7 +115,9 @@ static enum status read_pixels(const struct tilt *tilt, int nx, int ny, struct p
     if (!open && info.format != IMAGE_MRC) {
         FAIL_IF(info.nz != 1, err, STATUS_UNSUPPORTED, "%s: stacks must be MRC files", tilt->path);
         TRY(check_size(tilt, nx, ny, info.nx, info.ny, info.nz, err));
-        return image_read(tilt->path, image, err);
+        TRY(image_read(tilt->path, image, err));
+        turn_over(image);
+        return STATUS_OK;
     }
     TRY(open_stack(source, tilt->path, err));
     const struct mrc_header *header = mrc_reader_header(source->reader);
@@ -113,9 +130,8 @@ static enum status refuse_nonsense(const struct tilt *tilt, const struct image *
     if (image_values_fit(image->data, count)) return STATUS_OK;
     for (size_t i = 0; i < count; i++)
         FAIL_IF(!(fabsf(image->data[i]) < IMAGE_VALUE_MAX), err, STATUS_BAD_FORMAT,
-                "%s: view %d (%.2f°) holds %g at column %zu, row %zu, which is no pixel's value: mend the image, or "
-                "leave it "
-                "out with exclude",
+                "%s: view %d (%.2f°) holds %g at column %zu, row %zu, which is no pixel's value: mend the image, "
+                "or leave it out with exclude",
                 tilt->path, tilt->number, tilt->angle, (double)image->data[i], i % (size_t)image->nx + 1,
                 i / (size_t)image->nx + 1);
     return STATUS_OK;
@@ -152,60 +168,13 @@ MULTIVERSION static double mean_of(const float *values, size_t count) {
     return sum / (double)count;
 }
 
-/* Catmull-Rom: as IMOD's and most programs' cubic interpolation. */
-static inline void cubic(float f, float w[4]) {
-    w[0] = f * (-0.5f + f * (1 - 0.5f * f));
-    w[1] = 1 + f * f * (-2.5f + 1.5f * f);
-    w[2] = f * (0.5f + f * (2 - 1.5f * f));
-    w[3] = f * f * (-0.5f + 0.5f * f);
-}
-
-struct resampling {
-    const struct image *in;
-    double b11, b12, b21, b22, cx, cy; /* in = B (out) + c, both counted from index 0 */
-    float fill;
-    int nx, ny;
-};
-
-static inline int clamp(int i, int n) {
-    return i < 0 ? 0 : i >= n ? n - 1 : i;
-}
-
-static void resample_row(const struct resampling *r, int y, float *out) {
-    int w = r->in->nx, h = r->in->ny;
-    for (int x = 0; x < r->nx; x++) {
-        double u = r->b11 * x + r->b12 * y + r->cx, v = r->b21 * x + r->b22 * y + r->cy;
-        out[x] = r->fill;
-        if (!(u >= -0.5 && v >= -0.5 && u <= w - 0.5 && v <= h - 0.5)) continue;
-        int i = (int)floor(u), j = (int)floor(v);
-        float wx[4], wy[4], sum = 0;
-        cubic((float)(u - i), wx);
-        cubic((float)(v - j), wy);
-        for (int b = 0; b < 4; b++) {
-            const float *row = r->in->data + (size_t)clamp(j + b - 1, h) * (size_t)w;
-            float line = 0;
-            for (int a = 0; a < 4; a++)
-                line += wx[a] * row[clamp(i + a - 1, w)];
-            sum += wy[b] * line;
-        }
-        out[x] = sum;
-    }
-}
-
-/* X' = A (X − C) + D + C' the other way round, in px of the binned images. Pixels without an image get its mean. The
- * centres are those of the whole images: what binning cuts off moves the binned one's. */
-static void resample(const struct image *in, const struct series *series, const struct tilt_transform *t, int bin,
-                     int nx, int ny, float *out, int threads) {
-    double det = t->a11 * t->a22 - t->a12 * t->a21;
-    double cx = (0.5 * series->nx / bin) - 0.5, cy = (0.5 * series->ny / bin) - 0.5;
-    struct resampling r = {in, t->a22 / det, -t->a12 / det, -t->a21 / det, t->a11 / det, 0, 0, 0, nx, ny};
-    double ox = 0.5 * (nx - 1) + t->dx / bin, oy = 0.5 * (ny - 1) + t->dy / bin;
-    r.cx = cx - r.b11 * ox - r.b12 * oy;
-    r.cy = cy - r.b21 * ox - r.b22 * oy;
-    r.fill = (float)mean_of(in->data, (size_t)in->nx * (size_t)in->ny);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int y = 0; y < ny; y++)
-        resample_row(&r, y, out + (size_t)y * (size_t)nx);
+/* The centres are those of the whole images: what binning cuts off moves the binned one's. */
+static void resample(const struct image *in, const struct series *series, const struct tilt_transform *transform,
+                     int bin, int nx, int ny, float *out, int threads) {
+    struct tilt_transform t = *transform;
+    t.dx /= bin;
+    t.dy /= bin;
+    resample_image(in, 0.5 * series->nx / bin - 0.5, 0.5 * series->ny / bin - 0.5, &t, nx, ny, out, threads);
 }
 
 static bool is_identity(const struct tilt_transform *t) {
@@ -214,14 +183,25 @@ static bool is_identity(const struct tilt_transform *t) {
            fabs(t->dx) < least && fabs(t->dy) < least;
 }
 
-enum status projections_read_one(const struct series *series, const struct tilt *tilt,
-                                 const struct projections_options *options, struct projections_source *source,
-                                 float *out, struct err *err) {
+/* Whether all images lie as they are. Then they are cut to whole pixels of the binned ones, and the tilt axis with
+ * them; else all are resampled about the centres of the whole images, and none is cut. */
+static bool lie_as_they_are(const struct series *series, const struct projections_options *options) {
+    for (int i = 0; i < series->count; i++) {
+        struct tilt_transform t = projections_transform(&series->tilts[i], options->tilt_axis);
+        if (!is_identity(&t)) return false;
+    }
+    return true;
+}
+
+static enum status read_tilt(const struct series *series, const struct tilt *tilt,
+                             const struct projections_options *options, bool cut, struct projections_source *source,
+                             float *out, struct err *err) {
     int nx, ny, bin = options->bin, across = series->nx / bin, along = series->ny / bin;
     projections_size(series, options, &nx, &ny);
     TRY(projections_check(tilt, series->nx, series->ny, source, err));
     struct tilt_transform t = projections_transform(tilt, options->tilt_axis);
-    if (is_identity(&t) && nx == across && ny == along) {
+    bool fits = nx == across && ny == along && (cut || (across * bin == series->nx && along * bin == series->ny));
+    if (is_identity(&t) && fits) {
         if (bin == 1) {
             memcpy(out, source->read.data, (size_t)nx * (size_t)ny * sizeof *out);
             return STATUS_OK;
@@ -239,20 +219,24 @@ enum status projections_read_one(const struct series *series, const struct tilt 
     return STATUS_OK;
 }
 
+enum status projections_read_one(const struct series *series, const struct tilt *tilt,
+                                 const struct projections_options *options, struct projections_source *source,
+                                 float *out, struct err *err) {
+    return read_tilt(series, tilt, options, lie_as_they_are(series, options), source, out, err);
+}
+
 enum status projections_read(const struct series *series, const struct projections_options *options,
                              struct projections *projections, struct err *err) {
     int nx, ny;
     projections_size(series, options, &nx, &ny);
     TRY(projections_resize(projections, nx, ny, series->count, err));
-    projections->shift = 0;
+    bool cut = lie_as_they_are(series, options);
+    projections->shift = cut ? 0.5 * series->nx / options->bin - 0.5 - 0.5 * (nx - 1) : 0;
     mrc_close(&projections->source.reader);
     mem_free(&projections->source.path);
-    for (int i = 0; i < series->count; i++) {
-        struct tilt_transform t = projections_transform(&series->tilts[i], options->tilt_axis);
-        if (is_identity(&t)) projections->shift = 0.5 * series->nx / options->bin - 0.5 - 0.5 * (nx - 1);
-        TRY(projections_read_one(series, &series->tilts[i], options, &projections->source,
-                                 projections->data + (size_t)i * (size_t)nx * (size_t)ny, err));
-    }
+    for (int i = 0; i < series->count; i++)
+        TRY(read_tilt(series, &series->tilts[i], options, cut, &projections->source,
+                      projections->data + (size_t)i * (size_t)nx * (size_t)ny, err));
     /* The next series may have a file of that name that is another one. */
     mrc_close(&projections->source.reader);
     mem_free(&projections->source.path);

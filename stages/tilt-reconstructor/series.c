@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/mdoc.h"
 #include "common/memory.h"
 
 /* Angles closer than this are of one tilt: no series has such small steps. */
@@ -37,14 +38,16 @@ enum status series_add(struct series *series, const struct tilt *tilt, const cha
     return STATUS_OK;
 }
 
-__attribute__((format(printf, 3, 4))) static enum status note(struct series *series, struct err *err,
-                                                              const char *format, ...) {
+enum status series_note(struct series *series, struct err *err, const char *format, ...) {
     char text[512];
+    if (series->notes == NULL) series->notes = json_array();
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    FAIL_IF(json_array_append_new(series->notes, json_string(text)) != 0, err, STATUS_NO_MEMORY,
+    json_t *note = json_string(text); /* NULL where a name in it is no UTF-8 */
+    if (note == NULL) note = json_string("a note on the series holds a name that is no UTF-8");
+    FAIL_IF(json_array_append_new(series->notes, note) != 0, err, STATUS_NO_MEMORY,
             "no memory for the notes on a series");
     return STATUS_OK;
 }
@@ -58,8 +61,7 @@ static enum status leave_out(struct series *series, const bool *exclude, int gre
             greatest, last);
     if (exclude == NULL) return STATUS_OK;
     for (int i = 0; i < series->count; i++) {
-        int number = series->tilts[i].number;
-        if (number >= 1 && number <= TILTS_MAX && exclude[number])
+        if (series_excludes(exclude, series->tilts[i].number))
             free(series->tilts[i].path);
         else
             series->tilts[kept++] = series->tilts[i];
@@ -69,8 +71,9 @@ static enum status leave_out(struct series *series, const bool *exclude, int gre
     FAIL_IF(whole && kept < 2, err, STATUS_BAD_ARGUMENT,
             "%s: exclude leaves %d of %d tilts: two or more are needed for a tomogram", series->name, kept,
             kept + left_out);
-    return left_out > 0 ? note(series, err, "%d of %d tilts are left out, as exclude says", left_out, kept + left_out)
-                        : STATUS_OK;
+    return left_out > 0
+               ? series_note(series, err, "%d of %d tilts are left out, as exclude says", left_out, kept + left_out)
+               : STATUS_OK;
 }
 
 static int by_angle(const void *a, const void *b) {
@@ -90,16 +93,16 @@ static enum status drop_duplicates(struct series *series, struct err *err) {
             continue;
         }
         if (!series->retaken) {
-            TRY(note(series, err, "views %d and %d are both at %.2f°: both are used", before->number, tilt->number,
-                     tilt->angle));
+            TRY(series_note(series, err, "views %d and %d are both at %.2f°: both are used", before->number,
+                            tilt->number, tilt->angle));
             series->tilts[kept++] = *tilt;
             continue;
         }
-        bool later = tilt->taken > before->taken;
+        bool later = mdoc_is_later(before->time, tilt->time, tilt->taken > before->taken);
         struct tilt out = later ? *before : *tilt;
         if (later) *before = *tilt;
-        enum status status = note(series, err, "view %d at %.2f° was taken again as view %d, which is used", out.number,
-                                  out.angle, before->number);
+        enum status status = series_note(series, err, "view %d at %.2f° was taken again as view %d, which is used",
+                                         out.number, out.angle, before->number);
         free(out.path);
         /* What follows must not be freed twice should this fail. */
         if (status != STATUS_OK) {
@@ -132,30 +135,38 @@ static enum status look_for_gaps(struct series *series, struct err *err) {
     for (int i = 1; i < series->count; i++) {
         double from = series->tilts[i - 1].angle, to = series->tilts[i].angle;
         if (to - from > WIDE_STEP * usual)
-            TRY(note(series, err, "there is no tilt between %.2f° and %.2f°, where steps are %.2f° elsewhere", from, to,
-                     usual));
+            TRY(series_note(series, err, "there is no tilt between %.2f° and %.2f°, where steps are %.2f° elsewhere",
+                            from, to, usual));
     }
     return STATUS_OK;
 }
 
+/* Images that were binned on their way here keep their .mdoc. */
+static enum status compare_pixel_sizes(struct series *series, struct err *err) {
+    double size = series->pixel_size, spacing = series->spacing;
+    if (!(size > 0 && spacing > 0) || fabs(size - spacing) <= 0.01 * spacing) return STATUS_OK;
+    return series_note(series, err, "the pixel size is taken as %.4g Å, where PixelSpacing of the .mdoc is %.4g Å",
+                       size, spacing);
+}
+
 enum status series_settle(struct series *series, const bool *exclude, int greatest, bool whole, struct err *err) {
-    json_decref(series->notes);
-    series->notes = json_array();
+    if (series->notes == NULL) series->notes = json_array();
     FAIL_IF(series->notes == NULL, err, STATUS_NO_MEMORY, "no memory for the notes on a series");
+    TRY(leave_out(series, exclude, greatest, whole, err));
     for (int i = 0; i < series->count; i++) {
         const struct tilt *tilt = &series->tilts[i];
         FAIL_IF(!isfinite(tilt->angle), err, STATUS_BAD_FORMAT, "%s: view %d has no angle", series->name, tilt->number);
         FAIL_IF(fabs(tilt->angle) > TILT_ANGLE_MAX, err, STATUS_BAD_FORMAT,
                 "%s: view %d: a tilt of %g° lies beyond ±90°", series->name, tilt->number, tilt->angle);
     }
-    TRY(leave_out(series, exclude, greatest, whole, err));
     if (series->count > 0) qsort(series->tilts, (size_t)series->count, sizeof *series->tilts, by_angle);
-    FAIL_IF(series->count < 2, err, STATUS_BAD_FORMAT, "%s: %d tilts: two or more are needed for a tomogram",
-            series->name, series->count);
+    FAIL_IF(series->count < 2, err, STATUS_BAD_FORMAT, "%s: %d tilt%s: two or more are needed for a tomogram",
+            series->name, series->count, series->count == 1 ? "" : "s");
     double spread = series->tilts[series->count - 1].angle - series->tilts[0].angle;
     FAIL_IF(spread < SAME_ANGLE, err, STATUS_BAD_FORMAT,
             "%s: all %d tilts are at %.2f°: angles that differ are needed for a tomogram; check the file of the angles",
             series->name, series->count, series->tilts[0].angle);
     TRY(drop_duplicates(series, err));
+    TRY(compare_pixel_sizes(series, err));
     return look_for_gaps(series, err);
 }

@@ -1,5 +1,4 @@
 /* A series from files: a stack with its angles and transforms, or an .mdoc and what it names. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ static bool ends_with(const char *path, const char *ending) {
 }
 
 static enum status begin(struct series *series, const char *path, const struct image_info *image, struct err *err) {
-    *series = (struct series){.nx = image->nx, .ny = image->ny, .tilt_axis = NAN};
+    *series = (struct series){.nx = image->nx, .ny = image->ny, .spacing = NAN, .tilt_axis = NAN};
     series->pixel_size = image->pixel_size > 0 ? (double)image->pixel_size : NAN;
     series->name = strdup(path);
     FAIL_IF(series->name == NULL, err, STATUS_NO_MEMORY, "no memory for the name %s", path);
@@ -59,29 +58,49 @@ static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err
     TRY(find_mdoc(stack, out, &found, err));
     FAIL_IF(!found, err, STATUS_NOT_FOUND,
             "%s: its tilt angles are unknown: there is neither %s.tlt nor %s.rawtlt nor an .mdoc beside it; name the "
-            "file with tilts",
+            "file with tilts (of single images, the .mdoc that names them)",
             stack, path_name(stem), path_name(stem));
     return STATUS_OK;
 }
 
-/* The last section of an image counts, as SerialEM writes one anew. */
+/* What is known of a stack's images, [images] each. */
+struct views {
+    double *angles; /* °; NaN: unknown, of one that is excluded */
+    double *times;  /* s; NaN: unknown */
+};
+
+static void views_clear(struct views *views) {
+    mem_free(&views->angles);
+    mem_free(&views->times);
+}
+
+static enum status section_without(const char *path, const struct mdoc_tilt *tilt, const char *what, struct err *err) {
+    FAIL(err, STATUS_BAD_FORMAT, "%s: section ZValue %d has no %s: complete it, or leave the view out with exclude: %d",
+         path, tilt->z, what, tilt->z + 1);
+}
+
+/* Of two sections of an image the later counts, as SerialEM writes one anew. */
 static enum status angles_of_mdoc(const struct mdoc *mdoc, const char *path, const char *stack, int images,
-                                  double *angles, struct err *err) {
+                                  const bool *exclude, struct views *views, struct err *err) {
+    double *angles = views->angles, *times = views->times;
     FAIL_IF(mdoc->montage, err, STATUS_BAD_FORMAT,
             "%s: this is the .mdoc of a montage, several pieces a tilt: blend them into one image a tilt first", path);
-    for (int i = 0; i < images; i++)
-        angles[i] = NAN;
     for (int i = 0; i < mdoc->count; i++) {
         const struct mdoc_tilt *tilt = &mdoc->tilts[i];
+        if (series_excludes(exclude, tilt->z + 1)) continue;
         FAIL_IF(tilt->z >= images, err, STATUS_BAD_FORMAT,
                 "%s has a section for image %d (ZValue %d), but %s holds %d images", path, tilt->z + 1, tilt->z, stack,
                 images);
-        FAIL_IF(isnan(tilt->angle), err, STATUS_BAD_FORMAT, "%s: section ZValue %d has no TiltAngle", path, tilt->z);
+        if (isnan(tilt->angle)) return section_without(path, tilt, "TiltAngle", err);
+        if (!isnan(angles[tilt->z]) && !mdoc_is_later(times[tilt->z], tilt->time, true)) continue;
         angles[tilt->z] = tilt->angle;
+        times[tilt->z] = tilt->time;
     }
     for (int i = 0; i < images; i++)
-        FAIL_IF(isnan(angles[i]), err, STATUS_BAD_FORMAT,
-                "%s: there is no section for image %d (ZValue %d) of the %d in %s", path, i + 1, i, images, stack);
+        FAIL_IF(isnan(angles[i]) && !series_excludes(exclude, i + 1), err, STATUS_BAD_FORMAT,
+                "%s: there is no section for image %d (ZValue %d) of the %d in %s: add it, or leave the image out with "
+                "exclude: %d",
+                path, i + 1, i, images, stack, i + 1);
     return STATUS_OK;
 }
 
@@ -89,26 +108,37 @@ static void clear_mdoc(struct mdoc *mdoc) {
     mdoc_clear(mdoc);
 }
 
-static enum status stack_angles(struct series *series, const char *stack, const char *tilts, int images,
-                                double **ret_angles, struct err *err) {
-    _cleanup_(mem_free) double *angles = NULL;
+/* Headers tell the pixel size of images that were binned on their way; the .mdoc only what they were taken with. */
+static void take_mdoc(struct series *series, const struct mdoc *mdoc) {
+    series->tilt_axis = mdoc->tilt_axis;
+    series->spacing = mdoc->pixel_size;
+    if (isnan(series->pixel_size)) series->pixel_size = series->spacing;
+}
+
+static enum status stack_views(struct series *series, const char *stack, const char *tilts, int images,
+                               const bool *exclude, struct views *ret_views, struct err *err) {
+    _cleanup_(views_clear) struct views views = {0};
+    TRY(mem_new((size_t)images, sizeof *views.times, "times of tilts", &views.times, err));
+    for (int i = 0; i < images; i++)
+        views.times[i] = NAN;
     if (ends_with(tilts, ".mdoc")) {
         _cleanup_(clear_mdoc) struct mdoc mdoc = {0};
         TRY(mdoc_read(tilts, &mdoc, err));
-        TRY(mem_new((size_t)images, sizeof *angles, "tilt angles", &angles, err));
-        TRY(angles_of_mdoc(&mdoc, tilts, stack, images, angles, err));
+        TRY(mem_new((size_t)images, sizeof *views.angles, "tilt angles", &views.angles, err));
+        for (int i = 0; i < images; i++)
+            views.angles[i] = NAN;
+        TRY(angles_of_mdoc(&mdoc, tilts, stack, images, exclude, &views, err));
         series->retaken = true;
-        series->tilt_axis = mdoc.tilt_axis;
-        if (isnan(series->pixel_size)) series->pixel_size = mdoc.pixel_size;
+        take_mdoc(series, &mdoc);
     } else {
         int count;
-        TRY(tilts_read_angles(tilts, &angles, &count, err));
+        TRY(tilts_read_angles(tilts, &views.angles, &count, err));
         FAIL_IF(count != images, err, STATUS_BAD_FORMAT,
                 "%s holds %d angles, but %s holds %d images: one angle for each image of the stack is expected", tilts,
                 count, stack, images);
     }
-    *ret_angles = angles;
-    angles = NULL;
+    *ret_views = views;
+    views = (struct views){0};
     return STATUS_OK;
 }
 
@@ -120,15 +150,14 @@ static enum status look_for_axis(const char *stack, struct series *series, struc
     if (!isnan(series->tilt_axis)) return STATUS_OK;
     TRY(find_mdoc(stack, path, &found, err));
     if (!found || mdoc_read(path, &mdoc, NULL) != STATUS_OK) return STATUS_OK;
-    series->tilt_axis = mdoc.tilt_axis;
-    if (isnan(series->pixel_size)) series->pixel_size = mdoc.pixel_size;
+    take_mdoc(series, &mdoc);
     return STATUS_OK;
 }
 
 static enum status read_stack(const char *stack, const struct series_files *files, const char *tilts,
                               struct series *series, struct err *err) {
     struct image_info image;
-    _cleanup_(mem_free) double *angles = NULL;
+    _cleanup_(views_clear) struct views views = {0};
     _cleanup_(mem_free) struct tilt_transform *transforms = NULL;
     int lines = 0;
     TRY(image_probe(stack, &image, err));
@@ -136,7 +165,7 @@ static enum status read_stack(const char *stack, const struct series_files *file
     FAIL_IF(image.nz < 2 || image.nz > TILTS_MAX, err, STATUS_BAD_FORMAT,
             "%s holds %d images: a stack of two or more tilts is expected, or an .mdoc that names single images", stack,
             image.nz);
-    TRY(stack_angles(series, stack, tilts, image.nz, &angles, err));
+    TRY(stack_views(series, stack, tilts, image.nz, files->exclude, &views, err));
     TRY(look_for_axis(stack, series, err));
     if (files->transforms != NULL) {
         TRY(tilts_read_transforms(files->transforms, &transforms, &lines, err));
@@ -145,7 +174,7 @@ static enum status read_stack(const char *stack, const struct series_files *file
                 files->transforms, lines, stack, image.nz);
     }
     for (int i = 0; i < image.nz; i++) {
-        struct tilt tilt = {.number = i + 1, .angle = angles[i], .slice = i, .taken = i};
+        struct tilt tilt = {.number = i + 1, .angle = views.angles[i], .slice = i, .taken = i, .time = views.times[i]};
         if (transforms != NULL) {
             tilt.transform = transforms[i];
             tilt.shifted = true;
@@ -166,23 +195,18 @@ static enum status try_endings(const char *folder, const char *stem, char out[PA
 }
 
 /* The image that an .mdoc calls `name`: that file, or what became of it. Programs between the microscope and here
- * change endings, and don't like points in names: TS_01_003_-6.0.tif may be TS_01_003_-6_0.mrc by now. */
-static enum status find_image(const char *folder, const char *mdoc, const char *name, char out[PATH_SIZE],
+ * change endings, and don't like points in names: what mdoc_find knows is tried. */
+static enum status find_image(const char *folder, const char *name, char out[PATH_SIZE], bool *ret_found,
                               struct err *err) {
     char stem[PATH_SIZE];
-    bool found = false;
     TRY(path_join(folder, name, out, PATH_SIZE, err));
-    if (file_exists(out)) return STATUS_OK;
-    const char *dot = strrchr(name, '.');
-    size_t length = dot != NULL && dot != name && !isdigit((unsigned char)dot[1]) ? (size_t)(dot - name) : strlen(name);
-    snprintf(stem, sizeof stem, "%.*s", (int)length, name);
-    TRY(try_endings(folder, stem, out, &found, err));
+    *ret_found = file_exists(out);
+    if (*ret_found) return STATUS_OK;
+    snprintf(stem, sizeof stem, "%.*s", (int)mdoc_stem_length(name), name);
+    TRY(try_endings(folder, stem, out, ret_found, err));
     for (char *at = stem; *at != '\0'; at++)
         if (*at == '.') *at = '_';
-    if (!found) TRY(try_endings(folder, stem, out, &found, err));
-    FAIL_IF(!found, err, STATUS_NOT_FOUND,
-            "%s names %s, which is not in %s: put it there, or name the folder with images", mdoc, name, folder);
-    return STATUS_OK;
+    return *ret_found ? STATUS_OK : try_endings(folder, stem, out, ret_found, err);
 }
 
 static enum status add_image(struct series *series, const struct mdoc_tilt *named, int taken, const char *path,
@@ -191,15 +215,16 @@ static enum status add_image(struct series *series, const struct mdoc_tilt *name
     TRY(image_probe(path, &image, err));
     FAIL_IF(image.nz != 1, err, STATUS_UNSUPPORTED,
             "%s holds %d images: a file of frames must go through a motion corrector first", path, image.nz);
-    if (series->count == 0) {
+    if (series->nx == 0) {
         series->nx = image.nx;
         series->ny = image.ny;
-        if (isnan(series->pixel_size) && image.pixel_size > 0) series->pixel_size = image.pixel_size;
     }
+    if (isnan(series->pixel_size) && image.pixel_size > 0) series->pixel_size = image.pixel_size;
     FAIL_IF(image.nx != series->nx || image.ny != series->ny, err, STATUS_BAD_FORMAT,
-            "%s has %d × %d px, the tilts before it %d × %d px: all of a series must have the same size", path,
-            image.nx, image.ny, series->nx, series->ny);
-    struct tilt tilt = {.number = named->z + 1, .angle = named->angle, .taken = taken};
+            "%s has %d × %d px, the tilts before it %d × %d px: all of a series must have the same size; leave view %d "
+            "out with exclude, or those",
+            path, image.nx, image.ny, series->nx, series->ny, named->z + 1);
+    struct tilt tilt = {.number = named->z + 1, .angle = named->angle, .taken = taken, .time = named->time};
     return series_add(series, &tilt, path, err);
 }
 
@@ -213,14 +238,34 @@ static enum status read_single_images(const char *path, const struct mdoc *mdoc,
         snprintf(folder, sizeof folder, "%s", files->images);
     else
         TRY(path_folder(path, folder, sizeof folder, err));
+    const char *missing = NULL;
+    int missing_count = 0, found_count = 0;
     for (int i = 0; i < mdoc->count; i++) {
         const struct mdoc_tilt *tilt = &mdoc->tilts[i];
-        FAIL_IF(isnan(tilt->angle), err, STATUS_BAD_FORMAT, "%s: section ZValue %d has no TiltAngle", path, tilt->z);
-        FAIL_IF(tilt->file == NULL, err, STATUS_BAD_FORMAT,
-                "%s: section ZValue %d has no SubFramePath, which others have", path, tilt->z);
-        TRY(find_image(folder, path, mdoc_file_name(tilt->file), image, err));
-        TRY(add_image(series, tilt, i, image, err));
+        bool found = false;
+        if (series_excludes(files->exclude, tilt->z + 1)) {
+            struct tilt unread = {.number = tilt->z + 1, .angle = NAN};
+            TRY(series_add(series, &unread, path, err));
+            continue;
+        }
+        if (isnan(tilt->angle)) return section_without(path, tilt, "TiltAngle", err);
+        if (tilt->file == NULL) return section_without(path, tilt, "SubFramePath, which others have", err);
+        const char *name = mdoc_file_name(tilt->file);
+        TRY(find_image(folder, name, image, &found, err));
+        if (found) {
+            TRY(add_image(series, tilt, i, image, err));
+            found_count++;
+            continue;
+        }
+        if (missing_count++ == 0) missing = name;
+        TRY(series_note(series, err, "view %d at %.2f°: %.100s is not there: it is left out", tilt->z + 1, tilt->angle,
+                        name));
     }
+    FAIL_IF(
+        missing != NULL && found_count < 2, err, STATUS_NOT_FOUND,
+        "%s names %s, which is not in %s, as %d of its %d images are not: put it there, or name the folder with images",
+        path, missing, folder, missing_count, found_count + missing_count);
+    if (isnan(series->pixel_size)) series->pixel_size = series->spacing;
     return STATUS_OK;
 }
 
@@ -249,6 +294,8 @@ static enum status read_mdoc(const char *path, const struct series_files *files,
             path);
     FAIL_IF(mdoc.montage, err, STATUS_BAD_FORMAT,
             "%s: this is the .mdoc of a montage, several pieces a tilt: blend them into one image a tilt first", path);
+    FAIL_IF(mdoc.frames && mdoc.count == 1, err, STATUS_BAD_FORMAT,
+            "%s: this is the .mdoc of one file of frames, not of a tilt series", path);
     /* A stack with all images serves better than the frames they were made of. */
     if (files->images == NULL && stack_of_mdoc(path, &mdoc, stack, NULL) == STATUS_OK)
         return read_stack(stack, files, files->tilts != NULL ? files->tilts : path, series, err);
@@ -260,7 +307,7 @@ static enum status read_mdoc(const char *path, const struct series_files *files,
     TRY(begin(series, path, &nothing, err));
     series->retaken = true;
     series->tilt_axis = mdoc.tilt_axis;
-    series->pixel_size = mdoc.pixel_size;
+    series->spacing = mdoc.pixel_size; /* counts where no header says more */
     return read_single_images(path, &mdoc, files, series, err);
 }
 

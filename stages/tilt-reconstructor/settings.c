@@ -44,14 +44,14 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
      .help = "SIRT: how weights are kept; all give the same tomogram"},
     {"start", PARAM_CHOICE, P(start), "", "back-projection", .choices = "back-projection|plain|zero",
      .help = "SIRT: what the first iteration begins with"},
-    {"iterations", PARAM_INT, P(iterations), "", "25", 0, 100000, .help = "SIRT: at most"},
+    {"iterations", PARAM_INT, P(iterations), "", "25", 0, TOMOGRAPHY_MOST_ITERATIONS, .help = "SIRT: at most"},
     {"relaxation", PARAM_FLOAT, P(relaxation), "", "1", 1e-6, 1.999999, .help = "SIRT: step, above 0 and below 2"},
-    {"stop", PARAM_FLOAT, P(stop), "", "0", 0, 1,
+    {"stop", PARAM_FLOAT, P(stop), "", "0", 0, TOMOGRAPHY_MOST_LIMIT,
      .help = "SIRT: end when the residual falls by less than this part of itself; 0: never before the last iteration"},
     {"non_negative", PARAM_BOOL, P(non_negative), "", "false",
      .help = "SIRT: density below 0 is set to 0 in each iteration"},
     {"mask", PARAM_PATH, P(mask), "", NULL,
-     .help = "SIRT: MRC of the tomogram's size; density is 0 where it is below 0.5"},
+     .help = "SIRT only: MRC of the tomogram's size; density is 0 where it is below 0.5"},
     {"roll_off", PARAM_CHOICE, P(roll_off), "", "cosine", .choices = "ramp|cosine|hamming",
      .help = "WBP: what the ramp is multiplied by"},
     {"cutoff", PARAM_FLOAT, P(cutoff), "", "1", 0.01, 1,
@@ -106,6 +106,22 @@ static enum status take_exclude(const struct settings_params *p, struct settings
     if (p->exclude == NULL || p->exclude[0] == '\0') return STATUS_OK;
     TRY(tilts_parse_list("exclude", p->exclude, settings->excluded, &settings->job.exclude_greatest, err));
     settings->job.exclude = settings->excluded;
+    return STATUS_OK;
+}
+
+/* Its other sides are known with the first images. */
+static enum status take_mask(struct job_settings *job, struct err *err) {
+    struct mrc_header header;
+    if (job->mask == NULL) return STATUS_OK;
+    FAIL_IF(job->tomography.method == TOMOGRAPHY_WBP, err, STATUS_BAD_ARGUMENT,
+            "mask %s: weighted back-projection takes none: leave it out, or set method to sirt", job->mask);
+    enum status status = mrc_read_header(job->mask, &header, err);
+    if (status != STATUS_OK) return err_context(err, status, "mask");
+    FAIL_IF(header.nz != job_depth(job), err, STATUS_BAD_ARGUMENT,
+            "mask %s has %d × %d × %d voxels: along z it must have %d, as tomograms have with thickness %d and bin %d",
+            job->mask, header.nx, header.ny, header.nz, job_depth(job), job->thickness, job->bin);
+    job->mask_nx = header.nx;
+    job->mask_ny = header.ny;
     return STATUS_OK;
 }
 
@@ -181,6 +197,7 @@ enum status settings_create(struct stage *stage, struct settings **ret_settings,
     take_tomography(stage, p, &settings->job.tomography);
     TRY(choose_devices(stage, settings, err));
     TRY(take_exclude(p, settings, err));
+    TRY(take_mask(&settings->job, err));
     TRY(take_mdoc(p, settings, err));
     *ret_settings = settings;
     settings = NULL;

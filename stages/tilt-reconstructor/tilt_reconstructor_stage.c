@@ -29,7 +29,10 @@ struct lane {
 
 static bool go_on(void *context, int iteration, double residual) {
     struct stage *stage = context;
-    stage_note(stage, "iteration %d, residual %.4g", iteration, residual);
+    if (isnan(residual))
+        stage_note(stage, "some of the rows, iteration %d", iteration);
+    else
+        stage_note(stage, "iteration %d, residual %.4g", iteration, residual);
     return !stage_stopping(stage);
 }
 
@@ -74,6 +77,8 @@ static enum status find_tilt(const struct settings *settings, const struct item 
     TRY(item_need_string(item, "micrograph.path", &path, err));
     *ret_single = true;
     *ret_arrival = (struct arrival){.pixel_size = item_number(item, "optics.pixel_size", NAN),
+                                    .spacing = item_number(item, "tilt.pixel_size", NAN),
+                                    .time = item_number(item, "tilt.time", NAN),
                                     .tilt_axis = item_number(item, "tilt.axis", NAN)};
     if (series != NULL) {
         TRY(item_need_number(item, "tilt.angle", &ret_arrival->angle, err));
@@ -88,6 +93,8 @@ static enum status find_tilt(const struct settings *settings, const struct item 
         ret_arrival->angle = tilt->angle;
         ret_arrival->number = tilt->z + 1;
         ret_arrival->taken = found;
+        ret_arrival->time = tilt->time;
+        ret_arrival->spacing = settings->mdoc.pixel_size;
         ret_arrival->tilt_axis = settings->mdoc.tilt_axis;
         if (isnan(ret_arrival->pixel_size)) ret_arrival->pixel_size = settings->mdoc.pixel_size;
         snprintf(id, PATH_SIZE, "%s", settings->mdoc_id);
@@ -104,13 +111,27 @@ static enum status check_angle(const char *path, double angle, struct err *err) 
     return STATUS_OK;
 }
 
+/* A mask of another size is found before the series has come. */
+static enum status check_mask(const struct job_settings *settings, struct lane *lane, const struct image_info *info,
+                              struct err *err) {
+    struct tilt tilt = {.path = lane->path};
+    const struct series series = {.name = lane->id,
+                                  .nx = info->nx,
+                                  .ny = info->ny,
+                                  .tilt_axis = lane->arrival.tilt_axis,
+                                  .count = 1,
+                                  .tilts = &tilt};
+    return job_check_mask(settings, &series, err);
+}
+
 /* All pixels are looked at, so that a broken image fails, and not its series. */
-static enum status load_single(struct lane *lane, struct err *err) {
+static enum status load_single(const struct job_settings *settings, struct lane *lane, struct err *err) {
     struct image_info info;
     TRY(check_angle(lane->path, lane->arrival.angle, err));
     TRY(image_probe(lane->path, &info, err));
     FAIL_IF(info.nz != 1, err, STATUS_UNSUPPORTED,
             "%s holds %d images: a file of frames must go through a motion corrector first", lane->path, info.nz);
+    TRY(check_mask(settings, lane, &info, err));
     struct tilt tilt = {.path = lane->path, .angle = lane->arrival.angle, .number = lane->arrival.number};
     TRY(projections_check(&tilt, info.nx, info.ny, &lane->source, err));
     if (isnan(lane->arrival.pixel_size) && info.pixel_size > 0) lane->arrival.pixel_size = info.pixel_size;
@@ -131,10 +152,12 @@ static enum status transforms_beside(const char *stack, char out[PATH_SIZE], str
     return STATUS_OK;
 }
 
-static enum status read_series(struct stage *stage, const char *path, struct series *ret_series, struct err *err) {
+static enum status read_series(struct stage *stage, const char *path, const bool *exclude, struct series *ret_series,
+                               struct err *err) {
     const struct settings_params *p = stage_params(stage);
     char transforms[PATH_SIZE];
-    struct series_files files = {.tilts = p->tilts, .transforms = p->transforms, .images = p->images};
+    struct series_files files = {
+        .tilts = p->tilts, .transforms = p->transforms, .images = p->images, .exclude = exclude};
     if (p->transforms != NULL && strcmp(p->transforms, "beside") == 0) {
         TRY(transforms_beside(path, transforms, err));
         files.transforms = transforms;
@@ -142,12 +165,29 @@ static enum status read_series(struct stage *stage, const char *path, struct ser
     return series_read(path, &files, ret_series, err);
 }
 
+/* A single image in the folder, but not of the series whose .mdoc was given. */
+static enum status refuse_stranger(const char *path, const struct mdoc *mdoc, const char *tilts, struct err *err) {
+    struct image_info info;
+    const char *first = NULL;
+    TRY(image_probe(path, &info, err));
+    for (int i = 0; i < mdoc->count && first == NULL; i++)
+        first = mdoc->tilts[i].file;
+    FAIL_IF(info.nz == 1 && first != NULL, err, STATUS_BAD_FORMAT,
+            "%s names no %s (its first tilt is %s): it is not of that series; leave it out of the folder", tilts,
+            path_name(path), mdoc_file_name(first));
+    return STATUS_OK;
+}
+
 static enum status load_series(struct stage *stage, const struct state *s, struct lane *lane, const struct item *item,
                                struct err *err) {
+    const struct settings_params *p = stage_params(stage);
     _cleanup_(series_clear) struct series series = {0};
-    TRY(read_series(stage, lane->path, &series, err));
+    const bool *exclude = s->settings->job.exclude;
+    if (s->settings->mdoc_id != NULL && !is_mdoc(lane->path))
+        TRY(refuse_stranger(lane->path, &s->settings->mdoc, p->tilts, err));
+    TRY(read_series(stage, lane->path, exclude, &series, err));
     for (int i = 0; i < series.count; i++)
-        TRY(stage_may_read(stage, series.tilts[i].path, err));
+        if (!series_excludes(exclude, series.tilts[i].number)) TRY(stage_may_read(stage, series.tilts[i].path, err));
     double known = item_number(item, "optics.pixel_size", NAN);
     if (known > 0) series.pixel_size = known;
     lane->fingerprint = job_fingerprint(&s->settings->job, &series);
@@ -161,7 +201,8 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(find_tilt(s->settings, stage_lane->item, &lane->arrival, lane->id, &lane->single, err));
     TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, lane->path, err));
-    return lane->single ? load_single(lane, err) : load_series(stage, s, lane, stage_lane->item, err);
+    return lane->single ? load_single(&s->settings->job, lane, err)
+                        : load_series(stage, s, lane, stage_lane->item, err);
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -175,7 +216,10 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     struct state *s = state;
     struct lane *lane = stage_lane->state;
     struct product_paths paths;
-    if (lane->single) return live_submit(s->live, &lane->arrival, err);
+    if (lane->single) {
+        lane->arrival.item = item_id(stage_lane->item);
+        return live_submit(s->live, &lane->arrival, err);
+    }
     TRY(product_paths_of(stage, lane->id, false, &paths, err));
     TRY(products_write(&s->settings->job, &lane->job, &paths.products, lane->fingerprint, err));
     live_tell(stage, lane->id, &lane->job);
@@ -184,8 +228,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 }
 
 /* A tilt joins its series again without being read; a tomogram is announced again, which does nothing where it was. */
-static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
-    struct state *s = state;
+static enum status rejoin(struct stage *stage, struct state *s, const struct item *item, bool failed, struct err *err) {
     struct arrival arrival;
     bool single;
     char id[PATH_SIZE], absolute[PATH_SIZE];
@@ -200,9 +243,19 @@ static enum status resume(struct stage *stage, void *state, const struct item *i
     if (isnan(arrival.pixel_size) && info.pixel_size > 0) arrival.pixel_size = info.pixel_size;
     arrival.series = id;
     arrival.path = absolute;
+    arrival.item = item_id(item);
+    arrival.failed = failed;
     arrival.nx = info.nx;
     arrival.ny = info.ny;
     return live_submit(s->live, &arrival, err);
+}
+
+static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    return rejoin(stage, state, item, false, err);
+}
+
+static enum status resume_failed(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    return rejoin(stage, state, item, true, err);
 }
 
 static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
@@ -216,9 +269,6 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     do
         TRY(live_step(s->live, true, &work, err));
     while (work == STAGE_WORK_MORE && !stage_stopping(stage));
-    const char *problem = live_problem(s->live);
-    /* In a pipeline the log has said so, and more tilts may come when the session goes on. */
-    FAIL_IF(problem != NULL && !stage_in_pipeline(stage), err, STATUS_BAD_FORMAT, "%s", problem);
     return STATUS_OK;
 }
 
@@ -264,11 +314,15 @@ const struct stage_descriptor tilt_reconstructor_stage = {
     .load_threads = 1,
     .store_threads = 1,
     .cuda = true,
+    .takes =
+        "a stack (.st, .mrc; several with commas), an .mdoc that names a stack or single images, a folder of stacks,\n"
+        "             or with --tilts TS.mdoc one of single images",
     .cumulative = true,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,
     .resume = resume,
+    .resume_failed = resume_failed,
     .load = load,
     .process = process,
     .store = store,

@@ -69,6 +69,8 @@ static enum status set_tilt(const struct tilt_place *tilt, struct item *item, st
     TRY(item_set_number(item, "tilt.angle", tilt->angle, err));
     TRY(item_set_number(item, "tilt.number", tilt->number, err));
     TRY(item_set_number(item, "tilt.taken", tilt->taken, err));
+    if (!isnan(tilt->time)) TRY(item_set_number(item, "tilt.time", tilt->time, err));
+    if (!isnan(tilt->pixel_size)) TRY(item_set_number(item, "tilt.pixel_size", tilt->pixel_size, err));
     return isnan(tilt->axis) ? STATUS_OK : item_set_number(item, "tilt.axis", tilt->axis, err);
 }
 

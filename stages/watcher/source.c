@@ -1,4 +1,4 @@
-#include "stages/watcher/source.h"
+#include "stages/watcher/source_private.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,36 +10,8 @@
 #include "common/files.h"
 #include "common/ledger.h"
 #include "common/memory.h"
-#include "stages/watcher/ctf_rows.h"
-#include "stages/watcher/notices.h"
-#include "stages/watcher/record.h"
-#include "stages/watcher/tilt_names.h"
-#include "stages/watcher/watcher.h"
-
-/* A whole micrograph whose CTF values, or whose tilt angle, are still awaited. */
-struct held {
-    char *path, *id, *relative;
-    struct image_info image;
-    double until;
-};
 
 static const double ROUND = 0.1; /* s between looks at what need not be looked at for every file */
-
-struct source {
-    struct stage *stage;
-    const struct watcher_params *params;
-    struct watcher *watcher;
-    struct notices *notices; /* NULL: sweeps only */
-    struct ctf_rows *rows;   /* NULL: no CTF file */
-    struct tilt_names *tilts; /* NULL: images are no tilts */
-    struct held *held;
-    size_t held_count, held_capacity;
-    double held_until; /* none of them has waited long enough before */
-    double started, next_sweep, next_round, next_mdoc;
-    double last_busy;
-    int64_t passed;
-    bool was_busy, is_started, is_paused, pixel_size_differs, has_pixel_size, watches_ran_out;
-};
 
 static enum status ask_ledger(void *context, const char *id, enum watcher_past *ret_past, struct err *err) {
     struct source *source = context;
@@ -129,12 +101,6 @@ enum status source_create(struct stage *stage, struct source **ret_source, struc
     return STATUS_OK;
 }
 
-static void held_clear(struct held *held) {
-    free(held->path);
-    free(held->id);
-    free(held->relative);
-}
-
 void source_destroy(struct source **source) {
     if (source == NULL || *source == NULL) return;
     for (size_t i = 0; i < (*source)->held_count; i++)
@@ -148,111 +114,7 @@ void source_destroy(struct source **source) {
     *source = NULL;
 }
 
-static void drop_item(struct item **item) {
-    if (*item != NULL) item_destroy(item);
-}
-
-/* Said once: one wrong setting touches every micrograph. */
-static void compare_pixel_size(struct source *source, const char *path, double header) {
-    double session = stage_session(source->stage)->pixel_size;
-    if (source->pixel_size_differs || isnan(session) || !(header > 0) || fabs(header - session) <= 0.01 * session)
-        return;
-    source->pixel_size_differs = true;
-    stage_log(source->stage, LOG_WARN, "pixel-size",
-              "%s: its header says %g Å/px, the session %g: the session's value is used; check session.pixel_size",
-              path, header, session);
-}
-
-static enum status set_aside(struct source *source, const char *id, const char *path, const char *reason,
-                             struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
-    TRY(record_failed(id, path, stage_root(source->stage), &item, err));
-    return stage_set_aside(source->stage, item, LEDGER_FAILED, reason, err);
-}
-
-static enum status pass_on(struct source *source, const char *id, const char *path, const struct image_info *image,
-                           long row, const struct tilt_place *tilt, struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
-    struct record_source record = {path,         id, stage_root(source->stage), *image, stage_session(source->stage),
-                                   source->rows, row, tilt, !source->params->scaled};
-    struct err problem;
-    enum status status = record_make(&record, &item, &problem);
-    if (status == STATUS_NOT_FOUND && source->has_pixel_size) return set_aside(source, id, path, problem.message, err);
-    FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
-    source->has_pixel_size = true;
-    compare_pixel_size(source, path, (double)image->pixel_size);
-    bool is_new = false;
-    TRY(stage_emit(source->stage, item, &is_new, err));
-    source->passed += is_new;
-    return STATUS_OK;
-}
-
-static enum status pass_on_structure(struct source *source, const struct watcher_find *find, struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
-    bool is_new = false;
-    TRY(record_structure(find->id, find->path, stage_root(source->stage), &item, err));
-    TRY(stage_emit(source->stage, item, &is_new, err));
-    source->passed += is_new;
-    return STATUS_OK;
-}
-
-static enum status hold(struct source *source, const struct watcher_find *find, double until, struct err *err) {
-    if (source->held_count == source->held_capacity) {
-        size_t capacity = source->held_capacity > 0 ? 2 * source->held_capacity : 16;
-        struct held *held = realloc(source->held, capacity * sizeof *held);
-        FAIL_IF(held == NULL, err, STATUS_NO_MEMORY, "no memory for %zu micrographs that wait for CTF values",
-                capacity);
-        source->held = held;
-        source->held_capacity = capacity;
-    }
-    struct held held = {strdup(find->path), strdup(find->id), strdup(find->relative), find->image, until};
-    if (held.path == NULL || held.id == NULL || held.relative == NULL) {
-        held_clear(&held);
-        FAIL(err, STATUS_NO_MEMORY, "no memory for the name %s", find->path);
-    }
-    source->held[source->held_count++] = held;
-    source->held_until = fmin(source->held_until, until);
-    return STATUS_OK;
-}
-
-/* What an image may have to wait for. */
-struct known_of {
-    bool is_tilt, named; /* it is looked for in .mdoc files or names; it was found there */
-    struct tilt_place tilt;
-    long row; /* of the CTF file, or −1 */
-    bool complete;
-};
-
-/* A stack of several images is a whole series: its angles lie beside it. */
-static void look_up(const struct source *source, const char *path, const char *relative, const struct image_info *image,
-                    struct known_of *ret_known) {
-    struct known_of *known = ret_known;
-    known->is_tilt = source->tilts != NULL && image->nz <= 1;
-    known->named = known->is_tilt && tilt_names_find(source->tilts, relative, &known->tilt);
-    known->row = source->rows != NULL ? ctf_rows_find(source->rows, path) : -1;
-    known->complete = (!known->is_tilt || known->named) && (source->rows == NULL || known->row >= 0);
-}
-
-static enum status pass_on_known(struct source *source, const char *id, const char *path, const struct image_info *image,
-                                 const struct known_of *known, struct err *err) {
-    return pass_on(source, id, path, image, known->row, known->named ? &known->tilt : NULL, err);
-}
-
-static enum status pass_on_without(struct source *source, const struct held *held, const struct known_of *known,
-                                   struct err *err) {
-    if (known->is_tilt && !known->named)
-        return set_aside(source, held->id, held->path,
-                         "no .mdoc in the watched folder names it (SubFramePath), so that its series and its tilt "
-                         "angle are unknown: put the .mdoc there and start again",
-                         err);
-    stage_log(source->stage, LOG_WARN, "no-ctf", "%s has no row in %s: it goes on without CTF values", held->id,
-              source->params->ctf);
-    return pass_on_known(source, held->id, held->path, &held->image, known, err);
-}
-
-/* Nothing new is taken in while the disk is nearly full: what is on its way needs the rest. Once there is space it must
- * be a little more than the limit, or intake would stop and go with every file. */
-static void look_for_space(struct source *source) {
+void source_look_for_space(struct source *source) {
     const double limit = source->params->min_free, margin = 1.05;
     const char *root = stage_root(source->stage);
     struct statvfs disk;
@@ -264,43 +126,12 @@ static void look_for_space(struct source *source) {
     source->is_paused = paused;
     if (paused)
         stage_log(source->stage, LOG_WARN, "disk-space",
-                  "%s: %.3g GB are free, less than min_free (%g GB): nothing new is taken in until there is space", root,
-                  available, limit);
+                  "%s: %.3g GB are free, less than min_free (%g GB): nothing new is taken in until there is space",
+                  root, available, limit);
     else
         stage_log(source->stage, LOG_WARN, "disk-space", "%s: %.3g GB are free: micrographs are taken in again", root,
                   available);
     if (!paused) source->held_until = -INFINITY;
-}
-
-/* Where nothing but the CTF file tells the pixel size, that file is needed. */
-static bool may_go_without(const struct source *source) {
-    return source->rows == NULL || ctf_rows_are_read(source->rows) || !isnan(stage_session(source->stage)->pixel_size);
-}
-
-/* Those whose row has come, and those that have waited long enough. The order stays. */
-static enum status release_held(struct source *source, double now, struct err *err) {
-    size_t kept = 0;
-    enum status status = STATUS_OK;
-    source->held_until = INFINITY;
-    for (size_t i = 0; i < source->held_count; i++) {
-        struct held *held = &source->held[i];
-        bool go_on = status == STATUS_OK && !source->is_paused && !stage_stopping(source->stage);
-        struct known_of known = {.row = -1};
-        if (go_on) look_up(source, held->path, held->relative, &held->image, &known);
-        if (go_on && known.complete)
-            status = pass_on_known(source, held->id, held->path, &held->image, &known, err);
-        else if (go_on && now >= held->until && may_go_without(source))
-            status = pass_on_without(source, held, &known, err);
-        else {
-            source->held_until = fmin(source->held_until, held->until);
-            source->held[kept++] = *held;
-            continue;
-        }
-        held_clear(held);
-        look_for_space(source);
-    }
-    source->held_count = kept;
-    return status;
 }
 
 static enum status refresh_ctf(struct source *source, double now, struct err *err) {
@@ -312,10 +143,9 @@ static enum status refresh_ctf(struct source *source, double now, struct err *er
     if (status_is_of_file(status))
         stage_log(source->stage, LOG_WARN, "ctf-file", "%s; %s", problem.message,
                   was_read ? "the rows read before stay in use" : "micrographs wait for it");
-    if (changed && !was_read)
-        stage_log(source->stage, LOG_INFO, "ctf-file", "%s can be read now", source->params->ctf);
+    if (changed && !was_read) stage_log(source->stage, LOG_INFO, "ctf-file", "%s can be read now", source->params->ctf);
     bool due = (changed || now >= source->held_until) && !source->is_paused;
-    return due && source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
+    return due && source->held_count > 0 ? source_release_held(source, now, err) : STATUS_OK;
 }
 
 /* .mdoc files are few and small, but their folder may be large: as often as it is swept. */
@@ -330,26 +160,7 @@ static enum status refresh_tilts(struct source *source, double now, struct err *
         source->next_mdoc = now + source->params->poll;
     }
     bool due = (changed || now >= source->held_until) && !source->is_paused;
-    return due && source->held_count > 0 ? release_held(source, now, err) : STATUS_OK;
-}
-
-static enum status handle(struct source *source, const struct watcher_find *find, double now, struct err *err) {
-    if (find->verdict == WATCHER_DUPLICATE) {
-        stage_log(source->stage, LOG_INFO, "duplicate", "%s: %s", find->relative, find->reason);
-        return STATUS_OK;
-    }
-    if (find->verdict == WATCHER_FAILED) return set_aside(source, find->id, find->path, find->reason, err);
-    if (find->failed_before)
-        stage_log(source->stage, LOG_INFO, "whole-after-all", "%s is whole now and goes on", find->id);
-    if (find->structure) return pass_on_structure(source, find, err);
-    struct known_of known;
-    look_up(source, find->path, find->relative, &find->image, &known);
-    if (known.is_tilt && !known.named && !tilt_names_may_come(source->tilts))
-        return set_aside(source, find->id, find->path,
-                         "its name does not follow watcher.series, so that its tilt angle is unknown", err);
-    if (known.is_tilt && !known.named) return hold(source, find, now + source->params->mdoc_wait, err);
-    if (!known.complete) return hold(source, find, now + source->params->ctf_wait, err);
-    return pass_on_known(source, find->id, find->path, &find->image, &known, err);
+    return due && source->held_count > 0 ? source_release_held(source, now, err) : STATUS_OK;
 }
 
 static enum status hear_notices(struct source *source, double now, struct err *err) {
@@ -391,7 +202,7 @@ static void tell_counts(struct source *source) {
 static enum status look_around(struct source *source, double now, struct err *err) {
     if (now < source->next_round) return STATUS_OK;
     source->next_round = now + ROUND;
-    look_for_space(source);
+    source_look_for_space(source);
     TRY(refresh_ctf(source, now, err));
     TRY(refresh_tilts(source, now, err));
     tell_counts(source);
@@ -409,7 +220,7 @@ enum status source_step(struct source *source, double now, bool *ret_more, struc
         TRY(watcher_next(source->watcher, now, &find, &found, err));
     if (found) {
         source->was_busy = true;
-        TRY(handle(source, &find, now, err));
+        TRY(source_handle(source, &find, now, err));
     }
     *ret_more = found;
     return STATUS_OK;
@@ -428,11 +239,13 @@ enum status source_idle(struct source *source, double now, double seconds, bool 
     if (source->held_count > 0 && source->rows != NULL && ctf_rows_may_grow(source->rows)) return STATUS_OK;
     for (size_t i = 0; i < source->held_count; i++)
         source->held[i].until = now;
-    if (source->held_count > 0) TRY(release_held(source, now, err));
-    FAIL_IF(source->held_count > 0 && !may_go_without(source) && !stage_stopping(source->stage), err, STATUS_BAD_FORMAT,
-            "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
-            "set session.pixel_size",
-            source->held_count, source->params->ctf);
+    if (source->held_count > 0) TRY(source_release_held(source, now, err));
+    FAIL_IF(
+        source->held_count > 0 && !source_may_go_without(source) && !stage_stopping(source->stage), err,
+        STATUS_BAD_FORMAT,
+        "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
+        "set session.pixel_size",
+        source->held_count, source->params->ctf);
     tell_counts(source);
     *ret_idle = source->held_count == 0;
     return STATUS_OK;

@@ -99,8 +99,8 @@ bool tilt_pattern_match(const char *pattern, const char *name, struct tilt_place
     double angle = strtod(match.angle, NULL);
     long order = match.order != NULL ? strtol(match.order, NULL, 10) : 0;
     if (!isfinite(angle) || order < 0 || order > TILTS_MAX) return false;
-    *ret_place =
-        (struct tilt_place){.angle = angle, .number = (int)order, .taken = (int)order, .axis = NAN, .pixel_size = NAN};
+    *ret_place = (struct tilt_place){
+        .angle = angle, .number = (int)order, .taken = (int)order, .time = NAN, .axis = NAN, .pixel_size = NAN};
     memcpy(ret_place->series, match.series, match.series_length);
     return true;
 }
@@ -255,6 +255,7 @@ static bool find_in_mdocs(const struct tilt_names *names, const char *relative, 
     *ret_place = (struct tilt_place){.angle = found->angle,
                                      .number = found->z + 1,
                                      .taken = tilt,
+                                     .time = found->time,
                                      .axis = best->mdoc.tilt_axis,
                                      .pixel_size = best->mdoc.pixel_size};
     snprintf(ret_place->series, sizeof ret_place->series, "%s", best->series);

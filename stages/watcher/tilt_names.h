@@ -12,9 +12,10 @@ struct tilt_place {
     char series[PATH_SIZE]; /* the .mdoc's path below the folder, without its endings; or {series} with the folder */
     double angle;           /* ° */
     int number;             /* the view's, from 1: ZValue + 1, or {order}; 0: unknown */
-    int taken;              /* place in the order of taking */
+    int taken;              /* place in the .mdoc, or {order} */
+    double time;            /* when it was taken, s; NaN: unknown */
     double axis;            /* the tilt axis, ° from y, anticlockwise; NaN: unknown */
-    double pixel_size;      /* Å; NaN: unknown */
+    double pixel_size;      /* the .mdoc's, Å; NaN: unknown */
 };
 
 struct tilt_names;

@@ -2,11 +2,12 @@
  * and how slabs on several devices do, with the exchange overlapped and without (paper 002, Figures 5, 6 and 7, Table
  * 1).
  *
- *   bench_tomography_cuda parts|matrices|devices SET [ITERATIONS [MATRIX]]
+ *   bench_tomography_cuda parts|matrices|devices SET [ITERATIONS [MATRIX [REPEATS]]]
  *
- * SET: small, medium, large, or TILTSxNXxNYxNZ. From page-locked host memory to page-locked host memory, best of three
- * (medium: of two; large: one run), with the plan apart, beside 8 multiply-adds a voxel and tilt each way at 26e12 a
- * second. */
+ * SET: small, medium, large, or TILTSxNXxNYxNZ. From page-locked host memory to page-locked host memory, best of
+ * REPEATS (3), which take turns with what they are compared to, with the plan apart, beside 8 multiply-adds a voxel and
+ * tilt each way at 26e12 a second. Each iteration asks whether to go on, as the stage does: the host waits for it.
+ * `devices`: ITERATIONS, or the paper's 1, 5, 10 and 25. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,6 +44,8 @@ struct bench {
     struct device devices[MOST_DEVICES];
     double *angles;
     float *images, *volume;
+    int repeats;
+    bool all; /* the paper's numbers of iterations */
 };
 
 static double now(void) {
@@ -53,6 +56,11 @@ static double now(void) {
 
 static double multiply_adds(const struct bench *b) {
     return 8.0 * b->set.nx * b->set.ny * b->set.nz * b->set.tilts;
+}
+
+static bool go_on(void *context, int iteration, double residual) {
+    (void)context, (void)iteration, (void)residual;
+    return true;
 }
 
 static enum status prepare(struct bench *b, const char *name, struct err *err) {
@@ -66,6 +74,7 @@ static enum status prepare(struct bench *b, const char *name, struct err *err) {
     for (int t = 0; t < s->tilts; t++)
         b->angles[t] = s->tilts > 1 ? 60.0 * (2 * t - (s->tilts - 1)) / (s->tilts - 1) : 0;
     b->options = tomography_defaults();
+    b->options.go_on = go_on;
     b->options.geometry =
         (struct tomography_geometry){.tilts = s->tilts, .angles = b->angles, .nx = s->nx, .ny = s->ny, .nz = s->nz};
     for (int i = 0; i < MOST_DEVICES; i++)
@@ -84,26 +93,25 @@ static enum status prepare(struct bench *b, const char *name, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status time_plan(struct bench *b, struct tomography *plan, double *ret_seconds,
-                             struct tomography_report *ret_report, struct err *err) {
-    for (int k = 0; k < (b->set.ny >= 2048 ? 1 : b->set.ny >= 1024 ? 2 : 3); k++) {
-        double start = now();
-        TRY(tomography_run(plan, b->images, b->volume, ret_report, err));
-        double seconds = now() - start;
-        if (k == 0 || seconds < *ret_seconds) *ret_seconds = seconds;
-    }
+/* What is compared: a plan, and its best run. */
+struct entrant {
+    struct tomography *plan;
+    double making, best, seconds; /* of the plan; of its best and its latest run */
+};
+
+static enum status enter(const struct bench *b, struct entrant *e, struct err *err) {
+    double start = now();
+    TRY(tomography_create(&b->options, &e->plan, err));
+    e->making = now() - start;
     return STATUS_OK;
 }
 
-static enum status time_run(struct bench *b, double *ret_plan, double *ret_seconds, struct err *err) {
-    struct tomography *plan = NULL;
-    struct tomography_report report;
+static enum status race(const struct bench *b, struct entrant *e, int repeat, struct err *err) {
     double start = now();
-    TRY(tomography_create(&b->options, &plan, err));
-    *ret_plan = now() - start;
-    enum status status = time_plan(b, plan, ret_seconds, &report, err);
-    tomography_destroy(&plan);
-    return status;
+    TRY(tomography_run(e->plan, b->images, b->volume, NULL, err));
+    e->seconds = now() - start;
+    if (repeat == 0 || e->seconds < e->best) e->best = e->seconds;
+    return STATUS_OK;
 }
 
 static enum status matrices(struct bench *b, struct err *err) {
@@ -111,51 +119,88 @@ static enum status matrices(struct bench *b, struct err *err) {
            b->set.nz, b->options.iterations);
     double floor = multiply_adds(b) * (2 * b->options.iterations + 1) / RATE, sent = 0;
     for (int m = TOMOGRAPHY_ON_THE_FLY; m <= TOMOGRAPHY_BLOB_ELLR; m++) {
-        double plan = 0, seconds = 0;
+        struct entrant e = {NULL};
         b->options.matrix = (enum tomography_matrix)m;
-        TRY(time_run(b, &plan, &seconds, err));
-        if (m == TOMOGRAPHY_ON_THE_FLY) sent = seconds;
+        enum status status = enter(b, &e, err);
+        for (int k = 0; k < b->repeats && status == STATUS_OK; k++)
+            status = race(b, &e, k, err);
+        tomography_destroy(&e.plan);
+        TRY(status);
+        if (m == TOMOGRAPHY_ON_THE_FLY) sent = e.best;
         printf("  %-10s %8.1f MB  plan %6.3f s  run %7.3f s  (%.2f of on the fly; floor %.3f s, run is %.2f of it)\n",
                MATRICES[m],
                1e-6 * (double)tomography_matrix_bytes(&b->options.geometry, TOMOGRAPHY_BLOB, (enum tomography_matrix)m),
-               plan, seconds, seconds / sent, floor, seconds / floor);
+               e.making, e.best, e.best / sent, floor, e.best / floor);
     }
     return STATUS_OK;
 }
 
-static enum status time_devices(struct bench *b, int count, bool no_overlap, double *ret_seconds, struct err *err) {
-    double plan;
-    b->options.device_count = count;
-    b->options.no_overlap = no_overlap;
-    return time_run(b, &plan, ret_seconds, err);
+enum { ONE, TURNS, OVERLAPPED, ENTRANTS };
+
+/* Ratios of runs that followed each other: the machine is as fast for one as for the other. */
+struct ratio {
+    double least, most;
+};
+static void widen(struct ratio *r, double value) {
+    r->least = r->most > 0 && r->least < value ? r->least : value;
+    r->most = r->most > value ? r->most : value;
+}
+
+static enum status race_all(const struct bench *b, struct entrant *e, struct ratio *against_one,
+                            struct ratio *against_turns, struct err *err) {
+    for (int k = 0; k < b->repeats; k++) {
+        for (int i = 0; i < ENTRANTS; i++)
+            TRY(race(b, &e[i], k, err));
+        widen(against_one, e[ONE].seconds / e[OVERLAPPED].seconds);
+        widen(against_turns, e[OVERLAPPED].seconds / e[TURNS].seconds);
+    }
+    return STATUS_OK;
+}
+
+/* paper: of PAPER_ITERATIONS, or -1. */
+static enum status time_devices(struct bench *b, int several, int paper, struct err *err) {
+    struct entrant e[ENTRANTS] = {{NULL}};
+    struct ratio against_one = {0, 0}, against_turns = {0, 0};
+    enum status status = STATUS_OK;
+    for (int i = 0; i < ENTRANTS && status == STATUS_OK; i++) {
+        b->options.device_count = i == ONE ? 1 : several;
+        b->options.no_overlap = i == TURNS;
+        status = enter(b, &e[i], err);
+    }
+    if (status == STATUS_OK) status = race_all(b, e, &against_one, &against_turns, err);
+    for (int i = 0; i < ENTRANTS; i++)
+        tomography_destroy(&e[i].plan);
+    TRY(status);
+    double one = e[ONE].best, turns = e[TURNS].best, overlapped = e[OVERLAPPED].best;
+    printf("  %2d iterations, best of %d: one %7.3f s; by turns %7.3f s (%.3f x one); overlapped %7.3f s (%.3f x one, "
+           "runs %.3f to %.3f; %.3f of by turns, runs %.3f to %.3f)",
+           b->options.iterations, b->repeats, one, turns, one / turns, overlapped, one / overlapped, against_one.least,
+           against_one.most, overlapped / turns, against_turns.least, against_turns.most);
+    if (paper >= 0 && b->set.cpu[paper] > 0)
+        printf("; the paper's core %.0f s: %.0f and %.0f times; two C2050 %.1f s: %.0f times", b->set.cpu[paper],
+               b->set.cpu[paper] / turns, b->set.cpu[paper] / overlapped, b->set.gpu[paper],
+               b->set.gpu[paper] / overlapped);
+    printf("\n");
+    fflush(stdout);
+    return STATUS_OK;
 }
 
 static enum status devices(struct bench *b, struct err *err) {
-    int count = 0;
+    int count = 0, wanted = b->options.iterations;
     TRY(device_count(&count, err));
     int several = count < 2 ? 2 : count < MOST_DEVICES ? count : MOST_DEVICES;
     for (int i = 0; i < several; i++)
         b->devices[i].index = i % count;
     printf("%-8s %4d x %d^2 -> %d^2 x %d, %d slabs on %d devices\n", b->set.name, b->set.tilts, b->set.nx, b->set.nx,
            b->set.nz, several, count);
+    bool done = false;
     for (int i = 0; i < PAPERS; i++) {
-        double one = 0, overlapped = 0, turns = 0;
+        if (!b->all && PAPER_ITERATIONS[i] != wanted) continue;
         b->options.iterations = PAPER_ITERATIONS[i];
-        if (b->set.ny >= 2048 && PAPER_ITERATIONS[i] != 1 && PAPER_ITERATIONS[i] != 25) continue;
-        TRY(time_devices(b, 1, false, &one, err));
-        TRY(time_devices(b, several, true, &turns, err));
-        TRY(time_devices(b, several, false, &overlapped, err));
-        printf(
-            "  %2d iterations: one %7.3f s; by turns %7.3f s (%.3f x one); overlapped %7.3f s (%.3f x one, %.3f of by "
-            "turns)",
-            PAPER_ITERATIONS[i], one, turns, one / turns, overlapped, one / overlapped, overlapped / turns);
-        if (b->set.cpu[i] > 0)
-            printf("; the paper's core %.0f s: %.0f and %.0f times; two C2050 %.1f s: %.0f times", b->set.cpu[i],
-                   b->set.cpu[i] / turns, b->set.cpu[i] / overlapped, b->set.gpu[i], b->set.gpu[i] / overlapped);
-        printf("\n");
-        fflush(stdout);
+        TRY(time_devices(b, several, i, err));
+        done = true;
     }
-    return STATUS_OK;
+    return done ? STATUS_OK : time_devices(b, several, -1, err);
 }
 
 struct timing {
@@ -255,9 +300,11 @@ static enum status parts(struct bench *b, struct err *err) {
 static enum status bench(int argc, char **argv, struct err *err) {
     struct bench b = {.angles = NULL};
     FAIL_IF(argc < 3, err, STATUS_BAD_ARGUMENT,
-            "usage: bench_tomography_cuda parts|matrices|devices SET [ITERATIONS [MATRIX]]");
+            "usage: bench_tomography_cuda parts|matrices|devices SET [ITERATIONS [MATRIX [REPEATS]]]");
     TRY(prepare(&b, argv[2], err));
+    b.all = argc <= 3;
     if (argc > 3) b.options.iterations = atoi(argv[3]);
+    b.repeats = argc > 5 && atoi(argv[5]) > 0 ? atoi(argv[5]) : 3;
     for (int m = 0; argc > 4 && m < 4; m++)
         if (strcmp(argv[4], MATRICES[m]) == 0) b.options.matrix = (enum tomography_matrix)m;
     enum status status = strcmp(argv[1], "parts") == 0      ? parts(&b, err)

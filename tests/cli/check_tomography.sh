@@ -3,7 +3,7 @@ mkdir data
 cat >bad.yaml <<'END'
 stages:
   watcher: {directory: data, series: mdoc}
-  tilt-reconstructor: {from: watcher, thickness: 0, basis: blobs, iteration: 5, replicas: 2}
+  tilt-reconstructor: {from: watcher, thickness: 0, basis: blobs, iteration: 5, iterations: 10001, replicas: 2}
   extractor: {from: tilt-reconstructor, box: 64}
 END
 icestream check tomography.yaml --set watcher.directory=data --set tilt-reconstructor.thickness=300 >/dev/null 2>&1 ||

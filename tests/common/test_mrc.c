@@ -172,6 +172,36 @@ static void both_byte_orders_and_extended_headers_are_read(void **state) {
     image_destroy(&again);
 }
 
+/* 200 is 200 where IMOD's mark says unsigned, and −56 where it says signed, or is not there; in either byte order. */
+static void imod_tells_whether_bytes_are_signed(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct image image = {0}, again = {0};
+    char path[PATH_SIZE];
+    size_t length = 0;
+    scratch_path("bytes.mrc", path);
+    new_image(&image, 30, 20, 1, 2.5f);
+    assert_ok(mrc_write(path, &image, MRC_IMAGE, MRC_INT8, &err));
+    _cleanup_(mem_free) unsigned char *bytes = load(path, &length);
+    bytes[1024 + 599] = 200;
+    for (int which = 0; which < 8; which++) {
+        bool marked = which & 1, is_signed = which & 2;
+        memcpy(bytes + 152, marked ? "IMOD" : "\0\0\0\0", 4);
+        bytes[which < 4 ? 156 : 159] = is_signed;
+        bytes[which < 4 ? 159 : 156] = 0;
+        if (which >= 4) swap_words(bytes, 152, 156, 4);
+        if (which == 4) {
+            swap_words(bytes, 0, 104, 4);
+            memcpy(bytes + 212, "\x11\x11\0\0", 4);
+        }
+        assert_ok(file_write_whole(path, bytes, length, &err));
+        assert_ok(mrc_read(path, &again, &err));
+        assert_true(again.data[599] == (marked && !is_signed ? 200.0f : -56.0f));
+    }
+    image_destroy(&image);
+    image_destroy(&again);
+}
+
 static void slices_are_written_and_read_one_by_one(void **state) {
     (void)state;
     struct err err = {0};
@@ -355,6 +385,7 @@ int main(void) {
         cmocka_unit_test(values_are_rounded_and_clamped),
         cmocka_unit_test(halves_are_exact),
         cmocka_unit_test(both_byte_orders_and_extended_headers_are_read),
+        cmocka_unit_test(imod_tells_whether_bytes_are_signed),
         cmocka_unit_test(slices_are_written_and_read_one_by_one),
         cmocka_unit_test(statistics_keep_their_digits),
         cmocka_unit_test(real_files_are_read),

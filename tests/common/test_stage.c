@@ -373,6 +373,91 @@ static void what_was_done_and_cannot_be_read_again_has_failed(void **state) {
     ledger_close(&ledger);
 }
 
+static const char *const together[] = {"mic_02", "mic_05", "mic_03"}; /* mic_05 fails by itself */
+static const char *revision = "no map of them";
+
+/* The last of them is still being stored when it is revised: for a while, since that must wait for it. */
+static enum status store_until_revised(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    TRY(trace_store(stage, state, lane, err));
+    if (strcmp(item_id(lane->item), "mic_03") != 0) return STATUS_OK;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    pthread_mutex_lock(&trace.lock);
+    for (int late = 0; late == 0 && strstr(trace.events, "revised") == NULL;)
+        late = pthread_cond_timedwait(&trace.changed, &trace.lock, &until);
+    pthread_mutex_unlock(&trace.lock);
+    return STATUS_OK;
+}
+
+static enum status revise_when_stored(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
+    bool *revised = state;
+    *ret_work = STAGE_WORK_NONE;
+    pthread_mutex_lock(&trace.lock);
+    bool now = strstr(trace.events, "smic_03") != NULL && !*revised;
+    pthread_mutex_unlock(&trace.lock);
+    if (!now) return STATUS_OK;
+    *revised = true;
+    TRY(stage_revise(stage, together, 3, revision, err));
+    int count = 0;
+    trace_event(&count, "revised", "");
+    return STATUS_OK;
+}
+
+static enum status revise_at_the_end(struct stage *stage, void *state, struct err *err) {
+    enum stage_work work;
+    TRY(revise_when_stored(stage, state, &work, err));
+    return *(bool *)state ? STATUS_OK : stage_revise(stage, together, 3, revision, err);
+}
+
+static enum status resume_failed(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    (void)stage, (void)state, (void)err;
+    trace_event(&trace.resumed, "F", item_id(item));
+    return STATUS_OK;
+}
+
+static struct stage_results run_together(struct fixture *fixture, int items) {
+    struct stage_descriptor joint = traced;
+    joint.cumulative = true;
+    joint.state_size = sizeof(bool);
+    joint.store = store_until_revised;
+    joint.idle = revise_when_stored;
+    joint.flush = revise_at_the_end;
+    joint.resume_failed = resume_failed;
+    char path[PATH_SIZE + 32];
+    struct stage_results results = {0};
+    struct err err = {0};
+    const char *const parameters[] = {"fail_at", "5", NULL};
+    snprintf(path, sizeof path, "%s/together.sqlite", fixture->folder);
+    trace_reset();
+    if (stage_run_results(&joint, fixture->folder, path, parameters, fixture->items, (size_t)items, &results, &err))
+        fail_msg("%s", err.message);
+    return results;
+}
+
+static void items_may_fail_together_and_be_mended(void **state) {
+    revision = "no map of them";
+    struct stage_results results = run_together(*state, 8);
+    assert_int_equal(results.outcome_count, 8);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(outcome_of(&results, together[2 * i])->state, LEDGER_FAILED);
+        assert_string_equal(outcome_of(&results, together[2 * i])->reason, "no map of them");
+    }
+    assert_string_equal(outcome_of(&results, "mic_05")->reason, "item 5 ends too early");
+    assert_int_equal(outcome_of(&results, "mic_04")->state, LEDGER_DONE);
+    stage_results_clear(&results);
+    for (int again = 0; again < 2; again++) {
+        revision = NULL;
+        results = run_together(*state, 9);
+        /* Then they are done like the rest. */
+        assert_true((strstr(trace.events, "Rmic_07 Fmic_02 Fmic_03 ") != NULL) == (again == 0));
+        assert_true((strstr(trace.events, "Rmic_02 ") != NULL) == (again == 1));
+        assert_null(strstr(trace.events, "Fmic_05"));
+        assert_int_equal(results.outcome_count, again == 0 ? 1 : 0);
+        stage_results_clear(&results);
+    }
+}
+
 static enum status device_gone(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     (void)stage, (void)state, (void)lane;
     FAIL(err, STATUS_DEVICE, "the device fell off the bus");
@@ -398,7 +483,8 @@ static enum status produce_some(struct stage *stage, void *state, struct err *er
         snprintf(id, sizeof id, "mic_%d", i % 5);
         int was = -1;
         TRY(stage_lookup(stage, id, &known, &was, err));
-        FAIL_IF(known != (i == 5) || (was == LEDGER_REJECTED) != known, err, STATUS_BAD_STATE, "%s is known too early or not at all", id);
+        FAIL_IF(known != (i == 5) || (was == LEDGER_REJECTED) != known, err, STATUS_BAD_STATE,
+                "%s is known too early or not at all", id);
         TRY(item_create(id, "micrograph", &item, err));
         TRY(item_set_number(item, "columns.quality", i, err));
         TRY(stage_emit(stage, item, &is_new, err));
@@ -460,6 +546,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_stage_without_process_passes_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_second_run_resumes_from_the_ledger, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_done_and_cannot_be_read_again_has_failed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(items_may_fail_together_and_be_mended, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lost_device_ends_the_stage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_source_produces, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_parameters_are_refused, set_up, tear_down),

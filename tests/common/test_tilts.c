@@ -3,6 +3,7 @@
 #include "scratch.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,6 +126,64 @@ static void mdoc_is_read(void **state) {
     }
 }
 
+static struct mdoc two_takes(const char *first, const char *second) {
+    char text[512];
+    struct mdoc mdoc = {0};
+    struct err err;
+    int used = snprintf(text, sizeof text,
+                        "a = 1\n[ZValue = 0]\nTiltAngle = 3\nDateTime = %s\nSubFramePath = D:\\a\\t.tif\n"
+                        "[ZValue = 1]\nTiltAngle = 3\nDateTime = %s\nSubFramePath = D:\\b\\t.tif\n",
+                        first, second);
+    assert_true(used > 0 && used < (int)sizeof text);
+    assert_ok(mdoc_parse("t.mdoc", text, strlen(text), &mdoc, &err));
+    return mdoc;
+}
+
+/* A file may be sorted: its order is not that in which tilts were taken. */
+static void times_tell_which_is_later(void **state) {
+    (void)state;
+    static const struct {
+        const char *first, *second;
+        int later;
+    } cases[] = {
+        {"08-Oct-21  10:59:00", "08-Oct-21  10:03:59", 0},   {"08-Oct-21  10:03:59", "08-Oct-2021  10:59:00", 1},
+        {"01-Jan-24  00:00:01", "31-Dec-2023  23:59:59", 0}, {"01-Mar-24  00:00:00", "29-Feb-24  23:00:00", 0},
+        {"08-Oct-21  10:59:00", "08-Oct-21  10:59:00", 1},   {"08-Oct-21  10:59:00", "yesterday", 1},
+        {"08-Okt-21  10:59:00", "08-Oct-21  10:03:59", 1},   {"", "08-Oct-21  10:03:59", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mdoc mdoc = two_takes(cases[i].first, cases[i].second);
+        if (mdoc_find(&mdoc, "t.mrc") != cases[i].later)
+            fail_msg("'%s', then '%s': %g s, %g s", cases[i].first, cases[i].second, mdoc.tilts[0].time,
+                     mdoc.tilts[1].time);
+        mdoc_clear(&mdoc);
+    }
+    struct mdoc mdoc = two_takes("08-Oct-21  07:39:08", "29-Feb-2024 23:59:60");
+    /* As `date -u -d '2021-10-08 07:39:08' +%s` has it. */
+    assert_true(fabs(mdoc.tilts[0].time - 1633678748) < 0.5 && fabs(mdoc.tilts[1].time - 1709251200) < 0.5);
+    mdoc_clear(&mdoc);
+    mdoc = two_takes("99-Oct-21  07:39:08", "08-Oct-21  25:39:08");
+    assert_true(isnan(mdoc.tilts[0].time) && isnan(mdoc.tilts[1].time));
+    mdoc_clear(&mdoc);
+}
+
+/* Programs between the microscope and here change endings, and points. */
+static void points_in_names(void **state) {
+    (void)state;
+    static const char text[] = "a = 1\n[ZValue = 0]\nTiltAngle = -6\nSubFramePath = D:\\TS_01_003_-6.0.tif\n"
+                               "[ZValue = 1]\nTiltAngle = 3\nSubFramePath = D:\\TS_01_004_3_5.tif\n"
+                               "[ZValue = 2]\nTiltAngle = 4\nSubFramePath = D:\\TS_01_004_3.5.tif\n";
+    struct mdoc mdoc;
+    struct err err;
+    assert_ok(mdoc_parse("t.mdoc", text, strlen(text), &mdoc, &err));
+    assert_int_equal(mdoc_find(&mdoc, "/data/TS_01_003_-6_0.mrc"), 0);
+    assert_int_equal(mdoc_find(&mdoc, "TS_01_003_-6.0.mrc"), 0);
+    assert_int_equal(mdoc_find(&mdoc, "TS_01_003_-6_1.mrc"), -1);
+    assert_int_equal(mdoc_find(&mdoc, "TS_01_003_-6-0.mrc"), -1);
+    assert_int_equal(mdoc_find(&mdoc, "TS_01_004_3_5.mrc"), 1); /* the name with its points counts before the other */
+    assert_int_equal(mdoc_find(&mdoc, "TS_01_004_3.5.mrc"), 2);
+    mdoc_clear(&mdoc);
+}
+
 /* The name itself counts before one that differs in its ending. */
 static void whole_names_first(void **state) {
     (void)state;
@@ -224,6 +283,8 @@ int main(void) {
         cmocka_unit_test(lists_of_views),
         cmocka_unit_test(mdoc_is_read),
         cmocka_unit_test(whole_names_first),
+        cmocka_unit_test(times_tell_which_is_later),
+        cmocka_unit_test(points_in_names),
         cmocka_unit_test(bad_mdocs_are_refused),
         cmocka_unit_test(real_mdocs),
         cmocka_unit_test(real_angles_and_transforms),

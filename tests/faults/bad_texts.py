@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Broken STAR, YAML and JSON files, each given to the program that reads it: the exit code and what it says are those of
-the table in broken_texts.py, and it takes no longer than a minute of a busy machine, whatever stands there."""
+"""Broken STAR, YAML and JSON files, and those of tilt series, each given to the program that reads it: the exit code and
+what it says are those of the tables in broken_texts.py and broken_tilts.py, and it takes no longer than a minute of a busy machine, whatever stands there."""
 import os
 import shutil
 import subprocess
@@ -9,8 +9,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+
 import broken_images
 import broken_texts
+import broken_tilts
 
 BIN = Path(os.environ['ICESTREAM_BIN'])
 SECONDS = 60
@@ -99,6 +102,22 @@ def in_session(place, keep=0):
     return command
 
 
+def tilt_series(option, *more):
+    """With a stack; option None: the file stands for the series itself."""
+    def command(path, folder):
+        stack = np.stack([broken_images.noise()[:32, :32] + i for i in range(broken_tilts.IMAGES)])
+        star_beside(folder)
+        (folder / 'series.st').write_bytes(broken_images.mrc(stack))
+        where = ['--i', path] if option is None else ['--i', folder / 'series.st', option, path]
+        return [BIN / 'icestream-tilt-reconstructor', *where, '--o', folder / 'out', '--thickness', '8', '--iterations', '1', *more]
+    return command
+
+
+def transformed(path, folder):
+    (folder / 'series.tlt').write_text(broken_tilts.lines(*broken_tilts.ANGLES))
+    return tilt_series('--transforms')(path, folder)
+
+
 READERS = {
     'micrographs': on_files('lowpass-picker', '--diameter', '60'),
     'picks': on_files('extractor', '--box', '32'),
@@ -107,6 +126,9 @@ READERS = {
     'ctf': ctf,
     'ctf_picked': ctf_picked,
     'ctf_again': ctf_again,
+    'tilts': tilt_series('--tilts'),
+    'transforms': transformed,
+    'mdoc': tilt_series(None),
     'check': check,
     'instance': instance,
     'describe': describe,
@@ -175,7 +197,7 @@ def unreadable(work):
 
 
 def main():
-    cases = broken_texts.texts()
+    cases = {**broken_texts.texts(), **broken_tilts.tilts()}
     chosen = sys.argv[1:] or list(cases)
     work = Path(tempfile.mkdtemp(prefix='icestream-bad_texts-'))
     with ThreadPoolExecutor(2) as pool:

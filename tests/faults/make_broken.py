@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_broken.py DIR: writes the corpus of broken files (broken_images.py, broken_texts.py) into DIR, anew, and
+"""make_broken.py DIR: writes the corpus of broken files (broken_images.py, broken_texts.py, broken_tilts.py) into DIR, anew, and
 DIR/table.tsv: what reads each file, the status that it must give ("-": any), and what the message must hold. The same
 bytes each time."""
 import shutil
@@ -8,13 +8,14 @@ from pathlib import Path
 
 import broken_images
 import broken_texts
+import broken_tilts
 
 
 def main():
     folder = Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    images, texts = broken_images.images(), broken_texts.texts()
+    images, texts = broken_images.images(), {**broken_texts.texts(), **broken_tilts.tilts()}
     assert not set(images) & set(texts)
     with open(folder / 'table.tsv', 'w') as table:
         for name, image in images.items():
@@ -22,7 +23,8 @@ def main():
             print('image', name, image.reads, image.says, sep='\t', file=table)
         for name, text in texts.items():
             (folder / name).write_bytes(text.content)
-            reader = {'.star': 'star', '.yaml': 'graph'}.get(Path(name).suffix, 'json')
+            readers = {'.star': 'star', '.yaml': 'graph', '.tlt': 'tilts', '.rawtlt': 'tilts', '.xf': 'tilts', '.mdoc': 'tilts'}
+            reader = readers.get(Path(name).suffix, 'json')
             print(reader, name, '-', '', sep='\t', file=table)
     print(f'{len(images)} broken images and {len(texts)} broken texts in {folder}')
 

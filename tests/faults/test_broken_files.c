@@ -11,9 +11,11 @@
 
 #include "common/files.h"
 #include "common/image.h"
+#include "common/mdoc.h"
 #include "common/memory.h"
 #include "common/message.h"
 #include "common/star.h"
+#include "common/tilts.h"
 #include "pipelines/graph.h"
 #include "pipelines/program.h"
 
@@ -59,6 +61,26 @@ static int check_star(const struct line *line) {
     bool good = status == STATUS_OK ? file != NULL : file == NULL && strstr(err.message, line->path) != NULL;
     if (!good) print_error("%s: %s\n", line->name, err.message);
     star_destroy(&file);
+    return !good;
+}
+
+/* Angles, transforms, or what SerialEM wrote, as its ending says. */
+static int check_tilts(const struct line *line) {
+    _cleanup_(mem_free) double *angles = NULL;
+    _cleanup_(mem_free) struct tilt_transform *transforms = NULL;
+    struct mdoc mdoc = {0};
+    struct err err = {0};
+    int count = -1;
+    const char *ending = strrchr(line->name, '.');
+    bool is_mdoc = strcmp(ending, ".mdoc") == 0;
+    enum status status = is_mdoc                      ? mdoc_read(line->path, &mdoc, &err)
+                         : strcmp(ending, ".xf") == 0 ? tilts_read_transforms(line->path, &transforms, &count, &err)
+                                                      : tilts_read_angles(line->path, &angles, &count, &err);
+    bool untouched = count == -1 && angles == NULL && transforms == NULL && mdoc.tilts == NULL && mdoc.count == 0;
+    bool good = status == STATUS_OK ? count > 0 || is_mdoc
+                                    : status == STATUS_BAD_FORMAT && untouched && strstr(err.message, line->path) != NULL;
+    if (!good) print_error("%s: %s, %s\n", line->name, status_name(status), err.message);
+    mdoc_clear(&mdoc);
     return !good;
 }
 
@@ -117,6 +139,7 @@ static void every_file(void **state) {
         bad += strcmp(line.reader, "image") == 0   ? check_image(&line)
                : strcmp(line.reader, "star") == 0  ? check_star(&line)
                : strcmp(line.reader, "graph") == 0 ? check_graph(&line)
+               : strcmp(line.reader, "tilts") == 0 ? check_tilts(&line)
                                                    : check_json(&line);
     }
     print_message("%d broken files, %d not answered as expected\n", count, bad);

@@ -59,7 +59,8 @@ static void mdoc(const char *text, size_t length) {
         FUZZ_CHECK(tilt->z >= 0 && tilt->z < TILTS_MAX && (isnan(tilt->angle) || fabs(tilt->angle) <= TILT_ANGLE_MAX));
         if (tilt->file == NULL) continue;
         int place = mdoc_find(&found, tilt->file);
-        FUZZ_CHECK(place >= i && strcmp(mdoc_file_name(found.tilts[place].file), mdoc_file_name(tilt->file)) == 0);
+        FUZZ_CHECK(place >= 0 && strcmp(mdoc_file_name(found.tilts[place].file), mdoc_file_name(tilt->file)) == 0);
+        FUZZ_CHECK(place >= i || mdoc_is_later(tilt->time, found.tilts[place].time, false));
     }
     mdoc_clear(&found);
 }

@@ -38,7 +38,6 @@ static void same_bits(const float *a, const float *b, size_t count, const char *
     if (memcmp(a, b, count * sizeof *a) != 0) fail_msg("%s: not the same bits", what);
 }
 
-/* An iteration divides by sums of weights that go down to 1e-6, so that rounding shows; hence residuals in double. */
 static void compare(const struct series *s, const struct tomography_options *o, const char *what, double *worst) {
     struct tomography_report of_cpu, of_cuda;
     double expected_residuals[MOST_ITERATIONS], residuals[MOST_ITERATIONS];
@@ -76,7 +75,7 @@ static void agrees_with_cpu(void **state) {
                 o.basis = BASES[b];
                 o.matrix = MATRICES[m];
                 o.start = (enum tomography_start)((which + b + m) % 3);
-                o.iterations = which == 3 && o.start != TOMOGRAPHY_START_ZERO ? 0 : 4;
+                o.iterations = 4;
                 o.relaxation = 1.3;
                 o.non_negative = which % 2;
                 compare(&s, &o, what, &worst);
@@ -97,9 +96,10 @@ static void masks_agree(void **state) {
         mask[i] = uniform() < 0.7;
     o.mask = mask;
     o.iterations = 3;
-    for (int b = 0; b < 3; b++) {
-        o.basis = BASES[b];
-        compare(&s, &o, "masked", &worst);
+    for (int which = 0; which < 6; which++) {
+        o.basis = BASES[which / 2];
+        o.non_negative = which % 2;
+        compare(&s, &o, which % 2 ? "masked, not below 0" : "masked", &worst);
     }
     free(mask);
 }
@@ -184,14 +184,91 @@ static void passes_agree(void **state) {
     free(projections);
 }
 
-struct watcher {
-    int calls, last;
+/* Memory in which each place has one slab of 128 rows at a time: these take `chunk` bytes, and less than twice that. */
+static void limit_memory(struct tomography_options *o, size_t chunk) {
+    o->memory = chunk * 5 / 4 + tomography_matrix_bytes(&o->geometry, o->basis, o->matrix);
+}
+
+static void same_run(const struct tomography_options *o, int places, const float *projections, const float *expected,
+                     const double *expected_residuals, int least_slabs, const char *what) {
+    struct tomography_options cuda = on_devices(o, places);
+    struct tomography_report report;
     double residuals[MOST_ITERATIONS];
+    float *found = run_once(&cuda, projections, &report, residuals);
+    same_bits(found, expected, (size_t)o->geometry.nz * (size_t)o->geometry.ny * (size_t)o->geometry.nx, what);
+    assert_int_equal(report.iterations, o->iterations);
+    assert_int_equal(memcmp(residuals, expected_residuals, (size_t)report.iterations * sizeof *residuals), 0);
+    if (report.slabs < least_slabs) fail_msg("%s: %d slabs; expected %d at least", what, report.slabs, least_slabs);
+    free(found);
+}
+
+/* Every basis and matrix in slabs and in passes, with a mask and non-negative, as in one piece. */
+static void all_agree_in_pieces(void **state) {
+    (void)state;
+    struct series s = even_series(9, 62, 41, 517, 23);
+    shift_randomly(&s, 3);
+    size_t voxels = voxel_count(&s), chunk = 128 * (size_t)41 * (23 * 5 + 9 * 12) + 600000;
+    float *projections = random_floats(ray_count(&s));
+    unsigned char *mask = host_new(voxels, 1);
+    for (size_t i = 0; i < voxels; i++)
+        mask[i] = uniform() < 0.7;
+    for (int which = 0; which < 9; which++) {
+        struct tomography_options o = options_of(&s);
+        double residuals[MOST_ITERATIONS];
+        char what[80];
+        o.basis = BASES[which / 3];
+        o.matrix = MATRICES[which % 3];
+        o.start = (enum tomography_start)((which + which / 3) % 3);
+        o.relaxation = 1.3;
+        o.iterations = 5;
+        o.non_negative = true;
+        o.mask = mask;
+        struct tomography_options cuda = on_devices(&o, 1);
+        float *whole = run_once(&cuda, projections, NULL, residuals);
+        for (int places = 1; places <= 2; places++) {
+            struct tomography_options pieces = o;
+            pieces.slabs = 3;
+            pieces.no_overlap = which % 2;
+            snprintf(what, sizeof what, "%s, %s, slabs, %d places", BASIS_NAMES[which / 3], MATRIX_NAMES[which % 3],
+                     places);
+            same_run(&pieces, places, projections, whole, residuals, 3, what);
+            pieces.slabs = 0;
+            limit_memory(&pieces, chunk);
+            snprintf(what, sizeof what, "%s, %s, passes, %d places", BASIS_NAMES[which / 3], MATRIX_NAMES[which % 3],
+                     places);
+            same_run(&pieces, places, projections, whole, residuals, 5, what);
+        }
+        free(whole);
+    }
+    free(mask);
+    free(projections);
+}
+
+/* Lets so many calls pass. */
+struct watcher {
+    int calls, most, iteration;
+    double residuals[64];
 };
 static bool watch(void *context, int iteration, double residual) {
     struct watcher *w = context;
-    w->residuals[w->calls++] = residual;
-    return iteration < w->last;
+    w->iteration = iteration;
+    if (w->calls < 64) w->residuals[w->calls] = residual;
+    return ++w->calls < w->most;
+}
+
+static void cancels(struct tomography_options *o, const float *projections, float *volume, struct watcher *watcher,
+                    const char *message) {
+    struct tomography *plan = NULL;
+    struct err err = {0};
+    o->go_on = watch, o->context = watcher;
+    must(tomography_create(o, &plan, &err), &err);
+    assert_int_equal(tomography_run(plan, projections, volume, NULL, &err), STATUS_CANCELLED);
+    if (strstr(err.message, message) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.message, message);
+    assert_int_equal(watcher->calls, watcher->most);
+    /* The plan is good for another run, of which nothing is left out. */
+    *watcher = (struct watcher){.most = 1000};
+    must(tomography_run(plan, projections, volume, NULL, &err), &err);
+    tomography_destroy(&plan);
 }
 
 static void stops(void **state) {
@@ -199,35 +276,51 @@ static void stops(void **state) {
     struct series s = case_series(4);
     float *projections = random_floats(ray_count(&s));
     struct tomography_options o = options_of(&s);
-    struct watcher watcher = {.last = 3};
-    struct tomography *plan = NULL;
     struct tomography_report cpu, cuda;
-    struct err err = {0};
+    double residuals[MOST_ITERATIONS];
     float *volume = host_new(voxel_count(&s), sizeof *volume);
     o.iterations = 8;
     o.limit = 0.2;
     free(run_once(&o, projections, &cpu, NULL));
     struct tomography_options on_cuda = on_devices(&o, 2);
-    float *limited = run_once(&on_cuda, projections, &cuda, NULL);
+    float *limited = run_once(&on_cuda, projections, &cuda, residuals);
     assert_int_equal(cpu.iterations, cuda.iterations);
     assert_true(cuda.iterations < 8);
-    /* As many iterations without the limit, in passes with it. */
-    on_cuda.limit = 0, on_cuda.iterations = cuda.iterations;
-    float *plain = run_once(&on_cuda, projections, NULL, NULL);
-    same_bits(limited, plain, voxel_count(&s), "a limit");
-    on_cuda.limit = 0, on_cuda.iterations = 8, on_cuda.go_on = watch, on_cuda.context = &watcher;
-    must(tomography_create(&on_cuda, &plan, &err), &err);
-    assert_int_equal(tomography_run(plan, projections, volume, NULL, &err), STATUS_CANCELLED);
-    assert_int_equal(watcher.calls, 3);
-    assert_true(watcher.residuals[2] < watcher.residuals[0]);
-    watcher = (struct watcher){.last = 100};
-    must(tomography_run(plan, projections, volume, &cuda, &err), &err);
-    assert_int_equal(watcher.calls, 8);
-    tomography_destroy(&plan);
-    free(limited);
-    free(plain);
-    free(volume);
-    free(projections);
+    /* As many iterations without the limit, and in passes with it, which know of it after the last one. */
+    o.limit = 0, o.iterations = cuda.iterations;
+    same_run(&o, 2, projections, limited, residuals, 2, "a limit");
+    struct tomography_options passes = on_devices(&o, 1);
+    passes.limit = 0.2, passes.iterations = 8;
+    limit_memory(&passes, 128 * (size_t)131 * (50 * 4 + 21 * 12) + 800000);
+    float *found = run_once(&passes, projections, &cuda, NULL);
+    assert_int_equal(cuda.iterations, cpu.iterations);
+    assert_int_equal(cuda.slabs, 3);
+    same_bits(found, limited, voxel_count(&s), "a limit, in passes");
+    free(found);
+    /* Where somebody ends it: in an iteration of all rows, in one of the second of three passes, between two of WBP. */
+    struct watcher watcher = {.most = 3};
+    on_cuda.limit = 0, on_cuda.iterations = 8;
+    cancels(&on_cuda, projections, volume, &watcher, "after 3 of 8 iterations");
+    assert_true(watcher.calls == 8 && watcher.residuals[7] < watcher.residuals[0]);
+    watcher = (struct watcher){.most = 8 + 2};
+    passes.limit = 0;
+    cancels(&passes, projections, volume, &watcher, "pass 2 of 3");
+    assert_true(watcher.calls == 3 * 8 && watcher.iteration == 8 && isnan(watcher.residuals[7]));
+    free(limited), free(volume), free(projections);
+}
+
+/* WBP has no iterations, so it is between passes that it can be ended. */
+static void filtered_stops(void **state) {
+    (void)state;
+    struct series s = even_series(6, 60, 37, 1100, 15);
+    float *projections = random_floats(ray_count(&s)), *volume = host_new(voxel_count(&s), sizeof *volume);
+    struct tomography_options o = options_of(&s), cuda = on_devices(&o, 1);
+    struct watcher watcher = {.most = 2};
+    cuda.method = TOMOGRAPHY_WBP;
+    cuda.memory = 1800000;
+    cancels(&cuda, projections, volume, &watcher, "pass 2 of ");
+    assert_true(watcher.calls > 2 && watcher.iteration == 0 && isnan(watcher.residuals[0]));
+    free(projections), free(volume);
 }
 
 static void refuses(void **state) {
@@ -264,12 +357,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < MOST_DEVICES; i++)
         devices[i] = (struct device){DEVICE_CUDA, i % count};
     choose_seed(argc > 1 ? argv[1] : NULL);
-    printf("%d devices%s\n", count,
-           count == 1 ? ", which stands for several" : "");
+    printf("%d devices%s\n", count, count == 1 ? ", which stands for several" : "");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_cpu), cmocka_unit_test(masks_agree),  cmocka_unit_test(filtered_agrees),
-        cmocka_unit_test(slabs_agree),     cmocka_unit_test(passes_agree), cmocka_unit_test(stops),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(agrees_with_cpu), cmocka_unit_test(masks_agree),    cmocka_unit_test(filtered_agrees),
+        cmocka_unit_test(slabs_agree),     cmocka_unit_test(passes_agree),   cmocka_unit_test(all_agree_in_pieces),
+        cmocka_unit_test(stops),           cmocka_unit_test(filtered_stops), cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

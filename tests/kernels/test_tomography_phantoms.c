@@ -218,11 +218,11 @@ static void agrees_with_tomopy(void **state) {
     double between = difference_of_floats(volumes[0], volumes[2], voxel_count(&s));
     printf("from TomoPy's: blob %.4f, linear %.4f, voxel %.4f; blob from voxel %.4f\n", off[0], off[1], off[2],
            between);
-    /* Lengths within square pixels are no linear interpolation: the nearest of ours is 3.5 % off, and blobs are as far
-     * from it as from voxels. */
+    /* Lengths within square pixels are no linear interpolation: the nearest of ours is 3.5 % off, and blobs, which are
+     * 5.7 % from voxels, 6.7 %. An iteration too few makes that 12 %, coefficients for the volume 14 %. */
     assert_below(off[2], 0.04, "voxels' difference from TomoPy's SIRT");
     assert_below(off[1], 0.06, "linear weights' difference from TomoPy's SIRT");
-    assert_below(off[0], off[2] + between, "blobs' difference from TomoPy's SIRT");
+    assert_below(off[0], 0.075, "blobs' difference from TomoPy's SIRT");
     free(volumes[0]), free(volumes[1]), free(volumes[2]);
     free(angles), free(images), free(sirt), free(p), free(expected);
 }
@@ -230,10 +230,8 @@ static void agrees_with_tomopy(void **state) {
 int main(int argc, char **argv) {
     choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ball_has_its_density),
-        cmocka_unit_test(stands_where_it_should),
-        cmocka_unit_test(corners_do_not_rule),
-        cmocka_unit_test(blobs_err_least),
+        cmocka_unit_test(ball_has_its_density), cmocka_unit_test(stands_where_it_should),
+        cmocka_unit_test(corners_do_not_rule),  cmocka_unit_test(blobs_err_least),
         cmocka_unit_test(agrees_with_tomopy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tilts that arrive one by one, in the order of a dose-symmetric scheme: a preview grows with them, and the tomogram at the
 end is that of all files at once, bit for bit; also when the stage, or all of it, is killed in the middle. A late tilt, one
-without an .mdoc and a broken one do what the handbook says."""
+without an .mdoc and a broken one do what the handbook says. The tilts of a series of which no tomogram can be made have failed,
+with the reason, and are done when it can be made after all."""
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 
 from session import SOURCE, Work, check, finish, launch, pids_of, program, put, read_map, run, status, stop, wait_until, write
+import mrcfile
 import numpy as np
 
 SEED, SIDE, DEPTH = 3, 64, 24
@@ -130,12 +132,17 @@ def disturb(work, source, names, expected, name, victims):
 
 
 def odd_tilts(work, source, names):
-    """Two series at once; one tilt that no .mdoc names, one that is broken, and one that comes after its series was made."""
+    """Two series at once; one tilt that no .mdoc names, one that is broken, one of another size, and one that comes after its
+    series was made."""
     folder, session = work("odd"), work("odd-session")
     os.makedirs(folder)
     others = [f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc")]
     arrive(folder, source, names, "a", upto=-1)
-    arrive(folder, source, sorted(others), "b")
+    arrive(folder, source, sorted(others), "b", upto=-1)
+    small = sorted(others)[-1]
+    with mrcfile.new(work("small.mrc")) as file:
+        file.set_data(np.ones((SIDE, SIDE // 2), np.float32))
+    put(work("small.mrc"), folder, small)
     put(f"{source}/tilts/{names[0]}", folder, "stray.mrc")
     put(f"{source}/tilts/c.rawtlt", folder)
     put(f"{source}/tilts/c.st", folder)
@@ -148,7 +155,10 @@ def odd_tilts(work, source, names):
     broken = names[3].removesuffix(".mrc")
     check("no .mdoc in the watched folder names it" in reasons.get("stray", "") and "which is no pixel's value" in reasons.get(broken, ""),
           f"failed, with reasons: {reasons}")
-    check(f"a: {len(names) - 2} tilts" in " ".join(made(session)), "the others make the tomogram")
+    check(f"{small} has {SIDE // 2} × {SIDE} px, the tilts of b before it {SIDE} × {SIDE} px" in reasons.get(small.removesuffix(".mrc"), ""),
+          "so has one of another size")
+    check(f"a: {len(names) - 2} tilts" in " ".join(made(session)) and f"b: {len(names) - 1} tilts" in " ".join(made(session)),
+          "the others make the tomograms")
     put(f"{source}/tilts/{names[-1]}", folder)
     run(*arguments(session, folder), timeout=120, expect=3)
     check([m.split(",")[0] for m in made(session) if m.startswith("a")] == [f"a: {len(names) - 2} tilts", f"a: {len(names) - 1} tilts"],
@@ -169,6 +179,79 @@ def by_name(work, source, names):
     check(len(reasons) == 1 and "its name does not follow watcher.series" in reasons[0], f"{reasons}")
 
 
+def reasons_of(session):
+    return {i["id"]: i["reason"] for i in status(session)["items"] if i["state"] == "failed" and i["stage"] == STAGE}
+
+
+def counts(session):
+    stage = status(session)["stages"][STAGE]
+    return stage["done"], stage["failed"]
+
+
+def flatten(mdoc):
+    """All tilts at one angle."""
+    lines = open(mdoc).read().splitlines()
+    write(mdoc, "\n".join("TiltAngle = 12" if line.startswith("TiltAngle") else line for line in lines) + "\n")
+
+
+def failing(work, source, names, expected):
+    """Series that fail as a whole: one at one angle, one that has a single tilt so far, stacks. What is right is made."""
+    folder, session = work("failing"), work("failing-session")
+    os.makedirs(folder)
+    others = sorted(f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc"))
+    arrive(folder, source, others, "b", upto=5)
+    flatten(f"{folder}/b.mdoc")
+    arrive(folder, source, names, "a", upto=1)
+    angles = open(f"{source}/tilts/c.rawtlt").read().splitlines()
+    stack = open(f"{source}/tilts/c.st", "rb").read()
+    for name, lines in {"few": angles[:-1], "nan": angles[:-1] + ["nan"], "good": angles, "pixels": angles}.items():
+        write(f"{folder}/{name}.rawtlt", "\n".join(lines) + "\n")
+        with open(f"{folder}/.{name}", "wb") as file:
+            file.write(stack if name != "pixels" else stack[:2000] + np.float32(np.nan).tobytes() + stack[2004:])
+        os.rename(f"{folder}/.{name}", f"{folder}/{name}.st")
+    result = run(*arguments(session, folder), timeout=120, expect=3)
+    reasons = reasons_of(session)
+    check(len(reasons) == 9 and counts(session) == (1, 9), f"five tilts, a lonely one and three stacks failed: {counts(session)}")
+    check(all("no tomogram of b, 5 tilts: all 5 tilts are at 12.00°: angles that differ are needed" in
+              reasons.get(name.removesuffix(".mrc"), "") for name in others[:5]), f"each with its series' reason: {reasons}")
+    check("no tomogram of a, 1 tilt: 1 tilt: two or more are needed" in reasons.get(names[0].removesuffix(".mrc"), ""), "one tilt is no series")
+    check("few.rawtlt holds" in reasons.get("few", "") and "nan.rawtlt: line" in reasons.get("nan", "") and
+          "which is no pixel's value" in reasons.get("pixels", ""), "stacks fail with their reasons")
+    check("icestream retry" in result.stderr and "no tomogram of b, 5 tilts" in result.stdout, "the end of the run says so")
+    check([row.split()[0] for row in open(f"{session}/{STAGE}/tomograms.star") if STAGE in row] == ["good"], "one row")
+    for name in names[1:]:
+        put(f"{source}/tilts/{name}", folder)
+    os.makedirs(f"{session}/{STAGE}/a_preview.mrc/in_the_way")
+    run(*arguments(session, folder), timeout=120, expect=3)
+    check("a: no preview: " in log_of(session), "no preview can be written")
+    check(tomogram(session, "a") == expected, "with the tilts that were still to come it is the tomogram of all at once, bit for bit")
+    check(counts(session) == (1 + len(names), 8) and names[0].removesuffix(".mrc") not in reasons_of(session),
+          f"and the tilt that had failed is done: {counts(session)}")
+    check(len([1 for line in log_of(session).splitlines() if "no tomogram of b, 5 tilts" in line]) == 1, "the other is not tried again")
+    rows = [row.split()[0] for row in open(f"{session}/{STAGE}/tomograms.star") if STAGE in row]
+    check(sorted(rows) == ["a", "good"], f"two rows: {rows}")
+
+
+def again(work, source, names, expected):
+    """A file is away when its series is to be made, and is back for the retry."""
+    folder, session, away = work("again"), work("again-session"), work("away.mrc")
+    os.makedirs(folder)
+    arrive(folder, source, names, "a")
+    live = launch(*arguments(session, folder, until_idle=4, **{"tilt-reconstructor.quiet": 600, "tilt-reconstructor.preview": "false"}),
+                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: os.path.exists(f"{session}/log/{STAGE}.0.log") and counts(session)[0] == len(names), 60, "all tilts", live)
+        os.rename(f"{folder}/{names[3]}", away)
+        check(live.wait(timeout=60) == 3, "the run ended, and something failed")
+    finally:
+        stop(live)
+    check(counts(session) == (0, len(names)) and names[3] in list(reasons_of(session).values())[0], f"all failed: {reasons_of(session)}")
+    os.rename(away, f"{folder}/{names[3]}")
+    check(f"{STAGE}: {names[0].removesuffix('.mrc')} goes through again" in run("retry", "--session", session).stdout, "retry")
+    run(*arguments(session, folder, **{"tilt-reconstructor.quiet": 600, "tilt-reconstructor.preview": "false"}), timeout=120)
+    check(tomogram(session, "a") == expected and counts(session) == (len(names), 0), "the tomogram is there, and all are done")
+
+
 def example(work):
     result = subprocess.run([os.path.join(SOURCE, "examples", "tomography.sh"), "--work", work("example"), "--bin", program(""),
                              "--interval", "0.05"], capture_output=True, text=True, timeout=300)
@@ -187,5 +270,7 @@ with Work("tomography") as work:
     disturb(work, work("sim"), names, expected, "gone", lambda session, live: [live.pid])
     odd_tilts(work, work("sim"), names)
     by_name(work, work("sim"), names)
+    failing(work, work("sim"), names, expected)
+    again(work, work("sim"), names, expected)
     example(work)
     finish()

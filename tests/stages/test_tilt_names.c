@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "stages/watcher/record.h"
 #include "stages/watcher/tilt_names.h"
 
 static void patterns(void **state) {
@@ -88,7 +89,8 @@ static void mdocs_grow(void **state) {
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_false(changed);
     append("in/sub/TS.mrc.mdoc",
-           "PixelSpacing = 2\n[T = Tilt axis angle = 80]\n[ZValue = 0]\nTiltAngle = 0\nSubFramePath = C:\\x\\t0.tif\n");
+           "PixelSpacing = 2\n[T = Tilt axis angle = 80]\n[ZValue = 0]\nTiltAngle = 0\nSubFramePath = C:\\x\\t0.tif\n"
+           "DateTime = 08-Oct-21  07:39:08\n");
     append("in/TS_t0.tif.mdoc", "PixelSpacing = 2\n[FrameSet = 0]\nTiltAngle = 9\nSubFramePath = C:\\x\\t0.tif\n");
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_true(changed && problem.status == STATUS_OK);
@@ -96,6 +98,7 @@ static void mdocs_grow(void **state) {
     assert_string_equal(place.series, "sub/TS");
     assert_true(place.number == 1 && fabs(place.angle) < 1e-9 && fabs(place.axis - 80) < 1e-9 &&
                 fabs(place.pixel_size - 2) < 1e-9);
+    assert_true(fabs(place.time - 1633678748) < 0.5);
     assert_false(tilt_names_find(names, "sub/t1.mrc", &place));
     append("in/t8.tif.mdoc", "PixelSpacing = 2\n[FrameSet = 0]\nTiltAngle = 9\nSubFramePath = C:\\x\\t8.tif\n");
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
@@ -114,8 +117,35 @@ static void mdocs_grow(void **state) {
     tilt_names_destroy(&names);
 }
 
+/* What the .mdoc says of a tilt goes along with it; what it does not say does not. The header's pixel size counts. */
+static void items_tell_of_their_tilts(void **state) {
+    (void)state;
+    const struct stage_session session = {
+        .pixel_size = NAN, .voltage = NAN, .spherical_aberration = NAN, .amplitude_contrast = NAN};
+    struct tilt_place place = {"TS", 3, 2, 1, 1633678748, 80, 10};
+    struct record_source source = {.path = "/data/t1.mrc",
+                                   .id = "t1",
+                                   .root = "",
+                                   .image = {IMAGE_MRC, 64, 64, 1, 20},
+                                   .session = &session,
+                                   .row = -1,
+                                   .tilt = &place};
+    struct item *item = NULL;
+    struct err err;
+    assert_ok(record_make(&source, &item, &err));
+    assert_true(fabs(item_number(item, "tilt.time", NAN) - 1633678748) < 0.5);
+    assert_true(fabs(item_number(item, "tilt.pixel_size", NAN) - 10) < 1e-9);
+    assert_true(fabs(item_number(item, "optics.pixel_size", NAN) - 20) < 1e-9);
+    item_destroy(&item);
+    place.time = place.pixel_size = place.axis = NAN;
+    assert_ok(record_make(&source, &item, &err));
+    assert_false(item_has(item, "tilt.time") || item_has(item, "tilt.pixel_size") || item_has(item, "tilt.axis"));
+    item_destroy(&item);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(patterns), cmocka_unit_test(unkind_patterns_end),
-                                       cmocka_unit_test(patterns_are_checked), cmocka_unit_test(mdocs_grow)};
+                                       cmocka_unit_test(patterns_are_checked), cmocka_unit_test(mdocs_grow),
+                                       cmocka_unit_test(items_tell_of_their_tilts)};
     return scratch_run("tilt-names", tests, sizeof tests / sizeof *tests);
 }

@@ -57,6 +57,22 @@ static void duplicates(void **state) {
     assert_int_equal(series.tilts[1].number, 4);
     assert_true(noted(&series, "view 2 at 0.00° was taken again as view 4"));
     series_clear(&series);
+    /* By their times the one that comes first is the later; one without a time leaves it to the order. */
+    series = series_of(angles, 4);
+    series.retaken = true;
+    series.tilts[1].time = 3600;
+    series.tilts[3].time = 60;
+    assert_ok(series_settle(&series, NULL, 0, true, &err));
+    assert_true(series.count == 3 && series.tilts[1].number == 2);
+    assert_true(noted(&series, "view 4 at 0.02° was taken again as view 2"));
+    series_clear(&series);
+    series = series_of(angles, 4);
+    series.retaken = true;
+    series.tilts[1].time = 3600;
+    series.tilts[3].time = NAN;
+    assert_ok(series_settle(&series, NULL, 0, true, &err));
+    assert_true(series.count == 3 && series.tilts[1].number == 4);
+    series_clear(&series);
     series = series_of(angles, 4);
     assert_ok(series_settle(&series, NULL, 0, true, &err));
     assert_int_equal(series.count, 4);
@@ -86,6 +102,39 @@ static void exclusion(void **state) {
     series_clear(&series);
 }
 
+/* What is left out needs no angle; what was noted before stays. */
+static void excluded_without_angle(void **state) {
+    (void)state;
+    static const double angles[] = {-3, NAN, 3};
+    static bool exclude[TILTS_MAX + 1];
+    struct err err;
+    exclude[2] = true;
+    struct series series = series_of(angles, 3);
+    assert_ok(series_note(&series, &err, "%s", "said before"));
+    assert_ok(series_settle(&series, exclude, 2, true, &err));
+    assert_true(series.count == 2 && noted(&series, "said before") && noted(&series, "1 of 3 tilts are left out"));
+    series_clear(&series);
+}
+
+static void pixel_sizes_are_compared(void **state) {
+    (void)state;
+    static const double angles[] = {-3, 0, 3};
+    static const struct {
+        double header, spacing;
+        bool differ;
+    } cases[] = {{10, 10, false},  {10.09, 10, false}, {20, 10, true},
+                 {10.2, 10, true}, {NAN, 10, false},   {10, NAN, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct series series = series_of(angles, 3);
+        struct err err;
+        series.pixel_size = cases[i].header;
+        series.spacing = cases[i].spacing;
+        assert_ok(series_settle(&series, NULL, 0, true, &err));
+        assert_int_equal(noted(&series, "PixelSpacing"), cases[i].differ);
+        series_clear(&series);
+    }
+}
+
 static void no_series(void **state) {
     (void)state;
     static const double same[] = {5, 5.01, 5.02}, nan[] = {0, NAN}, far[] = {0, 91}, one[] = {0};
@@ -96,7 +145,7 @@ static void no_series(void **state) {
     } cases[] = {{same, 3, "all 3 tilts are at 5.00°"},
                  {nan, 2, "view 2 has no angle"},
                  {far, 2, "beyond ±90°"},
-                 {one, 1, "1 tilts"}};
+                 {one, 1, "1 tilt:"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct series series = series_of(cases[i].angles, cases[i].count);
         struct err err;
@@ -266,8 +315,11 @@ static void coarse_alignment_finds_shifts(void **state) {
 }
 
 static struct arrival arrival_of(const char *series, const char *path, double angle, int number) {
+    static char items[16][16]; /* by number */
+    snprintf(items[number], sizeof items[number], "item-%s", path);
     return (struct arrival){.series = series,
                             .path = path,
+                            .item = items[number],
                             .angle = angle,
                             .number = number,
                             .taken = number,
@@ -281,7 +333,9 @@ static void groups_become_complete(void **state) {
     (void)state;
     struct groups *groups = NULL;
     struct err err;
-    char *odd = NULL;
+    struct odd_tilt odd = {0};
+    const char *items[8];
+    size_t count;
     assert_ok(groups_create(&groups, &err));
     struct arrival first = arrival_of("a", "a1", 0, 1), second = arrival_of("a", "a2", 3, 2),
                    third = arrival_of("b", "b1", 0, 1);
@@ -302,7 +356,8 @@ static void groups_become_complete(void **state) {
     assert_null(groups_complete(groups, 111, 0, 50, false));
     assert_ptr_equal(groups_complete(groups, 160, 0, 50, false),
                      group); /* quiet: b has one tilt, and is a series too */
-    group->tried = 2;
+    group_settle(group, true, items, &count);
+    assert_int_equal(count, 0);
     assert_true(groups_complete(groups, 160, 0, 50, false) != group);
     struct arrival late = arrival_of("a", "a3", 6, 3);
     assert_ok(groups_submit(groups, &late, &err));
@@ -313,8 +368,58 @@ static void groups_become_complete(void **state) {
     other.nx = 9;
     assert_ok(groups_submit(groups, &other, &err));
     assert_ok(groups_take_in(groups, 162, &odd, &err));
-    assert_true(odd != NULL && strstr(odd, "a4 has 9 × 8 px") != NULL && group->series.count == 3);
-    free(odd);
+    assert_true(odd.reason != NULL && strstr(odd.reason, "a4 has 9 × 8 px") != NULL && group->series.count == 3);
+    assert_string_equal(odd.item, "item-a4");
+    odd_tilt_clear(&odd);
+    groups_destroy(&groups);
+}
+
+static struct group *bring(struct groups *groups, struct arrival arrival, double now) {
+    struct odd_tilt odd = {0};
+    struct err err;
+    assert_ok(groups_submit(groups, &arrival, &err));
+    assert_ok(groups_take_in(groups, now, &odd, &err));
+    return groups_complete(groups, now, 2, 50, false);
+}
+
+/* Tilts of which no tomogram could be made have failed, but not those that are in one before. */
+static void groups_fail_and_are_mended(void **state) {
+    (void)state;
+    struct groups *groups = NULL;
+    struct err err;
+    const char *items[8];
+    size_t count;
+    assert_ok(groups_create(&groups, &err));
+    struct arrival first = arrival_of("a", "a1", 3, 1), second = arrival_of("a", "a2", 3, 2),
+                   third = arrival_of("a", "a3", 6, 3), before = arrival_of("a", "a4", 9, 4);
+    assert_null(bring(groups, first, 100));
+    struct group *group = bring(groups, second, 101);
+    assert_non_null(group);
+    group_settle(group, false, items, &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(items[0], "item-a1");
+    assert_null(groups_complete(groups, 1000, 2, 50, true)); /* not a second time, for nothing has changed */
+    assert_null(groups_to_preview(groups));
+    assert_null(bring(groups, second, 1001)); /* a retry: others may be on their way too */
+    assert_ptr_equal(groups_complete(groups, 1052, 2, 50, false), group);
+    group_settle(group, false, items, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(items[0], "item-a2");
+    before.failed = true; /* before a restart */
+    assert_null(bring(groups, before, 1053));
+    assert_null(groups_complete(groups, 2000, 2, 50, true));
+    assert_null(bring(groups, third, 2001));
+    assert_ptr_equal(groups_to_preview(groups), group);
+    assert_ptr_equal(groups_complete(groups, 2002, 2, 50, true), group);
+    group_settle(group, true, items, &count);
+    assert_int_equal(count, 3); /* a1, a2, a4 are done after all */
+    assert_null(bring(groups, second, 2003));
+    assert_null(groups_complete(groups, 3000, 2, 50, true));
+    struct arrival late = arrival_of("a", "a5", 12, 5);
+    assert_ptr_equal(bring(groups, late, 3001), group);
+    group_settle(group, false, items, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(items[0], "item-a5");
     groups_destroy(&groups);
 }
 
@@ -323,12 +428,15 @@ int main(void) {
         cmocka_unit_test(is_sorted_by_angle),
         cmocka_unit_test(duplicates),
         cmocka_unit_test(exclusion),
+        cmocka_unit_test(excluded_without_angle),
+        cmocka_unit_test(pixel_sizes_are_compared),
         cmocka_unit_test(no_series),
         cmocka_unit_test(transforms_move_images),
         cmocka_unit_test(grey_scales),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(coarse_alignment_finds_shifts),
         cmocka_unit_test(groups_become_complete),
+        cmocka_unit_test(groups_fail_and_are_mended),
     };
     return scratch_run("tilt-series", tests, sizeof tests / sizeof *tests);
 }

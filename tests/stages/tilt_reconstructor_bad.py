@@ -83,6 +83,67 @@ def images(work, stem):
     check("1 done" in text and os.path.exists(f"{work}/both/ts.mrc"), "the whole one of two is done")
 
 
+def left_out(work, stem):
+    """What is missing of a tilt is said, and how to go on without it; exclude needs neither image nor angle."""
+    out, images = f"{work}/lo", volume(f"{stem}.st")
+    sections = [f"[ZValue = {z}]\nTiltAngle = {12 * z - 48}\nSubFramePath = D:\\t{z}.tif\n" for z in range(9)]
+    folder = f"{work}/leave"
+
+    def mdoc(name, changed):
+        return write(f"{folder}/{name}.mdoc", "a = 1\n" + "".join(changed))
+
+    whole = mdoc("whole", sections)
+    for z in range(9):
+        write_stack(f"{folder}/t{z}.mrc", images[z:z + 1])
+    reconstruct("--i", whole, "--exclude", "4,9", "--o", out, *T)
+    expected = volume(f"{out}/whole.mrc")
+    os.remove(f"{folder}/t3.mrc")
+    os.remove(f"{folder}/t8.mrc")
+    said(reconstruct("--i", whole, "--o", out, *T), "view 4 at -12.00°: t3.tif is not there: it is left out",
+         "view 9 at 48.00°: t8.tif is not there", "1 done")
+    check(np.array_equal(volume(f"{out}/whole.mrc"), expected), "whole.mdoc: a tomogram of the other seven")
+    text = reconstruct("--i", whole, "--exclude", "4,9", "--o", f"{out}-x", *T)
+    said(text, "2 of 9 tilts are left out, as exclude says")
+    check("is not there" not in text and np.array_equal(volume(f"{out}-x/whole.mrc"), expected), "excluded: nothing is missed")
+    for name, changed, words in (
+            ("angle", sections[3].replace("TiltAngle", "Angle"), "section ZValue 3 has no TiltAngle"),
+            ("path", sections[3].replace("SubFramePath", "Path"), "section ZValue 3 has no SubFramePath, which others have")):
+        path = mdoc(name, sections[:3] + [changed] + sections[4:8])
+        said(reconstruct("--i", path, "--o", out, *T, expect=3), words, "or leave the view out with exclude: 4")
+        reconstruct("--i", path, "--exclude", 4, "--o", out, *T)
+        check(np.array_equal(volume(f"{out}/{name}.mrc"), expected), f"{name}.mdoc without view 4: the same tomogram")
+    write_stack(f"{folder}/t3.mrc", images[3:4, :-1])
+    said(reconstruct("--i", whole, "--o", out, *T, expect=3), f"t3.mrc has {SIDE} × {SIDE - 1} px", "leave view 4 out with exclude")
+    reconstruct("--i", whole, "--exclude", 4, "--o", out, *T)
+    short = write(f"{work}/without.mdoc", "a = 1\n" + "".join(sections[:3] + sections[4:]))
+    said(reconstruct("--i", f"{stem}.st", "--tilts", short, "--o", out, *T, expect=3), "there is no section for image 4 (ZValue 3) of the 9 in",
+         "leave the image out with exclude: 4")
+    reconstruct("--i", f"{stem}.st", "--tilts", short, "--exclude", "4,9", "--o", f"{out}-s", *T)
+    check(np.array_equal(volume(f"{out}-s/ts.mrc"), expected), "without.mdoc with exclude: the same tomogram")
+
+
+def masks(work, stem, st):
+    """Found before an image is read: here none could be."""
+    broken = shutil.copy(f"{stem}.st", f"{work}/broken.st")
+    shutil.copy(f"{stem}.rawtlt", f"{work}/broken.rawtlt")
+    with mrcfile.mmap(broken, "r+") as file:
+        file.data[:] = np.nan
+    broken = ["--i", broken, *st[2:]]
+    wide = write_stack(f"{work}/wide.mrc", np.ones((DEPTH, SIDE, SIDE + 1)))
+    said(reconstruct(*broken, *T, "--mask", wide, expect=3), f"wide.mrc has {SIDE + 1} × {SIDE} × {DEPTH} voxels, the tomogram of",
+         f"{SIDE} × {SIDE} × {DEPTH}: they must be the same")
+    thick = write_stack(f"{work}/thick.mrc", np.ones((DEPTH + 1, SIDE, SIDE)))
+    said(reconstruct(*broken, *T, "--mask", thick, expect=1), f"thick.mrc has {SIDE} × {SIDE} × {DEPTH + 1} voxels: along z it must have "
+         f"{DEPTH}, as tomograms have with thickness {DEPTH} and bin 1")
+    words = write(f"{work}/words.mrc", "not a mask\n" * 200)
+    said(reconstruct(*broken, *T, "--mask", words, expect=1), "mask", "words.mrc: not an MRC file")
+    fits = write_stack(f"{work}/fits.mrc", np.ones((DEPTH, SIDE, SIDE)))
+    said(reconstruct(*broken, *T, "--mask", fits, expect=3), "view 1 (-48.00°) holds nan")
+    reconstruct(*st, *T, "--mask", fits)
+    said(reconstruct(*st, *T, "--mask", fits, "--method", "wbp", expect=1), "fits.mrc: weighted back-projection takes none")
+    said(reconstruct("--help"), "INPUT: a stack (.st, .mrc; several with commas), an .mdoc")
+
+
 def settings(work, stem, truth):
     st, out = ["--i", f"{stem}.st", "--o", f"{work}/out"], f"{work}/out"
     del out
@@ -91,6 +152,9 @@ def settings(work, stem, truth):
     said(reconstruct(*st, *T, "--exclude", "12", expect=3), "exclude names view 12, but the last of the series is 9")
     said(reconstruct(*st, *T, "--exclude", "0", expect=1), "exclude: '0' is not a list of views: numbers from 1")
     said(reconstruct(*st, *T, "--relaxation", "2.5", expect=2), "relaxation")
+    said(reconstruct(*st, *T[:2], "--iterations", 10001, expect=2), "iterations", "0 to 10000")
+    reconstruct(*st, *T, "--stop", 1)
+    said(reconstruct(*st, *T, "--stop", 1.1, expect=2), "stop", "0 to 1")
     said(reconstruct(*st, *T, "--method", "art", expect=2), "method", "it must be sirt or wbp")
     said(reconstruct(*st, *T, "--thicknes", "3", expect=2), "thickness")
     said(reconstruct(*st, "--thickness", 2, "--bin", 3, expect=1), "a thickness of 2 px leaves nothing after bin 3")
@@ -102,8 +166,7 @@ def settings(work, stem, truth):
     said(reconstruct(*st, *T, "--transforms", "beside", expect=3), "there is no ts.xf beside it")
     said(reconstruct(*st, *T, "--transforms", f"{work}/no.xf", expect=1), "transforms: there is no file")
     said(reconstruct(*st, *T, "--transforms", short, "--align", "coarse", expect=1), "align must be none")
-    mask = write_stack(f"{work}/mask.mrc", np.ones((DEPTH, SIDE, SIDE + 1)))
-    said(reconstruct(*st, *T, "--mask", mask, expect=3), f"has {SIDE + 1} × {SIDE} × {DEPTH} voxels, the tomogram of")
+    masks(work, stem, st)
     said(reconstruct(*st, *T, "--bin", 64, "--thickness", 128, expect=3), "bin leaves nothing of the images")
 
 
@@ -119,6 +182,9 @@ def singles(work):
     text = reconstruct("--i", folder, "--tilts", f"{stem}.mdoc", "--o", f"{work}/rest", *T, expect=3)
     said(text, f"{names[2]}: view 3 (-24.00°) holds nan at column 5, row 4", f"{names[3]}", "no tilt between -36.00° and 0.00°", "7 done")
     check(os.path.exists(f"{work}/rest/ts.mrc"), "the other seven make a tomogram")
+    one = "".join("TiltAngle = 3\n" if line.startswith("TiltAngle") else line for line in open(f"{stem}.mdoc").readlines())
+    text = reconstruct("--i", folder, "--tilts", write(f"{work}/one/ts.mdoc", one), "--o", f"{work}/none", *T, expect=3)
+    said(text, "no tomogram of ts, 7 tilts: all 7 tilts are at 3.00°: angles that differ are needed", "0 done", "9 failed")
 
 
 with tempfile.TemporaryDirectory(prefix="icestream-badtilts-") as work:
@@ -127,6 +193,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-badtilts-") as work:
     angles(work, stem)
     mdocs(work, stem)
     images(work, stem)
+    left_out(work, stem)
     settings(work, stem, truth)
     singles(work)
 end()

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 
-from tilt_series_files import DATA, check, end, likeness, mrcfile, np, reconstruct, simulate, volume, write, write_stack
+from tilt_series_files import check, end, likeness, mrcfile, np, reconstruct, said, simulate, volume, write, write_stack
 
 SEED = 11
 SIDE, DEPTH = 64, 24
@@ -77,6 +77,15 @@ def headers(work, stem, truth):
     return out
 
 
+def lines_down(folder, named):
+    """TIFF files as IMOD and SerialEM write them: the top line first, where MRC has the bottom line."""
+    from PIL import Image
+
+    os.mkdir(folder)
+    for name, image in named:
+        Image.fromarray(np.ascontiguousarray(image[::-1], np.float32)).save(f"{folder}/{name}")
+
+
 def orders(work, stem):
     """The same tomogram, bit for bit, from a sorted stack, a shuffled one, single files, and every way to tell the angles."""
     out, images = f"{work}/orders", volume(f"{stem}.st")
@@ -105,9 +114,11 @@ def orders(work, stem):
         with mrcfile.new(f"{plain}/tilt_{z:03d}_{ANGLES[i]:.1f}.mrc") as file:
             file.set_data(images[i])
             file.voxel_size = 10
+    lines_down(f"{work}/tiff", [(f"tilt_{z:03d}_{ANGLES[i]:.1f}.tif", images[i]) for z, i in enumerate(shuffled)])
+    shutil.copy(f"{single}/ts.mdoc", f"{work}/tiff/ts.mdoc")
     ways = {"tlt": [f"{folder}/ts.st", "--tilts", tlt], "sections": [f"{folder}/ts.st", "--tilts", f"{folder}/sections.mdoc"],
             "mdoc": [f"{single}/ts.mdoc"], "images": [f"{work}/away.mdoc", "--images", single],
-            "folder": [plain, "--tilts", f"{work}/away.mdoc"]}
+            "folder": [plain, "--tilts", f"{work}/away.mdoc"], "tiff": [f"{work}/tiff/ts.mdoc"]}
     for way, arguments in ways.items():
         reconstruct("--i", *arguments, "--o", f"{out}/{way}", *FEW)
         name = f"{out}/{way}/{'away' if way in ('images', 'folder') else 'ts'}.mrc"
@@ -131,6 +142,54 @@ def retaken(work, stem):
     reconstruct("--i", stack, "--o", f"{out}/x", *FEW, "--exclude", "21,22,1-3")
     record = json.load(open(f"{out}/x/ts.json"))
     check([t["view"] for t in record["tilts"]] == list(range(4, 21)), "exclude counts from 1, in the order of the stack")
+
+
+def sorted_file(work, stem):
+    """A file sorted by angle puts the tilt that was taken again before the one that it replaces: times tell."""
+    images, out = volume(f"{stem}.st"), f"{work}/times"
+    stack = write_stack(f"{out}/ts.st", np.concatenate([images[:6], images[5:6] * 0.3, images[6:]]))
+    angles = [*ANGLES[:6], ANGLES[5] + 0.01, *ANGLES[6:]]
+    times = ["08-Oct-21  10:59:00" if z == 5 else f"08-Oct-2021  10:{z:02d}:00" for z in range(len(angles))]
+    write(f"{out}/ts.st.mdoc", "PixelSpacing = 10\n" + "".join(
+        f"[ZValue = {z}]\nTiltAngle = {a:.3f}\nDateTime = {t}\n" for z, (a, t) in enumerate(zip(angles, times))))
+    text = reconstruct("--i", stack, "--o", f"{out}/o", *FEW)
+    views = [t["view"] for t in json.load(open(f"{out}/o/ts.json"))["tilts"]]
+    check(views == [v for v in range(1, 23) if v != 7], f"the one taken last counts: {views}")
+    check("view 7 at -29.99° was taken again as view 6" in text, "and is told")
+
+
+def pixel_sizes(work, stem):
+    """Images that were binned on their way: their headers count, whichever way they come in, and the difference is told."""
+    images, folder, out = volume(f"{stem}.st"), f"{work}/sizes", f"{work}/sizes-out"
+    sections = "".join(f"[ZValue = {i}]\nTiltAngle = {a:.2f}\nSubFramePath = D:\\t{i}.tif\n" for i, a in enumerate(ANGLES))
+    mdoc = write(f"{folder}/ts.mdoc", "PixelSpacing = 10\n" + sections)
+    for i, image in enumerate(images):
+        with mrcfile.new(f"{folder}/t{i}.mrc") as file:
+            file.set_data(image)
+            file.voxel_size = 20
+    stack = write_stack(f"{work}/sizes-stack/ts.st", images, 20)
+    whole = write(f"{work}/sizes-stack/ts.st.mdoc", open(mdoc).read())
+    for way, arguments in {"mdoc": [mdoc], "folder": [folder, "--tilts", mdoc], "stack": [stack], "its mdoc": [whole]}.items():
+        text = reconstruct("--i", *arguments, "--o", f"{out}/{way}", "--thickness", 8, "--iterations", 1)
+        with mrcfile.open(f"{out}/{way}/ts.mrc", header_only=True) as file:
+            check(np.isclose(file.voxel_size.x, 20), f"{way}: {file.voxel_size.x} Å, as the images' headers say")
+        said(text, "the pixel size is taken as 20 Å, where PixelSpacing of the .mdoc is 10 Å")
+
+
+def names(work, stem):
+    """Names that other programs have changed are found in a folder as from the .mdoc; what is of another series is refused."""
+    images, folder = volume(f"{stem}.st"), f"{work}/names"
+    sections = "".join(f"[ZValue = {i}]\nTiltAngle = {a:.2f}\nSubFramePath = D:\\ts_{i:03d}_{a:.1f}.tif\n" for i, a in enumerate(ANGLES))
+    mdoc = write(f"{work}/names-mdoc/ts.mdoc", "PixelSpacing = 10\n" + sections)
+    os.mkdir(folder)
+    for i, (a, image) in enumerate(zip(ANGLES, images)):
+        write_stack(f"{folder}/ts_{i:03d}_{a:.1f}".replace(".", "_") + ".mrc", image[None])
+    reconstruct("--i", folder, "--tilts", mdoc, "--o", f"{work}/n-folder", *FEW)
+    reconstruct("--i", mdoc, "--images", folder, "--o", f"{work}/n-mdoc", *FEW)
+    check(open(f"{work}/n-folder/ts.mrc", "rb").read() == open(f"{work}/n-mdoc/ts.mrc", "rb").read(), "the same tomogram")
+    write_stack(f"{folder}/other_001.mrc", images[:1])
+    text = reconstruct("--i", folder, "--tilts", mdoc, "--o", f"{work}/n-other", *FEW, expect=3)
+    said(text, "ts.mdoc names no other_001.mrc (its first tilt is ts_000_-60.0.tif): it is not of that series", "21 done")
 
 
 def alignment(work):
@@ -165,6 +224,21 @@ def turned_axis(work, stem):
     check(likeness(volume(f"{folder}/o/ts.mrc"), volume(f"{folder}/e/ts.mrc")) > 0.999, "tilt_axis: 90 turns images upright")
 
 
+def binning(work):
+    """Sides that bin does not divide: a tilt whose transform is none lies as those whose transform is as good as none."""
+    folder, rows, columns = f"{work}/rest", *(np.mgrid[:66, :66] - 32.5)
+    images = [np.exp(-((columns - 9 * np.cos(np.radians(a)) + 5 * np.sin(np.radians(a))) ** 2 + (rows - 7) ** 2) / 60) for a in ANGLES]
+    stack = write_stack(f"{folder}/ts.st", images)
+    write(f"{folder}/ts.tlt", "".join(f"{a:.2f}\n" for a in ANGLES))
+    found = []
+    for name, least in (("none", 0), ("nearly", 1e-5)):
+        xf = write(f"{folder}/{name}.xf", "".join(f"1 0 0 1 {least if n == 10 else 1} 0\n" for n in range(len(ANGLES))))
+        reconstruct("--i", stack, "--transforms", xf, "--bin", 4, "--thickness", 40, "--iterations", 8, "--o", f"{folder}/{name}")
+        found.append(volume(f"{folder}/{name}/ts.mrc"))
+    apart = float(np.linalg.norm(found[0] - found[1]) / np.linalg.norm(found[1]))
+    check(apart < 1e-4, f"bin 4 of 66 px: 1e-5 px in one transform of {len(ANGLES)} changes the tomogram by {apart:.1e}")
+
+
 def options(work, stem, truth):
     out, st = f"{work}/options", f"{stem}.st"
     reconstruct("--i", st, "--o", f"{out}/bin", *FEW, "--bin", 2, "--precision", "float16")
@@ -194,26 +268,6 @@ def options(work, stem, truth):
         check((same > 0.999) == expected, f"normalise {name}: {same:.4f} like images of one exposure")
 
 
-def real(work):
-    """Files of other programs, as they are."""
-    if not os.path.isdir(f"{DATA}/etomofiles"):
-        print(f"skipped: no {DATA}/etomofiles")
-        return
-    etomo, tilts = f"{DATA}/etomofiles/test_data/TS_001/TS_001.st", f"{DATA}/tiltstack/tests/test_data"
-    reconstruct("--i", etomo, "--o", f"{work}/etomo", "--thickness", 4, "--transforms", "beside")
-    record = json.load(open(f"{work}/etomo/TS_001.json"))
-    check(len(record["tilts"]) == 40 and record["tilts"][0]["angle"] == -57.12, "etomo's .tlt before its .rawtlt")
-    if os.path.isdir(tilts):
-        reconstruct("--i", f"{tilts}/mdoc/TS_01.mrc.mdoc", "--images", f"{tilts}/tilt_images", "--o", f"{work}/warp", "--thickness", 6)
-        record = json.load(open(f"{work}/warp/TS_01.json"))
-        views = [t["view"] for t in record["tilts"]]
-        check(len(views) == 41 and views[:3] == [40, 39, 36] and record["pixel_size"] == 5.4, f"dose-symmetric, sorted: {views[:3]}")
-    two = f"{DATA}/leginon/tilt1.mrc"
-    if os.path.exists(two):
-        text = reconstruct("--i", two, "--o", f"{work}/pair", "--thickness", 8, expect=3)
-        check("tilt1.mrc" in text, "a single image of another project is refused by its name")
-
-
 with tempfile.TemporaryDirectory(prefix="icestream-tilts-") as work:
     print(f"seed {SEED}")
     stem, truth = simulate(f"{work}/sim", size=SIDE, thickness=DEPTH, step=6, balls=30, seed=SEED)
@@ -222,9 +276,12 @@ with tempfile.TemporaryDirectory(prefix="icestream-tilts-") as work:
     headers(work, stem, phantom)
     orders(work, stem)
     retaken(work, stem)
+    sorted_file(work, stem)
+    pixel_sizes(work, stem)
+    names(work, stem)
     alignment(work)
     turned_axis(work, stem)
+    binning(work)
     options(work, stem, phantom)
-    real(work)
     check(not glob.glob(f"{work}/**/.*.partial", recursive=True), "nothing half-written is left")
 end()
