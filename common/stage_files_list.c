@@ -9,19 +9,27 @@ static bool is_heading(const char *cell) {
     return strcasecmp(cell, "path") == 0 || strcasecmp(cell, "image") == 0;
 }
 
-/* Products are named after images without their endings. */
-static enum status check_name(const struct stage *stage, const char *path, const struct csv_row *row, const char *image,
-                              const struct item_list *list, struct err *err) {
-    char id[PATH_SIZE], text[PATH_SIZE];
-    TRY(stage_files_id(row->cells[0], id, err));
+static bool is_picture(const char *path) {
+    static const char *const endings[] = {".png", ".jpg", ".jpeg"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
+        if (strcasecmp(dot, endings[i]) == 0) return true;
+    return false;
+}
+
+enum status stage_files_namesake(const struct stage *stage, const struct item_list *list, const char *id,
+                                 const char *path, bool *ret_preview, struct err *err) {
     const struct item *before = item_list_find(list, id);
-    if (before == NULL) return STATUS_OK;
-    TRY(stage_files_path(stage, image, "", text, err));
-    const char *other = item_string(before, "micrograph.path");
-    FAIL_IF(other == NULL || strcmp(other, text) != 0, err, STATUS_BAD_FORMAT,
-            "%s: line %d: %s and %s differ in their endings alone, and would give files of the same name: rename one",
-            path, row->line, row->cells[0], other != NULL ? other : "another");
-    return STATUS_OK;
+    const char *other = before != NULL ? item_string(before, "micrograph.path") : NULL;
+    *ret_preview = false;
+    if (other == NULL || strcmp(other, path) == 0) return STATUS_OK;
+    /* As the watcher has it: what is measured in Å is no picture. */
+    if (!stage->descriptor->unscaled && is_picture(path) != is_picture(other)) {
+        *ret_preview = is_picture(path);
+        return STATUS_OK;
+    }
+    FAIL(err, STATUS_BAD_ARGUMENT,
+         "%s and %s would give files of the same name (%s…): rename one, or give them to runs with an --o each", other, path, id);
 }
 
 static enum status add_rows(const struct stage *stage, const char *path, const struct csv *csv, struct item_list *list,
@@ -40,8 +48,8 @@ static enum status add_rows(const struct stage *stage, const char *path, const s
                 csv->rows[i].line);
         FAIL_IF(!file_exists(image), err, STATUS_NOT_FOUND,
                 "%s: line %d: there is no file %s (paths count from the table's folder)", path, csv->rows[i].line, image);
-        TRY(check_name(stage, path, &csv->rows[i], image, list, err));
-        TRY(stage_files_image(stage, image, name, list, err));
+        enum status status = stage_files_image(stage, image, name, list, err);
+        if (status != STATUS_OK) return err_context(err, status, "%s: line %d", path, csv->rows[i].line);
     }
     return STATUS_OK;
 }

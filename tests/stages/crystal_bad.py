@@ -46,7 +46,9 @@ def labels(work):
     text = scorer("--train", labels_of(work, "few", *good), "--i", f"{work}/drops", "--o", f"{work}/made", "--features", "statistics", "--trees", 20)
     said(text, "4 done, 30 rejected, 0 failed")
     shutil.copy(f"{work}/drops/skin_0001.png", f"{work}/drops/skin_0001.tiff")
-    said(refused("names", *good, "skin_0001.tiff,skin"), "names.csv: line 5: skin_0001.tiff and", "skin_0001.png differ in their endings alone")
+    said(refused("names", *good, "skin_0001.tiff,skin"), "names.csv: line 5:", "skin_0001.png and", "skin_0001.tiff would give files of the same name (skin_0001…)")
+    said(scorer("--i", f"{work}/drops", "--o", f"{work}/no", "--keep-features", expect=1), "skin_0001.tiff would give files of the same name")
+    os.remove(f"{work}/drops/skin_0001.tiff")
     os.remove(f"{work}/drops/cut.png")
 
 
