@@ -114,8 +114,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     FAIL_IF(p->train != NULL && stage_in_pipeline(stage), err, STATUS_BAD_ARGUMENT,
             "train: a model is made on files (icestream-crystal-scorer --train labels.csv --o DIR), a session uses it");
     FAIL_IF((p->model != NULL || p->train != NULL) && !forest_available(), err, STATUS_UNSUPPORTED,
-            "%s: this build has no random forest, since XGBoost (package libxgboost-dev) was not there when it was "
-            "configured: only --keep-features works", p->model != NULL ? "model" : "train");
+            "%s: this build has no random forest, since XGBoost was not there when it was configured: install the package "
+            "libxgboost-dev and build again; without, only --keep-features works",
+            p->model != NULL ? "model" : "train");
     const char *dot = p->train != NULL ? strrchr(p->train, '.') : NULL; /* by which --i knows a list as well */
     FAIL_IF(p->train != NULL && (dot == NULL || strcasecmp(dot, ".csv") != 0), err, STATUS_BAD_ARGUMENT,
             "train: %s: the name of a table of path,label ends in .csv", p->train);
