@@ -28,12 +28,12 @@ const char *forest_version(void); /* of XGBoost; "" */
 
 struct forest;
 enum status forest_create(const struct forest_options *options, struct forest **ret_forest, struct err *err);
-/* Grows one part. rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. Different parts may be
- * grown by different threads at once. */
+/* Grows one part. rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. Different parts
+ * may be grown by different threads at once. */
 enum status forest_grow(struct forest *forest, int part, const float *rows, const int *classes, size_t count,
                         struct err *err);
-/* Once all parts are grown, or the forest is loaded. */
-/* row: [features]; ret_probabilities: [classes], which sum to 1. One thread at a time. */
+/* Once all parts are grown, or the forest is loaded. row: [features]; ret_probabilities: [classes], which sum to 1. One
+ * thread at a time. */
 enum status forest_predict(struct forest *forest, const float *row, float *ret_probabilities, struct err *err);
 void forest_destroy(struct forest **forest);
 

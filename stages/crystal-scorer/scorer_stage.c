@@ -43,7 +43,7 @@ static const struct param params[] = {
     {"keep_features", PARAM_BOOL, P(keep_features), "", "false",
      .help = "Write IMAGE_features.npy (3 numbers of levels, 25 lengths, 13, 3) and IMAGE_simple.npy; needs no model"},
     {"features_from", PARAM_PATH, P(features_from), "", NULL,
-     .help = "Folder in which an earlier run with keep_features has left those of the same images: they are not computed"},
+     .help = "Folder in which an earlier run with keep_features has left those of the same images: none are computed"},
     {"series", PARAM_STRING, P(series), "", NULL,
      .help = "How names tell drop and time, as {drop}_t{time}: outcomes of a drop's images are judged together"},
     {"likely", PARAM_FLOAT, P(likely), "", "0.2", 0, 1,
@@ -114,8 +114,8 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     FAIL_IF(p->train != NULL && stage_in_pipeline(stage), err, STATUS_BAD_ARGUMENT,
             "train: a model is made on files (icestream-crystal-scorer --train labels.csv --o DIR), a session uses it");
     FAIL_IF((p->model != NULL || p->train != NULL) && !forest_available(), err, STATUS_UNSUPPORTED,
-            "%s: this build has no random forest, since XGBoost was not there when it was configured: install the package "
-            "libxgboost-dev and build again; without, only --keep-features works",
+            "%s: this build has no random forest, since XGBoost was not there when it was configured: install the "
+            "package libxgboost-dev and build again; without, only --keep-features works",
             p->model != NULL ? "model" : "train");
     const char *dot = p->train != NULL ? strrchr(p->train, '.') : NULL; /* by which --i knows a list as well */
     FAIL_IF(p->train != NULL && (dot == NULL || strcasecmp(dot, ".csv") != 0), err, STATUS_BAD_ARGUMENT,

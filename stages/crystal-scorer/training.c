@@ -230,8 +230,8 @@ enum status training_run(struct training *t, struct model *ret_model, struct con
                          float **ret_foretold, struct err *err) {
     _cleanup_(mem_free) int *class_of = NULL, *fold = NULL;
     FAIL_IF(t->count == 0, err, STATUS_NOT_FOUND, "not one labelled image could be read: there is nothing to learn from");
-    FAIL_IF(t->folds < 2 || t->folds > FOLDS_MAX, err, STATUS_BAD_ARGUMENT, "folds: 2 to 64 parts can be held out, not %d",
-            t->folds);
+    FAIL_IF(t->folds < 2 || t->folds > FOLDS_MAX, err, STATUS_BAD_ARGUMENT,
+            "folds: 2 to %d parts can be held out, not %d", FOLDS_MAX, t->folds);
     TRY(mem_new(t->count, sizeof *class_of, "classes", &class_of, err));
     TRY(mem_new(t->count, sizeof *fold, "parts", &fold, err));
     struct model model = {.features = t->features};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The simpler features of a drop (IMAGE_simple.npy) against NumPy and scikit-image, where their definitions agree, and against
-what is known of drawn shapes."""
+"""The simpler features of a drop (IMAGE_simple.npy) against NumPy and scikit-image, where their definitions agree, and
+against what is known of drawn shapes."""
 import shutil
 import sys
 import tempfile
@@ -29,7 +29,8 @@ def features(work, image, name):
     found = np.load(f"{work}/out/{name}_simple.npy")
     texture = np.load(f"{work}/out/{name}_features.npy")
     check(found.shape == (225,) and found.dtype == np.float32, "IMAGE_simple.npy holds 225 numbers")
-    check(texture.shape == (3, 25, 13, 3) and texture.dtype == np.float32, "IMAGE_features.npy has the shape 3, 25, 13, 3")
+    check(texture.shape == (3, 25, 13, 3) and texture.dtype == np.float32,
+          "IMAGE_features.npy has the shape 3, 25, 13, 3")
     check(np.isfinite(found).all() and np.isfinite(texture).all(), "all of them finite")
     return found
 
@@ -52,7 +53,9 @@ def smooth(g, sigma):
 def patch_of(image):
     """What the stage sees: the circle with 16 px around it."""
     r = DIAMETER // 2 + 16
-    return image[CENTRE[1] - r:CENTRE[1] + r + 1, CENTRE[0] - r:CENTRE[0] + r + 1], CIRCLE[CENTRE[1] - r:CENTRE[1] + r + 1, CENTRE[0] - r:CENTRE[0] + r + 1]
+    return image[CENTRE[1] - r:CENTRE[1] + r + 1,
+                 CENTRE[0] - r:CENTRE[0] + r + 1], CIRCLE[CENTRE[1] - r:CENTRE[1] + r + 1,
+                                                          CENTRE[0] - r:CENTRE[0] + r + 1]
 
 
 def of_statistics(found, image):
@@ -74,7 +77,8 @@ def of_changes(found, image):
         close(out[:6], [m.mean(), m.std(), stats.skew(m), rank(m, 50), rank(m, 90), rank(m, 99)],
               f"sigma {sigma}: gradient magnitudes are scikit-image's", 2e-3)
         lap = filters.laplace(s)[inside]
-        close(out[[11, 12, 14, 15, 16]], [np.abs(lap).mean(), lap.std(), stats.kurtosis(lap), rank(lap, 1), rank(lap, 99)],
+        close(out[[11, 12, 14, 15, 16]], [np.abs(lap).mean(), lap.std(), stats.kurtosis(lap), rank(lap, 1),
+                                          rank(lap, 99)],
               f"sigma {sigma}: Laplacian is scikit-image's", 2e-3)
         gy, gx = (filters.sobel_h(s), filters.sobel_v(s))
         jxx, jxy, jyy = (smooth(a, 3) for a in (gx * gx, gx * gy, gy * gy))
@@ -98,12 +102,14 @@ def of_topology(found, image):
         holes = measure.label(~mask, connectivity=1).max() - 1
         name = ("dark", "bright")[k]
         close(out[0], mask.sum() / inside.sum(), f"{name}: share of the area", 0.02)
-        check(abs(out[1] - len(kept)) <= max(1, 0.03 * len(kept)), f"{name}: {out[1]:.0f} components, scikit-image {len(kept)}")
+        check(abs(out[1] - len(kept)) <= max(1, 0.03 * len(kept)),
+              f"{name}: {out[1]:.0f} components, scikit-image {len(kept)}")
         check(abs(out[2] - holes) <= max(1, 0.05 * holes), f"{name}: {out[2]:.0f} holes, scikit-image {holes}")
         regions = [r for r in measure.regionprops(labels) if r.area >= 4]
         if regions:
             weights = np.array([r.area for r in regions], float)
-            close(out[7], (weights * [r.eccentricity for r in regions]).sum() / weights.sum(), f"{name}: eccentricity", 0.03)
+            close(out[7], (weights * [r.eccentricity for r in regions]).sum() / weights.sum(), f"{name}: eccentricity",
+                  0.03)
             close(out[9], np.mean([r.extent for r in regions]), f"{name}: extent", 0.03)
 
 
@@ -121,15 +127,20 @@ def shapes(work):
         discs[(X - x) ** 2 + (Y - y) ** 2 < 15 ** 2] = 60
         d = np.hypot(X - x, Y - y)
         rings[(d < 15) & (d > 9)] = 60
-    a, t, b, c = (features(work, image, name) for image, name in ((rectangle, "rectangle"), (turned, "turned"), (discs, "discs"), (rings, "rings")))
-    check(abs(a[LINES + 15] - 0.8) < 0.1, f"rectangle: the longest line over the radius is {a[LINES + 15]:.2f}, 0.80 is drawn")
+    drawn = {"rectangle": rectangle, "turned": turned, "discs": discs, "rings": rings}
+    a, t, b, c = (features(work, image, name) for name, image in drawn.items())
+    check(abs(a[LINES + 15] - 0.8) < 0.1,
+          f"rectangle: the longest line over the radius is {a[LINES + 15]:.2f}, 0.80 is drawn")
     check(abs(t[LINES + 15] - 1.0) < 0.1, f"turned one: {t[LINES + 15]:.2f}, 1.00 is drawn")
-    check(a[LINES + 13] == 4 and t[LINES + 13] == 4, f"four lines of 26 px in either: {a[LINES + 13]:.0f}, {t[LINES + 13]:.0f}")
+    check(a[LINES + 13] == 4 and t[LINES + 13] == 4,
+          f"four lines of 26 px in either: {a[LINES + 13]:.0f}, {t[LINES + 13]:.0f}")
     check(b[LINES + 13] == 0, "no line of 26 px in discs")
-    check(a[LINES + 19] > 0.8 > b[LINES + 19] + 0.3, f"edges in straight lines: {a[LINES + 19]:.2f}, of discs {b[LINES + 19]:.2f}")
+    check(a[LINES + 19] > 0.8 > b[LINES + 19] + 0.3,
+          f"edges in straight lines: {a[LINES + 19]:.2f}, of discs {b[LINES + 19]:.2f}")
     check(a[LINES + 24] > 0 and b[LINES + 24] == 0, "lines that meet at an angle: those of the rectangle alone")
     check(b[TOPOLOGY + 1] == 3 and b[TOPOLOGY + 2] == 0, "discs: three components without holes")
-    check(c[TOPOLOGY + 1] == 3 and c[TOPOLOGY + 2] == 3 and c[TOPOLOGY + 3] == 0, "rings: three components, three holes, Euler number 0")
+    check(c[TOPOLOGY + 1] == 3 and c[TOPOLOGY + 2] == 3 and c[TOPOLOGY + 3] == 0,
+          "rings: three components, three holes, Euler number 0")
     check(b[TOPOLOGY + 8] > 0.85, f"discs are round: {b[TOPOLOGY + 8]:.2f}")
     none = features(work, flat, "flat")
     check((none[1] == 0) and (none[GRADIENT:] == 0).sum() > 150, "a flat picture has no changes, lines or components")
@@ -144,9 +155,11 @@ for kind in ("precipitate", "crystal", "phase", "skin"):
     of_statistics(found, image)
     of_changes(found, image)
     of_topology(found, image)
-    scorer("--i", f"{work}/drops/{kind}_0001.png", "--o", f"{work}/again", "--keep-features", "--centre", "%d,%d" % CENTRE, "--stride", 200)
+    scorer("--i", f"{work}/drops/{kind}_0001.png", "--o", f"{work}/again", "--keep-features", "--centre",
+           "%d,%d" % CENTRE, "--stride", 200)
     bright = features(work, np.clip(image.astype(float) / 2 + 20, 0, 255).astype(np.uint16) * 200, kind + "_16bit")
-    same = features(work, (np.clip(image.astype(float) / 2 + 20, 0, 255).astype(np.uint16)).astype(np.uint8), kind + "_8bit")
+    same = features(work, (np.clip(image.astype(float) / 2 + 20, 0, 255).astype(np.uint16)).astype(np.uint8),
+                    kind + "_8bit")
     close(bright[GRADIENT:], same[GRADIENT:], "16 bits and another contrast change nothing but the statistics", 2e-2)
 shapes(work)
 if "--keep" not in sys.argv:

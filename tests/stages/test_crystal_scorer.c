@@ -63,7 +63,8 @@ static void transitions_are_counted(void **state) {
  * 10: 0.4·0.8·0.4·0.9 = 0.1152, 11: 0.4·0.8·0.6·0.1 = 0.0192; sum 0.2136. */
 static void forward_and_backward(void **state) {
     (void)state;
-    const struct series_model m = {.classes = 2, .prior = {0.6, 0.4}, .transition = {{0.7, 0.3}, {0.4, 0.6}}, .share = {0.5, 0.5}};
+    const struct series_model m = {
+        .classes = 2, .prior = {0.6, 0.4}, .transition = {{0.7, 0.3}, {0.4, 0.6}}, .share = {0.5, 0.5}};
     static const float seen[] = {0.2F, 0.8F, 0.9F, 0.1F};
     float known[4];
     assert_int_equal(series_smooth(&m, seen, 2, known, NULL), STATUS_OK);
@@ -91,38 +92,40 @@ static void forward_and_backward(void **state) {
 /* Impossible steps stay so: crystals do not become clear. */
 static void what_cannot_follow(void **state) {
     (void)state;
-    const struct series_model m = {.classes = 2, .prior = {0.5, 0.5}, .transition = {{0.5, 0.5}, {0, 1}}, .share = {0.5, 0.5}};
+    const struct series_model m = {
+        .classes = 2, .prior = {0.5, 0.5}, .transition = {{0.5, 0.5}, {0, 1}}, .share = {0.5, 0.5}};
     static const float seen[] = {0.01F, 0.99F, 0.6F, 0.4F, 0.01F, 0.99F};
     float known[6];
     assert_int_equal(series_smooth(&m, seen, 3, known, NULL), STATUS_OK);
     assert_true(known[3] > 0.97F);
 }
 
-/* Three classes that two of twenty numbers tell, with noise in the rest. */
+/* Three classes that two of the numbers tell, with noise in the rest; the same whenever it is called. */
 static void fill(struct training *t, size_t each) {
-    struct random_state {
-        uint64_t s;
-    } r = {99};
-    float vector[DROP_FEATURES_GRADIENT];
     static const enum outcome outcomes[] = {OUTCOME_CLEAR, OUTCOME_CRYSTAL, OUTCOME_SKIN};
+    float vector[DROP_FEATURES_GRADIENT];
+    uint64_t noise = 99;
     for (size_t i = 0; i < 3 * each; i++) {
-        char name[32];
+        char id[32], name[40];
         for (int k = 0; k < DROP_FEATURES_GRADIENT; k++) {
-            r.s = r.s * 6364136223846793005U + 1442695040888963407U;
-            vector[k] = (float)(r.s >> 40) * 0x1p-24F;
+            noise = noise * 6364136223846793005U + 1442695040888963407U;
+            vector[k] = (float)(noise >> 40) * 0x1p-24F;
         }
         vector[3] += i % 3 == 0 ? 0.8F : 0;
         vector[7] += i % 3 == 1 ? 0.8F : 0;
-        snprintf(name, sizeof name, "d%03zu_t%zu.png", i / 6, i % 6);
-        char id[32];
         snprintf(id, sizeof id, "d%03zu_t%zu", i / 6, i % 6);
+        snprintf(name, sizeof name, "%s.png", id);
         assert_int_equal(training_add(t, name, id, outcomes[i % 3], vector, NULL), STATUS_OK);
     }
 }
 
 static void train(struct training *t, struct model *model, struct confusion *confusion, float **foretold) {
     struct err err = {0};
-    *t = (struct training){.features = {FEATURES_STATISTICS, 200, 31, 1}, .pattern = "{drop}_t{time}", .folds = 5, .trees = 60, .threads = 2};
+    *t = (struct training){.features = {FEATURES_STATISTICS, 200, 31, 1},
+                           .pattern = "{drop}_t{time}",
+                           .folds = 5,
+                           .trees = 60,
+                           .threads = 2};
     fill(t, 60);
     if (training_run(t, model, confusion, foretold, &err) != STATUS_OK) fail_msg("%s", err.message);
 }
@@ -195,32 +198,46 @@ static void refused(const char *text, const char *says) {
 #define MODEL "icestream crystal-scorer model 1\n"
 #define FEATURES "{\"features\":{\"version\":1,\"groups\":\"simple\",\"diameter\":200,\"window\":31,\"stride\":1}"
 #define CLASSES ",\"classes\":[{\"outcome\":\"clear\",\"examples\":3},{\"outcome\":\"crystal\",\"examples\":2}]"
+#define TURNED ",\"classes\":[{\"outcome\":\"crystal\",\"examples\":2},{\"outcome\":\"clear\",\"examples\":2}]"
+#define SERIES ",\"series\":{\"pattern\":\"{drop}{time}\",\"prior\":[1,1],\"transition\":[[1,0],[0,1]]}"
+#define FOREST ",\"series\":null,\"forest\":"
 
 static void broken_models_are_refused(void **state) {
     (void)state;
-    refused("", "is no model");
-    refused("\x89PNG", "is no model");
-    refused("icestream crystal-scorer model 2\n{}\n", "version 2, and this program reads version 1");
-    refused("icestream crystal-scorer model x\n{}\n", "first line is broken");
-    refused(MODEL "{", "ends inside its header");
-    refused(MODEL "{\n", "header is broken");
-    refused(MODEL "{}\n", "of which version its features are");
-    refused(MODEL "{\"features\":{\"version\":7}}\n", "version 7 of the features, and this program computes version 1: train it again");
-    refused(MODEL "{\"features\":{\"version\":1,\"groups\":\"some\"}}\n", "features (groups, diameter, window, stride)");
-    refused(MODEL FEATURES "}\n", "classes are not two or more");
-    refused(MODEL FEATURES ",\"classes\":[{\"outcome\":\"crystal\",\"examples\":2},{\"outcome\":\"clear\",\"examples\":2}]}\n", "classes are not");
-    refused(MODEL FEATURES CLASSES ",\"series\":{\"pattern\":\"{drop}{time}\",\"prior\":[1,1],\"transition\":[[1,0],[0,1]]}}\n", "series is neither");
-    refused(MODEL FEATURES CLASSES ",\"series\":null}\n", "forest is not described");
-    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":5,\"hash\":\"00\",\"features\":225}}\nab", "ends after 2 of its forest's 5 bytes");
-    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":225}}\nab", "is not what was written");
-    refused(MODEL FEATURES CLASSES ",\"series\":null,\"forest\":{\"bytes\":2,\"hash\":\"00\",\"features\":3150}}\nab", "forest is not described");
+    static const struct {
+        const char *text, *says;
+    } broken[] = {
+        {"", "is no model"},
+        {"\x89PNG", "is no model"},
+        {"icestream crystal-scorer model 2\n{}\n", "version 2, and this program reads version 1"},
+        {"icestream crystal-scorer model x\n{}\n", "first line is broken"},
+        {MODEL "{", "ends inside its header"},
+        {MODEL "{\n", "header is broken"},
+        {MODEL "{}\n", "of which version its features are"},
+        {MODEL "{\"features\":{\"version\":7}}\n",
+         "version 7 of the features, and this program computes version 1: train it again"},
+        {MODEL "{\"features\":{\"version\":1,\"groups\":\"some\"}}\n", "features (groups, diameter, window, stride)"},
+        {MODEL FEATURES "}\n", "classes are not two or more"},
+        {MODEL FEATURES TURNED "}\n", "classes are not two or more outcomes in their order"},
+        {MODEL FEATURES CLASSES SERIES "}\n", "series is neither"},
+        {MODEL FEATURES CLASSES ",\"series\":null}\n", "forest is not described"},
+        {MODEL FEATURES CLASSES FOREST "{\"bytes\":5,\"hash\":\"00\",\"features\":225}}\nab",
+         "ends after 2 of its forest's 5 bytes"},
+        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"hash\":\"00\",\"features\":225}}\nab", "is not what was written"},
+        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"hash\":\"00\",\"features\":3150}}\nab", "forest is not described"},
+    };
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        refused(broken[i].text, broken[i].says);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_series),          cmocka_unit_test(transitions_are_counted),
-        cmocka_unit_test(forward_and_backward),     cmocka_unit_test(what_cannot_follow),
-        cmocka_unit_test(forests_learn_and_are_repeated), cmocka_unit_test(too_little_is_refused),
+        cmocka_unit_test(names_of_series),
+        cmocka_unit_test(transitions_are_counted),
+        cmocka_unit_test(forward_and_backward),
+        cmocka_unit_test(what_cannot_follow),
+        cmocka_unit_test(forests_learn_and_are_repeated),
+        cmocka_unit_test(too_little_is_refused),
         cmocka_unit_test(broken_models_are_refused),
     };
     return scratch_run("crystal-scorer", tests, sizeof tests / sizeof *tests);
