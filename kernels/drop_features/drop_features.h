@@ -64,8 +64,8 @@ struct drop_features;
 /* diameter in px, 16 to 4096. */
 enum status drop_features_create(int diameter, struct drop_features **ret_plan, struct err *err);
 void drop_features_destroy(struct drop_features **plan);
-/* picture [ny][nx], finite values; the circle around pixel (x, y) should lie in it. Allocates nothing; one thread a plan.
- * */
+/* picture [ny][nx], finite values; the circle around pixel (x, y) should lie in it. Allocates nothing; a plan serves one
+ * thread. */
 void drop_features_run(struct drop_features *plan, const float *picture, int nx, int ny, int x, int y,
                        float features[DROP_FEATURES_COUNT]);
 

@@ -21,6 +21,7 @@ struct forest_options {
     int trees;        /* of each class; 500; rounded up to a multiple of FOREST_PARTS */
     double subsample; /* of the examples for a tree; 0.63, what a draw with replacement holds of them */
     int seed, threads;
+    const float *weights; /* [features]: how likely each is among those that a split is chosen of; NULL: all alike */
 };
 
 bool forest_available(void);

@@ -132,6 +132,7 @@ static enum status deal(const struct training *t, const int *class_of, int folds
 struct work {
     const struct training *training;
     struct forest_options options;
+    float weights[FEATURES_MOST];
     const int *class_of, *fold;
     float *foretold;
     struct forest *forests[FOLDS_MAX + 1]; /* the first: of all examples; then those without a part */
@@ -215,8 +216,14 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
     TRY(find_classes(t, model, class_of, err));
     TRY(deal(t, class_of, t->folds, fold, err));
     TRY(learn_series(t, class_of, model, err));
-    w->options = (struct forest_options){model->classes, features_count(t->features.groups), t->trees, SUBSAMPLE,
-                                         SEED, 1};
+    features_weights(t->features.groups, w->weights);
+    w->options = (struct forest_options){.classes = model->classes,
+                                         .features = features_count(t->features.groups),
+                                         .trees = t->trees,
+                                         .subsample = SUBSAMPLE,
+                                         .seed = SEED,
+                                         .threads = 1,
+                                         .weights = w->weights};
     TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
     *confusion = (struct confusion){.classes = model->classes};
     memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);

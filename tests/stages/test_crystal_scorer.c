@@ -168,6 +168,61 @@ static void forests_learn_and_are_repeated(void **state) {
     free(foretold), free(foretold_again);
 }
 
+/* Each kind of features weighs 1 in all. */
+static void kinds_of_features_weigh_alike(void **state) {
+    (void)state;
+    static float weights[FEATURES_MOST];
+    double texture = 0, statistics = 0, all = 0;
+    features_weights(FEATURES_ALL, weights);
+    for (int i = 0; i < FEATURES_MOST; i++) {
+        all += (double)weights[i];
+        statistics += i < DROP_FEATURES_GRADIENT ? (double)weights[i] : 0;
+        texture += i >= DROP_FEATURES_COUNT ? (double)weights[i] : 0;
+    }
+    assert_true(fabs(statistics - 1) < 1e-4 && fabs(texture - 1) < 1e-4 && fabs(all - 6) < 1e-4);
+}
+
+/* What share of its own examples a forest recognises, where one feature of forty tells the two classes and the others say
+ * nothing; few trees, and no more than one example of five for each, so that they cannot be learnt by heart. */
+static double recognised(float weight) {
+    enum { FEATURES = 40, COUNT = 200 };
+    static float rows[COUNT][FEATURES];
+    static int classes[COUNT];
+    float weights[FEATURES], p[2];
+    uint64_t noise = 5;
+    int right = 0;
+    struct err err = {0};
+    struct forest *forest = NULL;
+    for (int k = 0; k < FEATURES; k++)
+        weights[k] = k == 3 ? weight : 1;
+    for (int i = 0; i < COUNT; i++) {
+        classes[i] = i % 2;
+        for (int k = 0; k < FEATURES; k++) {
+            noise = noise * 6364136223846793005U + 1442695040888963407U;
+            rows[i][k] = k == 3 ? (float)(i % 2) : (float)(noise >> 40) * 0x1p-24F;
+        }
+    }
+    const struct forest_options options = {.classes = 2, .features = FEATURES, .trees = 10, .subsample = 0.2, .seed = 1,
+                                           .threads = 1, .weights = weights};
+    assert_ok(forest_create(&options, &forest, &err));
+    for (int part = 0; part < FOREST_PARTS; part++)
+        assert_ok(forest_grow(forest, part, rows[0], classes, COUNT, &err));
+    for (int i = 0; i < COUNT; i++) {
+        assert_ok(forest_predict(forest, rows[i], p, &err));
+        right += p[classes[i]] > 0.5F;
+    }
+    forest_destroy(&forest);
+    return (double)right / COUNT;
+}
+
+static void forests_try_features_by_weight(void **state) {
+    (void)state;
+    if (!forest_available()) skip();
+    double often = recognised(100), seldom = recognised(1e-6F);
+    printf("recognised: %.3f where the feature that tells is tried, %.3f where it is not\n", often, seldom);
+    assert_true(often == 1 && seldom < 0.95);
+}
+
 static void too_little_is_refused(void **state) {
     (void)state;
     struct training t = {.features = {FEATURES_STATISTICS, 200, 31, 1}, .folds = 5, .trees = 5, .threads = 1};
@@ -237,6 +292,8 @@ int main(void) {
         cmocka_unit_test(forward_and_backward),
         cmocka_unit_test(what_cannot_follow),
         cmocka_unit_test(forests_learn_and_are_repeated),
+        cmocka_unit_test(kinds_of_features_weigh_alike),
+        cmocka_unit_test(forests_try_features_by_weight),
         cmocka_unit_test(too_little_is_refused),
         cmocka_unit_test(broken_models_are_refused),
     };
