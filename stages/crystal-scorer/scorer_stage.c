@@ -37,7 +37,7 @@ static const struct param params[] = {
     {"window", PARAM_INT, P(window), "px", NULL, 27, 63,
      .help = "Side of the square around a pixel whose texture is its own, odd; default: the model's, or 31"},
     {"stride", PARAM_INT, P(stride), "px", NULL, 1, 4096,
-     .help = "Texture at every so manieth pixel along x and y; default: the model's, or 1, which is all"},
+     .help = "Step along x and y between pixels whose texture is evaluated; default: the model's, or 1, which is all"},
     {"features", PARAM_CHOICE, P(features), "", "auto", .choices = "auto|" FEATURES_GROUPS_CHOICES,
      .help = "What a model is made of: all, all but texture, or statistics of grey levels; auto: the model's, or all"},
     {"keep_features", PARAM_BOOL, P(keep_features), "", "false",
