@@ -40,7 +40,8 @@ for photograph in "$work"/camera/*.png; do
   sleep 0.05
 done &
 "$bin/icestream" run pipelines/crystals.yaml --session "$work/session" --until-idle 5 \
-  --set watcher.directory="$work/plate" --set crystal-scorer.model="$work/model/crystals.model" --set 'crystal-scorer.series={drop}_t{time}'
+  --set watcher.directory="$work/plate" --set crystal-scorer.model="$work/model/crystals.model" \
+  --set 'crystal-scorer.series={drop}_t{time}'
 
 right() { # right TABLE COLUMN: of how many images the outcome is that of the labels
   awk -F, -v column="$2" 'NR == FNR { label[$1] = $2; next }

@@ -26,8 +26,8 @@ struct features_options {
 };
 
 int features_count(enum features_groups groups);
-/* How likely a forest should try each, [features_count]: what they are about (statistics, grey-level changes, lines, strips,
- * topology, texture) counts alike, whatever the number of features that tell of it; texture has 2,925 of 3,150. */
+/* How likely a forest should try each, [features_count]: what they are about (statistics, grey-level changes, lines,
+ * strips, topology, texture) counts alike, whatever the number of features that tell of it; texture has 2,925 of 3,150. */
 void features_weights(enum features_groups groups, float *ret_weights);
 
 /* One image on its way; buffers are kept from image to image. A thread at a time. */

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """crystal_threads.py [--bin DIR] [--stride N] [--diameter N] [--rounds N]
 
-icestream-crystal-scorer on one painted drop, all features kept, on the CPU: two threads on one image against two copies of
-the program with a thread each on an image each, by turns, and the medians. By the clock, which other load disturbs, and by
-processor time, which tells what is computed twice but not who waits for whom. 1 would be two threads that lose nothing."""
+icestream-crystal-scorer on one painted drop, all features kept, on the CPU: two threads on one image against two copies
+of the program with a thread each on an image each, by turns, and the medians. By the clock, which other load disturbs,
+and by processor time, which tells what is computed twice but not who waits for whom. 1 would be two threads that lose
+nothing."""
 import argparse
 import os
 import resource
@@ -20,7 +21,8 @@ options.add_argument("--diameter", type=int, default=200)
 options.add_argument("--rounds", type=int, default=5)
 options = options.parse_args()
 work = tempfile.mkdtemp(prefix="icestream-crystals-")
-subprocess.run([f"{options.bin}/icestream-simulate-drops", "--o", f"{work}/drops", "--count", "1", "--seed", "1"], check=True)
+subprocess.run([f"{options.bin}/icestream-simulate-drops", "--o", f"{work}/drops", "--count", "1", "--seed", "1"],
+               check=True)
 
 
 def run(copies, threads):
