@@ -40,7 +40,7 @@
  *     bounding boxes that they fill, holes' share of area and holes, mean hole/R², mean circularity of holes of 12 px or
  *     more, share of components longer than four times their width, number of components of 100 px or more.
  *
- * On the CPU only: it takes milliseconds beside seconds of texture, and lanes run it at once. */
+ * On the CPU only: it takes some 50 ms beside seconds of texture, and lanes run it at once. */
 #ifndef ICESTREAM_KERNELS_DROP_FEATURES_H
 #define ICESTREAM_KERNELS_DROP_FEATURES_H
 
