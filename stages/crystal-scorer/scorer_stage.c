@@ -239,14 +239,14 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 static enum status flush(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     const struct params *p = stage_params(stage);
-    _cleanup_(mem_free) float *foretold = NULL;
+    _cleanup_(mem_free) float *predicted = NULL;
     struct confusion confusion;
     char path[PATH_SIZE];
     if (p->train == NULL) return STATUS_OK;
     TRY(path_join(stage_folder(stage), "crystals.model", path, sizeof path, err));
     stage_note(stage, "growing forests of %zu images", s->training.count);
-    TRY(training_run(&s->training, &s->model, &confusion, &foretold, err));
-    TRY(training_report(&s->training, &confusion, foretold, stage_folder(stage), err));
+    TRY(training_run(&s->training, &s->model, &confusion, &predicted, err));
+    TRY(training_report(&s->training, &confusion, predicted, stage_folder(stage), err));
     TRY(model_write(&s->model, path, err));
     stage_log(stage, LOG_INFO, "model", "%s: %d outcomes, %zu images; held out, the macro recall is %.3f", path,
               s->model.classes, s->training.count, confusion_macro_recall(&confusion));

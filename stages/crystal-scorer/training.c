@@ -134,7 +134,7 @@ struct work {
     struct forest_options options;
     float weights[FEATURES_MOST];
     const int *class_of, *fold;
-    float *foretold;
+    float *predicted;
     struct forest *forests[FOLDS_MAX + 1]; /* the first: of all examples; then those without a part */
 };
 
@@ -183,14 +183,14 @@ static enum status grow_all(struct work *w, int folds, int threads, struct err *
 static enum status validate(struct work *w, struct err *err) {
     size_t width = (size_t)w->options.features, classes = (size_t)w->options.classes;
     for (size_t i = 0; i < w->training->count; i++)
-        TRY(forest_predict(w->forests[w->fold[i] + 1], w->training->rows + i * width, w->foretold + i * classes, err));
+        TRY(forest_predict(w->forests[w->fold[i] + 1], w->training->rows + i * width, w->predicted + i * classes, err));
     return STATUS_OK;
 }
 
 static void count_up(const struct work *w, struct confusion *confusion) {
     size_t classes = (size_t)w->options.classes;
     for (size_t i = 0; i < w->training->count; i++) {
-        const float *p = w->foretold + i * classes;
+        const float *p = w->predicted + i * classes;
         size_t best = 0;
         for (size_t k = 1; k < classes; k++)
             if (p[k] > p[best]) best = k;
@@ -224,7 +224,7 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
                                          .seed = SEED,
                                          .threads = 1,
                                          .weights = w->weights};
-    TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
+    TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->predicted, "predictions", &w->predicted, err));
     *confusion = (struct confusion){.classes = model->classes};
     memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);
     TRY(grow_all(w, t->folds, t->threads, err));
@@ -234,7 +234,7 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
 }
 
 enum status training_run(struct training *t, struct model *ret_model, struct confusion *ret_confusion,
-                         float **ret_foretold, struct err *err) {
+                         float **ret_predicted, struct err *err) {
     _cleanup_(mem_free) int *class_of = NULL, *fold = NULL;
     FAIL_IF(t->count == 0, err, STATUS_NOT_FOUND, "not one labelled image could be read: there is nothing to learn from");
     FAIL_IF(t->folds < 2 || t->folds > FOLDS_MAX, err, STATUS_BAD_ARGUMENT,
@@ -247,11 +247,11 @@ enum status training_run(struct training *t, struct model *ret_model, struct con
     for (int f = status == STATUS_OK ? 1 : 0; f <= t->folds; f++)
         forest_destroy(&work.forests[f]);
     if (status != STATUS_OK) {
-        mem_free(&work.foretold);
+        mem_free(&work.predicted);
         return status;
     }
     model.forest = work.forests[0];
     *ret_model = model;
-    *ret_foretold = work.foretold;
+    *ret_predicted = work.predicted;
     return STATUS_OK;
 }

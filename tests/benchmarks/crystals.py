@@ -59,8 +59,8 @@ def report(pairs, title):
     print(f"\n{title}\n{'':18s}" + "".join(f"{k + 1:5d}" for k in range(11)) + "  precision recall   paper's")
     recalls = []
     for k, a in enumerate(NAMES):
-        foretold = sum(counts[b][a] for b in NAMES)
-        precision = counts[a][a] / foretold if foretold else float("nan")
+        predicted = sum(counts[b][a] for b in NAMES)
+        precision = counts[a][a] / predicted if predicted else float("nan")
         recall = counts[a][a] / max(1, sum(counts[a].values()))
         recalls.append(recall)
         print(f"{k + 1:2d} {a:15.15s}" + "".join(f"{counts[a][b]:5d}" for b in NAMES) +

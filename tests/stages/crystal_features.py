@@ -127,15 +127,15 @@ def of_lines(found, image):
     expected = [top[0] / radius, top[:10].mean() / radius, votes.std() / votes.mean(), stats.kurtosis(votes.ravel())]
     close(found[LINES:][:4], expected, "votes for lines", 0.01)
     shares = [votes[votes >= least].sum() / votes.sum() for least in (8, 16, 32, 64)]
-    check(np.abs(found[LINES + 4:][:4] - shares).max() < 0.005, f"shares of votes in full cells: {found[LINES + 4:][:4]}, "
-          f"NumPy {np.array(shares)}")
+    check(np.abs(found[LINES + 4:][:4] - shares).max() < 0.005,
+          f"shares of votes in full cells: {found[LINES + 4:][:4]}, NumPy {np.array(shares)}")
     close(found[LINES + 8:][:2], [of_angle.std() / of_angle.mean(), of_angle.max() / of_angle.sum()],
           "votes of the angles", 0.01)
 
 
 def of_strips(found, image):
-    """The largest of means along strips in 24 directions, by their definition; those of 41 px are cut, on both sides, where
-    one would leave the patch above or below."""
+    """The largest of means along strips in 24 directions, by their definition; those of 41 px are cut on both sides
+    where they would leave the patch above or below."""
     patch, inside = patch_of(image.astype(float))
     g = (patch - patch[inside].mean()) / patch[inside].std()
     d = np.where(inside, smooth(g, 0.7) - smooth(g, 8), 0)
@@ -193,8 +193,8 @@ def shapes(work):
         angle = np.deg2rad(degrees)
         far = (X - CENTRE[0]) * np.cos(angle) + (Y - CENTRE[1]) * np.sin(angle) > 30
         edge = features(work, np.where(far, 60, 120).astype(np.uint8), f"edge_{degrees}")
-        check(abs(edge[LINES] - 1.908) < 0.1, f"an edge at {degrees}°: the line with most votes has {edge[LINES]:.2f} of "
-              "the radius, 1.91 is drawn")
+        check(abs(edge[LINES] - 1.908) < 0.1,
+              f"an edge at {degrees}°: the line with most votes has {edge[LINES]:.2f} of the radius, 1.91 is drawn")
     rectangle, discs, rings = flat.copy(), flat.copy(), flat.copy()
     rectangle[120:200, 140:190] = 60
     # 35° turned, so that nothing follows the pixels.

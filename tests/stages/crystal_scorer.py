@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The crystal scorer on files: a model from labels, what it foretells, tables, time series, texture beside the simple
+"""The crystal scorer on files: a model from labels, what it predicts, tables, time series, texture beside the simple
 features, and the same again by other ways."""
 import os
 import shutil

@@ -265,6 +265,8 @@ static void forests_try_features_by_weight(void **state) {
     double often = recognised(100), seldom = recognised(1e-6F);
     printf("recognised: %.3f where the feature that tells is tried, %.3f where it is not\n", often, seldom);
     assert_true(often == 1 && seldom < 0.95);
+}
+
 /* Of drops whose images are all alike, and whose outcomes are drawn at random: nothing can be known of one that is held
  * out, and whatever is recognised has been seen. Returns the share that is. */
 static double share_recognised(size_t drops, size_t images, const char *pattern) {
@@ -377,12 +379,9 @@ int main(void) {
         cmocka_unit_test(what_cannot_follow),
         cmocka_unit_test(scores_are_smoothed),
         cmocka_unit_test(forests_learn_and_are_repeated),
-<<<<<<< HEAD
         cmocka_unit_test(kinds_of_features_weigh_alike),
         cmocka_unit_test(forests_try_features_by_weight),
-=======
         cmocka_unit_test(what_is_held_out_is_not_known),
->>>>>>> 6786768 (Tests of the crystal scorer that can fail: lines, strips, curvature and Otsu's mask by their definitions, texture against the kernel's, outcomes drawn at random, series by hand)
         cmocka_unit_test(too_little_is_refused),
         cmocka_unit_test(broken_models_are_refused),
     };
