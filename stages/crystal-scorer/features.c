@@ -12,6 +12,11 @@ int features_count(enum features_groups groups) {
                                                                              : DROP_FEATURES_GRADIENT;
 }
 
+const char *features_groups_name(enum features_groups groups) {
+    static const char *const names[] = {"all", "simple", "statistics"};
+    return names[groups];
+}
+
 void features_weights(enum features_groups groups, float *ret_weights) {
     static const int kinds[] = {DROP_FEATURES_IMAGE,    DROP_FEATURES_GRADIENT, DROP_FEATURES_LINES, DROP_FEATURES_STRIPS,
                                 DROP_FEATURES_TOPOLOGY, DROP_FEATURES_COUNT,    FEATURES_MOST};

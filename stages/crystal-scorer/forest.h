@@ -38,7 +38,8 @@ enum status forest_grow(struct forest *forest, int part, const float *rows, cons
 enum status forest_predict(struct forest *forest, const float *row, float *ret_probabilities, struct err *err);
 void forest_destroy(struct forest **forest);
 
-/* As bytes that the caller frees, and back. What comes back must be of `options.classes` and `options.features`. */
+/* As bytes that the caller frees, and back. What comes back must be of `options.classes` and `options.features`,
+ * else STATUS_BAD_FORMAT. */
 enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_length, struct err *err);
 enum status forest_load(const struct forest_options *options, const char *bytes, size_t length,
                         struct forest **ret_forest, struct err *err);

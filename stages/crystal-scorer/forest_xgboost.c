@@ -202,6 +202,14 @@ enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_len
     return STATUS_OK;
 }
 
+/* XGBoost says of how many classes a forest is by answering. */
+static enum status ask_once(struct forest *forest, struct err *err) {
+    _cleanup_(mem_free) float *row = NULL;
+    float probabilities[CLASSES_MAX];
+    TRY(mem_new((size_t)forest->options.features, sizeof *row, "features", &row, err));
+    return forest_predict(forest, row, probabilities, err);
+}
+
 enum status forest_load(const struct forest_options *options, const char *bytes, size_t length,
                         struct forest **ret_forest, struct err *err) {
     _cleanup_(forest_destroy) struct forest *forest = NULL;
@@ -217,6 +225,7 @@ enum status forest_load(const struct forest_options *options, const char *bytes,
         length -= 8 + (size_t)own;
     }
     FAIL_IF(length > 0, err, STATUS_BAD_FORMAT, "%zu bytes follow the forest's last part", length);
+    TRY(ask_once(forest, err));
     *ret_forest = forest;
     forest = NULL;
     return STATUS_OK;

@@ -135,6 +135,7 @@ struct work {
     float weights[FEATURES_MOST];
     const int *class_of, *fold;
     float *predicted;
+    int workers;
     struct forest *forests[FOLDS_MAX + 1]; /* the first: of all examples; then those without a part */
 };
 
@@ -155,26 +156,35 @@ static enum status grow_part(const struct work *w, int held, int part, struct er
 }
 
 /* As many at once as there are threads, and as have room: each holds its examples four times over (rows, XGBoost's
- * matrix, and its columns in order, which have an index each). Without OpenMP nobody asks. */
-__attribute__((unused)) static int workers_of(const struct work *w, int threads) {
+ * matrix, and its columns in order, which have an index each). */
+static int workers_of(const struct work *w, int threads) {
     double each = 16.0 * (double)w->training->count * w->options.features;
     int room = (int)fmin(fmax(ROOM / each, 1), 1 << 16);
     return threads < room ? threads : room;
 }
 
-/* Trees are small and many, so each part of each forest is grown by a thread of its own. */
+/* Trees are small and many, so each part of each forest is grown by a thread of its own. After one has failed no other
+ * begins. */
 static enum status grow_all(struct work *w, int folds, int threads, struct err *err) {
     enum status status = STATUS_OK;
+    bool failed = false;
+    w->workers = workers_of(w, threads);
     for (int f = 0; f <= folds; f++)
         TRY(forest_create(&w->options, &w->forests[f], err));
-#pragma omp parallel for schedule(dynamic, 1) num_threads(workers_of(w, threads))
+#pragma omp parallel for schedule(dynamic, 1) num_threads(w->workers)
     for (int task = 0; task < (folds + 1) * FOREST_PARTS; task++) {
         struct err mine = {0};
+        bool stop;
+#pragma omp atomic read
+        stop = failed;
+        if (stop) continue;
         enum status came = grow_part(w, task / FOREST_PARTS - 1, task % FOREST_PARTS, &mine);
 #pragma omp critical(icestream_training)
         if (came != STATUS_OK && status == STATUS_OK) {
             status = came;
             if (err != NULL) *err = mine;
+#pragma omp atomic write
+            failed = true;
         }
     }
     return status;
@@ -243,7 +253,8 @@ enum status training_run(struct training *t, struct model *ret_model, struct con
     TRY(mem_new(t->count, sizeof *fold, "parts", &fold, err));
     struct model model = {.features = t->features};
     struct work work = {.training = t, .class_of = class_of, .fold = fold};
-    enum status status = run(t, &work, class_of, fold, &model, ret_confusion, err);
+    struct confusion confusion;
+    enum status status = run(t, &work, class_of, fold, &model, &confusion, err);
     for (int f = status == STATUS_OK ? 1 : 0; f <= t->folds; f++)
         forest_destroy(&work.forests[f]);
     if (status != STATUS_OK) {
@@ -252,6 +263,7 @@ enum status training_run(struct training *t, struct model *ret_model, struct con
     }
     model.forest = work.forests[0];
     *ret_model = model;
+    *ret_confusion = confusion;
     *ret_predicted = work.predicted;
     return STATUS_OK;
 }

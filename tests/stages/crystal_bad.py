@@ -84,6 +84,10 @@ def usage(work):
     said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--window", 30, expect=1), "window: 30 is even")
     said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--diameter", 40, "--window", 41, expect=1),
          "no window of 41 px has room in a circle of 40 px")
+    # Said at once, not once an image.
+    for name, value in (("stride", 2000), ("diameter", 1500)):
+        said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", f"--{name}", value, expect=1),
+             f"{name}: texture is evaluated up to 1024 px, not {value}")
     said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--centre", "1", expect=2), "centre")
     said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--series", "{drop}", expect=1),
          "series: '{drop}' is no pattern")
@@ -100,14 +104,24 @@ def models(work):
             file.write(content)
         said(scorer("--i", image, "--o", f"{work}/no", "--model", f"{work}/{name}.model", expect=1), f"{name}.model",
              *words)
-    refused("older", whole.replace(b"model 1\n", b"model 7\n", 1),
-            "is a model of version 7, and this program reads version 1", "train it again")
+    refused("older", whole.replace(b"model 2\n", b"model 1\n", 1),
+            "is a model of version 1, and this program reads version 2", "train it again")
     refused("other", whole.replace(b'"version":1', b'"version":2', 1),
             "version 2 of the features, and this program computes version 1: train it again")
     refused("cut", whole[:-10], "the model ends after")
     flipped = bytearray(whole)
     flipped[-100] ^= 1
-    refused("flipped", bytes(flipped), "the model's forest is not what was written")
+    refused("flipped", bytes(flipped), "the model is not what was written")
+    # Its header counts as well: another circle would give features that the forest has never seen.
+    refused("circle", whole.replace(b'"diameter":200', b'"diameter":190', 1), "the model is not what was written")
+    refused("unnamed", whole.replace(b'"outcome":"skin"', b'"outcome":"junk"', 1), "the model is not what was written")
+    first, header, _, forest = whole.split(b"\n", 3)
+    broken = b"\1\0\0\0\0\0\0\0x" + forest[9:]
+    value = 0xcbf29ce484222325
+    for byte in first + b"\n" + header + b"\n" + broken:
+        value = (value ^ byte) * 0x100000001b3 % 2 ** 64
+    refused("foreign", b"\n".join((first, header, b"%016x" % value, broken)), "its forest, which XGBoost", "wrote and",
+            "train it again")
     refused("picture", open(image, "rb").read(), "is no model of crystal-scorer")
     refused("empty", b"", "is no model of crystal-scorer")
 

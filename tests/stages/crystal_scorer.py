@@ -113,6 +113,8 @@ def texture(work):
     check(same, "features that were kept give the same model")
     said(scorer(*again, "--o", f"{work}/no", "--stride", 8, expect=1),
          "features.json: the features that are kept there are of stride 40, and those of stride 8 are needed")
+    said(scorer(*again, "--o", f"{work}/no", "--stride", 40, "--centre", "160,150", expect=1),
+         "features.json: the features that are kept there are of centre found, and those of centre 160,150 are needed")
     os.truncate(f"{work}/texture/skin_0001_features.npy", 500)
     said(scorer(*again, "--o", f"{work}/no", "--stride", 40, expect=3), "skin_0001_features.npy: holds",
          "of the 11700 that its header says")
@@ -124,10 +126,12 @@ def texture(work):
          "stride: 8 was asked for, and the model is of stride 40")
     said(scorer("--i", few, "--model", f"{work}/texture/crystals.model", "--o", f"{work}/no", "--features", "simple",
                 expect=1),
-         "features: the model is of other features")
+         "features: simple was asked for, and the model is of all: leave features out")
     scorer("--i", few, "--o", f"{work}/circle", "--keep-features", "--diameter", 36, "--centre", "150,140")
     small = np.load(f"{work}/circle/clear_0005_features.npy")
     check(small.shape == (3, 25, 13, 3) and np.isfinite(small).all(), "a circle of 36 px at a place that is given")
+    said(scorer("--i", few, "--o", f"{work}/no", "--keep-features", "--features-from", f"{work}/circle", "--diameter", 36,
+                "--centre", "140,150", expect=1), "of centre 150,140, and those of centre 140,150 are needed")
 
 
 def real(work):

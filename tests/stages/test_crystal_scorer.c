@@ -309,6 +309,34 @@ static void what_is_held_out_is_not_known(void **state) {
     assert_true(torn > 0.9); /* what the pattern is there for */
 }
 
+/* A forest is asked when it is loaded, since one of other classes would only fail with the first image. */
+static void forests_of_other_classes_are_refused(void **state) {
+    (void)state;
+    if (!forest_available()) skip();
+    struct training t;
+    struct model model;
+    struct confusion confusion;
+    struct forest *forest = NULL;
+    struct err err = {0};
+    float *predicted = NULL;
+    char *bytes = NULL;
+    size_t length;
+    train(&t, &model, &confusion, &predicted);
+    assert_ok(forest_save(model.forest, &bytes, &length, &err));
+    struct forest_options options = {.classes = 2, .features = DROP_FEATURES_GRADIENT, .threads = 1};
+    assert_int_equal(forest_load(&options, bytes, length, &forest, &err), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "another number of classes than 2"));
+    options.classes = 3;
+    options.features = DROP_FEATURES_GRADIENT + 1;
+    assert_int_equal(forest_load(&options, bytes, length, &forest, &err), STATUS_BAD_FORMAT);
+    options.features = DROP_FEATURES_GRADIENT;
+    assert_ok(forest_load(&options, bytes, length, &forest, &err));
+    forest_destroy(&forest);
+    model_clear(&model);
+    training_clear(&t);
+    free(bytes), free(predicted);
+}
+
 static void too_little_is_refused(void **state) {
     (void)state;
     struct training t = {.features = {FEATURES_STATISTICS, 200, 31, 1}, .folds = 5, .trees = 5, .threads = 1};
@@ -336,12 +364,14 @@ static void refused(const char *text, const char *says) {
     if (strstr(err.message, says) == NULL) fail_msg("'%s' is not in: %s", says, err.message);
 }
 
-#define MODEL "icestream crystal-scorer model 1\n"
+#define MODEL "icestream crystal-scorer model 2\n"
 #define FEATURES "{\"features\":{\"version\":1,\"groups\":\"simple\",\"diameter\":200,\"window\":31,\"stride\":1}"
 #define CLASSES ",\"classes\":[{\"outcome\":\"clear\",\"examples\":3},{\"outcome\":\"crystal\",\"examples\":2}]"
 #define TURNED ",\"classes\":[{\"outcome\":\"crystal\",\"examples\":2},{\"outcome\":\"clear\",\"examples\":2}]"
 #define SERIES ",\"series\":{\"pattern\":\"{drop}{time}\",\"prior\":[1,1],\"transition\":[[1,0],[0,1]]}"
 #define FOREST ",\"series\":null,\"forest\":"
+#define DESCRIBED "{\"bytes\":2,\"features\":225,\"xgboost\":\"1.7.4\"}}\n"
+#define ZEROS "0000000000000000\n"
 
 static void broken_models_are_refused(void **state) {
     (void)state;
@@ -350,7 +380,7 @@ static void broken_models_are_refused(void **state) {
     } broken[] = {
         {"", "is no model"},
         {"\x89PNG", "is no model"},
-        {"icestream crystal-scorer model 2\n{}\n", "version 2, and this program reads version 1"},
+        {"icestream crystal-scorer model 1\n{}\n", "version 1, and this program reads version 2"},
         {"icestream crystal-scorer model x\n{}\n", "first line is broken"},
         {MODEL "{", "ends inside its header"},
         {MODEL "{\n", "header is broken"},
@@ -358,14 +388,18 @@ static void broken_models_are_refused(void **state) {
         {MODEL "{\"features\":{\"version\":7}}\n",
          "version 7 of the features, and this program computes version 1: train it again"},
         {MODEL "{\"features\":{\"version\":1,\"groups\":\"some\"}}\n", "features (groups, diameter, window, stride)"},
+        {MODEL "{\"features\":{\"version\":1,\"groups\":\"simple\",\"diameter\":1500,\"window\":31,\"stride\":1}}\n",
+         "classes are not"}, /* wider than texture goes, which it is without */
         {MODEL FEATURES "}\n", "classes are not two or more"},
         {MODEL FEATURES TURNED "}\n", "classes are not two or more outcomes in their order"},
         {MODEL FEATURES CLASSES SERIES "}\n", "series is neither"},
         {MODEL FEATURES CLASSES ",\"series\":null}\n", "forest is not described"},
-        {MODEL FEATURES CLASSES FOREST "{\"bytes\":5,\"hash\":\"00\",\"features\":225}}\nab",
-         "ends after 2 of its forest's 5 bytes"},
-        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"hash\":\"00\",\"features\":225}}\nab", "is not what was written"},
-        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"hash\":\"00\",\"features\":3150}}\nab", "forest is not described"},
+        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"features\":225}}\n", "forest is not described"},
+        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"features\":3150,\"xgboost\":\"1\"}}\n", "forest is not described"},
+        {MODEL FEATURES CLASSES FOREST DESCRIBED, "ends after 0 of its forest's 2 bytes"},
+        {MODEL FEATURES CLASSES FOREST DESCRIBED ZEROS "a", "ends after 1 of its forest's 2 bytes"},
+        {MODEL FEATURES CLASSES FOREST DESCRIBED ZEROS "ab", "is not what was written"},
+        {MODEL FEATURES CLASSES FOREST DESCRIBED ZEROS "abc", "is not what was written"},
     };
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
         refused(broken[i].text, broken[i].says);
@@ -382,6 +416,7 @@ int main(void) {
         cmocka_unit_test(kinds_of_features_weigh_alike),
         cmocka_unit_test(forests_try_features_by_weight),
         cmocka_unit_test(what_is_held_out_is_not_known),
+        cmocka_unit_test(forests_of_other_classes_are_refused),
         cmocka_unit_test(too_little_is_refused),
         cmocka_unit_test(broken_models_are_refused),
     };
