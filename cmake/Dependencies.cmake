@@ -7,9 +7,14 @@ foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f che
 endforeach()
 pkg_search_module(openblas REQUIRED IMPORTED_TARGET openblas blas-openblas)
 pkg_check_modules(cmocka IMPORTED_TARGET cmocka)
-pkg_check_modules(xgboost IMPORTED_TARGET xgboost)
+if(ICESTREAM_XGBOOST)
+  pkg_check_modules(xgboost IMPORTED_TARGET xgboost)
+else()
+  set(xgboost_FOUND FALSE)
+endif()
 if(NOT xgboost_FOUND)
-  message(STATUS "XGBoost not found (package libxgboost-dev): crystal-scorer computes features, and neither trains nor scores")
+  message(STATUS "XGBoost not found (package libxgboost-dev), or ICESTREAM_XGBOOST is off: crystal-scorer computes features, "
+    "and neither trains nor scores")
 endif()
 
 # It ships no pkg-config file.

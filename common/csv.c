@@ -68,8 +68,12 @@ static enum status read_row(struct reader *r, struct csv *csv, size_t *cells, st
 
 static enum status read_text(const char *path, struct csv *csv, size_t length, struct err *err) {
     const void *zero = memchr(csv->text, 0, length);
-    FAIL_IF(zero != NULL, err, STATUS_BAD_FORMAT, "%s: a byte 0 at %zu: a table of text is expected", path,
+    FAIL_IF(zero != NULL, err, STATUS_BAD_FORMAT,
+            "%s: a byte 0 at %zu: a table of text is expected, in UTF-8 where it is not ASCII (not UTF-16)", path,
             (size_t)((const char *)zero - csv->text));
+    const char *turn = memchr(csv->text, '\r', length);
+    FAIL_IF(turn != NULL && turn + 1 < csv->text + length && memchr(csv->text, '\n', length) == NULL, err,
+            STATUS_BAD_FORMAT, "%s: its lines end with a carriage return alone: save it with line feeds", path);
     size_t cells = 1, rows = 1;
     for (size_t i = 0; i < length; i++) {
         cells += csv->text[i] == ',' || csv->text[i] == '\n';

@@ -32,6 +32,12 @@ enum status image_resize(struct image *image, int nx, int ny, int nz, struct err
 enum status image_resize_unset(struct image *image, int nx, int ny, int nz, struct err *err);
 void image_destroy(struct image *image);
 
+/* Of a colour (ITU-R BT.709's weights), in an order in which grey that is stored as a colour stays what it is, to the
+ * last bit. */
+static inline float image_luminance(float red, float green, float blue) {
+    return red + 0.7152f * (green - red) + 0.0722f * (blue - red);
+}
+
 /* Larger values are not taken for an image's: their squares have no place in a float. */
 #define IMAGE_VALUE_MAX 1e12f
 

@@ -69,16 +69,15 @@ static enum status failed(const struct source *s) {
 
 /* Grey or RGB values of one row, 8 bits or 16 big-endian, to luminance. */
 static void store_row(const unsigned char *row, int nx, int channels, int bytes, float *out) {
-    static const float weights[3] = {0.2126f, 0.7152f, 0.0722f};
+    int colours = channels >= 3 ? 3 : 1;
+    float sample[3] = {0};
     for (int x = 0; x < nx; x++) {
         const unsigned char *pixel = row + (size_t)x * (size_t)(channels * bytes);
-        float value = 0;
-        for (int c = 0; c < (channels >= 3 ? 3 : 1); c++) {
+        for (int c = 0; c < colours; c++) {
             const unsigned char *v = pixel + c * bytes;
-            float sample = bytes == 2 ? (float)(v[0] << 8 | v[1]) : (float)v[0];
-            value += channels >= 3 ? weights[c] * sample : sample;
+            sample[c] = bytes == 2 ? (float)(v[0] << 8 | v[1]) : (float)v[0];
         }
-        out[x] = value;
+        out[x] = colours == 3 ? image_luminance(sample[0], sample[1], sample[2]) : sample[0];
     }
 }
 

@@ -300,9 +300,12 @@ enum status stage_files_image(const struct stage *stage, const char *path, const
                               struct err *err) {
     char id[PATH_SIZE], text[PATH_SIZE];
     struct item *item;
+    bool preview;
     TRY(stage_files_id(name, id, err));
-    TRY(list_need(list, id, "micrograph", &item, err));
     TRY(stage_files_path(stage, path, "", text, err));
+    TRY(stage_files_namesake(stage, list, id, text, &preview, err));
+    if (preview) return STATUS_OK;
+    TRY(list_need(list, id, "micrograph", &item, err));
     double pixel_size = 0;
     TRY(set_micrograph(stage, item, text, &pixel_size, err));
     return set_optics(stage, item, (struct optics){0}, (struct optics){0}, pixel_size, err);

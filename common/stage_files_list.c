@@ -9,19 +9,41 @@ static bool is_heading(const char *cell) {
     return strcasecmp(cell, "path") == 0 || strcasecmp(cell, "image") == 0;
 }
 
-/* Products are named after images without their endings. */
-static enum status check_name(const struct stage *stage, const char *path, const struct csv_row *row, const char *image,
-                              const struct item_list *list, struct err *err) {
-    char id[PATH_SIZE], text[PATH_SIZE];
-    TRY(stage_files_id(row->cells[0], id, err));
+static bool is_picture(const char *path) {
+    static const char *const endings[] = {".png", ".jpg", ".jpeg"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
+        if (strcasecmp(dot, endings[i]) == 0) return true;
+    return false;
+}
+
+enum status stage_files_namesake(const struct stage *stage, const struct item_list *list, const char *id,
+                                 const char *path, bool *ret_preview, struct err *err) {
     const struct item *before = item_list_find(list, id);
-    if (before == NULL) return STATUS_OK;
-    TRY(stage_files_path(stage, image, "", text, err));
-    const char *other = item_string(before, "micrograph.path");
-    FAIL_IF(other == NULL || strcmp(other, text) != 0, err, STATUS_BAD_FORMAT,
-            "%s: line %d: %s and %s differ in their endings alone, and would give files of the same name: rename one",
-            path, row->line, row->cells[0], other != NULL ? other : "another");
-    return STATUS_OK;
+    const char *other = before != NULL ? item_string(before, "micrograph.path") : NULL;
+    *ret_preview = false;
+    if (other == NULL || strcmp(other, path) == 0) return STATUS_OK;
+    /* As the watcher has it: what is measured in Å is no picture. */
+    if (!stage->descriptor->unscaled && is_picture(path) != is_picture(other)) {
+        *ret_preview = is_picture(path);
+        return STATUS_OK;
+    }
+    FAIL(err, STATUS_BAD_ARGUMENT,
+         "%s and %s would give files of the same name (%s…): rename one, or give them to runs with an --o each", other,
+         path, id);
+}
+
+static enum status check_file(const char *path, const struct csv_row *row, const char *image, struct err *err) {
+    const char *name = row->cells[0];
+    FAIL_IF(name[0] == '\0', err, STATUS_BAD_FORMAT, "%s: line %d: the path of an image is expected", path, row->line);
+    FAIL_IF(file_is_folder(image), err, STATUS_BAD_FORMAT, "%s: line %d: %s is a folder, an image is expected", path,
+            row->line, image);
+    if (file_exists(image)) return STATUS_OK;
+    const char *separator = strchr(name, ';') != NULL ? "semicolon" : strchr(name, '\t') != NULL ? "tab" : NULL;
+    FAIL_IF(separator != NULL && row->count == 1, err, STATUS_BAD_FORMAT,
+            "%s: line %d: cells end with a comma, not a %s: save the table with commas", path, row->line, separator);
+    FAIL(err, STATUS_NOT_FOUND, "%s: line %d: there is no file %s (paths count from the table's folder%s)", path,
+         row->line, image, row->line == 1 ? ", and headings begin with path or image" : "");
 }
 
 static enum status add_rows(const struct stage *stage, const char *path, const struct csv *csv, struct item_list *list,
@@ -32,16 +54,10 @@ static enum status add_rows(const struct stage *stage, const char *path, const s
     TRY(path_folder(path, folder, sizeof folder, err));
     for (size_t i = first; i < csv->count; i++) {
         const char *name = csv->rows[i].cells[0];
-        FAIL_IF(name[0] == '\0', err, STATUS_BAD_FORMAT, "%s: line %d: the path of an image is expected", path,
-                csv->rows[i].line);
         TRY(path_join(folder, name, image, sizeof image, err));
-        FAIL_IF(!file_exists(image) && strchr(name, ';') != NULL, err, STATUS_BAD_FORMAT,
-                "%s: line %d: cells end with a comma, not a semicolon: save the table with commas", path,
-                csv->rows[i].line);
-        FAIL_IF(!file_exists(image), err, STATUS_NOT_FOUND,
-                "%s: line %d: there is no file %s (paths count from the table's folder)", path, csv->rows[i].line, image);
-        TRY(check_name(stage, path, &csv->rows[i], image, list, err));
-        TRY(stage_files_image(stage, image, name, list, err));
+        TRY(check_file(path, &csv->rows[i], image, err));
+        enum status status = stage_files_image(stage, image, name, list, err);
+        if (status != STATUS_OK) return err_context(err, status, "%s: line %d", path, csv->rows[i].line);
     }
     return STATUS_OK;
 }

@@ -260,6 +260,10 @@ enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err
 enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
                              struct err *err);
 int stage_files_by_name(const FTSENT **a, const FTSENT **b);
+/* Products are named after images without their endings, so two images of one id are refused; where images are
+ * micrographs, the picture beside one is its preview, and gives way to it, whichever of them came first. */
+enum status stage_files_namesake(const struct stage *stage, const struct item_list *list, const char *id,
+                                 const char *path, bool *ret_preview, struct err *err);
 /* The item of one image; its id is made of `name`. And those of all that a table (.csv) names in its first column. */
 enum status stage_files_image(const struct stage *stage, const char *path, const char *name, struct item_list *list,
                               struct err *err);

@@ -247,13 +247,14 @@ static void add_row(const struct page *p, const float *samples, size_t count, in
     if (p->palette[0] != NULL) {
         for (size_t x = 0; x < count; x++) {
             size_t entry = (size_t)samples[x * stride];
-            for (int c = 0; c < 3; c++)
-                out[x] += weights[c] * (float)p->palette[c][entry];
+            out[x] = image_luminance(p->palette[0][entry], p->palette[1][entry], p->palette[2][entry]);
         }
+    } else if (p->photometric == PHOTOMETRIC_RGB && separate) {
+        for (size_t x = 0; x < count; x++)
+            out[x] += weights[plane] * samples[x];
     } else if (p->photometric == PHOTOMETRIC_RGB) {
-        for (int c = separate ? plane : 0; c < (separate ? plane + 1 : 3); c++)
-            for (size_t x = 0; x < count; x++)
-                out[x] += weights[c] * samples[x * stride + (separate ? 0 : (size_t)c)];
+        for (size_t x = 0; x < count; x++)
+            out[x] = image_luminance(samples[x * stride], samples[x * stride + 1], samples[x * stride + 2]);
     } else {
         for (size_t x = 0; x < count; x++)
             out[x] = samples[x * stride];

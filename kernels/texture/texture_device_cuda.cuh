@@ -48,7 +48,7 @@ static inline int texture_gather_blocks(int pixels) {
     return (pixels + TEXTURE_GATHER_THREADS - 1) / TEXTURE_GATHER_THREADS;
 }
 
-/* Shared memory that the counts of one warp take; sets the kernel up to have it. */
+/* Before any launch: sets the kernels up to have the shared memory that the counts of a warp take. */
 enum status texture_slide_prepare(int window, struct err *err);
 /* records[chunk.count][pixels] of planes [2: rows along x, rows along y][side][side] of `levels` levels. */
 enum status texture_slide_launch(const struct texture_view *view, const struct texture_chunk *chunk, int levels,

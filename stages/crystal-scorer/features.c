@@ -12,6 +12,20 @@ int features_count(enum features_groups groups) {
                                                                              : DROP_FEATURES_GRADIENT;
 }
 
+const char *features_groups_name(enum features_groups groups) {
+    static const char *const names[] = {"all", "simple", "statistics"};
+    return names[groups];
+}
+
+void features_weights(enum features_groups groups, float *ret_weights) {
+    static const int kinds[] = {DROP_FEATURES_IMAGE,    DROP_FEATURES_GRADIENT, DROP_FEATURES_LINES, DROP_FEATURES_STRIPS,
+                                DROP_FEATURES_TOPOLOGY, DROP_FEATURES_COUNT,    FEATURES_MOST};
+    int count = features_count(groups);
+    for (int k = 0; kinds[k] < count; k++)
+        for (int i = kinds[k]; i < kinds[k + 1]; i++)
+            ret_weights[i] = 1.0F / (float)(kinds[k + 1] - kinds[k]);
+}
+
 static enum status create_texture(struct features *f, int threads, const struct device *device, struct err *err) {
     struct texture_options options = texture_defaults();
     options.window = f->options.window;

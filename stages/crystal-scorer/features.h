@@ -11,7 +11,10 @@
 #include "kernels/texture/texture.h"
 
 enum {
-    FEATURES_VERSION = 1, /* of all of them: a model of another version is refused */
+    /* Of all of them: models, and features that were kept, are refused where theirs is another. Another set, or another
+     * meaning of any number, here or in the kernels, is another version. */
+    FEATURES_VERSION = 1,
+    FEATURES_DIAMETER = 4096, /* px, at most, also of the stride; with texture TEXTURE_DIAMETER */
     FEATURES_TEXTURE = TEXTURE_QUANTISATIONS * TEXTURE_LENGTHS * TEXTURE_FEATURES * TEXTURE_AGGREGATES,
     FEATURES_MOST = DROP_FEATURES_COUNT + FEATURES_TEXTURE
 };
@@ -26,8 +29,13 @@ struct features_options {
 };
 
 int features_count(enum features_groups groups);
+const char *features_groups_name(enum features_groups groups); /* "all", "simple" or "statistics" */
+/* How likely a forest should try each, [features_count]: what they are about (statistics, grey-level changes, lines,
+ * strips, topology, texture) counts alike, whatever the number of features that tell of it; texture has 2,925 of 3,150. */
+void features_weights(enum features_groups groups, float *ret_weights);
 
-/* One image on its way; buffers are kept from image to image. A thread at a time. */
+/* One image on its way; buffers are kept from image to image. A thread at a time. On a CUDA device each has the
+ * memory of its own texture there: 0.4 GiB at a diameter of 200 px, 4 GiB at 1,024. */
 struct features {
     struct features_options options;
     bool with_texture; /* the groups need it, or it is to be kept */

@@ -21,6 +21,7 @@ struct forest_options {
     int trees;        /* of each class; 500; rounded up to a multiple of FOREST_PARTS */
     double subsample; /* of the examples for a tree; 0.63, what a draw with replacement holds of them */
     int seed, threads;
+    const float *weights; /* [features]: how likely each is among those that a split is chosen of; NULL: all alike */
 };
 
 bool forest_available(void);
@@ -28,16 +29,17 @@ const char *forest_version(void); /* of XGBoost; "" */
 
 struct forest;
 enum status forest_create(const struct forest_options *options, struct forest **ret_forest, struct err *err);
-/* Grows one part. rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. Different parts may be
- * grown by different threads at once. */
+/* Grows one part. rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. Different parts
+ * may be grown by different threads at once. */
 enum status forest_grow(struct forest *forest, int part, const float *rows, const int *classes, size_t count,
                         struct err *err);
-/* Once all parts are grown, or the forest is loaded. */
-/* row: [features]; ret_probabilities: [classes], which sum to 1. One thread at a time. */
+/* Once all parts are grown, or the forest is loaded. row: [features]; ret_probabilities: [classes], which sum to 1. One
+ * thread at a time. */
 enum status forest_predict(struct forest *forest, const float *row, float *ret_probabilities, struct err *err);
 void forest_destroy(struct forest **forest);
 
-/* As bytes that the caller frees, and back. What comes back must be of `options.classes` and `options.features`. */
+/* As bytes that the caller frees, and back. What comes back must be of `options.classes` and `options.features`,
+ * else STATUS_BAD_FORMAT. */
 enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_length, struct err *err);
 enum status forest_load(const struct forest_options *options, const char *bytes, size_t length,
                         struct forest **ret_forest, struct err *err);

@@ -3,8 +3,8 @@
 
 static enum status refuse(struct err *err) {
     FAIL(err, STATUS_UNSUPPORTED,
-         "this build has no random forest, since XGBoost (package libxgboost-dev) was not there when it was configured: "
-         "only --keep-features works");
+         "this build has no random forest, since XGBoost was not there when it was configured: install the package "
+         "libxgboost-dev and build again; without, only --keep-features works");
 }
 
 bool forest_available(void) {

@@ -42,8 +42,8 @@ void forest_destroy(struct forest **address) {
 
 enum status forest_create(const struct forest_options *options, struct forest **ret_forest, struct err *err) {
     FAIL_IF(options->classes < 2 || options->classes > CLASSES_MAX || options->features < 1 || options->trees < 0, err,
-            STATUS_BAD_ARGUMENT, "no forest has %d classes, %d features and %d trees", options->classes, options->features,
-            options->trees);
+            STATUS_BAD_ARGUMENT, "no forest has %d classes, %d features and %d trees", options->classes,
+            options->features, options->trees);
     struct forest *forest = calloc(1, sizeof *forest);
     FAIL_IF(forest == NULL, err, STATUS_NO_MEMORY, "no memory for a forest");
     forest->options = *options;
@@ -79,8 +79,9 @@ static enum status create(const struct forest_options *options, const DMatrixHan
     return set_number(*ret_booster, "nthread", options->threads, err);
 }
 
-/* Deeper trees than 12 find nothing to split. Leaves may hold a single example, whose second derivative under the softmax's
- * first guess p = 1/classes is 2 p (1 − p); lambda is small beside that, so that a pure leaf says what it is sure of. */
+/* Deeper trees than 12 find nothing to split. Leaves may hold a single example, whose second derivative under the
+ * softmax's first guess p = 1/classes is 2 p (1 − p); lambda is small beside that, so that a pure leaf says what it is
+ * sure of. */
 static enum status configure(const struct forest_options *o, int part, BoosterHandle booster, struct err *err) {
     double p = 1.0 / o->classes, second = 2 * p * (1 - p);
     TRY(set(booster, "booster", "gbtree", err));
@@ -130,11 +131,14 @@ enum status forest_grow(struct forest *forest, int part, const float *rows, cons
     XGB_TRY(XGDMatrixCreateFromMat_omp(rows, count, (bst_ulong)o->features, NAN, &matrix, o->threads), err,
             "the features cannot be taken in");
     XGB_TRY(XGDMatrixSetFloatInfo(matrix, "label", labels, count), err, "the labels cannot be taken in");
+    if (o->weights != NULL)
+        XGB_TRY(XGDMatrixSetFloatInfo(matrix, "feature_weights", o->weights, (bst_ulong)o->features), err,
+                "the weights of features cannot be taken in");
     TRY(create(o, &matrix, &booster, err));
     TRY(configure(o, part, booster, err));
     XGB_TRY(XGBoosterUpdateOneIter(booster, 0, matrix), err, "the forest cannot be grown");
-    /* One that has its examples at hand answers in another way, by what it remembers of them: it is put down and picked up,
-     * so that what is checked is what is saved. */
+    /* One that has its examples at hand answers in another way, by what it remembers of them: it is put down and picked
+     * up, so that what is checked is what is saved. */
     TRY(save_part(booster, &length, &bytes, err));
     return load_part(forest, part, bytes, length, err);
 }
@@ -198,6 +202,14 @@ enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_len
     return STATUS_OK;
 }
 
+/* XGBoost says of how many classes a forest is by answering. */
+static enum status ask_once(struct forest *forest, struct err *err) {
+    _cleanup_(mem_free) float *row = NULL;
+    float probabilities[CLASSES_MAX];
+    TRY(mem_new((size_t)forest->options.features, sizeof *row, "features", &row, err));
+    return forest_predict(forest, row, probabilities, err);
+}
+
 enum status forest_load(const struct forest_options *options, const char *bytes, size_t length,
                         struct forest **ret_forest, struct err *err) {
     _cleanup_(forest_destroy) struct forest *forest = NULL;
@@ -206,13 +218,14 @@ enum status forest_load(const struct forest_options *options, const char *bytes,
         uint64_t own = 0;
         for (int i = 0; i < 8 && length >= 8; i++)
             own |= (uint64_t)(unsigned char)bytes[i] << 8 * i;
-        FAIL_IF(length < 8 || own > length - 8, err, STATUS_BAD_FORMAT, "part %d of the forest's %d is not whole", part + 1,
-                FOREST_PARTS);
+        FAIL_IF(length < 8 || own > length - 8, err, STATUS_BAD_FORMAT, "part %d of the forest's %d is not whole",
+                part + 1, FOREST_PARTS);
         TRY(load_part(forest, part, bytes + 8, (size_t)own, err));
         bytes += 8 + own;
         length -= 8 + (size_t)own;
     }
     FAIL_IF(length > 0, err, STATUS_BAD_FORMAT, "%zu bytes follow the forest's last part", length);
+    TRY(ask_once(forest, err));
     *ret_forest = forest;
     forest = NULL;
     return STATUS_OK;

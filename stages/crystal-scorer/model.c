@@ -11,16 +11,20 @@
 #include "common/memory.h"
 
 static const char MAGIC[] = "icestream crystal-scorer model ";
-enum { FILE_VERSION = 1 };
+enum { FILE_VERSION = 2, HASH_DIGITS = 16 };
 static const size_t LARGEST = (size_t)1 << 31;
-static const char *const GROUPS[] = {"all", "simple", "statistics"};
 
-/* Fowler, Noll & Vo, 1a. */
-static uint64_t hash_of(const char *bytes, size_t length) {
-    uint64_t hash = 0xcbf29ce484222325U;
+/* Fowler, Noll & Vo, 1a; of one text after another. */
+static uint64_t hash_more(uint64_t hash, const char *bytes, size_t length) {
     for (size_t i = 0; i < length; i++)
         hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3U;
     return hash;
+}
+
+static void hash_of(const char *head, size_t head_length, const char *forest, size_t length,
+                    char ret_digits[HASH_DIGITS + 1]) {
+    uint64_t hash = hash_more(0xcbf29ce484222325U, head, head_length);
+    snprintf(ret_digits, HASH_DIGITS + 1, "%016" PRIx64, hash_more(hash, forest, length));
 }
 
 static json_t *numbers(const double *values, int count) {
@@ -39,44 +43,43 @@ static json_t *describe_series(const struct model *model) {
                      "transition", rows);
 }
 
-static json_t *describe(const struct model *model, const char *forest, size_t length) {
-    char hash[17];
+static json_t *describe(const struct model *model, size_t length) {
     json_t *classes = json_array();
-    snprintf(hash, sizeof hash, "%016" PRIx64, hash_of(forest, length));
     for (int k = 0; k < model->classes; k++)
         json_array_append_new(classes, json_pack("{s:s, s:I}", "outcome", outcome_name(model->outcomes[k]), "examples",
                                                  (json_int_t)model->examples[k]));
     const struct features_options *f = &model->features;
-    return json_pack("{s:{s:i, s:s, s:i, s:i, s:i}, s:o, s:o, s:{s:I, s:s, s:i, s:s}}", "features", "version",
-                     FEATURES_VERSION, "groups", GROUPS[f->groups], "diameter", f->diameter, "window", f->window,
-                     "stride", f->stride, "classes", classes, "series", describe_series(model), "forest", "bytes",
-                     (json_int_t)length, "hash", hash, "features", features_count(f->groups), "xgboost",
-                     forest_version());
+    return json_pack("{s:{s:i, s:s, s:i, s:i, s:i}, s:o, s:o, s:{s:I, s:i, s:s}}", "features", "version",
+                     FEATURES_VERSION, "groups", features_groups_name(f->groups), "diameter", f->diameter, "window",
+                     f->window, "stride", f->stride, "classes", classes, "series", describe_series(model), "forest",
+                     "bytes", (json_int_t)length, "features", features_count(f->groups), "xgboost", forest_version());
 }
 
-static enum status write_parts(const struct model *model, const char *path, const char *forest, size_t length,
+static enum status write_parts(const char *header, const char *path, const char *forest, size_t length,
                                struct err *err) {
     _cleanup_(file_discard) struct file_output *output = NULL;
-    json_t *header = describe(model, forest, length);
-    FAIL_IF(header == NULL, err, STATUS_NO_MEMORY, "no memory for a model's header");
-    enum status status = file_create(path, &output, err);
-    if (status == STATUS_OK) {
-        FILE *out = file_output_stream(output);
-        fprintf(out, "%s%d\n", MAGIC, FILE_VERSION);
-        json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
-        fputc('\n', out);
-        fwrite(forest, 1, length, out); /* what could not be written is reported by the commit */
-        status = file_commit(&output, err);
-    }
-    json_decref(header);
-    return status;
+    _cleanup_(mem_free) char *head = NULL;
+    char hash[HASH_DIGITS + 1];
+    size_t room = sizeof MAGIC + 32 + strlen(header);
+    TRY(mem_new(room, 1, "a model's header", &head, err));
+    size_t head_length = (size_t)snprintf(head, room, "%s%d\n%s\n", MAGIC, FILE_VERSION, header);
+    hash_of(head, head_length, forest, length, hash);
+    TRY(file_create(path, &output, err));
+    FILE *out = file_output_stream(output);
+    fprintf(out, "%s%s\n", head, hash);
+    fwrite(forest, 1, length, out); /* what could not be written is reported by the commit */
+    return file_commit(&output, err);
 }
 
 enum status model_write(const struct model *model, const char *path, struct err *err) {
     _cleanup_(mem_free) char *forest = NULL;
     size_t length;
     TRY(forest_save(model->forest, &forest, &length, err));
-    return write_parts(model, path, forest, length, err);
+    json_t *header = describe(model, length);
+    _cleanup_(mem_free) char *text = header != NULL ? json_dumps(header, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(header);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a model's header");
+    return write_parts(text, path, forest, length, err);
 }
 
 /* ---- reading ---- */
@@ -92,11 +95,11 @@ static bool read_int(const json_t *object, const char *key, int least, int most,
 static bool read_features(const json_t *object, struct features_options *out) {
     const char *groups = json_string_value(json_object_get(object, "groups"));
     for (int i = 0; groups != NULL && i < 3; i++)
-        if (strcmp(groups, GROUPS[i]) == 0) {
+        if (strcmp(groups, features_groups_name((enum features_groups)i)) == 0) {
             out->groups = (enum features_groups)i;
-            return read_int(object, "diameter", 16, TEXTURE_DIAMETER, &out->diameter) &&
+            return read_int(object, "diameter", 16, FEATURES_DIAMETER, &out->diameter) &&
                    read_int(object, "window", 3, TEXTURE_WINDOW, &out->window) &&
-                   read_int(object, "stride", 1, TEXTURE_DIAMETER, &out->stride);
+                   read_int(object, "stride", 1, FEATURES_DIAMETER, &out->stride);
         }
     return false;
 }
@@ -165,22 +168,31 @@ static enum status read_header(const char *path, const json_t *header, struct mo
     return STATUS_OK;
 }
 
-static enum status check_forest(const char *path, const json_t *header, const struct model *model, const char *forest,
-                                size_t length, struct err *err) {
+static enum status read_forest(const char *path, const json_t *header, struct model *model, size_t *ret_bytes,
+                               struct err *err) {
     const json_t *entry = json_object_get(header, "forest");
-    const char *hash = json_string_value(json_object_get(entry, "hash"));
+    const char *xgboost = json_string_value(json_object_get(entry, "xgboost"));
     json_int_t bytes = json_integer_value(json_object_get(entry, "bytes"));
     int features = 0;
-    char found[17];
-    FAIL_IF(hash == NULL || bytes < 1 || !read_int(entry, "features", 1, FEATURES_MOST, &features) ||
+    FAIL_IF(xgboost == NULL || bytes < 1 || !read_int(entry, "features", 1, FEATURES_MOST, &features) ||
                 features != features_count(model->features.groups),
-            err, STATUS_BAD_FORMAT, "%s: the model's forest is not described (bytes, hash, features)", path);
-    FAIL_IF(length < (size_t)bytes, err, STATUS_TRUNCATED, "%s: the model ends after %zu of its forest's %lld bytes",
-            path, length, (long long)bytes);
-    snprintf(found, sizeof found, "%016" PRIx64, hash_of(forest, length));
-    FAIL_IF(length != (size_t)bytes || strcmp(hash, found) != 0, err, STATUS_BAD_FORMAT,
-            "%s: the model's forest is not what was written (hash %s, not %.16s): copy the file again", path, found,
-            hash);
+            err, STATUS_BAD_FORMAT, "%s: the model's forest is not described (bytes, features, xgboost)", path);
+    snprintf(model->xgboost, sizeof model->xgboost, "%s", xgboost);
+    *ret_bytes = (size_t)bytes;
+    return STATUS_OK;
+}
+
+/* bytes[length] is the file; its hash begins at `at`, and the forest has forest_length bytes. */
+static enum status check_whole(const char *path, const char *bytes, size_t length, size_t at, size_t forest_length,
+                               struct err *err) {
+    char hash[HASH_DIGITS + 1];
+    size_t forest = at + HASH_DIGITS + 1, there = length > forest ? length - forest : 0;
+    FAIL_IF(there < forest_length, err, STATUS_TRUNCATED, "%s: the model ends after %zu of its forest's %zu bytes", path,
+            there, forest_length);
+    hash_of(bytes, at, bytes + forest, there, hash);
+    FAIL_IF(there != forest_length || memcmp(bytes + at, hash, HASH_DIGITS) != 0 || bytes[forest - 1] != '\n', err,
+            STATUS_BAD_FORMAT, "%s: the model is not what was written (hash %s, not %.*s): copy the file again", path,
+            hash, HASH_DIGITS, bytes + at);
     return STATUS_OK;
 }
 
@@ -206,14 +218,14 @@ enum status model_parse(const char *path, const char *bytes, size_t length, stru
     json_t *header = json_loadb(header_text, (size_t)(header_end - header_text), JSON_REJECT_DUPLICATES, &problem);
     FAIL_IF(header == NULL, err, STATUS_BAD_FORMAT, "%s: the model's header is broken: %s", path, problem.text);
     struct model model = {.classes = 0};
-    const char *forest = header_end + 1;
-    size_t forest_length = length - (size_t)(forest - bytes);
+    size_t at = (size_t)(header_end + 1 - bytes), forest_length = 0;
     enum status status = read_header(path, header, &model, err);
-    if (status == STATUS_OK) status = check_forest(path, header, &model, forest, forest_length, err);
+    if (status == STATUS_OK) status = read_forest(path, header, &model, &forest_length, err);
     json_decref(header);
     TRY(status);
+    TRY(check_whole(path, bytes, length, at, forest_length, err));
     *ret_model = model;
-    *ret_forest = forest;
+    *ret_forest = bytes + at + HASH_DIGITS + 1;
     *ret_forest_length = forest_length;
     return STATUS_OK;
 }
@@ -228,7 +240,10 @@ enum status model_read(const char *path, int threads, struct model *ret_model, s
     struct forest_options options = {.classes = model.classes, .features = features_count(model.features.groups),
                                      .threads = threads};
     enum status status = forest_load(&options, forest, forest_length, &model.forest, err);
-    if (status != STATUS_OK) return err_context(err, status, "%s", path);
+    if (status != STATUS_OK)
+        return err_context(err, status,
+                           "%s: its forest, which XGBoost %s wrote and %s reads, cannot be taken: train it again", path,
+                           model.xgboost, forest_version());
     *ret_model = model;
     return STATUS_OK;
 }

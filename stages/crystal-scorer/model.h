@@ -1,9 +1,10 @@
 /* A model: which features it is of, which classes it knows, the forest, and how drops go on. One file:
- *   icestream crystal-scorer model 1\n
+ *   icestream crystal-scorer model 2\n
  *   {JSON: "features": {"version", "groups", "diameter", "window", "stride"}, "classes": [{"outcome", "examples"}…],
- *          "series": null or {"pattern", "prior", "transition"}, "forest": {"bytes", "hash", "features", "xgboost"}}\n
+ *          "series": null or {"pattern", "prior", "transition"}, "forest": {"bytes", "features", "xgboost"}}\n
+ *   hash of all that comes before and behind this line: FNV-1a of 64 bits, 16 hexadecimal digits\n
  *   the forest, as XGBoost writes it (UBJSON)
- * A forest that is not whole (its hash, FNV-1a of 64 bits, says so) is refused before XGBoost sees it. */
+ * A model that is not as it was written is refused before XGBoost sees it. */
 #ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_MODEL_H
 #define ICESTREAM_STAGES_CRYSTAL_SCORER_MODEL_H
 
@@ -21,6 +22,7 @@ struct model {
     bool has_series;
     char pattern[SERIES_PATTERN_SIZE];
     struct series_model series;
+    char xgboost[32]; /* the version that wrote the forest; of a model that was read */
     struct forest *forest;
 };
 

@@ -32,23 +32,24 @@ static const struct param params[] = {
      .help = "Table of path,label: makes a model (--o DIR gets crystals.model) instead of scores; on files alone"},
     {"centre", PARAM_FLOATS, P(centre), "px", NULL, .list_count = 2,
      .help = "Of the drop, x and y, the same for all images; by default it is looked for"},
-    {"diameter", PARAM_INT, P(diameter), "px", NULL, 36, 4096,
+    {"diameter", PARAM_INT, P(diameter), "px", NULL, 36, FEATURES_DIAMETER,
      .help = "Of the circle that is evaluated; default: the model's, or 200"},
     {"window", PARAM_INT, P(window), "px", NULL, 27, 63,
      .help = "Side of the square around a pixel whose texture is its own, odd; default: the model's, or 31"},
-    {"stride", PARAM_INT, P(stride), "px", NULL, 1, 4096,
-     .help = "Texture at every so manieth pixel along x and y; default: the model's, or 1, which is all"},
+    {"stride", PARAM_INT, P(stride), "px", NULL, 1, FEATURES_DIAMETER,
+     .help = "Step along x and y between pixels whose texture is evaluated; default: the model's, or 1, which is all"},
     {"features", PARAM_CHOICE, P(features), "", "auto", .choices = "auto|" FEATURES_GROUPS_CHOICES,
      .help = "What a model is made of: all, all but texture, or statistics of grey levels; auto: the model's, or all"},
     {"keep_features", PARAM_BOOL, P(keep_features), "", "false",
      .help = "Write IMAGE_features.npy (3 numbers of levels, 25 lengths, 13, 3) and IMAGE_simple.npy; needs no model"},
     {"features_from", PARAM_PATH, P(features_from), "", NULL,
-     .help = "Folder in which an earlier run with keep_features has left those of the same images: they are not computed"},
+     .help = "Folder in which an earlier run with keep_features has left those of the same images: none are computed"},
     {"series", PARAM_STRING, P(series), "", NULL,
      .help = "How names tell drop and time, as {drop}_t{time}: outcomes of a drop's images are judged together"},
     {"likely", PARAM_FLOAT, P(likely), "", "0.2", 0, 1,
      .help = "Least probability of any crystal with which an image is in crystals.csv"},
-    {"trees", PARAM_INT, P(trees), "", "500", 1, 10000, .help = "Of a new model's forest, for each outcome"},
+    {"trees", PARAM_INT, P(trees), "", "500", 1, 10000, 
+     .help = "Of a new model's forest, for each outcome; rounded up to tens"},
     {"folds", PARAM_INT, P(folds), "", "5", 2, 64, .help = "Parts that are held out in turn to check a new model"},
 };
 #undef P
@@ -80,12 +81,21 @@ static enum status settle_one(const char *name, int set, int of_model, int fallb
     return STATUS_OK;
 }
 
+static enum status check_texture(const char *name, const struct state *s, int value, struct err *err) {
+    FAIL_IF(s->with_texture && value > TEXTURE_DIAMETER, err, STATUS_BAD_ARGUMENT,
+            "%s: texture is evaluated up to %d px, not %d: set less, or leave texture out (--features simple, without "
+            "--keep-features)",
+            name, TEXTURE_DIAMETER, value);
+    return STATUS_OK;
+}
+
 static enum status settle_options(const struct params *p, struct state *s, struct err *err) {
     const struct features_options *m = &s->model.features;
     bool has = p->model != NULL;
     int groups = p->features - 1; /* auto comes first */
     FAIL_IF(has && groups >= 0 && groups != (int)m->groups, err, STATUS_BAD_ARGUMENT,
-            "features: the model is of other features than were asked for: leave them out, or train a model with them");
+            "features: %s was asked for, and the model is of %s: leave features out, or train a model with it",
+            features_groups_name((enum features_groups)groups), features_groups_name(m->groups));
     s->options.groups = has ? m->groups : groups >= 0 ? (enum features_groups)groups : FEATURES_ALL;
     TRY(settle_one("diameter", p->diameter, m->diameter, 200, has, &s->options.diameter, err));
     TRY(settle_one("window", p->window, m->window, 31, has, &s->options.window, err));
@@ -95,6 +105,9 @@ static enum status settle_options(const struct params *p, struct state *s, struc
     FAIL_IF(s->options.diameter <= s->options.window, err, STATUS_BAD_ARGUMENT,
             "diameter: no window of %d px has room in a circle of %d px: set a larger diameter, or a smaller window",
             s->options.window, s->options.diameter);
+    s->with_texture = s->options.groups == FEATURES_ALL || p->keep_features;
+    TRY(check_texture("diameter", s, s->options.diameter, err));
+    TRY(check_texture("stride", s, s->options.stride, err));
     s->has_centre = p->centre.count == 2;
     for (int i = 0; i < 2 && s->has_centre; i++) {
         FAIL_IF(!(p->centre.values[i] >= 0 && p->centre.values[i] < 1e6), err, STATUS_BAD_ARGUMENT,
@@ -114,8 +127,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     FAIL_IF(p->train != NULL && stage_in_pipeline(stage), err, STATUS_BAD_ARGUMENT,
             "train: a model is made on files (icestream-crystal-scorer --train labels.csv --o DIR), a session uses it");
     FAIL_IF((p->model != NULL || p->train != NULL) && !forest_available(), err, STATUS_UNSUPPORTED,
-            "%s: this build has no random forest, since XGBoost (package libxgboost-dev) was not there when it was "
-            "configured: only --keep-features works", p->model != NULL ? "model" : "train");
+            "%s: this build has no random forest, since XGBoost was not there when it was configured: install the "
+            "package libxgboost-dev and build again; without, only --keep-features works",
+            p->model != NULL ? "model" : "train");
     const char *dot = p->train != NULL ? strrchr(p->train, '.') : NULL; /* by which --i knows a list as well */
     FAIL_IF(p->train != NULL && (dot == NULL || strcasecmp(dot, ".csv") != 0), err, STATUS_BAD_ARGUMENT,
             "train: %s: the name of a table of path,label ends in .csv", p->train);
@@ -125,9 +139,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
             "series: %s was trained without time series, and does not know how drops go on: train it with --series",
             p->model);
     TRY(settle_options(p, s, err));
-    s->with_texture = s->options.groups == FEATURES_ALL || p->keep_features;
-    if (p->features_from != NULL) TRY(kept_check(p->features_from, &s->options, err));
-    if (p->keep_features) TRY(kept_begin(stage_folder(stage), &s->options, err));
+    const int *centre = s->has_centre ? s->centre : NULL;
+    if (p->features_from != NULL) TRY(kept_check(p->features_from, &s->options, centre, err));
+    if (p->keep_features) TRY(kept_begin(stage_folder(stage), &s->options, centre, err));
     if (p->train == NULL) return STATUS_OK;
     TRY(labels_read(p->train, &s->labels, err));
     s->training = (struct training){.features = s->options, .pattern = p->series, .folds = p->folds, .trees = p->trees,
@@ -238,14 +252,14 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 static enum status flush(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     const struct params *p = stage_params(stage);
-    _cleanup_(mem_free) float *foretold = NULL;
+    _cleanup_(mem_free) float *predicted = NULL;
     struct confusion confusion;
     char path[PATH_SIZE];
     if (p->train == NULL) return STATUS_OK;
     TRY(path_join(stage_folder(stage), "crystals.model", path, sizeof path, err));
     stage_note(stage, "growing forests of %zu images", s->training.count);
-    TRY(training_run(&s->training, &s->model, &confusion, &foretold, err));
-    TRY(training_report(&s->training, &confusion, foretold, stage_folder(stage), err));
+    TRY(training_run(&s->training, &s->model, &confusion, &predicted, err));
+    TRY(training_report(&s->training, &confusion, predicted, stage_folder(stage), err));
     TRY(model_write(&s->model, path, err));
     stage_log(stage, LOG_INFO, "model", "%s: %d outcomes, %zu images; held out, the macro recall is %.3f", path,
               s->model.classes, s->training.count, confusion_macro_recall(&confusion));

@@ -141,11 +141,12 @@ enum status series_smooth(const struct series_model *m, const float *seen, size_
     double backward[OUTCOMES], likelihood[OUTCOMES], known[OUTCOMES];
     TRY(mem_new(count, OUTCOMES * sizeof *forward, "a time series", &forward, err));
     for (size_t i = 0; i < count; i++) {
-        double *now = forward + i * OUTCOMES, *before = now - OUTCOMES;
+        double *now = forward + i * OUTCOMES;
+        const double *before = i > 0 ? now - OUTCOMES : NULL;
         likelihoods(m, seen + i * (size_t)classes, likelihood);
         for (int b = 0; b < classes; b++) {
             double sum = i == 0 ? m->prior[b] : 0;
-            for (int a = 0; i > 0 && a < classes; a++)
+            for (int a = 0; before != NULL && a < classes; a++)
                 sum += before[a] * m->transition[a][b];
             now[b] = sum * likelihood[b];
         }

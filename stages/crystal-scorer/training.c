@@ -132,8 +132,10 @@ static enum status deal(const struct training *t, const int *class_of, int folds
 struct work {
     const struct training *training;
     struct forest_options options;
+    float weights[FEATURES_MOST];
     const int *class_of, *fold;
-    float *foretold;
+    float *predicted;
+    int workers;
     struct forest *forests[FOLDS_MAX + 1]; /* the first: of all examples; then those without a part */
 };
 
@@ -154,26 +156,35 @@ static enum status grow_part(const struct work *w, int held, int part, struct er
 }
 
 /* As many at once as there are threads, and as have room: each holds its examples four times over (rows, XGBoost's
- * matrix, and its columns in order, which have an index each). Without OpenMP nobody asks. */
-__attribute__((unused)) static int workers_of(const struct work *w, int threads) {
+ * matrix, and its columns in order, which have an index each). */
+static int workers_of(const struct work *w, int threads) {
     double each = 16.0 * (double)w->training->count * w->options.features;
     int room = (int)fmin(fmax(ROOM / each, 1), 1 << 16);
     return threads < room ? threads : room;
 }
 
-/* Trees are small and many, so each part of each forest is grown by a thread of its own. */
+/* Trees are small and many, so each part of each forest is grown by a thread of its own. After one has failed no other
+ * begins. */
 static enum status grow_all(struct work *w, int folds, int threads, struct err *err) {
     enum status status = STATUS_OK;
+    bool failed = false;
+    w->workers = workers_of(w, threads);
     for (int f = 0; f <= folds; f++)
         TRY(forest_create(&w->options, &w->forests[f], err));
-#pragma omp parallel for schedule(dynamic, 1) num_threads(workers_of(w, threads))
+#pragma omp parallel for schedule(dynamic, 1) num_threads(w->workers)
     for (int task = 0; task < (folds + 1) * FOREST_PARTS; task++) {
         struct err mine = {0};
+        bool stop;
+#pragma omp atomic read
+        stop = failed;
+        if (stop) continue;
         enum status came = grow_part(w, task / FOREST_PARTS - 1, task % FOREST_PARTS, &mine);
 #pragma omp critical(icestream_training)
         if (came != STATUS_OK && status == STATUS_OK) {
             status = came;
             if (err != NULL) *err = mine;
+#pragma omp atomic write
+            failed = true;
         }
     }
     return status;
@@ -182,14 +193,14 @@ static enum status grow_all(struct work *w, int folds, int threads, struct err *
 static enum status validate(struct work *w, struct err *err) {
     size_t width = (size_t)w->options.features, classes = (size_t)w->options.classes;
     for (size_t i = 0; i < w->training->count; i++)
-        TRY(forest_predict(w->forests[w->fold[i] + 1], w->training->rows + i * width, w->foretold + i * classes, err));
+        TRY(forest_predict(w->forests[w->fold[i] + 1], w->training->rows + i * width, w->predicted + i * classes, err));
     return STATUS_OK;
 }
 
 static void count_up(const struct work *w, struct confusion *confusion) {
     size_t classes = (size_t)w->options.classes;
     for (size_t i = 0; i < w->training->count; i++) {
-        const float *p = w->foretold + i * classes;
+        const float *p = w->predicted + i * classes;
         size_t best = 0;
         for (size_t k = 1; k < classes; k++)
             if (p[k] > p[best]) best = k;
@@ -215,9 +226,15 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
     TRY(find_classes(t, model, class_of, err));
     TRY(deal(t, class_of, t->folds, fold, err));
     TRY(learn_series(t, class_of, model, err));
-    w->options = (struct forest_options){model->classes, features_count(t->features.groups), t->trees, SUBSAMPLE,
-                                         SEED, 1};
-    TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->foretold, "what is foretold", &w->foretold, err));
+    features_weights(t->features.groups, w->weights);
+    w->options = (struct forest_options){.classes = model->classes,
+                                         .features = features_count(t->features.groups),
+                                         .trees = t->trees,
+                                         .subsample = SUBSAMPLE,
+                                         .seed = SEED,
+                                         .threads = 1,
+                                         .weights = w->weights};
+    TRY(mem_new(t->count * (size_t)model->classes, sizeof *w->predicted, "predictions", &w->predicted, err));
     *confusion = (struct confusion){.classes = model->classes};
     memcpy(confusion->outcomes, model->outcomes, sizeof confusion->outcomes);
     TRY(grow_all(w, t->folds, t->threads, err));
@@ -227,24 +244,26 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
 }
 
 enum status training_run(struct training *t, struct model *ret_model, struct confusion *ret_confusion,
-                         float **ret_foretold, struct err *err) {
+                         float **ret_predicted, struct err *err) {
     _cleanup_(mem_free) int *class_of = NULL, *fold = NULL;
     FAIL_IF(t->count == 0, err, STATUS_NOT_FOUND, "not one labelled image could be read: there is nothing to learn from");
-    FAIL_IF(t->folds < 2 || t->folds > FOLDS_MAX, err, STATUS_BAD_ARGUMENT, "folds: 2 to 64 parts can be held out, not %d",
-            t->folds);
+    FAIL_IF(t->folds < 2 || t->folds > FOLDS_MAX, err, STATUS_BAD_ARGUMENT,
+            "folds: 2 to %d parts can be held out, not %d", FOLDS_MAX, t->folds);
     TRY(mem_new(t->count, sizeof *class_of, "classes", &class_of, err));
     TRY(mem_new(t->count, sizeof *fold, "parts", &fold, err));
     struct model model = {.features = t->features};
     struct work work = {.training = t, .class_of = class_of, .fold = fold};
-    enum status status = run(t, &work, class_of, fold, &model, ret_confusion, err);
+    struct confusion confusion;
+    enum status status = run(t, &work, class_of, fold, &model, &confusion, err);
     for (int f = status == STATUS_OK ? 1 : 0; f <= t->folds; f++)
         forest_destroy(&work.forests[f]);
     if (status != STATUS_OK) {
-        mem_free(&work.foretold);
+        mem_free(&work.predicted);
         return status;
     }
     model.forest = work.forests[0];
     *ret_model = model;
-    *ret_foretold = work.foretold;
+    *ret_confusion = confusion;
+    *ret_predicted = work.predicted;
     return STATUS_OK;
 }

@@ -30,22 +30,22 @@ void training_clear(struct training *training);
 struct confusion {
     int classes;
     enum outcome outcomes[OUTCOMES];
-    size_t counts[OUTCOMES][OUTCOMES]; /* [as labelled][as foretold] */
+    size_t counts[OUTCOMES][OUTCOMES]; /* [as labelled][as predicted] */
 };
-double confusion_precision(const struct confusion *confusion, int k); /* NaN: never foretold */
+double confusion_precision(const struct confusion *confusion, int k); /* NaN: never predicted */
 double confusion_recall(const struct confusion *confusion, int k);
 double confusion_macro_recall(const struct confusion *confusion);
 double confusion_crystal_recall(const struct confusion *confusion); /* of any crystal as any; NaN: there is none */
 
 /* Cross-validates: `folds` times a forest is grown from all but one part of the examples and asked for that part. Parts
  * hold as much of each class as can be, and all images of a drop lie in one where there is a pattern. Then the forest of
- * all examples. ret_foretold [count][classes]: the probabilities of each example while it was held out. */
+ * all examples. ret_predicted [count][classes]: the probabilities of each example while it was held out. */
 enum status training_run(struct training *training, struct model *ret_model, struct confusion *ret_confusion,
-                         float **ret_foretold, struct err *err);
+                         float **ret_predicted, struct err *err);
 
 /* In `folder`: confusion.csv, validation.csv (class, examples, precision, recall), cross_validation.csv (each example as
- * labelled and foretold), and the first two for people: validation.txt. */
-enum status training_report(const struct training *training, const struct confusion *confusion, const float *foretold,
+ * labelled and predicted), and the first two for people: validation.txt. */
+enum status training_report(const struct training *training, const struct confusion *confusion, const float *predicted,
                             const char *folder, struct err *err);
 
 #endif

@@ -83,7 +83,7 @@ static enum status write_validation(const struct confusion *c, FILE *out) {
 }
 
 static enum status write_text(const struct confusion *c, FILE *out) {
-    fprintf(out, "Held out in turn; rows: as labelled, columns: as foretold\n\n%-18s", "");
+    fprintf(out, "Held out in turn; rows: as labelled, columns: as predicted\n\n%-18s", "");
     for (int k = 0; k < c->classes; k++)
         fprintf(out, " %5d", k + 1);
     fprintf(out, "   precision recall\n");
@@ -109,7 +109,7 @@ static enum status write_file(const struct confusion *c, const char *folder, con
     return file_commit(&output, err);
 }
 
-static enum status write_examples(const struct training *t, const struct confusion *c, const float *foretold,
+static enum status write_examples(const struct training *t, const struct confusion *c, const float *predicted,
                                   const char *folder, struct err *err) {
     _cleanup_(file_discard) struct file_output *output = NULL;
     char path[PATH_SIZE];
@@ -123,7 +123,7 @@ static enum status write_examples(const struct training *t, const struct confusi
     }
     fputc('\n', out);
     for (size_t i = 0; i < t->count; i++) {
-        const float *p = foretold + i * (size_t)c->classes;
+        const float *p = predicted + i * (size_t)c->classes;
         int best = 0;
         for (int k = 1; k < c->classes; k++)
             if (p[k] > p[best]) best = k;
@@ -139,10 +139,10 @@ static enum status write_examples(const struct training *t, const struct confusi
     return file_commit(&output, err);
 }
 
-enum status training_report(const struct training *t, const struct confusion *c, const float *foretold,
+enum status training_report(const struct training *t, const struct confusion *c, const float *predicted,
                             const char *folder, struct err *err) {
     TRY(write_file(c, folder, "confusion.csv", write_confusion, err));
     TRY(write_file(c, folder, "validation.csv", write_validation, err));
     TRY(write_file(c, folder, "validation.txt", write_text, err));
-    return write_examples(t, c, foretold, folder, err);
+    return write_examples(t, c, predicted, folder, err);
 }

@@ -22,7 +22,8 @@ static enum status read_text(const char *text, size_t length, struct csv *csv, s
 
 static void cells_and_lines(void **state) {
     (void)state;
-    static const char text[] = "\xef\xbb\xbfpath, label\r\n\r\na.png,\"precip & \"\"crystal\"\"\"\n\"b,\n1.png\" , clear ,x\n,\nlast";
+    static const char text[] = "\xef\xbb\xbfpath, label\r\n\r\na.png,\"precip & \"\"crystal\"\"\"\n"
+                               "\"b,\n1.png\" , clear ,x\n,\nlast";
     struct csv csv = {0};
     struct err err = {0};
     assert_int_equal(read_text(text, sizeof text - 1, &csv, &err), STATUS_OK);
@@ -54,6 +55,8 @@ static void broken_ones_are_refused(void **state) {
     assert_non_null(strstr(err.message, "line 2: a comma or the line's end is expected"));
     assert_int_equal(read_text("a\0b", 3, &csv, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "a byte 0 at 1"));
+    assert_int_equal(read_text("a,b\rc,d\r", 8, &csv, &err), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "a carriage return alone"));
     assert_null(csv.rows);
 }
 

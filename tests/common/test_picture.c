@@ -37,6 +37,12 @@ static void pictures_come_back(void **state) {
     for (int i = 0; i < 5 * 7; i++)
         assert_true(fabs(image.data[i] - (0.2126 * rgb[3 * i] + 0.7152 * rgb[3 * i + 1] + 0.0722 * rgb[3 * i + 2])) <
                     1e-3);
+    for (int i = 0; i < 3 * 5 * 7; i++)
+        rgb[i] = grey[i / 3];
+    assert_ok(picture_write_rgb(path, 5, 7, rgb, &err));
+    assert_ok(image_read(path, &image, &err));
+    for (int i = 0; i < 5 * 7; i++)
+        assert_true(image.data[i] == (float)grey[i]);
     uint8_t palette[PICTURE_COLOURS][3];
     for (int i = 0; i < PICTURE_COLOURS; i++)
         for (int c = 0; c < 3; c++)

@@ -10,6 +10,8 @@
 #include "tests/common/scratch.h"
 
 static const struct stage_descriptor reader = {.name = "reader", .summary = "", .in = "micrograph", .out = ""};
+static const struct stage_descriptor photographs = {.name = "photographs", .summary = "", .in = "micrograph", .out = "",
+                                                    .unscaled = true};
 static const struct stage_descriptor picked = {.name = "picked", .summary = "", .in = "micrograph picks", .out = ""};
 static const struct stage_descriptor joiner = {.name = "joiner", .summary = "", .in = "selection", .out = ""};
 
@@ -200,6 +202,45 @@ static void images_and_folders(void **state) {
     clear(&listed);
 }
 
+static void path_is(const struct stage_descriptor *descriptor, const char *input, const char *expected) {
+    struct listed listed;
+    struct err err = {0};
+    assert_ok(list(descriptor, input, "1", &listed, &err));
+    assert_int_equal(listed.count, 1);
+    assert_non_null(strstr(item_string(listed.items[0], "micrograph.path"), expected));
+    clear(&listed);
+}
+
+static void names_are_refused(const struct stage_descriptor *descriptor, const char *input, const char *says) {
+    struct listed listed;
+    struct err err = {0};
+    assert_int_equal(list(descriptor, input, "1", &listed, &err), STATUS_BAD_ARGUMENT);
+    if (strstr(err.message, says) == NULL) fail_msg("'%s' is not in: %s", says, err.message);
+    clear(&listed);
+}
+
+/* Products of both would have the same names, and the later would replace the earlier. */
+static void images_that_differ_in_their_endings(void **state) {
+    (void)state;
+    write_micrograph("pair/a.mrc", 1);
+    write_micrograph("pair/a.tif", 2);
+    names_are_refused(&reader, "pair", "pair/a.tif would give files of the same name (a…)");
+    write_micrograph("one/a.mrc", 1);
+    write_micrograph("two/a.mrc", 2);
+    names_are_refused(&reader, "one/a.mrc,two/a.mrc", "two/a.mrc would give files of the same name (a…)");
+    path_is(&reader, "one/a.mrc,one/a.mrc", "one/a.mrc");
+    /* Beside a micrograph a picture is its preview, whichever comes first; drops are pictures. */
+    write_micrograph("before/a.jpg", 1);
+    write_micrograph("before/a.mrc", 1);
+    write_micrograph("after/a.mrc", 1);
+    write_micrograph("after/a.png", 1);
+    path_is(&reader, "before", "before/a.mrc");
+    path_is(&reader, "after", "after/a.mrc");
+    names_are_refused(&photographs, "after", "after/a.png would give files of the same name (a…)");
+    write_text("table/list.csv", "path\n../pair/a.mrc\n../pair/a.tif\n");
+    names_are_refused(&photographs, "table/list.csv", "list.csv: line 3: ");
+}
+
 static void what_is_no_input_is_refused(void **state) {
     (void)state;
     static const struct {
@@ -282,6 +323,7 @@ int main(void) {
         cmocka_unit_test(particles_are_one_item),
         cmocka_unit_test(old_star_files_hold_their_optics_in_the_rows),
         cmocka_unit_test(images_and_folders),
+        cmocka_unit_test(images_that_differ_in_their_endings),
         cmocka_unit_test(what_is_no_input_is_refused),
         cmocka_unit_test(the_template_stage_runs),
     };

@@ -36,7 +36,7 @@ static void patterns_agree(void **state) {
     (void)state;
     for (int pattern = 0; pattern < PATTERNS; pattern++) {
         struct texture_options o = texture_defaults();
-        o.diameter = 33;
+        o.diameter = 36; /* 21 pixels */
         o.lengths = 7;
         check_pattern((enum pattern)pattern, &o, 40, 36, pattern % 2);
         o.lengths = 25;
@@ -101,47 +101,62 @@ static struct texture_sums sums_of(const int *counts, int levels, const struct t
     return s;
 }
 
-/* Every running sum of every matrix is, as an integer, that of the matrix counted anew. */
-static void sums_are_exact(void **state) {
-    (void)state;
+/* Every running sum of matrices is, as an integer, that of the matrix counted anew: at every `each`-th position of a row,
+ * for every `apart`-th displacement from `first` on. Returns how many were checked. */
+static int check_sums(const struct texture_options *o, enum pattern pattern, int first, int apart, int each) {
     struct err err = {0};
-    struct texture_options o = texture_defaults();
     struct texture_geometry g;
     struct texture_cpu *cpu = NULL;
     static int counts[TEXTURE_LEVELS * TEXTURE_LEVELS];
-    o.diameter = 38;
-    must(texture_geometry_create(&o, &g, &err), &err);
+    must(texture_geometry_create(o, &g, &err), &err);
     must(texture_cpu_create(&g, &cpu, &err), &err);
     uint8_t *planes = malloc((size_t)(3 * g.side * g.side));
     struct texture_sums *sums = malloc((size_t)(g.positions * g.positions) * sizeof *sums);
     assert_non_null(planes);
     assert_non_null(sums);
+    struct picture picture = make_picture(pattern, (int)o->diameter + 3, (int)o->diameter + 1);
+    struct texture_image image = image_of(&picture, false);
+    must(texture_quantise(&g, &image, planes, &err), &err);
     int checked = 0;
-    for (int pattern = 0; pattern < PATTERNS; pattern += 2) {
-        struct picture picture = make_picture((enum pattern)pattern, 41, 39);
-        struct texture_image image = image_of(&picture, false);
-        must(texture_quantise(&g, &image, planes, &err), &err);
-        for (int d = pattern; d < 1026; d += 5) {
-            int q = d % 3, levels = o.levels[q], dx = g.displacements[d].dx, dy = g.displacements[d].dy;
-            const uint8_t *plane = planes + q * g.side * g.side;
-            texture_cpu_sums(cpu, plane, d, sums);
-            for (int y = 0; y < g.positions; y++)
-                for (int x = g.steps - g.reach[y]; x <= g.steps + g.reach[y]; x++, checked++) {
-                    int both = texture_reference_counts(plane + y * g.side + x, g.side, 31, dx, dy, levels, counts);
-                    assert_int_equal(both, 2 * texture_pairs(&g, &g.displacements[d]));
-                    struct texture_sums expected = sums_of(counts, levels, g.tables);
-                    if (memcmp(&expected, &sums[y * g.positions + x], sizeof expected) != 0)
-                        fail_msg("%s: sums at (%d, %d) for (%d, %d) at %d levels are not those of the matrix",
-                                 PATTERN_NAMES[pattern], x, y, dx, dy, levels);
-                }
-        }
-        free_picture(&picture);
+    for (int d = first; d < 1026; d += apart) {
+        int q = d % 3, levels = o->levels[q], dx = g.displacements[d].dx, dy = g.displacements[d].dy;
+        const uint8_t *plane = planes + q * g.side * g.side;
+        memset(sums, 0xff, (size_t)(g.positions * g.positions) * sizeof *sums);
+        texture_cpu_sums(cpu, plane, d, sums);
+        for (int y = 0; y < g.positions; y++)
+            for (int x = g.steps - g.reach[y]; x <= g.steps + g.reach[y]; x += each, checked++) {
+                const uint8_t *window = plane + (ptrdiff_t)y * o->stride * g.side + x * o->stride;
+                int both = texture_reference_counts(window, g.side, o->window, dx, dy, levels, counts);
+                assert_int_equal(both, 2 * texture_pairs(&g, &g.displacements[d]));
+                struct texture_sums expected = sums_of(counts, levels, g.tables);
+                if (memcmp(&expected, &sums[y * g.positions + x], sizeof expected) != 0)
+                    fail_msg("%s: sums at (%d, %d) for (%d, %d) at %d levels are not those of the matrix",
+                             PATTERN_NAMES[pattern], x, y, dx, dy, levels);
+            }
     }
-    print_message("  %d matrices, all sums equal\n", checked);
+    free_picture(&picture);
     free(planes);
     free(sums);
     texture_cpu_destroy(&cpu);
     texture_geometry_destroy(&g);
+    return checked;
+}
+
+/* Few pixels of a small circle for many displacements; the default circle, which has several tiles, for few; a stride. */
+static void sums_are_exact(void **state) {
+    (void)state;
+    struct texture_options o = texture_defaults();
+    int checked = 0;
+    o.diameter = 38;
+    for (int pattern = 0; pattern < PATTERNS; pattern += 2)
+        checked += check_sums(&o, (enum pattern)pattern, pattern, 5, 1);
+    o.diameter = 200;
+    checked += check_sums(&o, NOISE, 7, 83, 7);
+    checked += check_sums(&o, SMOOTH, 0, 83, 7);
+    checked += check_sums(&o, SPOT, 41, 83, 7);
+    o.stride = 3;
+    checked += check_sums(&o, HALVES, 3, 83, 5);
+    print_message("  %d matrices, all sums equal\n", checked);
 }
 
 static void counts_are_the_papers(void **state) {

@@ -63,9 +63,15 @@ static inline struct texture_image image_of(const struct picture *p, bool floats
     return image;
 }
 
-/* What is asked for: 1e-5 relative; of ranges, 1e-5 of the feature's mean size. What is 0 in exact arithmetic comes out
- * of √ of a rounding error: 1e-6 where the mean itself is less than that. */
+/* What is asked for: 1e-5 of a feature's size, for ranges too. Its size is its mean, or its largest range where that is
+ * more, as with correlations whose signs cancel. What is 0 in exact arithmetic comes out of √ of a rounding error: where
+ * the size is below 1e-6, that much is allowed. */
 static const double ALLOWED = 1e-5, NOTHING = 1e-6;
+
+static inline double allowed_error(const double feature[TEXTURE_AGGREGATES]) {
+    double size = fmax(fabs(feature[TEXTURE_MEAN]), feature[TEXTURE_LARGEST_RANGE]);
+    return size < NOTHING ? NOTHING : ALLOWED * size;
+}
 
 /* The largest error, in units of what is allowed. */
 static inline double worst_error(const struct texture_options *o, const struct texture_features *found,
@@ -76,9 +82,9 @@ static inline double worst_error(const struct texture_options *o, const struct t
         for (int l = 0; l < TEXTURE_LENGTHS; l++)
             for (int k = 0; k < TEXTURE_FEATURES; k++)
                 for (int a = 0; a < TEXTURE_AGGREGATES; a++) {
-                    double x = found->values[q][l][k][a], y = l < o->lengths ? expected[q][l][k][a] : 0;
-                    double size = fmax(fabs(expected[q][l][k][TEXTURE_MEAN]), NOTHING / ALLOWED * (l < o->lengths));
-                    double error = fabs(x - y) / (ALLOWED * (size > 0 ? size : 1));
+                    bool computed = l < o->lengths;
+                    double x = found->values[q][l][k][a], y = computed ? expected[q][l][k][a] : 0;
+                    double error = computed ? fabs(x - y) / allowed_error(expected[q][l][k]) : x == 0 ? 0 : HUGE_VAL;
                     if (!(error <= 1) && shown++ < 5)
                         print_message("    levels %d, length %d, f%d, aggregate %d: %.9g, not %.9g\n", o->levels[q],
                                       l + 1, k + 1, a, x, y);

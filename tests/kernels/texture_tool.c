@@ -1,8 +1,9 @@
 /* Texture for tests in Python.
  *
- *   texture_tool matrix LEVELS                    13 features, one a line, of p[LEVELS][LEVELS] as text on standard
- * input texture_tool image FILE NX NY X Y DIAMETER LENGTHS WINDOW features of bytes [NY][NX]: levels, length, feature,
- * mean, largest and smallest range a line */
+ * texture_tool matrix LEVELS: 13 features, one a line, of p[LEVELS][LEVELS] as text on standard input.
+ *
+ * texture_tool image FILE NX NY X Y DIAMETER LENGTHS WINDOW [STRIDE]: features of bytes [NY][NX] around (X, Y); levels,
+ * length, feature, mean, largest and smallest range a line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static enum status measure(const struct texture_options *options, const struct t
     return status;
 }
 
-static enum status of_image(char **arguments, struct err *err) {
+static enum status of_image(int count, char **arguments, struct err *err) {
     struct texture_options o = texture_defaults();
     struct texture_image image = {.nx = atoi(arguments[1]),
                                   .ny = atoi(arguments[2]),
@@ -43,6 +44,7 @@ static enum status of_image(char **arguments, struct err *err) {
     o.diameter = atof(arguments[5]);
     o.lengths = atoi(arguments[6]);
     o.window = atoi(arguments[7]);
+    if (count > 8) o.stride = atoi(arguments[8]);
     size_t pixels = (size_t)image.nx * (size_t)image.ny;
     TRY(mem_new(pixels, 1, "an image", &bytes, err));
     TRY(mem_new(1, sizeof *f, "features", &f, err));
@@ -68,12 +70,11 @@ int main(int argc, char **argv) {
     enum status status = STATUS_BAD_ARGUMENT;
     if (argc == 3 && strcmp(argv[1], "matrix") == 0)
         status = of_matrix(atoi(argv[2]), &err);
-    else if (argc == 10 && strcmp(argv[1], "image") == 0)
-        status = of_image(argv + 2, &err);
+    else if ((argc == 10 || argc == 11) && strcmp(argv[1], "image") == 0)
+        status = of_image(argc - 2, argv + 2, &err);
     else
         snprintf(err.message, sizeof err.message,
-                 "texture_tool matrix LEVELS | image FILE NX NY X Y DIAMETER LENGTHS "
-                 "WINDOW");
+                 "texture_tool matrix LEVELS | image FILE NX NY X Y DIAMETER LENGTHS WINDOW [STRIDE]");
     if (status != STATUS_OK) fprintf(stderr, "%s\n", err.message);
     return status == STATUS_OK ? 0 : 1;
 }
