@@ -79,7 +79,7 @@ static enum status select_samples(const struct alignment_cpu *a, struct batch_pa
     b->result->significant = (int)kept;
     /* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most
      * of the time of the first iterations only to say so again. The best of them stand for the rest. */
-    if (kept > most) expectation_largest(b->coarse, samples, most, &threshold, &kept);
+    if (kept > most) expectation_largest(b->coarse, samples, threshold, most, &threshold, &kept);
     TRY(alignment_reserve_list(&b->significant, (int)kept, err));
     TRY(alignment_reserve_list(&b->rows, rows < (int)kept ? rows : (int)kept, err));
     b->significant.count = b->rows.count = 0;

@@ -228,7 +228,7 @@ static enum status list_samples(struct alignment_cuda *a, const struct coarse_pa
 /* How many particles from `first` on the memory that is left has room for, if a tenth of their poses contribute. */
 static int fitting(const struct alignment_cuda *a, int first, int count) {
     size_t each = (size_t)a->each, left = arena_left(a->arena), need = 0;
-    size_t of_sample = sizeof(uint32_t) + sizeof(struct row_cuda) + each * sizeof(float) +
+    size_t of_sample = blocks_bytes(1, a->each, sizeof(float)) + sizeof(struct row_cuda) +
                        each * sizeof(struct contribution_cuda) / 10;
     size_t of_near = sizeof(struct row_cuda) + (size_t)a->sampling.shift_count * 2 * sizeof(float);
     int i = first;

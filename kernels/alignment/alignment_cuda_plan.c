@@ -230,7 +230,7 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
         slices = at_once * slice_bytes(a);
     }
     size_t particles = (left - slices) / 3 * 2 / particle_bytes(a);
-    size_t sample = sizeof(uint32_t) + sizeof(struct row_cuda) + (size_t)a->each * sizeof(float);
+    size_t sample = blocks_bytes(1, a->each, sizeof(float)) + sizeof(struct row_cuda);
     FAIL_IF(particles < 1 || left / 3 < 1000 * sample, err, STATUS_NO_MEMORY,
             "not enough memory to compare a particle with %d poses: %zu MiB are needed, %zu of %zu MiB are left; allow "
             "more memory",

@@ -54,8 +54,9 @@ enum status expectation_fine(struct expectation *expectation, int n_pixels, cons
 /* The smallest weight v such that the weights ≥ v sum to more than fraction · total, without sorting (paper: top-sum
  * selection); ties at v are kept. ret_count: how many are ≥ v. Weights ≥ 0; sums in double. */
 void expectation_top_sum(const float *weights, size_t count, double fraction, float *ret_threshold, size_t *ret_count);
-/* The `most`-th largest of weights ≥ 0 (the least above 0 where there are fewer of these); ties with it are kept as
- * well: ret_count, how many are ≥ it, is then more. */
-void expectation_largest(const float *weights, size_t count, size_t most, float *ret_threshold, size_t *ret_count);
+/* The `most`-th largest of weights ≥ 0 (the least above 0 and not below `least` where there are fewer of these); ties
+ * with it are kept as well: ret_count, how many are ≥ it, is then more. */
+void expectation_largest(const float *weights, size_t count, float least, size_t most, float *ret_threshold,
+                         size_t *ret_count);
 
 #endif

@@ -68,21 +68,36 @@ void expectation_top_sum(const float *weights, size_t count, double fraction, fl
     *ret_count = counted;
 }
 
-/* How many weights there are of each digit, of those whose digits above it are those of `prefix`. */
-static void count_digits(const float *weights, size_t count, int shift, uint32_t prefix, uint32_t mask,
+MULTIVERSION static float greatest_of(const float *weights, size_t count) {
+    float greatest = 0;
+#pragma omp simd reduction(max : greatest)
+    for (size_t i = 0; i < count; i++)
+        greatest = weights[i] > greatest ? weights[i] : greatest;
+    return greatest;
+}
+
+/* How many weights from `least` on there are of each digit, of those whose digits above it are those of `prefix`. Most
+ * blocks have none. */
+static void count_digits(const float *weights, size_t count, float least, int shift, uint32_t prefix, uint32_t mask,
                          size_t members[BUCKETS]) {
+    enum { BLOCK = 64 };
     memset(members, 0, BUCKETS * sizeof *members);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits = bits_of(weights[i]);
-        if (bits != 0 && (bits & mask) == prefix) members[bits >> shift & (BUCKETS - 1)]++;
+    for (size_t begin = 0, end; begin < count; begin = end) {
+        end = count - begin < BLOCK ? count : begin + BLOCK;
+        if (greatest_of(weights + begin, end - begin) < least) continue;
+        for (size_t i = begin; i < end; i++) {
+            uint32_t bits = bits_of(weights[i]);
+            if (bits != 0 && weights[i] >= least && (bits & mask) == prefix) members[bits >> shift & (BUCKETS - 1)]++;
+        }
     }
 }
 
-void expectation_largest(const float *weights, size_t count, size_t most, float *ret_threshold, size_t *ret_count) {
+void expectation_largest(const float *weights, size_t count, float least, size_t most, float *ret_threshold,
+                         size_t *ret_count) {
     size_t members[BUCKETS], above = 0;
     uint32_t prefix = 0, mask = 0;
     for (int round = 0; round < 3; round++) {
-        count_digits(weights, count, DIGIT_SHIFT[round], prefix, mask, members);
+        count_digits(weights, count, least, DIGIT_SHIFT[round], prefix, mask, members);
         int last = -1;
         for (int bucket = BUCKETS - 1; bucket >= 0 && (last < 0 || above + members[last] < most); bucket--) {
             if (members[bucket] == 0) continue;
@@ -97,6 +112,9 @@ void expectation_largest(const float *weights, size_t count, size_t most, float 
         prefix |= (uint32_t)last << DIGIT_SHIFT[round];
         mask |= (uint32_t)(BUCKETS - 1) << DIGIT_SHIFT[round];
         if (round == 2) above += members[last];
+        float lowest; /* of what begins like this */
+        memcpy(&lowest, &prefix, sizeof lowest);
+        least = lowest > least ? lowest : least;
     }
     memcpy(ret_threshold, &prefix, sizeof prefix);
     *ret_count = above;

@@ -275,9 +275,8 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     if (s->order >= r->options.local_order && !aligned)
         s->order = r->options.local_order - 1 > r->options.healpix_order ? r->options.local_order - 1
                                                                          : r->options.healpix_order;
-    /* Finer steps share the probability out among more poses: once sharp stays sharp. */
-    r->sharp = aligned && (r->sharp || poses_are_sharp(r));
-    r->local = aligned && s->order >= (r->sharp ? r->options.local_order - 1 : r->options.local_order) &&
+    s->sharp = aligned && s->sharp;
+    r->local = aligned && s->order >= (s->sharp ? r->options.local_order - 1 : r->options.local_order) &&
                s->order > r->options.healpix_order;
     s->final = iteration->final;
     s->iteration++;
@@ -296,6 +295,8 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
 static enum status refine_mstep(struct refiner *r, struct err *err) {
     TRY(mstep(r, err));
     schedule_after(r);
+    /* Finer steps share the probability out among more poses: once sharp stays sharp. */
+    r->schedule.sharp = r->schedule.sharp || poses_are_sharp(r);
     return STATUS_OK;
 }
 

@@ -84,7 +84,7 @@ struct refiner {
     double steps[REFINER_STEPS], step_began; /* s */
     double device_before, device_seconds; /* s that the device has been at work: before it, in it */
     double ended, between; /* when the iteration before did; from then on to when this one began, s */
-    bool busy, local, sharp, started;
+    bool busy, local, started;
     bool chosen; /* members are those of the particles that are present */
     size_t chosen_most;
     bool oversampled; /* the fine pass compares children; else the coarse samples themselves */

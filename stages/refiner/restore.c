@@ -40,6 +40,8 @@ static void take_schedule(struct refiner *r, const struct schedule *from) {
     s->smallest_angle = from->smallest_angle;
     s->smallest_offset = from->smallest_offset;
     s->average_pmax = from->average_pmax;
+    s->best_pmax = from->best_pmax;
+    s->sharp = from->sharp;
 }
 
 static enum status take_all(struct refiner *r, struct restored *from, struct err *err) {

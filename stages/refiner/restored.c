@@ -181,7 +181,7 @@ static enum status read_sampling(struct restored *r, const char *folder, int ite
 static enum status read_schedule(struct restored *r, const struct star_table *t, int iteration, struct err *err) {
     struct schedule *s = &r->schedule;
     double px = r->pixel_size;
-    int large;
+    int large, sharp = 0;
     TRY(whole(t, "rlnCurrentIteration", iteration, iteration, &s->iteration, err));
     TRY(whole(t, "rlnIncrementImageSize", 0, r->box, &s->increment, err));
     TRY(whole(t, "rlnHasHighFscAtResolLimit", 0, 1, &large, err));
@@ -193,6 +193,13 @@ static enum status read_schedule(struct restored *r, const struct star_table *t,
     TRY(value(t, "rlnSmallestChangesOffsets", 0, 1e9, &s->smallest_offset, err));
     TRY(value(t, "rlnAveragePmax", 0, 1.001, &s->average_pmax, err));
     TRY(value(t, "rlnCurrentResolution", 0, 1e9, &r->resolution, err));
+    /* Files of before do not have them. */
+    s->best_pmax = s->average_pmax;
+    if (star_column_find(t, "icestreamBestPmax") >= 0)
+        TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
+    if (star_column_find(t, "icestreamPosesAreSharp") >= 0)
+        TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));
+    s->sharp = sharp != 0;
     s->smallest_offset /= px;
     s->large_increment = large != 0;
     return STATUS_OK;

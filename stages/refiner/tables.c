@@ -130,7 +130,7 @@ static int list_groups(const struct particle_set *set, int *groups) {
 /* Where the next iteration stands. */
 static bool local_next(const struct refiner *r) {
     int order = r->schedule.order;
-    return order > r->options.healpix_order && order >= r->options.local_order - (r->sharp ? 1 : 0);
+    return order > r->options.healpix_order && order >= r->options.local_order - (r->schedule.sharp ? 1 : 0);
 }
 
 static enum status general_table(const struct refiner *r, const struct half *h, int groups, struct star_file *file,
@@ -337,6 +337,8 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "rlnAveragePmax", .value = s->average_pmax},
         {.column = "rlnCurrentResolution", .value = r->resolution},
         {.column = "icestreamResolutionShell", .value = s->resolution_shell, .integer = true},
+        {.column = "icestreamBestPmax", .value = s->best_pmax},
+        {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},
         {.column = "icestreamParticles", .value = (double)r->set.present, .integer = true},
         {.column = "icestreamWholeIterations", .value = r->whole_iterations, .integer = true},
         {.column = "icestreamWholeParticles", .value = (double)r->whole_particles, .integer = true},

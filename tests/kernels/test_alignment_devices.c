@@ -117,7 +117,7 @@ static void check_maps(const struct data *d, const struct outcome *a, const stru
     }
 }
 
-/* Without a bound on samples: beyond it the CPU and the device choose a few others. */
+/* Without a bound on samples: which of those about as good come last within it is a matter of rounding. */
 static const struct trial TRIALS[] = {
     {.box = 32, .size = 24, .coarse_size = 12, .order = 1, .references = 1, .particles = 40, .offset_range = 3,
      .offset_step = 1.5, .oversampled = true, .max_significant = 100000},

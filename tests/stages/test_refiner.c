@@ -17,6 +17,7 @@
 #include "common/star.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/refiner.h"
+#include "stages/refiner/refiner_private.h"
 #include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
@@ -345,6 +346,48 @@ static void damage(const char *path, const char *text, size_t length, int how) {
     free(copy);
 }
 
+/* A number of a table that has one row. */
+static void put_number(const char *path, const char *column, const char *number) {
+    char *text, *at;
+    size_t length;
+    assert_int_equal(file_read_whole(path, 1 << 24, &text, &length, NULL), STATUS_OK);
+    assert_non_null(at = strstr(text, column));
+    at += strlen(column);
+    while (*at == ' ')
+        at++;
+    assert_true(strcspn(at, " \n") >= strlen(number));
+    memset(at, ' ', strcspn(at, " \n"));
+    memcpy(at, number, strlen(number));
+    assert_int_equal(file_write_whole(path, text, length, NULL), STATUS_OK);
+    free(text);
+}
+
+/* What decides about local searches and about the end is in the files. In the session of
+ * an_object_comes_back_from_its_images. */
+static void a_restart_knows_how_certain_poses_were(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE + 16], path[PATH_SIZE + 64];
+    scratch_path("object", scratch);
+    snprintf(folder, sizeof folder, "%s/refiner", scratch);
+    snprintf(reference, sizeof reference, "%s/reference.mrc", scratch);
+    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 1,
+                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_step = 1,
+                                            .max_significant = 300};
+    struct err err = {0};
+    int last = refiner_last(folder, 1000);
+    snprintf(path, sizeof path, "%s/run_it%03d_optimiser.star", folder, last);
+    for (int sharp = 0; sharp < 2; sharp++) {
+        struct refiner *refiner = NULL;
+        put_number(path, "_icestreamBestPmax", sharp ? "0.75" : "0.25");
+        put_number(path, "_icestreamPosesAreSharp", sharp ? "1" : "0");
+        assert_int_equal(refiner_create(&options, &refiner, &err), STATUS_OK);
+        if (refiner_restore(refiner, folder, last, &err) != STATUS_OK) fail_msg("%s", err.message);
+        assert_true(refiner->schedule.sharp == (sharp == 1));
+        assert_true(refiner->schedule.best_pmax == (sharp ? 0.75 : 0.25));
+        refiner_destroy(&refiner);
+    }
+}
+
 /* Cut or with bits turned, each file of the last iteration is read as it is, or refused by its name; and then the one
  * before serves. In the session of an_object_comes_back_from_its_images. */
 static void broken_iterations_are_passed_over(void **state) {
@@ -403,6 +446,7 @@ int main(void) {
         cmocka_unit_test(an_object_comes_back_from_its_images),
         cmocka_unit_test(noise_makes_no_map_that_is_believed),
         cmocka_unit_test(more_noise_is_not_believed_either),
+        cmocka_unit_test(a_restart_knows_how_certain_poses_were),
         cmocka_unit_test(broken_iterations_are_passed_over),
         cmocka_unit_test(particles_that_cannot_join_fail_as_items),
         cmocka_unit_test(a_restart_takes_what_is_still_there),
