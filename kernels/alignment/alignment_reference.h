@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* One particle, compared and added to iteration->sums. options: device, threads and memory say nothing here. ret_margin: of two computations whose weights agree to so much (relative), both keep the same poses and call the
- * same one the best. */
+/* One particle, compared and added to iteration->sums. options: device, threads and memory say nothing here. ret_margin:
+ * of two computations whose weights agree to so much (relative), both keep the same poses and call the same one the
+ * best. */
 enum status alignment_reference(const struct alignment_options *options, const struct alignment_iteration *iteration,
                                 const struct alignment_particle *particle, struct alignment_result *result,
                                 double *ret_margin, struct err *err);

@@ -166,8 +166,8 @@ static struct data *make_data(struct setting setting) {
     d->setting = setting;
     if (setting.symmetry != NULL) OK(symmetry_create(setting.symmetry, &symmetry, &failure));
     OK(fourier_pixels_create(BOX, 18, &d->pixels, &failure));
-    OK(setting.dimensions == 3 ? sampling_create(setting.order, setting.symmetry != NULL ? &symmetry : NULL, setting.offset_range,
-                                                 2, &d->sampling, &failure)
+    OK(setting.dimensions == 3 ? sampling_create(setting.order, setting.symmetry != NULL ? &symmetry : NULL,
+                                                 setting.offset_range, 2, &d->sampling, &failure)
                                : sampling_create_plane(20, setting.offset_range, 2, &d->sampling, &failure));
     symmetry_destroy(&symmetry);
     sampling_perturb(&d->sampling, 0.3);
