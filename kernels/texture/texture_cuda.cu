@@ -51,7 +51,7 @@ static int make_chunks(struct texture_cuda *t) {
 static enum status put(void *address_of_pointer, const void *from, size_t bytes, struct err *err) {
     void **to = (void **)address_of_pointer;
     CUDA_TRY(cudaMalloc(to, bytes), err, "making room for texture");
-    CUDA_TRY(cudaMemcpy(*to, from, bytes, cudaMemcpyHostToDevice), err, "taking tables there");
+    CUDA_TRY(cuda_copy(*to, from, bytes), err, "taking tables there");
     return STATUS_OK;
 }
 
