@@ -185,14 +185,14 @@ def case_failed_item(folder):
 
 
 def case_kill_stage(folder):
-    session = chain(folder, 2 * MANY)
+    session = chain(folder, MANY)
     live = session.start()
     for stage, number in (("source", 20), ("one", 40), ("two", 60)):  # in which they end: none has when it is its turn
         session.wait_done("two", number, live)
         os.kill(session.pid(stage), signal.SIGKILL)
     output = session.finish(live, 0)
     assert output.count("starting it again") == 3, output
-    all_done(session, 2 * MANY)
+    all_done(session, MANY)
 
 
 def case_kill_launcher(folder):
