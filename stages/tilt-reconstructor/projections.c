@@ -160,14 +160,6 @@ static void bin_image(const struct image *in, int bin, int nx, int ny, float *ou
         bin_row(in->data + (size_t)y * (size_t)bin * (size_t)in->nx, in->nx, bin, nx, out + (size_t)y * (size_t)nx);
 }
 
-MULTIVERSION static double mean_of(const float *values, size_t count) {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < count; i++)
-        sum += values[i];
-    return sum / (double)count;
-}
-
 /* The centres are those of the whole images: what binning cuts off moves the binned one's. */
 static void resample(const struct image *in, const struct series *series, const struct tilt_transform *transform,
                      int bin, int nx, int ny, float *out, int threads) {
@@ -276,7 +268,7 @@ enum status projections_normalise(struct projections *p, enum projections_normal
     (void)err;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < p->count; i++) {
-        p->means[i] = mean_of(p->data + (size_t)i * pixels, pixels);
+        p->means[i] = resample_mean(p->data + (size_t)i * pixels, pixels);
         p->deviations[i] = sqrt(squares_about(p->data + (size_t)i * pixels, pixels, p->means[i]) / (double)pixels);
     }
     double overall = 0;

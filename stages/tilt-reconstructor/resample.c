@@ -120,7 +120,7 @@ static void resample_row(const struct resampling *r, int y, float *out) {
     resample_rim(r, y, to, r->nx, out);
 }
 
-MULTIVERSION static double mean_of(const float *values, size_t count) {
+MULTIVERSION double resample_mean(const float *values, size_t count) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < count; i++)
@@ -135,7 +135,7 @@ void resample_image(const struct image *in, double centre_x, double centre_y, co
     double ox = 0.5 * (nx - 1) + t->dx, oy = 0.5 * (ny - 1) + t->dy;
     r.cx = centre_x - r.b11 * ox - r.b12 * oy;
     r.cy = centre_y - r.b21 * ox - r.b22 * oy;
-    r.fill = (float)mean_of(in->data, (size_t)in->nx * (size_t)in->ny);
+    r.fill = (float)resample_mean(in->data, (size_t)in->nx * (size_t)in->ny);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int y = 0; y < ny; y++)
         resample_row(&r, y, out + (size_t)y * (size_t)nx);

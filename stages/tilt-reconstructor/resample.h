@@ -2,6 +2,8 @@
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_RESAMPLE_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_RESAMPLE_H
 
+#include <stddef.h>
+
 #include "common/image.h"
 #include "common/tilts.h"
 
@@ -9,5 +11,8 @@
  * shifts in px of `in`. Pixels of `out` without an image get its mean. Any number of threads gives the same bits. */
 void resample_image(const struct image *in, double centre_x, double centre_y, const struct tilt_transform *transform,
                     int nx, int ny, float *out, int threads);
+
+/* The mean of many pixels, by vectors and in double. */
+double resample_mean(const float *values, size_t count);
 
 #endif
