@@ -131,12 +131,37 @@ enum status image_probe(const char *path, struct image_info *ret_info, struct er
     return STATUS_OK;
 }
 
-enum status image_read(const char *path, struct image *image, struct err *err) {
-    enum image_format format;
-    TRY(find_format(path, &format, err));
+static enum status read_format(const char *path, enum image_format format, struct image *image, struct err *err) {
     if (format == IMAGE_TIFF) return tiff_read(path, image, err);
     if (format == IMAGE_PNG || format == IMAGE_JPEG) return picture_read(path, image, err);
     return mrc_read(path, image, err);
+}
+
+enum status image_read(const char *path, struct image *image, struct err *err) {
+    enum image_format format;
+    TRY(find_format(path, &format, err));
+    return read_format(path, format, image, err);
+}
+
+static void turn_over(struct image *image) {
+    size_t nx = (size_t)image->nx, ny = (size_t)image->ny;
+    for (size_t z = 0; z < (size_t)image->nz; z++)
+        for (size_t y = 0; y < ny / 2; y++) {
+            float *low = image->data + (z * ny + y) * nx, *high = image->data + (z * ny + ny - 1 - y) * nx;
+            for (size_t x = 0; x < nx; x++) {
+                float value = low[x];
+                low[x] = high[x];
+                high[x] = value;
+            }
+        }
+}
+
+enum status image_read_micrograph(const char *path, struct image *image, struct err *err) {
+    enum image_format format;
+    TRY(find_format(path, &format, err));
+    TRY(read_format(path, format, image, err));
+    if (format == IMAGE_TIFF) turn_over(image);
+    return STATUS_OK;
 }
 
 static enum status read_mrc_slice(const char *path, int slice, struct image *image, struct err *err) {

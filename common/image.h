@@ -56,6 +56,11 @@ enum status image_probe(const char *path, struct image_info *ret_info, struct er
 /* Reads all pixels as float32 into `image`, reusing its memory. Colour pictures become luminance. */
 enum status image_read(const char *path, struct image *image, struct err *err);
 
+/* As image_read, but TIFF is turned over: it begins with the top line, where MRC begins with the bottom line, and IMOD,
+ * SerialEM and RELION write and read it so. Coordinates count from row 0, and unturned what is reconstructed is the mirror
+ * image. PNG and JPEG, for which there is no such rule, are taken as they are. */
+enum status image_read_micrograph(const char *path, struct image *image, struct err *err);
+
 /* "path" or "NNNNNN@path" (1-based slice of a stack): reads that one slice. */
 enum status image_read_slice(const char *name, struct image *image, struct err *err);
 

@@ -83,8 +83,8 @@ static enum status write_tiff(const struct output *output, const char *path, con
                 TIFFSetField(tiff, TIFFTAG_RESOLUTIONUNIT, (uint16_t)RESUNIT_CENTIMETER) == 1 &&
                 TIFFSetField(tiff, TIFFTAG_XRESOLUTION, per_centimetre) == 1 &&
                 TIFFSetField(tiff, TIFFTAG_YRESOLUTION, per_centimetre) == 1;
-    for (int y = 0; good && y < image->ny; y++) {
-        pack_row(output->mode, image->data + (size_t)y * (size_t)image->nx, image->nx, row);
+    for (int y = 0; good && y < image->ny; y++) { /* the top line first */
+        pack_row(output->mode, image->data + (size_t)(image->ny - 1 - y) * (size_t)image->nx, image->nx, row);
         good = TIFFWriteScanline(tiff, row, (uint32_t)y, 0) == 1;
     }
     good = good && TIFFFlush(tiff) == 1;

@@ -42,7 +42,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *lan
     char absolute[PATH_SIZE];
     TRY(item_need_string(lane->item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
-    TRY(image_read(absolute, &own->image, err));
+    TRY(image_read_micrograph(absolute, &own->image, err));
     if (own->image.ny > own->rows) {
         mem_free(&own->row_sums);
         own->rows = 0;

@@ -96,7 +96,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     lane->picks.table = NULL;
     if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
     TRY(stage_resolve(stage, micrograph, path, err));
-    TRY(image_read(path, &lane->micrograph, err));
+    TRY(image_read_micrograph(path, &lane->micrograph, err));
     FAIL_IF(lane->micrograph.nz != 1, err, STATUS_BAD_FORMAT,
             "%s holds %d images: a micrograph has one (is it a movie that has not been corrected?)", path,
             lane->micrograph.nz);

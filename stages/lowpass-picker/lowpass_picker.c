@@ -42,7 +42,7 @@ static enum status project_map(struct lowpass_picker *s, const char *symmetry, i
 
 static enum status read_templates(const struct stage *stage, struct lowpass_picker *s, struct err *err) {
     const struct lowpass_picker_params *p = stage_params(stage);
-    TRY(image_read(p->templates, &s->templates, err));
+    TRY(image_read_micrograph(p->templates, &s->templates, err));
     FAIL_IF(s->templates.nx != s->templates.ny || s->templates.nx < 8, err, STATUS_BAD_FORMAT,
             "%s: templates of %d × %d px; expected square images of at least 8 px", p->templates, s->templates.nx,
             s->templates.ny);
@@ -123,7 +123,7 @@ static enum status read_micrograph(const char *path, struct lowpass_picker_lane 
         TRY(image_probe(path, &info, err));
         if ((size_t)info.nx * (size_t)info.ny * (size_t)info.nz > l->micrograph.capacity) device_copy_forget(l->uploaded);
     }
-    return image_read(path, &l->micrograph, err);
+    return image_read_micrograph(path, &l->micrograph, err);
 }
 
 enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {

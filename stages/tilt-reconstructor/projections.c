@@ -86,20 +86,6 @@ static enum status check_size(const struct tilt *tilt, int nx, int ny, int found
     return STATUS_OK;
 }
 
-/* TIFF has the top line first, as IMOD and SerialEM write and read it, MRC the bottom line. Unturned the tomogram would
- * be mirrored, and an .mdoc's tilt axis turn the wrong way. */
-static void turn_over(struct image *image) {
-    size_t nx = (size_t)image->nx;
-    for (int y = 0; y < image->ny / 2; y++) {
-        float *low = image->data + (size_t)y * nx, *high = image->data + (size_t)(image->ny - 1 - y) * nx;
-        for (size_t x = 0; x < nx; x++) {
-            float value = low[x];
-            low[x] = high[x];
-            high[x] = value;
-        }
-    }
-}
-
 /* One image of an MRC stack, a file of its own in any format, or what is in memory. */
 static enum status read_pixels(const struct tilt *tilt, int nx, int ny, struct projections_source *source,
                                struct err *err) {
@@ -115,9 +101,7 @@ static enum status read_pixels(const struct tilt *tilt, int nx, int ny, struct p
     if (!open && info.format != IMAGE_MRC) {
         FAIL_IF(info.nz != 1, err, STATUS_UNSUPPORTED, "%s: stacks must be MRC files", tilt->path);
         TRY(check_size(tilt, nx, ny, info.nx, info.ny, info.nz, err));
-        TRY(image_read(tilt->path, image, err));
-        turn_over(image);
-        return STATUS_OK;
+        return image_read_micrograph(tilt->path, image, err);
     }
     TRY(open_stack(source, tilt->path, err));
     const struct mrc_header *header = mrc_reader_header(source->reader);

@@ -8,6 +8,7 @@
 #include <tiffio.h>
 
 #include "common/memory.h"
+#include "common/mrc.h"
 #include "tests/common/scratch.h"
 
 /* Every file of the shared collection: shape and mean, which Pillow and tifffile find as well, or why it is refused. */
@@ -225,6 +226,29 @@ static void every_layout_is_read(void **state) {
     image_destroy(&image);
 }
 
+/* TIFF, which begins with the top line, is turned over page by page, MRC not. */
+static void micrographs_begin_with_the_bottom_line(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct image image = {0};
+    char path[PATH_SIZE];
+    const struct layout *l = &LAYOUTS[2];
+    scratch_path("layout.tif", path);
+    write_tiff(path, l);
+    for (int mrc = 0; mrc < 2; mrc++) {
+        assert_ok(image_read_micrograph(path, &image, &err));
+        assert_int_equal(image.nz, PAGES);
+        for (int z = 0; z < PAGES; z++)
+            for (int y = 0; y < NY; y++)
+                for (int x = 0; x < NX; x++)
+                    if (image.data[(z * NY + y) * NX + x] != (float)value_at(l, z, NY - 1 - y, x))
+                        fail_msg("%s: page %d, row %d, column %d", path, z, y, x);
+        scratch_path("turned.mrc", path);
+        assert_ok(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+    }
+    image_destroy(&image);
+}
+
 /* However much of a growing file is there: it is never taken for whole, unless only pages are missing that no
  * directory tells of yet. */
 static void a_growing_file_is_never_whole(void **state) {
@@ -298,6 +322,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_collection_is_read_or_refused),
         cmocka_unit_test(every_layout_is_read),
+        cmocka_unit_test(micrographs_begin_with_the_bottom_line),
         cmocka_unit_test(a_growing_file_is_never_whole),
         cmocka_unit_test(min_is_white_and_palettes_are_applied),
     };

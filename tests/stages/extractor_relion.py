@@ -9,12 +9,15 @@ import tempfile
 try:
     import mrcfile
     import numpy as np
+    from PIL import Image
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
 BIN, DATA = os.environ["ICESTREAM_BIN"], os.path.join(os.environ["ICESTREAM_DATA"], "apoferritin")
-NAMES = ["May08_03_05_02", "May08_04_32_27"]
+# The second as TIFF: RELION turns it over, so that y counts from its last line.
+FILES = {"May08_03_05_02": "May08_03_05_02.mrc", "May08_04_32_27": "May08_04_32_27.tif"}
+NAMES = list(FILES)
 # A border particle, a fraction to be truncated, the last pixel: none of them is among the centres.
 EXTRA = [(3.0, 5.0), (600.9, 500.99), (1239.0, 1199.0)]
 
@@ -57,12 +60,18 @@ with tempfile.TemporaryDirectory() as folder:
     os.makedirs("coords/micrographs")
     os.makedirs("micrographs")
     for name in NAMES:  # as float: RELION 3.1 takes unsigned 16-bit values above 32767 for negative ones
-        with mrcfile.open(os.path.join(DATA, "micrographs", name + ".mrc")) as source, mrcfile.new(f"micrographs/{name}.mrc") as copy:
-            copy.set_data(source.data.astype(np.float32))
+        pixels = mrcfile.read(os.path.join(DATA, "micrographs", name + ".mrc")).astype(np.float32)
+        if FILES[name].endswith(".tif"):
+            Image.fromarray(pixels[::-1]).save(f"micrographs/{FILES[name]}")
+            continue
+        with mrcfile.new(f"micrographs/{FILES[name]}") as copy:
+            copy.set_data(pixels)
             copy.voxel_size = 1.5
     with open(os.path.join(DATA, "micrographs_ctf.star")) as text:
         lines = text.read().splitlines()
     keep = [l for l in lines if not l.startswith("micrographs/") or any(n in l for n in NAMES)]
+    for name in NAMES:
+        keep = [l.replace(f"{name}.mrc", FILES[name]) for l in keep]
     with open("micrographs_ctf.star", "w") as out:
         out.write("\n".join(keep) + "\n")
     with open("autopick.star", "w") as index:
@@ -74,7 +83,7 @@ with tempfile.TemporaryDirectory() as folder:
                 out.write("\n# version 30001\n\ndata_\n\nloop_\n_rlnCoordinateX #1\n_rlnCoordinateY #2\n")
                 out.writelines(f"{x:.3f} {y:.3f}\n" for x, y in centres + EXTRA)
                 out.write("\n")
-            index.write(f"micrographs/{name}.mrc {picks}\n")
+            index.write(f"micrographs/{FILES[name]} {picks}\n")
         index.write("\n")
 
     ours = subprocess.run([f"{BIN}/icestream-extractor", "--i", "micrographs_ctf.star,autopick.star", "--o", "extractor",

@@ -187,12 +187,36 @@ static void same_seed_same_bytes(void **state) {
     assert_float_equal(info.pixel_size, 2.5, 1e-3);
 }
 
+/* Coordinates of the truth hold for either. */
+static void formats_show_the_same(void **state) {
+    (void)state;
+    char folder[PATH_SIZE], path[PATH_SIZE];
+    struct image mrc = {0}, tiff = {0};
+    struct err err = {0};
+    const char *bin = getenv("ICESTREAM_BIN");
+    if (bin == NULL) skip();
+    scratch_path("formats", folder);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(scratch_shell("'%s/icestream-simulate' --o '%s/%s' --format %s --seed 3 --micrographs 1 --size 256 "
+                                       "--particles 4 --interval 0 --box 64", bin, folder, i ? "tiff" : "mrc",
+                                       i ? "tiff" : "mrc"), 0);
+    scratch_path("formats/mrc/micrographs/mic_00001.mrc", path);
+    assert_ok(image_read_micrograph(path, &mrc, &err));
+    scratch_path("formats/tiff/micrographs/mic_00001.tif", path);
+    assert_ok(image_read_micrograph(path, &tiff, &err));
+    assert_int_equal(image_count(&mrc), image_count(&tiff));
+    assert_memory_equal(mrc.data, tiff.data, image_count(&mrc) * sizeof *mrc.data);
+    image_destroy(&mrc);
+    image_destroy(&tiff);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(projections_are_slices_of_the_map),
         cmocka_unit_test(particles_lie_dark_where_the_truth_says),
         cmocka_unit_test(contrast_has_the_sign_of_underfocus),
         cmocka_unit_test(same_seed_same_bytes),
+        cmocka_unit_test(formats_show_the_same),
     };
     return scratch_run("simulate", tests, sizeof tests / sizeof *tests);
 }
