@@ -1,10 +1,7 @@
 #include "pipelines/graph_check.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
-#include <dirent.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,25 +10,12 @@
 #include "common/memory.h"
 #include "common/params.h"
 #include "common/rules.h"
-#include "common/star.h"
-#include "pipelines/program.h"
+#include "pipelines/graph_check_private.h"
 
 enum { KEYS_MAX = 128 };
 static const double DESCRIBE_SECONDS = 10;
 
-/* The offsets serve no struct here: the tables only validate and describe. */
-static const struct param session_table[] = {
-    {.name = "pixel_size", .type = PARAM_FLOAT, .unit = "Å", .minimum = 0.01, .maximum = 1000, .help = "Of a pixel."},
-    {.name = "voltage", .type = PARAM_FLOAT, .unit = "kV", .minimum = 1, .maximum = 5000, .help = "Of the microscope."},
-    {.name = "spherical_aberration", .type = PARAM_FLOAT, .unit = "mm", .minimum = 0, .maximum = 100, .help = "Cs."},
-    {.name = "amplitude_contrast", .type = PARAM_FLOAT, .unit = "", .minimum = 0, .maximum = 1, .help = "0 to 1."},
-    {.name = "transport", .type = PARAM_CHOICE, .unit = "", .default_text = "ipc", .choices = "ipc|tcp",
-     .help = "Sockets of this host, or encrypted ones."},
-    {.name = "listen", .type = PARAM_STRING, .unit = "", .default_text = "127.0.0.1",
-     .help = "The address of this host on which the encrypted sockets listen."},
-    {.name = "inputs", .type = PARAM_STRING, .unit = "",
-     .help = "Further folders in which items may name files, such as where links in the watched folder lead."},
-};
+/* The offsets serve no struct here: the table only validates and describes. */
 static const struct param common_table[] = {
     {.name = "replicas", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = GRAPH_REPLICAS_MAX,
      .help = "Instances that share the work."},
@@ -49,59 +33,20 @@ bool graph_is_common_key(const char *key) {
     return false;
 }
 
-static int visible_gpus(void) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    if (visible != NULL) {
-        int count = 0;
-        for (const char *c = visible; *c != '\0' && *c != '-'; c += strcspn(c, ",") + (strchr(c, ',') != NULL))
-            count++;
-        return count;
-    }
-    int count = 0;
-    DIR *devices = opendir("/dev");
-    for (struct dirent *entry = devices ? readdir(devices) : NULL; entry != NULL; entry = readdir(devices))
-        if (strncmp(entry->d_name, "nvidia", 6) == 0 && isdigit((unsigned char)entry->d_name[6]))
-            count++;
-    if (devices != NULL)
-        closedir(devices);
-    return count;
-}
-
-void machine_inspect(struct machine *ret_machine) {
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-#ifdef ICESTREAM_HAVE_CUDA
-    const bool cuda = true;
-#else
-    const bool cuda = false;
-#endif
-    *ret_machine = (struct machine){.cores = cores, .gpus = visible_gpus(), .cuda = cuda};
-}
-
-struct check {
-    struct graph *graph;
-    const struct machine *machine;
-    struct problems *problems;
-    struct program_names programs;
-    json_t *session_params, *common_params; /* the tables above, described */
-    struct err *err;
-};
-
-static const char *set_by(const struct graph_entry *entry) {
+const char *graph_set_by(const struct graph_entry *entry) {
     return entry->line > 0 ? "" : "--set ";
 }
 
-/* One value against a description; a complaint goes to the problems. */
-static void check_value(struct check *c, const json_t *described, const struct graph_section *section,
-                        const struct graph_entry *entry, const char *text) {
+void graph_check_value(struct graph_checks *c, const json_t *described, const struct graph_section *section,
+                       const struct graph_entry *entry, const char *text) {
     struct err err = {0};
     char where[160];
-    snprintf(where, sizeof where, "%s%s", set_by(entry), section->name);
+    snprintf(where, sizeof where, "%s%s", graph_set_by(entry), section->name);
     if (params_check_json(described, entry->key, text, where, &err) != STATUS_OK)
         problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s", err.message);
 }
 
-static const json_t *find_param(const json_t *described, const char *key) {
+const json_t *graph_find_param(const json_t *described, const char *key) {
     size_t i;
     const json_t *param;
     json_array_foreach(described, i, param) {
@@ -112,8 +57,8 @@ static const json_t *find_param(const json_t *described, const char *key) {
     return NULL;
 }
 
-static void unknown_key(struct check *c, const json_t *described, bool with_common, const struct graph_section *section,
-                        const struct graph_entry *entry, const char *advice) {
+void graph_unknown_key(struct graph_checks *c, const json_t *described, bool with_common,
+                       const struct graph_section *section, const struct graph_entry *entry, const char *advice) {
     const char *names[KEYS_MAX];
     size_t count = 0, i;
     const json_t *param;
@@ -125,62 +70,14 @@ static void unknown_key(struct check *c, const json_t *described, bool with_comm
     const char *near = params_nearest(entry->key, names, count);
     if (near != NULL)
         problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: unknown key \"%s\"; did you mean \"%s\"?",
-                     set_by(entry), section->name, entry->key, near);
+                     graph_set_by(entry), section->name, entry->key, near);
     else
-        problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: unknown key \"%s\"; %s", set_by(entry),
+        problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: unknown key \"%s\"; %s", graph_set_by(entry),
                      section->name, entry->key, advice);
 }
 
-static void check_inputs(struct check *c, const struct graph_entry *entry) {
-    for (size_t i = 0; i < entry->value.count; i++)
-        if (entry->value.texts[i][0] != '/' || !file_is_folder(entry->value.texts[i]))
-            problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                         "%ssession.inputs: \"%s\" is not the absolute path of a folder", set_by(entry),
-                         entry->value.texts[i]);
-}
-
-/* One address, by which other hosts and this one reach the sockets: so not 0.0.0.0, which is none. */
-static void check_listen(struct check *c, const struct graph_entry *entry) {
-    const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
-    struct in_addr address;
-    if (inet_pton(AF_INET, text, &address) != 1 || address.s_addr == htonl(INADDR_ANY))
-        problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%ssession.listen: \"%s\" is not an address of this host, as in listen: 192.168.1.5 (0.0.0.0 is "
-                     "none that others could reach)",
-                     set_by(entry), text);
-    else if (!c->graph->tcp)
-        problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%ssession.listen: only `transport: tcp` listens on an address; add it, or leave `listen` out",
-                     set_by(entry));
-    else
-        snprintf(c->graph->listen, sizeof c->graph->listen, "%s", text);
-}
-
-static enum status check_session(struct check *c) {
-    struct graph_section *section = &c->graph->session;
-    for (size_t i = 0; i < section->count; i++) {
-        const struct graph_entry *entry = &section->entries[i];
-        _cleanup_(mem_free) char *text = graph_value_text(&entry->value);
-        FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
-        if (find_param(c->session_params, entry->key) == NULL)
-            unknown_key(c, c->session_params, false, section, entry,
-                        "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, transport, listen and "
-                        "inputs");
-        else
-            check_value(c, c->session_params, section, entry, text);
-        if (strcmp(entry->key, "transport") == 0)
-            c->graph->tcp = strcmp(text, "tcp") == 0;
-        if (strcmp(entry->key, "inputs") == 0)
-            check_inputs(c, entry);
-    }
-    const struct graph_entry *listen = graph_entry(section, "listen");
-    if (listen != NULL)
-        check_listen(c, listen);
-    return STATUS_OK;
-}
-
 /* One of our stages by its name, or what `programs` lists: nothing else is ever started. */
-static enum status choose_program(struct check *c, const char *word, char **ret_path, struct err *err) {
+static enum status choose_program(struct graph_checks *c, const char *word, char **ret_path, struct err *err) {
     if (graph_is_stage_name(word))
         return program_find(word, ret_path, err);
     FAIL_IF(word[0] != '/', err, STATUS_BAD_ARGUMENT,
@@ -195,7 +92,7 @@ static enum status choose_program(struct check *c, const char *word, char **ret_
     return STATUS_OK;
 }
 
-static void report_program(struct check *c, const struct graph_stage *stage, const char *word, int line,
+static void report_program(struct graph_checks *c, const struct graph_stage *stage, const char *word, int line,
                            const struct err *why) {
     bool unknown = why->status == STATUS_NOT_FOUND && word[0] != '/';
     const char *near =
@@ -212,7 +109,7 @@ static void report_program(struct check *c, const struct graph_stage *stage, con
 }
 
 /* Which program a stage is, and what that says of itself. */
-static enum status find_program(struct check *c, struct graph_stage *stage) {
+static enum status find_program(struct graph_checks *c, struct graph_stage *stage) {
     const struct graph_entry *entry = graph_entry(&stage->section, "program");
     const char *word = entry == NULL ? stage->section.name : entry->value.count == 1 ? entry->value.texts[0] : "";
     int line = entry ? entry->line : stage->section.line;
@@ -246,7 +143,7 @@ static enum status find_program(struct check *c, struct graph_stage *stage) {
     return STATUS_OK;
 }
 
-static void check_programs(struct check *c) {
+static void check_programs(struct graph_checks *c) {
     const struct graph_value *programs = &c->graph->programs.value;
     for (size_t i = 0; i < programs->count; i++)
         if (programs->texts[i][0] != '/')
@@ -256,7 +153,7 @@ static void check_programs(struct check *c) {
 }
 
 /* A path that must exist: made absolute, as found beside the graph or in the working directory. */
-static enum status check_path(struct check *c, struct graph_stage *stage, struct graph_entry *entry) {
+static enum status check_path(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
     char path[PATH_SIZE], absolute[PATH_SIZE];
     bool found = text[0] != '\0' && path_join(c->graph->folder, text, path, sizeof path, NULL) == STATUS_OK &&
@@ -268,14 +165,14 @@ static enum status check_path(struct check *c, struct graph_stage *stage, struct
     if (!found && c->graph->begun && text[0] == '/') {
         problems_add(c->problems, PROBLEM_WARNING, entry->line,
                      "%s%s.%s: \"%s\" is not there now (a disk that is not mounted?); its stage waits for it",
-                     set_by(entry), stage->section.name, entry->key, text);
+                     graph_set_by(entry), stage->section.name, entry->key, text);
         return STATUS_OK;
     }
     if (!found) {
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
                      "%s%s.%s: there is no file or folder \"%s\" (tried beside the graph and in the working "
                      "directory)",
-                     set_by(entry), stage->section.name, entry->key, text);
+                     graph_set_by(entry), stage->section.name, entry->key, text);
         return STATUS_OK;
     }
     if (path[0] == '/')
@@ -286,18 +183,18 @@ static enum status check_path(struct check *c, struct graph_stage *stage, struct
     return graph_put(&stage->section, entry->key, absolute, false, c->err);
 }
 
-static void check_gpu_index(struct check *c, struct graph_stage *stage, const struct graph_entry *entry, long index) {
+static void check_gpu_index(struct graph_checks *c, struct graph_stage *stage, const struct graph_entry *entry, long index) {
     if (!c->machine->cuda)
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
                      "%s%s.gpu: this build is for the CPU only; leave `gpu` out, or build with the preset cuda",
-                     set_by(entry), stage->section.name);
+                     graph_set_by(entry), stage->section.name);
     else if (index >= c->machine->gpus)
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
                      "%s%s.gpu: %ld is asked for, but this machine has %d GPU%s, counted from 0; use `gpu: auto`",
-                     set_by(entry), stage->section.name, index, c->machine->gpus, c->machine->gpus == 1 ? "" : "s");
+                     graph_set_by(entry), stage->section.name, index, c->machine->gpus, c->machine->gpus == 1 ? "" : "s");
 }
 
-static enum status check_gpu(struct check *c, struct graph_stage *stage, const struct graph_entry *entry) {
+static enum status check_gpu(struct graph_checks *c, struct graph_stage *stage, const struct graph_entry *entry) {
     const struct graph_value *value = &entry->value;
     if (value->count == 1 && strcmp(value->texts[0], "auto") == 0) {
         stage->gpu_auto = true;
@@ -321,7 +218,7 @@ static enum status check_gpu(struct check *c, struct graph_stage *stage, const s
     }
     if (*from != '\0' || stage->gpu_count == 0) {
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%s%s.gpu: \"%s\" is not auto, none, a number or a list of numbers, as in [0, 1]", set_by(entry),
+                     "%s%s.gpu: \"%s\" is not auto, none, a number or a list of numbers, as in [0, 1]", graph_set_by(entry),
                      stage->section.name, text);
         return STATUS_OK;
     }
@@ -332,7 +229,7 @@ static enum status check_gpu(struct check *c, struct graph_stage *stage, const s
     return STATUS_OK;
 }
 
-static enum status check_device(struct check *c, struct graph_stage *stage, const struct graph_entry *entry,
+static enum status check_device(struct graph_checks *c, struct graph_stage *stage, const struct graph_entry *entry,
                                 const char *text) {
     unsigned index;
     int used = 0;
@@ -340,17 +237,17 @@ static enum status check_device(struct check *c, struct graph_stage *stage, cons
         check_gpu_index(c, stage, entry, (long)index);
     else if (strcmp(text, "auto") != 0 && strcmp(text, "cpu") != 0)
         problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s.device: \"%s\" is not auto, cpu or cuda:N",
-                     set_by(entry), stage->section.name, text);
+                     graph_set_by(entry), stage->section.name, text);
     stage->device = strdup(text);
     FAIL_IF(stage->device == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
     return STATUS_OK;
 }
 
-static enum status check_common_key(struct check *c, struct graph_stage *stage, struct graph_entry *entry,
+static enum status check_common_key(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry,
                                     const char *text) {
-    if (find_param(c->common_params, entry->key) != NULL) {
+    if (graph_find_param(c->common_params, entry->key) != NULL) {
         size_t before = c->problems->errors;
-        check_value(c, c->common_params, &stage->section, entry, text);
+        graph_check_value(c, c->common_params, &stage->section, entry, text);
         if (c->problems->errors > before)
             return STATUS_OK;
         int number = atoi(text); /* 0 for "auto": as if it were not there */
@@ -370,13 +267,13 @@ static enum status check_common_key(struct check *c, struct graph_stage *stage, 
         struct rules rules;
         struct err err = {0};
         if (rules_parse(text, &rules, &err) != STATUS_OK)
-            problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: %s", set_by(entry), stage->section.name,
+            problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: %s", graph_set_by(entry), stage->section.name,
                          err.message);
     }
     return STATUS_OK;
 }
 
-static enum status check_entry(struct check *c, struct graph_stage *stage, struct graph_entry *entry) {
+static enum status check_entry(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const json_t *described = program_params(stage->describe);
     _cleanup_(mem_free) char *text = graph_value_text(&entry->value);
     FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
@@ -384,21 +281,21 @@ static enum status check_entry(struct check *c, struct graph_stage *stage, struc
         return check_common_key(c, stage, entry, text);
     if (stage->describe == NULL)
         return STATUS_OK;
-    const json_t *param = find_param(described, entry->key);
+    const json_t *param = graph_find_param(described, entry->key);
     if (param == NULL) {
         char advice[192];
         snprintf(advice, sizeof advice, "`%s --help` lists its keys", path_name(stage->program));
-        unknown_key(c, described, true, &stage->section, entry, advice);
+        graph_unknown_key(c, described, true, &stage->section, entry, advice);
         return STATUS_OK;
     }
     const char *type = json_string_value(json_object_get(param, "type"));
     if (type != NULL && strcmp(type, "path") == 0)
         return check_path(c, stage, entry);
-    check_value(c, described, &stage->section, entry, text);
+    graph_check_value(c, described, &stage->section, entry, text);
     return STATUS_OK;
 }
 
-static void check_required(struct check *c, const struct graph_stage *stage) {
+static void check_required(struct graph_checks *c, const struct graph_stage *stage) {
     size_t i;
     const json_t *param;
     json_array_foreach(program_params(stage->describe), i, param) {
@@ -416,7 +313,7 @@ static bool lacks_reference(const struct graph_stage *stage) {
     return strcmp(stage->kind, "refiner") == 0 && graph_entry(&stage->section, "reference") == NULL;
 }
 
-static void note_defaults(struct check *c, const struct graph_stage *stage) {
+static void note_defaults(struct graph_checks *c, const struct graph_stage *stage) {
     const struct graph_section *section = &stage->section;
     if (strcmp(stage->kind, "lowpass-picker") == 0 && graph_entry(section, "templates") == NULL) {
         const struct graph_entry *method = graph_entry(section, "method");
@@ -426,7 +323,7 @@ static void note_defaults(struct check *c, const struct graph_stage *stage) {
         else if (method->value.count == 1 && strcmp(method->value.texts[0], "template") == 0)
             problems_add(c->problems, PROBLEM_ERROR, method->line,
                          "%s%s: `method: template` needs `templates`; give a stack of them, or use `method: log`",
-                         set_by(method), section->name);
+                         graph_set_by(method), section->name);
         if ((method == NULL || strcmp(method->value.texts[0], "template") != 0) &&
             graph_entry(section, "diameter") == NULL && graph_entry(section, "log_diameter") == NULL)
             problems_add(c->problems, PROBLEM_ERROR, section->line,
@@ -437,7 +334,7 @@ static void note_defaults(struct check *c, const struct graph_stage *stage) {
                      section->name, c->machine->cuda ? "there is no GPU" : "this build is for the CPU only");
 }
 
-static enum status check_stage(struct check *c, struct graph_stage *stage) {
+static enum status check_stage(struct graph_checks *c, struct graph_stage *stage) {
     stage->replicas = 1;
     TRY(find_program(c, stage));
     if (stage->program != NULL && lacks_reference(stage)) {
@@ -454,74 +351,16 @@ static enum status check_stage(struct check *c, struct graph_stage *stage) {
         problems_add(c->problems, PROBLEM_ERROR, graph_entry(&stage->section, "replicas")->line,
                      "%s%s.replicas: it keeps what it has learnt from all items, so there can be one only; leave "
                      "`replicas` out",
-                     set_by(graph_entry(&stage->section, "replicas")), stage->section.name);
+                     graph_set_by(graph_entry(&stage->section, "replicas")), stage->section.name);
     return STATUS_OK;
-}
-
-/* Whether a STAR file of CTF values says what a pixel measures. */
-static bool star_has_pixel_size(const char *path) {
-    static const char *const columns[] = {"rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize",
-                                          "rlnImagePixelSize", "rlnDetectorPixelSize"};
-    struct star_file *file = NULL;
-    if (star_read(path, &file, NULL) != STATUS_OK)
-        return false;
-    bool found = false;
-    for (size_t t = 0; t < star_table_count(file); t++)
-        for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
-            found |= star_column_find(star_table_at(file, t), columns[i]) >= 0;
-    star_destroy(&file);
-    return found;
-}
-
-/* Structures of molecules have no pixels. A watcher that feeds nobody is taken for one of micrographs. */
-static bool feeds_structures_only(const struct graph *graph, size_t watcher) {
-    bool feeds = false;
-    for (size_t i = 0; i < graph->stage_count; i++) {
-        const struct graph_stage *stage = &graph->stages[i];
-        const char *in = json_string_value(json_object_get(stage->describe, "in"));
-        for (size_t k = 0; k < stage->from_count; k++) {
-            if (stage->from[k] != watcher)
-                continue;
-            if (in == NULL || strcmp(in, "structure") != 0)
-                return false;
-            feeds = true;
-        }
-    }
-    return feeds;
-}
-
-/* Of a session that has begun the table was good, and may just be written anew: its stage waits for it. */
-static void check_pixel_size(struct check *c) {
-    if (graph_entry(&c->graph->session, "pixel_size") != NULL || c->graph->begun)
-        return;
-    for (size_t i = 0; i < c->graph->stage_count; i++) {
-        const struct graph_stage *stage = &c->graph->stages[i];
-        if (stage->describe == NULL || strcmp(stage->kind, "watcher") != 0)
-            continue;
-        const struct graph_entry *scaled = graph_entry(&stage->section, "scaled");
-        if (feeds_structures_only(c->graph, i) ||
-            (scaled != NULL && scaled->value.count == 1 && strcmp(scaled->value.texts[0], "false") == 0))
-            continue;
-        /* An .mdoc tells it, and what brought tilts into shape writes headers; an image that has neither fails. */
-        if (graph_entry(&stage->section, "series") != NULL)
-            continue;
-        const struct graph_entry *ctf = graph_entry(&stage->section, "ctf");
-        if (ctf == NULL || ctf->value.count != 1 || !star_has_pixel_size(ctf->value.texts[0]))
-            problems_add(c->problems, PROBLEM_ERROR,
-                         c->graph->session.line > 0 ? c->graph->session.line : stage->section.line,
-                         "session.pixel_size is required (Å), as in session: {pixel_size: 1.0}; only a `%s.ctf` with "
-                         "an optics table can stand for it",
-                         stage->section.name);
-    }
 }
 
 enum status graph_check(struct graph *graph, const struct machine *machine, struct problems *problems,
                         struct err *err) {
-    struct check c = {.graph = graph, .machine = machine, .problems = problems, .err = err};
+    struct graph_checks c = {.graph = graph, .machine = machine, .problems = problems, .err = err};
     TRY(program_list(&c.programs, err));
-    c.session_params = params_describe(session_table, sizeof session_table / sizeof session_table[0]);
     c.common_params = params_describe(common_table, sizeof common_table / sizeof common_table[0]);
-    enum status status = c.session_params && c.common_params ? check_session(&c) : STATUS_NO_MEMORY;
+    enum status status = c.common_params ? graph_check_session(&c) : STATUS_NO_MEMORY;
     check_programs(&c);
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++)
         status = check_stage(&c, &graph->stages[i]);
@@ -537,8 +376,7 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     if (status == STATUS_OK)
         status = graph_derive_scaled(graph, err);
     if (status == STATUS_OK)
-        check_pixel_size(&c);
-    json_decref(c.session_params);
+        graph_check_pixel_size(&c);
     json_decref(c.common_params);
     program_names_clear(&c.programs);
     FAIL_IF(status == STATUS_NO_MEMORY || problems->no_memory, err, STATUS_NO_MEMORY, "no memory to check the graph");

@@ -4,14 +4,7 @@
 #define ICESTREAM_PIPELINES_GRAPH_CHECK_H
 
 #include "pipelines/graph.h"
-
-/* What there is to run on; a parameter so that tests can ask for any machine. */
-struct machine {
-    int cores; /* that this process may use */
-    int gpus;  /* that this process may use */
-    bool cuda; /* whether this build can use a GPU */
-};
-void machine_inspect(struct machine *ret_machine);
+#include "pipelines/machine.h"
 
 enum status graph_check(struct graph *graph, const struct machine *machine, struct problems *problems, struct err *err);
 
