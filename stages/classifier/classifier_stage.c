@@ -25,6 +25,7 @@ struct state {
     int iteration;
     bool resumed;  /* items were already done when this run began */
     bool restored; /* or there was nothing to restore */
+    bool told;     /* where averages are made */
     size_t finished; /* the last run ended with these very particles, so many; 0: it did not */
     double last_time;
     size_t last_count;
@@ -249,7 +250,18 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }
 
-static void note(struct stage *stage, const struct state *s) {
+/* Once: why it takes longer should be no riddle. */
+static void tell_if_on_host(struct stage *stage, struct state *s) {
+    const struct model *m = s->classifier.model;
+    if (!s->told && s->options.device.kind == DEVICE_CUDA && !m->placed)
+        stage_log(stage, LOG_WARN, "averages-on-host",
+                  "the averages of up to %d classes of %d px do not fit on the device beside the particles: they are made "
+                  "on the host, which takes longer; a larger `memory`, or fewer classes, makes room",
+                  m->options.class_capacity, m->options.box);
+    s->told = true;
+}
+
+static void note(struct stage *stage, struct state *s) {
     const struct classifier *c = &s->classifier;
     if (c->model == NULL) {
         stage_note(stage, "%zu particles, begins with %d", dataset_count(s->dataset), c->options.minimum_particles);
@@ -257,6 +269,7 @@ static void note(struct stage *stage, const struct state *s) {
     }
     const struct model *m = c->model;
     double length = m->options.box * m->options.pixel_size;
+    tell_if_on_host(stage, s);
     stage_note(stage, "update %d, %zu particles, %d classes, %.1f Å", c->updates, dataset_count(s->dataset),
                m->class_count, length / (m->current_shell > 0 ? m->current_shell : 1));
 }
