@@ -120,6 +120,8 @@ static enum status parse_option(struct stage *stage, struct options *options, ch
 
 static int count_up(struct stage *stage, enum status status, const struct err *err) {
     struct ledger_counts counts = {0};
+    if (status == STATUS_OK && stage->descriptor->cumulative && stage->metrics.note[0] != '\0')
+        fprintf(stderr, "icestream-%s: %s\n", stage->name, stage->metrics.note);
     if (stage->ledger != NULL && ledger_counts(stage->ledger, &counts, NULL) == STATUS_OK && stage->ready)
         fprintf(stderr, "icestream-%s: %lld done, %lld rejected, %lld failed\n", stage->name, (long long)counts.done,
                 (long long)counts.rejected, (long long)counts.failed);

@@ -172,7 +172,8 @@ enum status stage_each_done(struct stage *stage, stage_visit *visit, void *conte
 /* Log lines: time, stage, instance, level, stable id, message. `id` is a short word that scripts can search for. */
 void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* One short line on what the stage is at ("iteration 7, 8.4 Å"), shown by run and status. */
+/* One short line on what the stage is at ("iteration 7, 8.4 Å"), shown by run and status; the last one of a cumulative
+ * stage is what it came to, and ends a run on files. */
 void stage_note(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The parameters of every stage, and those of a session, for checks without a stage. */

@@ -146,6 +146,7 @@ void live_tell(struct stage *stage, const char *series, const struct job *job) {
     if (job->alignment[0] != '\0') stage_log(stage, LOG_INFO, "aligned", "%s: %s", series, job->alignment);
     stage_log(stage, LOG_INFO, "tomogram", "%s: %d tilts, %d × %d × %d voxels, %.2f s", series, job->series.count,
               job->projections.nx, job->projections.ny, job->nz, job->seconds);
+    stage_note(stage, "%s: %d × %d × %d voxels", series, job->projections.nx, job->projections.ny, job->nz);
 }
 
 /* Whether it is this series that something is wrong with, and others may go on. */

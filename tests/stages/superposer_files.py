@@ -66,7 +66,9 @@ def clusters(work, made, expected):
     # Where the shapes fall apart, too.
     close = float(np.quantile(matrix[np.equal.outer(made.shape, made.shape) & (matrix > 0)], 0.4))
     cluster, centres = neighbourhoods(matrix, close)
-    superposer("--i", models, "--o", f"{work}/close", "--cutoff", close, "--centres", 0)
+    text = superposer("--i", models, "--o", f"{work}/close", "--cutoff", close, "--centres", 0)
+    check(f"icestream-superposer: {len(matrix)} structures, {len(centres)} clusters, the largest of {max(np.bincount(cluster))}\n"
+          in text, f"what it came to: {text}")
     found = list(clusters_of(f"{work}/close").values())
     check([c for c, _ in found] == list(cluster + 1) and len(centres) > 4, f"{len(centres)} neighbourhoods below {close:.3f} Å")
     out = f"{work}/average"
