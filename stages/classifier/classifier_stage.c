@@ -110,7 +110,7 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     if (item_number(item, "particles.count", 1) == 0) return STATUS_OK;
     TRY(item_need_string(item, "particles.star", &star, err));
     TRY(stage_resolve(stage, star, path, err));
-    return dataset_batch_read(path, resolve, stage, ret_batch, err);
+    return dataset_batch_read(path, resolve, stage, stage_session(stage)->pixel_size, ret_batch, err);
 }
 
 static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
@@ -139,7 +139,8 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 
 static struct snapshot describe(struct stage *stage, const struct state *s, bool final) {
     return (struct snapshot){
-        .folder = stage_folder(stage), .relative = s->relative, .iteration = s->iteration, .final = final};
+        .folder = stage_folder(stage), .relative = s->relative, .root = stage_root(stage), .iteration = s->iteration,
+        .final = final};
 }
 
 static enum status emit(struct stage *stage, struct state *s, const struct snapshot *snapshot, struct err *err) {

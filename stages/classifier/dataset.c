@@ -109,6 +109,14 @@ static enum status read_ctf(const struct dataset_batch *batch, const char *star_
     return STATUS_OK;
 }
 
+/* From the optics table or the row; before RELION 3.1 the detector's pixel, in µm, over the magnification. */
+static double pixel_size_of(const struct dataset_batch *batch, size_t row, int optics, double fallback) {
+    double detector = number_or(batch->table, row, "rlnDetectorPixelSize", 0);
+    double magnification = number_or(batch->table, row, "rlnMagnification", 0);
+    if (detector > 0 && magnification > 0) fallback = 1e4 * detector / magnification;
+    return shared_value(batch, row, optics, "rlnImagePixelSize", fallback);
+}
+
 static bool same_pixel_size(double a, double b) {
     return fabs(a / b - 1) <= 0.01;
 }
@@ -143,8 +151,26 @@ static enum status find_stack(struct dataset_batch *batch, const char *star_path
     return STATUS_OK;
 }
 
+/* Optics group, pixel size and CTF. fallback: Å/px where the table does not say; NaN: what the stack's header says. */
+static enum status read_optics(struct dataset_batch *batch, const char *star_path, size_t row, double fallback,
+                               struct dataset_particle *p, struct err *err) {
+    TRY(find_optics(batch, star_path, row, &p->optics, err));
+    p->pixel_size = pixel_size_of(batch, row, p->optics, isnan(fallback) ? batch->pixel_size : fallback);
+    FAIL_IF(!(p->pixel_size > 0) || !isfinite(p->pixel_size), err, STATUS_BAD_FORMAT,
+            "%s: the pixel size is not known: rlnImagePixelSize in the optics table, or session.pixel_size, was expected",
+            star_path);
+    if (row == 0) batch->pixel_size = p->pixel_size;
+    FAIL_IF(!same_pixel_size(p->pixel_size, batch->pixel_size), err, STATUS_BAD_FORMAT,
+            "%s, row %zu: particles of %.4g Å/px among others of %.4g Å/px: one classification needs one pixel size",
+            star_path, row + 1, p->pixel_size, batch->pixel_size);
+    FAIL_IF(shared_value(batch, row, p->optics, "rlnCtfDataAreCtfPremultiplied", 0) != 0, err, STATUS_UNSUPPORTED,
+            "%s: particles that are multiplied by their CTF already cannot be classified: extract them without",
+            star_path);
+    return read_ctf(batch, star_path, row, p, err);
+}
+
 static enum status read_rows(struct dataset_batch *batch, const char *star_path, dataset_resolve *resolve,
-                             void *context, struct err *err) {
+                             void *context, double fallback, struct err *err) {
     int image, stack = -1;
     char last[PATH_MAX] = "";
     TRY(star_column_need(batch->table, "rlnImageName", &image, err));
@@ -165,20 +191,12 @@ static enum status read_rows(struct dataset_batch *batch, const char *star_path,
                 batch->stacks[stack].path, batch->stacks[stack].slices);
         *p = (struct dataset_particle){
             .row = (int)row, .stack = stack, .slice = (int)slice - 1, .class_index = -1, .norm = 1};
-        TRY(find_optics(batch, star_path, row, &p->optics, err));
-        p->pixel_size = shared_value(batch, row, p->optics, "rlnImagePixelSize", batch->pixel_size);
-        FAIL_IF(!(p->pixel_size > 0) || !isfinite(p->pixel_size), err, STATUS_BAD_FORMAT,
-                "%s: the pixel size is not known; rlnImagePixelSize in the optics table was expected", star_path);
-        if (row == 0) batch->pixel_size = p->pixel_size;
-        FAIL_IF(!same_pixel_size(p->pixel_size, batch->pixel_size), err, STATUS_BAD_FORMAT,
-                "%s, row %zu: particles of %.4g Å/px among others of %.4g Å/px: one classification needs one pixel size",
-                star_path, row + 1, p->pixel_size, batch->pixel_size);
-        TRY(read_ctf(batch, star_path, row, p, err));
+        TRY(read_optics(batch, star_path, row, fallback, p, err));
     }
     return STATUS_OK;
 }
 
-enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context,
+enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context, double fallback,
                                struct dataset_batch **ret_batch, struct err *err) {
     _cleanup_(dataset_batch_destroy) struct dataset_batch *batch = calloc(1, sizeof *batch);
     FAIL_IF(batch == NULL, err, STATUS_NO_MEMORY, "no memory for a table of particles");
@@ -193,7 +211,7 @@ enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, 
     batch->count = star_row_count(batch->table);
     batch->particles = calloc(batch->count + 1, sizeof *batch->particles);
     FAIL_IF(batch->particles == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", batch->count);
-    TRY(read_rows(batch, star_path, resolve, context, err));
+    TRY(read_rows(batch, star_path, resolve, context, fallback, err));
     *ret_batch = batch;
     batch = NULL;
     return STATUS_OK;
@@ -388,4 +406,9 @@ const struct star_table *dataset_optics(const struct dataset *dataset, size_t in
     const struct dataset_particle *p = &dataset->particles[index];
     *ret_row = p->optics < 0 ? 0 : (size_t)p->optics;
     return p->optics < 0 ? NULL : dataset->batches[p->batch]->optics;
+}
+
+const char *dataset_stack(const struct dataset *dataset, size_t index) {
+    const struct dataset_particle *p = &dataset->particles[index];
+    return dataset->batches[p->batch]->stacks[p->stack].path;
 }

@@ -57,7 +57,8 @@ struct dataset_batch {
 /* Turns a path of a STAR file into one that can be opened. */
 typedef enum status dataset_resolve(void *context, const char *star_path, const char *name, char *absolute,
                                     struct err *err);
-enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context,
+/* fallback: Å/px where the table does not say; NaN: what the header of the first stack says. */
+enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context, double fallback,
                                struct dataset_batch **ret_batch, struct err *err);
 void dataset_batch_destroy(struct dataset_batch **batch);
 
@@ -84,6 +85,7 @@ enum status dataset_image(struct dataset *dataset, size_t index, float *scratch,
 enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t count, struct err *err);
 /* Text of the particle's row: its table and the row in it. */
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row);
+const char *dataset_stack(const struct dataset *dataset, size_t index); /* where its image is, absolute */
 const struct star_table *dataset_optics(const struct dataset *dataset, size_t index, size_t *ret_row);
 
 #endif

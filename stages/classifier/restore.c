@@ -8,7 +8,7 @@
 #include "common/memory.h"
 #include "common/files.h"
 #include "common/mrc.h"
-#include "snapshot.h"
+#include "snapshot_private.h"
 
 enum { ITERATIONS_MAX = 1000000 };
 
@@ -187,17 +187,45 @@ static void take_rows(struct dataset *dataset, const struct star_table *t, const
     *ret_known = known;
 }
 
-enum status snapshot_particles(const struct snapshot_state *s, struct dataset *dataset, int classes, size_t *ret_known,
+void snapshot_image(const char *root, const struct dataset *dataset, size_t index, char name[SNAPSHOT_NAME]) {
+    size_t row;
+    const struct star_table *own = dataset_row(dataset, index, &row);
+    const char *given = star_get(own, row, star_column_find(own, "rlnImageName")), *rest = NULL;
+    const char *stack = dataset_stack(dataset, index);
+    if (root == NULL)
+        stack = strchr(given, '@') + 1;
+    else if (path_is_below(stack, root, &rest))
+        stack = rest;
+    snprintf(name, SNAPSHOT_NAME, "%.*s@%s", (int)strcspn(given, "@"), given, stack);
+}
+
+/* Of each particle what the files call it, in order, and the text of all of these. */
+static enum status name_images(struct dataset *dataset, const char *root, struct named *names, char **ret_text,
                                struct err *err) {
-    size_t count = dataset_count(dataset);
-    _cleanup_(mem_free) struct named *names = NULL;
-    TRY(mem_new(count, sizeof *names, "names of particles", &names, err));
+    char name[SNAPSHOT_NAME], *text = NULL;
+    size_t count = dataset_count(dataset), bytes = 1, used = 0;
     for (size_t i = 0; i < count; i++) {
-        size_t row;
-        const struct star_table *own = dataset_row(dataset, i, &row);
-        names[i] = (struct named){.name = star_get(own, row, star_column_find(own, "rlnImageName")), .index = i};
+        snapshot_image(root, dataset, i, name);
+        bytes += strlen(name) + 1;
+    }
+    TRY(mem_new(bytes, 1, "names of particles", &text, err));
+    for (size_t i = 0; i < count; i++) {
+        snapshot_image(root, dataset, i, name);
+        names[i] = (struct named){.name = memcpy(text + used, name, strlen(name) + 1), .index = i};
+        used += strlen(name) + 1;
     }
     qsort(names, count, sizeof *names, by_name);
+    *ret_text = text;
+    return STATUS_OK;
+}
+
+enum status snapshot_particles(const struct snapshot_state *s, struct dataset *dataset, const char *root, int classes,
+                               size_t *ret_known, struct err *err) {
+    size_t count = dataset_count(dataset);
+    _cleanup_(mem_free) struct named *names = NULL;
+    _cleanup_(mem_free) char *text = NULL;
+    TRY(mem_new(count, sizeof *names, "names of particles", &names, err));
+    TRY(name_images(dataset, root, names, &text, err));
     take_rows(dataset, star_table_find(s->data, "particles"), names, classes, ret_known);
     return STATUS_OK;
 }
@@ -208,7 +236,8 @@ enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret
     TRY(snapshot_read(s->folder, s->iteration, &c->model->options, &state, err));
     enum status status = take_model(c->model, &state, err);
     if (status == STATUS_OK)
-        status = snapshot_particles(&state, c->dataset, state.class_count + c->model->options.with_empty, &known, err);
+        status = snapshot_particles(&state, c->dataset, s->root, state.class_count + c->model->options.with_empty,
+                                    &known, err);
     if (status == STATUS_OK) {
         /* What was visited before has had its share; the sums themselves are gone, so the first batch is everything. */
         c->visits = c->options.visits * (double)known;

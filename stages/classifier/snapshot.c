@@ -90,6 +90,7 @@ struct columns {
     long own_group;
     int *to;
     size_t capacity;
+    int image; /* rlnImageName */
     int results[RESULT_COUNT];
 };
 
@@ -107,6 +108,7 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
         TRY(star_column_add(to, star_column_name(from, c), "0", &map->to[c], err));
     for (int i = 0; i < RESULT_COUNT; i++)
         TRY(star_column_add(to, RESULTS[i], "0", &map->results[i], err));
+    TRY(star_column_add(to, "rlnImageName", "0", &map->image, err));
     map->table = from;
     return STATUS_OK;
 }
@@ -136,8 +138,9 @@ static enum status own_group(const struct classifier *c, const struct dataset_pa
     return STATUS_OK;
 }
 
-static enum status add_particle(struct classifier *c, size_t index, struct columns *map, struct star_table *optics,
-                                struct star_table *table, struct err *err) {
+static enum status add_particle(struct classifier *c, size_t index, const char *root, struct columns *map,
+                                struct star_table *optics, struct star_table *table, struct err *err) {
+    char name[SNAPSHOT_NAME];
     size_t from_row, optics_row, row;
     const struct star_table *from = dataset_row(c->dataset, index, &from_row);
     const struct star_table *own_optics = dataset_optics(c->dataset, index, &optics_row);
@@ -156,6 +159,8 @@ static enum status add_particle(struct classifier *c, size_t index, struct colum
             TRY(star_set(table, row, (int)k, "0", err));
     for (size_t k = 0; k < columns; k++)
         TRY(star_set(table, row, map->to[k], star_get(from, from_row, (int)k), err));
+    snapshot_image(root, c->dataset, index, name);
+    TRY(star_set(table, row, map->image, name, err));
     double px = p->pixel_size;
     TRY(star_set_number(table, row, map->results[0], p->psi, err));
     TRY(star_set_number(table, row, map->results[1], p->x * px, err));
@@ -207,8 +212,8 @@ static enum status off_centre_limit(struct classifier *c, double *ret_limit, str
 }
 
 /* All particles, or those of kept classes that lie within `limit` px of their picks. */
-static enum status write_particles(struct classifier *c, const char *path, bool kept_only, double limit,
-                                   size_t *ret_count, struct err *err) {
+static enum status write_particles(struct classifier *c, const char *root, const char *path, bool kept_only,
+                                   double limit, size_t *ret_count, struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *optics, *table;
     struct columns map = {.group = 1};
@@ -220,7 +225,7 @@ static enum status write_particles(struct classifier *c, const char *path, bool 
     for (size_t i = 0; status == STATUS_OK && i < dataset_count(c->dataset); i++) {
         const struct dataset_particle *p = dataset_at(c->dataset, i);
         if (!kept_only || (in_kept_class(c, i) && hypot(p->x, p->y) <= limit)) {
-            status = add_particle(c, i, &map, optics, table, err);
+            status = add_particle(c, i, root, &map, optics, table, err);
             count++;
         }
     }
@@ -259,11 +264,11 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     snapshot_name(s, "_classes.png", path, s->folder);
     TRY(snapshot_picture(c->model, path, err));
     snapshot_name(s, "_data.star", path, s->folder);
-    TRY(write_particles(c, path, false, INFINITY, &all, err));
+    TRY(write_particles(c, s->root, path, false, INFINITY, &all, err));
     snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
     double limit;
     TRY(off_centre_limit(c, &limit, err));
-    TRY(write_particles(c, path, true, limit, &s->kept, err));
+    TRY(write_particles(c, s->root, path, true, limit, &s->kept, err));
     /* The model last: where it is there, the others are. */
     TRY(snapshot_write_sampling(c, s, err));
     TRY(snapshot_write_optimiser(c, s, err));

@@ -8,6 +8,7 @@
 struct snapshot {
     const char *folder;   /* absolute */
     const char *relative; /* the same, as written in STAR files: "classifier" */
+    const char *root;     /* what paths in these are relative to; NULL: images keep the names that their tables give */
     int iteration;
     bool final;
     size_t kept; /* particles of kept classes: filled by snapshot_write and snapshot_restore */
@@ -42,9 +43,10 @@ struct snapshot_state {
 enum status snapshot_read(const char *folder, int iteration, const struct model_options *options,
                           struct snapshot_state *ret_state, struct err *err);
 void snapshot_state_clear(struct snapshot_state *state);
-/* Its particles' classes and poses, to those of the dataset; classes: the empty one included. ret_known: how many. */
-enum status snapshot_particles(const struct snapshot_state *state, struct dataset *dataset, int classes,
-                               size_t *ret_known, struct err *err);
+/* Its particles' classes and poses, to those of the dataset; classes: the empty one included. root: that of the snapshot.
+ * ret_known: how many. */
+enum status snapshot_particles(const struct snapshot_state *state, struct dataset *dataset, const char *root,
+                               int classes, size_t *ret_known, struct err *err);
 
 /* Averages, priors, noise and assignments from a snapshot. The classifier has been started and its particles merged.
  * Files that are not whole change nothing: another snapshot may be tried. ret_final: it was the last of a finished

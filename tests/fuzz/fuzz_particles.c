@@ -121,7 +121,7 @@ static enum status resolve(void *context, const char *star_path, const char *nam
 static void submit(struct dataset *dataset, const char *path) {
     struct dataset_batch *batch = NULL;
     struct err err = {0};
-    if (dataset_batch_read(path, resolve, NULL, &batch, &err) == STATUS_OK)
+    if (dataset_batch_read(path, resolve, NULL, NAN, &batch, &err) == STATUS_OK)
         (void)dataset_submit(dataset, &batch, &err);
     FUZZ_CHECK(batch == NULL || err.message[0] != '\0');
     dataset_batch_destroy(&batch);

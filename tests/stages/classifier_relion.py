@@ -78,17 +78,30 @@ with tempfile.TemporaryDirectory() as folder:
         check(np.isfinite(stack.data).all(), "averages that are not numbers")
     check(mrcfile.validate(prefix + "_classes.mrcs"), "mrcfile.validate refuses the averages")
 
-    # RELION 3.0 had no optics table: the one that is written says what the rows said.
+    # RELION 3.0 had no optics table: the one that is written says what the rows said, whatever the stack's header says (4).
     with open("old.star", "w") as out:
         out.write("\ndata_\n\nloop_\n_rlnImageName #1\n_rlnMicrographName #2\n_rlnVoltage #3\n_rlnSphericalAberration #4\n"
                   "_rlnAmplitudeContrast #5\n_rlnMagnification #6\n_rlnDetectorPixelSize #7\n")
-        out.writelines(f"{i + 1:06d}@p.mrcs m.mrc 200 2.0 0.07 10000 4\n" for i in range(COUNT))
+        out.writelines(f"{i + 1:06d}@p.mrcs m.mrc 200 2.0 0.07 10000 5\n" for i in range(COUNT))
         out.write("\n")
     run = subprocess.run([f"{BIN}/icestream-classifier", "--i", "old.star", "--o", "old", "--classes", "2", "--diameter",
                           "100", "--visits", "1", "--final-passes", "1", "--threads", "1"], capture_output=True, text=True)
     check(run.returncode == 0, f"exit {run.returncode}: {run.stderr}")
     optics = rows("old/run_it001_data.star", "optics")
-    check(len(optics) == 1 and [float(word) for word in optics[0][1:5]] == [200, 2, 0.07, 4], f"optics of 3.0: {optics}")
+    check(len(optics) == 1 and [float(word) for word in optics[0][1:5]] == [200, 2, 0.07, 5], f"optics of 3.0: {optics}")
+
+    # From elsewhere, and to elsewhere: what is written names images so that the next program finds them there.
+    os.makedirs("a/way")
+    os.makedirs("an/other")
+    os.chdir("a/way")
+    run = subprocess.run([f"{BIN}/icestream-classifier", "--i", "../../particles.star", "--o", "../../an/other/classifier",
+                          "--classes", "2", "--diameter", "100", "--visits", "1", "--final-passes", "1", "--threads", "1"],
+                         capture_output=True, text=True)
+    check(run.returncode == 0, f"exit {run.returncode}: {run.stderr}")
+    os.chdir("../../an/other")
+    names = [row[0] for row in rows("classifier/run_it001_data.star", "particles")]
+    check(len(names) == COUNT and all(os.path.exists(name.split("@")[1]) for name in names), f"stacks of {names[0]}")
+    os.chdir("../..")
 
     if shutil.which("relion_star_handler") is None:
         print("skipped: relion is not installed")

@@ -284,7 +284,7 @@ static void broken_images_spoil_nothing(void **state) {
     struct classifier c;
     double pure, dropped;
     OK(dataset_create(BOX * BOX * 4 * 100, &dataset, &err));
-    OK(dataset_batch_read(path, resolve, NULL, &batch, &err));
+    OK(dataset_batch_read(path, resolve, NULL, NAN, &batch, &err));
     OK(dataset_submit(dataset, &batch, &err));
     for (int part = 0; part < PARTS; part++)
         submit(dataset, part);
@@ -318,7 +318,7 @@ static void few_particles_are_enough(void **state) {
         struct dataset_batch *batch = NULL;
         struct classifier c;
         OK(dataset_create(1 << 24, &dataset, &err));
-        OK(dataset_batch_read(path, resolve, NULL, &batch, &err));
+        OK(dataset_batch_read(path, resolve, NULL, NAN, &batch, &err));
         OK(dataset_submit(dataset, &batch, &err));
         struct classifier_options o = options_of(8);
         classifier_init(&c, &o, dataset);
@@ -424,6 +424,7 @@ static void bad_tables_are_refused(void **state) {
         {"1@part0.mrcs 1\n", "row 1: its CTF", "1 4 0", NULL},
         {"1@part0.mrcs 7\n", "row 1 is of optics group 7", "1 4 300", NULL},
         {"1@part0.mrcs 1\n", "pixel size is not known", "1 small 300", NULL},
+        {"1@part0.mrcs 1 0\n2@part0.mrcs 1 1\n", "multiplied by their CTF", NULL, "rlnCtfDataAreCtfPremultiplied"},
         {"1@part0.mrcs 1\n2@part0.mrcs 2\n", "row 2: particles of 5 Å/px among", "1 4 300\n2 5 300", NULL},
     };
     char path[PATH_MAX];
@@ -446,9 +447,35 @@ static void bad_tables_are_refused(void **state) {
         snprintf(star, sizeof star, "%.200s/bad.star", folder);
         OK(file_write_whole(star, text, strlen(text), &err));
         struct err err = {0};
-        assert_int_not_equal(dataset_batch_read(star, resolve, NULL, &batch, &err), STATUS_OK);
+        assert_int_not_equal(dataset_batch_read(star, resolve, NULL, NAN, &batch, &err), STATUS_OK);
         if (strstr(err.message, cases[i].expected) == NULL) fail_msg("'%s', not '%s'", err.message, cases[i].expected);
         assert_null(batch);
+    }
+}
+
+/* What the table says, else the session, else the header of the stack (4 Å/px). */
+static void pixel_sizes_are_found(void **state) {
+    (void)state;
+    static const struct {
+        const char *columns, *values;
+        double session, expected;
+    } cases[] = {
+        {"", "", NAN, 4},
+        {"", "", 3, 3},
+        {"_rlnImagePixelSize\n", "2.5", 3, 2.5},
+        {"_rlnMagnification\n_rlnDetectorPixelSize\n", "20000 5", 3, 2.5}, /* RELION 3.0: µm */
+        {"_rlnMagnification\n", "20000", NAN, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char star[PATH_MAX], text[512];
+        struct dataset_batch *batch = NULL;
+        snprintf(text, sizeof text, "data_\n\nloop_\n_rlnImageName\n%s000001@part0.mrcs %s\n\n", cases[i].columns,
+                 cases[i].values);
+        snprintf(star, sizeof star, "%.200s/sizes.star", folder);
+        OK(file_write_whole(star, text, strlen(text), &err));
+        OK(dataset_batch_read(star, resolve, NULL, cases[i].session, &batch, &err));
+        assert_true(fabs(batch->particles[0].pixel_size - cases[i].expected) < 1e-9);
+        dataset_batch_destroy(&batch);
     }
 }
 
@@ -458,7 +485,7 @@ int main(void) {
         cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(any_number_of_classes),
         cmocka_unit_test(rules_are_read),            cmocka_unit_test(images_leave_room_for_classes),
         cmocka_unit_test(broken_images_spoil_nothing), cmocka_unit_test(few_particles_are_enough),
-        cmocka_unit_test(bad_tables_are_refused),
+        cmocka_unit_test(bad_tables_are_refused), cmocka_unit_test(pixel_sizes_are_found),
         cmocka_unit_test(broken_snapshots_are_passed_over),
     };
     return cmocka_run_group_tests(tests, make_particles, remove_particles);
