@@ -220,9 +220,10 @@ void *thread_compute(void *argument) {
 
 static void store_item(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
-    enum status status = slot->status;
+    enum status status = STATUS_OK;
     struct stage_patience patience = {0};
-    if (status == STATUS_OK && descriptor->store != NULL) {
+    if (slot->status != STATUS_OK) return; /* that is noted already */
+    if (descriptor->store != NULL) {
         do
             status = descriptor->store(stage, stage->state, slot->lane, &slot->err);
         while (stage_wait_out(stage, status, &slot->err, &patience));

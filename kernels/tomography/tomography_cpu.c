@@ -25,9 +25,9 @@ static enum status check_memory(const struct tomography_cpu *cpu, struct err *er
                    rays_floats(cpu) * (size_t)(2 + s->halo) * sizeof(float);
     if (sirt) bytes += tomography_matrix_bytes(&o->geometry, o->basis, o->matrix);
     FAIL_IF(o->memory > 0 && bytes > o->memory, err, STATUS_NO_MEMORY,
-            "a tomogram of %d x %d x %d voxels from %d tilts needs %.2f GB on the CPU, and %.2f GB are allowed: "
-            "bin the images, make it thinner, or allow more memory",
-            s->nx, s->ny, s->nz, s->tilts, 1e-9 * (double)bytes, 1e-9 * (double)o->memory);
+            "a tomogram of %d x %d x %d voxels from %d tilts needs %zu MiB on the CPU, and memory allows %zu MiB: bin "
+            "the images, make it thinner, or allow more",
+            s->nx, s->ny, s->nz, s->tilts, (bytes >> 20) + 1, o->memory >> 20);
     return STATUS_OK;
 }
 

@@ -167,6 +167,9 @@ def settings(work, stem, truth):
     said(reconstruct(*st, *T, "--transforms", f"{work}/no.xf", expect=1), "transforms: there is no file")
     said(reconstruct(*st, *T, "--transforms", short, "--align", "coarse", expect=1), "align must be none")
     masks(work, stem, st)
+    text = reconstruct(*st, "--thickness", 4096, "--memory", 1, expect=3)
+    said(text, f"a tomogram of {SIDE} x {SIDE} x 4096 voxels from 9 tilts needs", "MiB on the CPU, and memory allows 1 MiB")
+    check(text.count("there was not enough memory for it") == 1, "and that there was not enough memory it says once")
     said(reconstruct(*st, *T, "--bin", 64, "--thickness", 128, expect=3), "bin leaves nothing of the images")
 
 
