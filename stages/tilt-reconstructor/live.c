@@ -166,6 +166,15 @@ static enum status write_products(struct live *live, const struct job *job, cons
     return status;
 }
 
+/* After a restart nothing has looked at them yet. */
+static enum status may_read(const struct live *live, const struct series *series, struct err *err) {
+    const bool *exclude = live->settings->job.exclude;
+    for (int i = 0; i < series->count; i++)
+        if (!series_excludes(exclude, series->tilts[i].number))
+            TRY(stage_may_read(live->stage, series->tilts[i].path, err));
+    return STATUS_OK;
+}
+
 /* A job's data held twice would not pay: the images are read anew for the tomogram, at full size. */
 static enum status make_tomogram(struct live *live, struct group *group, struct err *err) {
     struct series series = {0};
@@ -177,7 +186,8 @@ static enum status make_tomogram(struct live *live, struct group *group, struct 
     bool there = status == STATUS_OK && products_are_of(&paths.products, fingerprint);
     if (status == STATUS_OK && !there) {
         stage_note(live->stage, "%s: %d tilts: reading", group->id, series.count);
-        status = job_read(settings, &series, true, &live->job, err);
+        status = may_read(live, &series, err);
+        if (status == STATUS_OK) status = job_read(settings, &series, true, &live->job, err);
         if (status == STATUS_OK) status = job_make(settings, live->plan, &live->job, err);
         if (status == STATUS_OK) status = write_products(live, &live->job, &paths.products, fingerprint, err);
     }
@@ -202,6 +212,7 @@ static enum status need_pixels(struct live *live, struct group *group, int shrin
     for (int i = 0; i < series->count; i++) {
         struct tilt *tilt = &series->tilts[i];
         if (tilt->pixels != NULL) continue;
+        TRY(stage_may_read(live->stage, tilt->path, err));
         _cleanup_(mem_free) float *pixels = NULL;
         size_t count = (size_t)(series->nx / shrink) * (size_t)(series->ny / shrink);
         TRY(mem_new_unset(count, sizeof *pixels, "a preview", &pixels, err));

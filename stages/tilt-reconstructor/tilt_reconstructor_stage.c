@@ -2,6 +2,7 @@
  * joins its series; what comes of that is made in idle, and what is left at the end of the stream. */
 #include "tilt_reconstructor_stage.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -227,26 +228,42 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
                          err);
 }
 
-/* A tilt joins its series again without being read; a tomogram is announced again, which does nothing where it was. */
+/* The item says it; one of an older session may not, and then its file does. */
+static enum status find_size(const struct item *item, const char *path, struct arrival *arrival, struct err *err) {
+    double nx = item_number(item, "micrograph.nx", 0), ny = item_number(item, "micrograph.ny", 0);
+    struct image_info info;
+    if (nx >= 1 && ny >= 1 && nx <= INT_MAX && ny <= INT_MAX) {
+        arrival->nx = (int)nx;
+        arrival->ny = (int)ny;
+        return STATUS_OK;
+    }
+    TRY(image_probe(path, &info, err));
+    if (isnan(arrival->pixel_size) && info.pixel_size > 0) arrival->pixel_size = info.pixel_size;
+    arrival->nx = info.nx;
+    arrival->ny = info.ny;
+    return STATUS_OK;
+}
+
+/* A tilt joins its series again without a look at its file, which may be elsewhere once the tomogram is made (that of a
+ * series without one fails then, for this reason); a tomogram is announced again, which does nothing where it was. */
 static enum status rejoin(struct stage *stage, struct state *s, const struct item *item, bool failed, struct err *err) {
     struct arrival arrival;
     bool single;
     char id[PATH_SIZE], absolute[PATH_SIZE];
     const char *path;
-    struct image_info info;
     if (strcmp(item_kind(item), "tomogram") == 0) return STATUS_OK; /* what this stage has sent itself */
     TRY(find_tilt(s->settings, item, &arrival, id, &single, err));
     if (!single) return STATUS_OK;
     TRY(item_need_string(item, "micrograph.path", &path, err));
-    TRY(stage_resolve(stage, path, absolute, err));
-    TRY(image_probe(absolute, &info, err));
-    if (isnan(arrival.pixel_size) && info.pixel_size > 0) arrival.pixel_size = info.pixel_size;
+    enum status status = stage_resolve(stage, path, absolute, err);
+    if (status == STATUS_NOT_FOUND || status == STATUS_UNAVAILABLE)
+        status = path_join(stage_root(stage), path, absolute, sizeof absolute, err);
+    TRY(status);
+    TRY(find_size(item, absolute, &arrival, err));
     arrival.series = id;
     arrival.path = absolute;
     arrival.item = item_id(item);
     arrival.failed = failed;
-    arrival.nx = info.nx;
-    arrival.ny = info.ny;
     return live_submit(s->live, &arrival, err);
 }
 

@@ -106,6 +106,19 @@ def grow(work, source, names, expected):
     return folder, session
 
 
+def taken_away(source, names, folder, session, expected):
+    """Images may be moved to the archive once their tomogram is made: a session that goes on asks for them no more."""
+    for name in names:
+        os.remove(f"{folder}/{name}")
+    others = sorted(f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc"))
+    arrive(folder, source, others, "b")
+    run(*arguments(session, folder, **{"tilt-reconstructor.tilts_per_series": len(names)}), timeout=60)
+    check(counts(session) == (len(names) + len(others), 0), f"what was made of images that are gone is done: {counts(session)}")
+    check([m.split(":")[0] for m in made(session)] == ["a", "b"] and tomogram(session, "a") == expected, "and is not made again")
+    rows = [row.split()[0] for row in open(f"{session}/{STAGE}/tomograms.star") if STAGE in row]
+    check(sorted(rows) == ["a", "b"], f"both are in the table: {rows}")
+
+
 def disturb(work, source, names, expected, name, victims):
     """Killed when there is a preview; what comes afterwards is as if nothing had been."""
     folder, session = work(f"incoming-{name}"), work(name)
@@ -265,7 +278,8 @@ with Work("tomography") as work:
     expected = alone(work, "a", work("sim", "tilts"), work("alone"))
     simulate_series(work("sim"), "b", SEED + 1)
     simulate_series(work("sim"), "c", SEED + 2, files="stack")
-    grow(work, work("sim"), names, expected)
+    folder, session = grow(work, work("sim"), names, expected)
+    taken_away(work("sim"), names, folder, session, expected)
     disturb(work, work("sim"), names, expected, "killed", lambda session, live: pids_of(STAGE, session))
     disturb(work, work("sim"), names, expected, "gone", lambda session, live: [live.pid])
     odd_tilts(work, work("sim"), names)
