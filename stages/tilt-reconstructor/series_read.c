@@ -154,6 +154,30 @@ static enum status look_for_axis(const char *stack, struct series *series, struc
     return STATUS_OK;
 }
 
+/* So far that nothing of the image is left. */
+static bool leads_away(const struct tilt_transform *t, const struct series *series) {
+    double scale = sqrt(fabs(t->a11 * t->a22 - t->a12 * t->a21));
+    return hypot(t->dx, t->dy) >= 0.5 * (1 + scale) * hypot(series->nx, series->ny);
+}
+
+/* Shifts may be in pixels of the images before they were binned. */
+static enum status note_far_transforms(struct series *series, const char *path, const bool *exclude, struct err *err) {
+    const struct tilt *first = NULL;
+    int count = 0;
+    for (int i = 0; i < series->count; i++) {
+        const struct tilt *tilt = &series->tilts[i];
+        if (series_excludes(exclude, tilt->number) || !leads_away(&tilt->transform, series)) continue;
+        if (count++ == 0) first = tilt;
+    }
+    return count == 0
+               ? STATUS_OK
+               : series_note(series, err,
+                             "%.200s moves %d of %d images out of sight, view %d by %.6g, %.6g px where it has %d × "
+                             "%d: are its shifts in px of larger images?",
+                             path_name(path), count, series->count, first->number, first->transform.dx,
+                             first->transform.dy, series->nx, series->ny);
+}
+
 static enum status read_stack(const char *stack, const struct series_files *files, const char *tilts,
                               struct series *series, struct err *err) {
     struct image_info image;
@@ -181,7 +205,7 @@ static enum status read_stack(const char *stack, const struct series_files *file
         }
         TRY(series_add(series, &tilt, stack, err));
     }
-    return STATUS_OK;
+    return transforms != NULL ? note_far_transforms(series, files->transforms, files->exclude, err) : STATUS_OK;
 }
 
 static enum status try_endings(const char *folder, const char *stem, char out[PATH_SIZE], bool *ret_found,

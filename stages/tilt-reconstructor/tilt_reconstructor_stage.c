@@ -126,8 +126,15 @@ static enum status check_mask(const struct job_settings *settings, struct lane *
 }
 
 /* All pixels are looked at, so that a broken image fails, and not its series. */
-static enum status load_single(const struct job_settings *settings, struct lane *lane, struct err *err) {
+static enum status load_single(struct stage *stage, const struct job_settings *settings, struct lane *lane,
+                               struct err *err) {
+    const struct settings_params *p = stage_params(stage);
     struct image_info info;
+    FAIL_IF(
+        p->transforms != NULL, err, STATUS_BAD_ARGUMENT,
+        "%s: transforms %s go with the images of a stack, and this is a single image of its series: make a stack of "
+        "them, or leave transforms out (align: coarse finds shifts)",
+        lane->path, p->transforms);
     TRY(check_angle(lane->path, lane->arrival.angle, err));
     TRY(image_probe(lane->path, &info, err));
     FAIL_IF(info.nz != 1, err, STATUS_UNSUPPORTED,
@@ -202,7 +209,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(find_tilt(s->settings, stage_lane->item, &lane->arrival, lane->id, &lane->single, err));
     TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, lane->path, err));
-    return lane->single ? load_single(&s->settings->job, lane, err)
+    return lane->single ? load_single(stage, &s->settings->job, lane, err)
                         : load_series(stage, s, lane, stage_lane->item, err);
 }
 

@@ -159,6 +159,10 @@ def settings(work, stem, truth):
     said(reconstruct(*st, *T, "--thicknes", "3", expect=2), "thickness")
     said(reconstruct(*st, "--thickness", 2, "--bin", 3, expect=1), "a thickness of 2 px leaves nothing after bin 3")
     xf = open(f"{truth}.xf").read().splitlines()
+    far = write(f"{work}/far.xf", "\n".join(xf[:-1] + [f"1 0 0 1 {-2 * SIDE} 3"]) + "\n")
+    said(reconstruct(*st, *T, "--transforms", far), f"far.xf moves 1 of 9 images out of sight, view 9 by {-2 * SIDE}, 3 px where it has "
+         f"{SIDE} × {SIDE}: are its shifts in px of larger images?")
+    check("out of sight" not in reconstruct(*st, *T, "--transforms", far, "--exclude", 9), "nor is one that is left out missed")
     short = write(f"{work}/short.xf", "\n".join(xf[:-2]) + "\n")
     said(reconstruct(*st, *T, "--transforms", short, expect=3), "short.xf holds 7 transforms, but", "holds 9 images: a line for each image")
     odd = write(f"{work}/odd.xf", "\n".join(xf[:-1] + ["1 0 0"]) + "\n")
@@ -182,6 +186,10 @@ def singles(work):
         file.data[3, 4] = np.nan
     with open(f"{folder}/{names[3]}", "r+b") as file:
         file.truncate(2000)
+    text = reconstruct("--i", folder, "--tilts", f"{stem}.mdoc", "--transforms", write(f"{work}/x.xf", "1 0 0 1 3 0\n" * 9), "--o",
+                       f"{work}/moved", *T, expect=3)
+    said(text, f"{names[0]}: transforms {work}/x.xf go with the images of a stack", "9 failed")
+    check(not os.path.exists(f"{work}/moved/ts.mrc"), "no tomogram of images that should have been moved and were not")
     text = reconstruct("--i", folder, "--tilts", f"{stem}.mdoc", "--o", f"{work}/rest", *T, expect=3)
     said(text, f"{names[2]}: view 3 (-24.00°) holds nan at column 5, row 4", f"{names[3]}", "no tilt between -36.00° and 0.00°", "7 done")
     check(os.path.exists(f"{work}/rest/ts.mrc"), "the other seven make a tomogram")
