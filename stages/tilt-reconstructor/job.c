@@ -141,6 +141,8 @@ enum status job_read(const struct job_settings *settings, struct series *series,
     struct projections_options options = {.bin = settings->bin,
                                           .tilt_axis = job->tilt_axis,
                                           .normalise = settings->normalise,
+                                          .positive = settings->tomography.method == TOMOGRAPHY_SIRT &&
+                                                      settings->tomography.non_negative,
                                           .threads = settings->tomography.threads};
     if (job->projections.data == NULL) job->projections.device = settings->tomography.devices[0];
     TRY(projections_read(&job->series, &options, &job->projections, err));

@@ -99,7 +99,8 @@ static enum status read_pixels(const struct tilt *tilt, int nx, int ny, struct p
     }
     if (!open) TRY(image_probe(tilt->path, &info, err));
     if (!open && info.format != IMAGE_MRC) {
-        FAIL_IF(info.nz != 1, err, STATUS_UNSUPPORTED, "%s: stacks must be MRC files", tilt->path);
+        FAIL_IF(info.nz != 1, err, STATUS_UNSUPPORTED, "%s: stacks must be MRC files (IMOD's tif2mrc makes one)",
+                tilt->path);
         TRY(check_size(tilt, nx, ny, info.nx, info.ny, info.nz, err));
         return image_read_micrograph(tilt->path, image, err);
     }
@@ -216,7 +217,8 @@ enum status projections_read(const struct series *series, const struct projectio
     /* The next series may have a file of that name that is another one. */
     mrc_close(&projections->source.reader);
     mem_free(&projections->source.path);
-    return projections_normalise(projections, options->normalise, options->threads, err);
+    projections_normalise(projections, options);
+    return STATUS_OK;
 }
 
 MULTIVERSION static double squares_about(const float *values, size_t count, double mean) {
@@ -247,23 +249,32 @@ static bool means_tell(const struct projections *p, double *ret_mean) {
     return true;
 }
 
-enum status projections_normalise(struct projections *p, enum projections_normalise how, int threads, struct err *err) {
+/* Whether what the images have in common is more than what they show. */
+static bool stand_on_background(const struct projections *p) {
+    double contrast = 0;
+    for (int i = 0; i < p->count; i++)
+        contrast += p->deviations[i] / p->means[i];
+    return contrast < p->count;
+}
+
+void projections_normalise(struct projections *p, const struct projections_options *options) {
     size_t pixels = (size_t)p->nx * (size_t)p->ny;
-    (void)err;
-#pragma omp parallel for num_threads(threads) schedule(static)
+    enum projections_normalise how = options->normalise;
+#pragma omp parallel for num_threads(options->threads) schedule(static)
     for (int i = 0; i < p->count; i++) {
         p->means[i] = resample_mean(p->data + (size_t)i * pixels, pixels);
         p->deviations[i] = sqrt(squares_about(p->data + (size_t)i * pixels, pixels, p->means[i]) / (double)pixels);
     }
     double overall = 0;
     bool masses = means_tell(p, &overall);
-    if (how == PROJECTIONS_AS_THEY_ARE) return STATUS_OK;
-#pragma omp parallel for num_threads(threads) schedule(static)
+    double background = masses && !options->positive && stand_on_background(p) ? overall : 0;
+    if (how == PROJECTIONS_AS_THEY_ARE) return;
+#pragma omp parallel for num_threads(options->threads) schedule(static)
     for (int i = 0; i < p->count; i++) {
         float factor = 1, offset = (float)-p->means[i];
         if (how == PROJECTIONS_MASS && masses) {
             factor = (float)(overall / p->means[i]);
-            offset = 0;
+            offset = (float)-background;
         }
         if (how == PROJECTIONS_VARIANCE && p->deviations[i] > 0) {
             factor = (float)(1 / p->deviations[i]);
@@ -271,5 +282,4 @@ enum status projections_normalise(struct projections *p, enum projections_normal
         }
         change(p->data + (size_t)i * pixels, pixels, factor, offset);
     }
-    return STATUS_OK;
 }

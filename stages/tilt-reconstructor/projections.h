@@ -10,9 +10,11 @@
 #include "common/mrc.h"
 #include "series.h"
 
-/* mass: a projection holds the same mass at every tilt, so each image is multiplied to the mean of all of them; where
- * means are too near zero for that (images without their background) each has its own mean taken off. mean: that in any
- * case. variance: mean 0, variance 1. */
+/* mass: a projection holds the same mass at every tilt, so each image is multiplied to the mean of all of them. Where
+ * that mean is more than the images' contrast it is a background (the beam of a bright-field image) or fills the field,
+ * and no slice of the tomogram's size gives it at every tilt: it is then taken off, unless densities are to be
+ * positive. Where means are too near zero for either (images without their background) each has its own mean taken off.
+ * mean: that in any case. variance: mean 0, variance 1. */
 enum projections_normalise { PROJECTIONS_AS_THEY_ARE, PROJECTIONS_MASS, PROJECTIONS_MEAN, PROJECTIONS_VARIANCE };
 #define PROJECTIONS_NORMALISE_CHOICES "none|mass|mean|variance"
 
@@ -21,6 +23,7 @@ struct projections_options {
     double
         tilt_axis; /* °, from y, anticlockwise: turned upright, of images that have no transform; NaN: it is upright */
     enum projections_normalise normalise;
+    bool positive; /* density below 0 will be cut off */
     int threads;
 };
 
@@ -59,9 +62,8 @@ enum status projections_read_one(const struct series *series, const struct tilt 
 /* Reads the tilt's image, and looks whether all its pixels are numbers. */
 enum status projections_check(const struct tilt *tilt, int nx, int ny, struct projections_source *source,
                               struct err *err);
-/* The grey scale of projections that were read one by one. */
-enum status projections_normalise(struct projections *projections, enum projections_normalise how, int threads,
-                                  struct err *err);
+/* The grey scale of projections that were read. */
+void projections_normalise(struct projections *projections, const struct projections_options *options);
 enum status projections_resize(struct projections *projections, int nx, int ny, int count, struct err *err);
 
 /* The transform of a tilt: its own, or the turn by the tilt axis. */

@@ -34,8 +34,10 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
          "Angle from the images' y axis to the tilt axis, anticlockwise, by which images without transforms are turned "
          "upright; default: the .mdoc's where align is coarse, else 0"},
     {"normalise", PARAM_CHOICE, P(normalise), "", "mass", .choices = PROJECTIONS_NORMALISE_CHOICES,
-     .help = "Mass: images are multiplied to one mean (or have their mean taken off, where means are near 0); mean: 0; "
-             "variance: mean 0, variance 1. Contrast is never inverted"},
+     .help =
+         "Mass: images are multiplied to one mean, which is taken off where it is more than their contrast (but with "
+         "non_negative), or have their own taken off, where means are near 0; mean: 0; variance: mean 0, variance 1. "
+         "Contrast is never inverted"},
     {"method", PARAM_CHOICE, P(method), "", "sirt", .choices = "sirt|wbp",
      .help = "Iterative, or weighted back-projection"},
     {"basis", PARAM_CHOICE, P(basis), "", "blob", .choices = "blob|linear|voxel",

@@ -225,20 +225,33 @@ static void transforms_move_images(void **state) {
 static void grey_scales(void **state) {
     (void)state;
     struct projections p = {0};
+    struct projections_options options = {.normalise = PROJECTIONS_MASS, .threads = 1};
     struct err err;
     assert_ok(projections_resize(&p, 4, 4, 2, &err));
+    for (int positive = 0; positive < 2; positive++) {
+        for (int i = 0; i < 32; i++)
+            p.data[i] = (float)((i < 16 ? 10 : 30) + i % 4);
+        options.positive = positive;
+        projections_normalise(&p, &options);
+        assert_true(fabs(p.means[0] - 11.5) < 1e-6 && fabs(p.means[1] - 31.5) < 1e-6);
+        /* One mean for both, and the contrast with it: never the other way round. It is a background, and taken off,
+         * but where densities are to be positive. */
+        float off = positive ? 0 : 21.5f;
+        assert_true(fabsf(p.data[0] + off - 10 * 21.5f / 11.5f) < 1e-4f &&
+                    fabsf(p.data[16] + off - 30 * 21.5f / 31.5f) < 1e-4f);
+        assert_true(p.data[3] > p.data[0] && p.data[19] > p.data[16]);
+    }
+    options.positive = false;
     for (int i = 0; i < 32; i++)
-        p.data[i] = (float)((i < 16 ? 10 : 30) + i % 4);
-    assert_ok(projections_normalise(&p, PROJECTIONS_MASS, 1, &err));
-    assert_true(fabs(p.means[0] - 11.5) < 1e-6 && fabs(p.means[1] - 31.5) < 1e-6);
-    /* One mean for both, and the contrast with it: never the other way round. */
-    assert_true(fabsf(p.data[0] - 10 * 21.5f / 11.5f) < 1e-4f && fabsf(p.data[16] - 30 * 21.5f / 31.5f) < 1e-4f);
-    assert_true(p.data[3] > p.data[0] && p.data[19] > p.data[16]);
+        p.data[i] = i % 16 == 5 ? (i < 16 ? 8.0f : 24.0f) : 0;
+    projections_normalise(&p, &options); /* masses on nothing: nothing is taken off */
+    assert_true(fabsf(p.data[5] - 16) < 1e-4f && fabsf(p.data[21] - 16) < 1e-4f && p.data[0] == 0 && p.data[16] == 0);
     for (int i = 0; i < 32; i++)
         p.data[i] = (float)((i < 16 ? -3 : 1) + i % 4);
-    assert_ok(projections_normalise(&p, PROJECTIONS_MASS, 1, &err)); /* no masses: means are taken off */
+    projections_normalise(&p, &options); /* no masses: means are taken off */
     assert_true(fabsf(p.data[0] + 1.5f) < 1e-5f && fabsf(p.data[16] + 1.5f) < 1e-5f);
-    assert_ok(projections_normalise(&p, PROJECTIONS_VARIANCE, 1, &err));
+    options.normalise = PROJECTIONS_VARIANCE;
+    projections_normalise(&p, &options);
     assert_true(fabsf(p.data[3] - 1.5f / (float)sqrt(1.25)) < 1e-5f);
     projections_clear(&p);
 }

@@ -266,6 +266,18 @@ def options(work, stem, truth):
         reconstruct("--i", st, "--o", f"{out}/even-{name}", *FEW, "--normalise", name)
         same = likeness(volume(f"{out}/dim-{name}/dim.mrc"), volume(f"{out}/even-{name}/ts.mrc"))
         check((same > 0.999) == expected, f"normalise {name}: {same:.4f} like images of one exposure")
+    # A beam of many times the contrast, as images of a microscope have it, costs nothing; without the mean it is all there is.
+    beam = 20 * volume(st).std()
+    write_stack(f"{out}/beam.st", volume(st) + beam)
+    shutil.copy(f"{stem}.rawtlt", f"{out}/beam.rawtlt")
+    for method in ("sirt", "wbp"):
+        for name in ("mass", "none"):
+            reconstruct("--i", f"{out}/beam.st", "--o", f"{out}/beam-{name}", *FEW, "--method", method, "--normalise", name)
+        reconstruct("--i", st, "--o", f"{out}/even-mean", *FEW, "--method", method, "--normalise", "mean")
+        like = [likeness(volume(f"{out}/beam-{name}/beam.mrc"), volume(f"{out}/even-mean/ts.mrc")) for name in ("mass", "none")]
+        check(like[0] > 0.999 and like[1] < 0.5, f"images on a beam, {method}: {like[0]:.4f} like those without, {like[1]:.4f} as they are")
+    reconstruct("--i", f"{out}/beam.st", "--o", f"{out}/beam-positive", *FEW, "--non-negative")
+    check(volume(f"{out}/beam-positive/beam.mrc").mean() > 0.5 * beam / DEPTH, "with non_negative the beam stays")
 
 
 with tempfile.TemporaryDirectory(prefix="icestream-tilts-") as work:
