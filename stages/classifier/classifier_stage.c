@@ -26,6 +26,8 @@ struct state {
     bool resumed;  /* items were already done when this run began */
     bool restored; /* or there was nothing to restore */
     bool told;     /* where averages are made */
+    bool warned;   /* of particles without a CTF */
+    size_t unusable; /* images that were told of */
     size_t finished; /* the last run ended with these very particles, so many; 0: it did not */
     double last_time;
     size_t last_count;
@@ -226,6 +228,26 @@ static void warn_if_weak(struct stage *stage, const struct model *m) {
                   sum / members, WEAK_EVIDENCE);
 }
 
+/* What makes averages worse than they could be, and would not be seen in them. */
+static void warn_of_particles(struct stage *stage, struct state *s) {
+    size_t count = dataset_count(s->dataset), unusable = 0, without_ctf = 0;
+    for (size_t i = 0; i < count; i++) {
+        unusable += dataset_at(s->dataset, i)->unusable;
+        without_ctf += !dataset_at(s->dataset, i)->has_ctf;
+    }
+    if (unusable > s->unusable)
+        stage_log(stage, LOG_WARN, "images",
+                  "%zu of %zu images hold values that are no numbers, or are a hundred times as strong as the others: "
+                  "they are compared with nothing",
+                  unusable, count);
+    if (without_ctf > 0 && !s->warned)
+        stage_log(stage, LOG_WARN, "ctf",
+                  "%zu of %zu particles have no CTF (rlnDefocusU): they are taken as if the microscope had none",
+                  without_ctf, count);
+    s->unusable = unusable;
+    s->warned = without_ctf > 0;
+}
+
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
     s->iteration++;
     struct snapshot snapshot = describe(stage, s, final);
@@ -247,6 +269,7 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
               snapshot.iteration, snapshot.kept, dataset_count(s->dataset), snapshot.kept_classes, snapshot.classes,
               final ? "; final" : "");
+    warn_of_particles(stage, s);
     if (final) warn_if_weak(stage, s->classifier.model);
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }

@@ -12,7 +12,8 @@
 struct job {
     int particle, stack, slice, at; /* at: where in the batch */
     float *to;
-    bool kept; /* to is the particle's from then on */
+    bool kept;    /* to is the particle's from then on */
+    bool spoiled; /* it says nothing, and was made empty */
 };
 
 struct batch {
@@ -117,7 +118,7 @@ static double mean_square(const float *values, size_t count) {
     return sum / (double)count;
 }
 
-static enum status read_one(const struct particle_set *set, const struct job *job, struct mrc_reader **reader,
+static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader,
                             int *stack, struct err *err) {
     const char *path = set->stacks[job->stack].path;
     if (*stack != job->stack) {
@@ -135,12 +136,14 @@ static enum status read_one(const struct particle_set *set, const struct job *jo
     size_t pixels = (size_t)set->box * (size_t)set->box;
     TRY(mrc_read_slices(*reader, job->slice, 1, job->to, err));
     /* One such value would end up in all of the map. */
-    if (!image_values_fit(job->to, pixels) || (set->strongest > 0 && mean_square(job->to, pixels) > set->strongest))
+    job->spoiled =
+        !image_values_fit(job->to, pixels) || (set->strongest > 0 && mean_square(job->to, pixels) > set->strongest);
+    if (job->spoiled)
         memset(job->to, 0, pixels * sizeof *job->to);
     return STATUS_OK;
 }
 
-static enum status read_some(const struct particle_set *set, const struct job *jobs, int count, struct err *err) {
+static enum status read_some(const struct particle_set *set, struct job *jobs, int count, struct err *err) {
     struct mrc_reader *reader = NULL;
     enum status status = STATUS_OK;
     int stack = -1;
@@ -178,6 +181,7 @@ static enum status read_batch(struct loader *l, struct batch *b, struct err *err
     for (int i = 0; i < jobs; i++) {
         struct job *job = &b->jobs[i];
         b->images[job->at] = job->to;
+        if (status == STATUS_OK) set->particles[job->particle].spoiled = job->spoiled;
         if (!job->kept) continue;
         if (status != STATUS_OK) {
             free(job->to);
@@ -256,7 +260,9 @@ enum status loader_judge(struct loader *l, const int *indices, int count, struct
     set->strongest = count > 0 ? STRONGEST * squares[count / 2] : 0;
     for (size_t i = 0; set->strongest > 0 && i < set->count; i++) {
         float *image = set->particles[i].image;
-        if (image != NULL && mean_square(image, pixels) > set->strongest) memset(image, 0, pixels * sizeof *image);
+        if (image == NULL || !(mean_square(image, pixels) > set->strongest)) continue;
+        memset(image, 0, pixels * sizeof *image);
+        set->particles[i].spoiled = true;
     }
     return STATUS_OK;
 }

@@ -130,6 +130,16 @@ size_t refiner_particles(const struct refiner *r) {
     return r->set.present;
 }
 
+struct refiner_doubts refiner_doubts(const struct refiner *r) {
+    struct refiner_doubts doubts = {0};
+    for (size_t i = 0; i < r->set.count; i++) {
+        const struct particle *p = &r->set.particles[i];
+        doubts.spoiled += p->source >= 0 && p->spoiled;
+        doubts.without_ctf += p->source >= 0 && !p->has_ctf;
+    }
+    return doubts;
+}
+
 bool refiner_busy(const struct refiner *r) {
     return r->busy;
 }
@@ -175,8 +185,13 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
         for (size_t i = 0; i < count; i++)
             r->half[h].members[i] = keys[i].index;
         r->half[h].member_count = (int)(count < most ? count : most);
-        FAIL_IF(r->half[h].member_count < least, err, STATUS_BAD_STATE, "%zu particles are too few for %s",
-                r->set.present, classifies(r) ? "these classes" : "two halves");
+        FAIL_IF(r->half[h].member_count < least && classifies(r), err, STATUS_BAD_STATE,
+                "%zu particles are too few for %d classes: give more, or ask for fewer classes", r->set.present,
+                r->reference_count);
+        FAIL_IF(r->half[h].member_count < least, err, STATUS_BAD_STATE,
+                "half %d has %zu of the %zu particles, at least %d are needed: give more, or remove the column "
+                "rlnRandomSubset where that puts all into the other half",
+                h + 1, count, r->set.present, least);
     }
     r->chosen = true;
     return STATUS_OK;

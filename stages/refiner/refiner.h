@@ -54,6 +54,12 @@ void refiner_destroy(struct refiner **refiner);
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
 size_t refiner_particles(const struct refiner *refiner);
+/* Of these, between iterations: whose images hold values that are no numbers, or far stronger than the others', and count
+ * as empty; and that have no CTF. */
+struct refiner_doubts {
+    size_t spoiled, without_ctf;
+};
+struct refiner_doubts refiner_doubts(const struct refiner *refiner);
 /* Whether the file could join by itself, whatever the others are like; at any time, from any thread. It stays the
  * caller's. */
 struct refiner_grid {

@@ -19,7 +19,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_THREADS = 4 };
+enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_THREADS = 4, RADIUS_LEAST = 4 };
 
 static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
@@ -68,22 +68,34 @@ enum status setup_alignment(struct refiner *r, struct err *err) {
     return alignment_create(&options, &r->alignment, err);
 }
 
+/* One value that is no number would be everywhere in its transform. */
+static enum status check_map(const struct image *map, const char *what, const char *path, struct err *err) {
+    FAIL_IF(map->nx != map->ny || map->nx != map->nz || map->nx < 8, err, STATUS_BAD_FORMAT,
+            "the %s %s is %d × %d × %d: a cube was expected", what, path, map->nx, map->ny, map->nz);
+    FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT,
+            "the %s %s holds values that are no densities (no numbers, infinite or far too large): write it anew", what,
+            path);
+    return STATUS_OK;
+}
+
 static enum status read_mask(struct refiner *r, struct err *err) {
     struct image mask = {0};
+    double sum = 0;
     TRY(mrc_read(r->mask_path, &mask, err));
-    enum status status = STATUS_OK;
-    if (mask.nx != mask.ny || mask.nx != mask.nz)
-        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "the mask %s is %d × %d × %d: a cube was expected",
-                         r->mask_path, mask.nx, mask.ny, mask.nz);
+    enum status status = check_map(&mask, "mask", r->mask_path, err);
     if (status == STATUS_OK)
         status = mem_new((size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->mask, "the mask", &r->mask, err);
     if (status == STATUS_OK)
         status = resample_map(mask.data, mask.nx, mask.pixel_size > 0 ? mask.pixel_size : r->pixel_size, r->box,
                               r->pixel_size, r->mask, err);
     for (size_t i = 0; status == STATUS_OK && i < (size_t)r->box * (size_t)r->box * (size_t)r->box; i++)
-        r->mask[i] = fminf(fmaxf(r->mask[i], 0), 1);
+        sum += r->mask[i] = fminf(fmaxf(r->mask[i], 0), 1);
     image_destroy(&mask);
-    return status;
+    TRY(status);
+    FAIL_IF(!(sum > 0), err, STATUS_BAD_FORMAT,
+            "the mask %s is empty in the box of the particles: values up to 1 where the density is were expected",
+            r->mask_path);
+    return STATUS_OK;
 }
 
 /* Of sums and references that are compared up to this size: those of one half at least, and some room for particles. */
@@ -124,6 +136,9 @@ static enum status allocate(struct refiner *r, struct err *err) {
     r->shells = r->box / 2 + 1;
     r->pixel_size = r->set.pixel_size;
     r->mask_radius = r->options.diameter / (2 * r->pixel_size);
+    FAIL_IF(r->mask_radius < RADIUS_LEAST, err, STATUS_BAD_ARGUMENT,
+            "diameter is %g Å, which is %.1f px of the particles (%.4g Å/px): at least %d px are needed",
+            r->options.diameter, 2 * r->mask_radius, r->pixel_size, 2 * RADIUS_LEAST);
     if (r->mask_radius > r->box / 2 - MASK_EDGE) r->mask_radius = r->box / 2 - MASK_EDGE;
     r->shared_shell = bands_shared(r);
     TRY(device_host_new(&r->options.device, (size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined,
@@ -218,11 +233,7 @@ enum status setup_optics(struct refiner *r, struct err *err) {
 static enum status read_reference(struct refiner *r, const char *path, float *map, struct err *err) {
     struct image reference = {0};
     TRY(mrc_read(path, &reference, err));
-    enum status status = STATUS_OK;
-    if (reference.nx != reference.ny || reference.nx != reference.nz || reference.nx < 8)
-        status =
-            err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "the reference %s is %d × %d × %d: a cube was expected",
-                    path, reference.nx, reference.ny, reference.nz);
+    enum status status = check_map(&reference, "reference", path, err);
     if (status == STATUS_OK)
         status =
             resample_map(reference.data, reference.nx, reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size,
@@ -330,7 +341,7 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct noise
     for (int s = r->shells - 2; s >= 0; s--)
         if (sum[s] <= 0) sum[s] = sum[s + 1];
     FAIL_IF(!(sum[1] > 0), err, STATUS_BAD_FORMAT,
-            "the particles have no noise: every image is the same or empty (%d looked at)", n->count);
+            "the particles have no noise: every image is the same, or empty, or holds no numbers (%d looked at)", n->count);
     for (int o = 0; o < r->sigma2_optics; o++)
         for (int s = 0; s < r->shells; s++)
             h->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];

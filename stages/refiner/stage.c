@@ -81,6 +81,8 @@ struct state {
     size_t settled_particles; /* how many there were when nothing more was to be gained */
     bool settled, remarked, looked;
     bool told;          /* that sums come to the host */
+    size_t spoiled;     /* images that were told of */
+    bool warned;        /* of particles without a CTF */
     bool unwritten;     /* files of the last iteration are not begun */
     bool gone;          /* the file of the last selection, when the stage began */
     struct err refused; /* the first file that could not join; status OK: none */
@@ -221,7 +223,25 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     return status;
 }
 
+/* What makes a map worse than it could be, and would not be seen in it. */
+static void tell_doubts(struct stage *stage, struct state *state) {
+    const struct refiner_doubts doubts = refiner_doubts(state->refiner);
+    size_t particles = refiner_particles(state->refiner);
+    if (doubts.spoiled > state->spoiled)
+        stage_log(stage, LOG_WARN, "refine-images",
+                  "%zu of %zu images hold values that are no numbers, or are a hundred times as strong as the others: "
+                  "they count as empty",
+                  doubts.spoiled, particles);
+    if (doubts.without_ctf > 0 && !state->warned)
+        stage_log(stage, LOG_WARN, "refine-ctf",
+                  "%zu of %zu particles have no CTF (rlnDefocusU): they are taken as if the microscope had none",
+                  doubts.without_ctf, particles);
+    state->spoiled = doubts.spoiled;
+    state->warned = doubts.without_ctf > 0;
+}
+
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
+    tell_doubts(stage, state);
     if (!state->remarked && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->remarked = true;

@@ -1,0 +1,160 @@
+/* What a refinement cannot begin with is refused before its first iteration, and said as it is; what makes it worse, and
+ * would not be seen in a map, is counted. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/star.h"
+#include "stages/refiner/refiner.h"
+#include "tests/common/scratch.h"
+#include "tests/stages/blobs.h"
+
+enum { VOXELS = BOX * BOX * BOX, COUNT = 60 };
+
+struct world {
+    char scratch[PATH_SIZE], reference[PATH_SIZE], mask[PATH_SIZE], star[PATH_SIZE + 16], stack[PATH_SIZE + 16];
+    bool masked;
+    double diameter, memory;
+};
+
+static void prepare(struct world *w, const char *name) {
+    static float map[VOXELS];
+    static struct object object;
+    *w = (struct world){.diameter = 150, .memory = 0x1p28};
+    scratch_path(name, w->scratch);
+    assert_int_equal(file_make_folders(w->scratch, 0755, NULL), STATUS_OK);
+    srand(13);
+    make_object(&object, 14);
+    make_map(&object, map, SIGMA);
+    write_map(w->scratch, "reference.mrc", map, w->reference);
+    for (int i = 0; i < VOXELS; i++)
+        map[i] = 1;
+    write_map(w->scratch, "mask.mrc", map, w->mask);
+    write_particles(w->scratch, "a", &object, 1, COUNT, 1.0);
+    snprintf(w->star, sizeof w->star, "%s/a.star", w->scratch);
+    snprintf(w->stack, sizeof w->stack, "%s/a.mrcs", w->scratch);
+}
+
+/* Value number `index` of a map or stack, or all from there on. */
+static void put(const char *path, long index, bool and_all_others, float value) {
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    long count = (ftell(f) - 1024) / (long)sizeof value;
+    assert_int_equal(fseek(f, 1024 + index * (long)sizeof value, SEEK_SET), 0);
+    for (long i = index; i < (and_all_others ? count : index + 1); i++)
+        assert_int_equal(fwrite(&value, sizeof value, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+static struct refiner *create(const struct world *w) {
+    struct refiner *refiner = NULL;
+    struct star_file *file = NULL;
+    struct err err = {0};
+    const struct refiner_options options = {.reference = w->reference,
+                                            .mask = w->masked ? w->mask : NULL,
+                                            .diameter = w->diameter,
+                                            .initial_lowpass = 50,
+                                            .threads = 2,
+                                            .healpix_order = 0,
+                                            .memory = w->memory,
+                                            .symmetry = "C1",
+                                            .offset_range = 3,
+                                            .offset_step = 1,
+                                            .max_significant = 300,
+                                            .join_resolution = 40,
+                                            .local_order = 4,
+                                            .tau_fudge = 1};
+    assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
+    assert_int_equal(star_read(w->star, &file, NULL), STATUS_OK);
+    if (refiner_merge(refiner, &file, w->star, false, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
+    return refiner;
+}
+
+static const struct refiner_iteration ITERATION = {.max_order = 0};
+
+static void refused(const struct world *w, const char *expected) {
+    struct refiner *refiner = create(w);
+    struct err err = {0};
+    assert_int_not_equal(refiner_begin(refiner, &ITERATION, &err), STATUS_OK);
+    if (strstr(err.message, expected) == NULL) fail_msg("'%s', not '%s'", err.message, expected);
+    assert_false(refiner_busy(refiner));
+    refiner_destroy(&refiner);
+}
+
+static void maps_must_be_densities(void **state) {
+    (void)state;
+    struct world w;
+    prepare(&w, "maps");
+    w.masked = true;
+    put(w.mask, 77, false, NAN);
+    refused(&w, "mask.mrc holds values that are no densities");
+    put(w.mask, 0, true, 0);
+    refused(&w, "mask.mrc is empty");
+    w.masked = false;
+    put(w.reference, 77, false, INFINITY);
+    refused(&w, "reference.mrc holds values that are no densities");
+    w.diameter = 20;
+    refused(&w, "diameter is 20 Å, which is 3.3 px of the particles (6 Å/px): at least 8 px");
+}
+
+static void halves_must_have_particles(void **state) {
+    (void)state;
+    struct world w;
+    prepare(&w, "halves");
+    FILE *f = fopen(w.star, "w");
+    assert_non_null(f);
+    fprintf(f, "data_\n\nloop_\n_rlnImageName #1\n_rlnRandomSubset #2\n_rlnMagnification #3\n_rlnDetectorPixelSize #4\n");
+    for (int i = 0; i < COUNT; i++)
+        fprintf(f, "%06d@a.mrcs 1 10000 6\n", i + 1);
+    assert_int_equal(fclose(f), 0);
+    refused(&w, "half 2 has 0 of the 60 particles, at least 2 are needed: give more, or remove the column rlnRandomSubset");
+}
+
+static void particles_must_be_images(void **state) {
+    (void)state;
+    struct world w;
+    prepare(&w, "images");
+    put(w.stack, 0, true, NAN);
+    refused(&w, "the particles have no noise");
+}
+
+/* Whether images are kept in memory or not. */
+static void spoiled_images_are_counted(void **state) {
+    (void)state;
+    struct world w;
+    prepare(&w, "spoiled");
+    for (int i = 0; i < 3; i++)
+        put(w.stack, (4 + 17 * i) * BOX * BOX + i, false, i == 0 ? NAN : i == 1 ? -INFINITY : 1e30f);
+    put(w.stack, 40 * BOX * BOX, false, 1e6f);
+    for (int i = 0; i < 2; i++) {
+        struct refiner *refiner = create(&w);
+        struct err err = {0};
+        bool complete = false;
+        enum status status = refiner_begin(refiner, &ITERATION, &err);
+        while (status == STATUS_OK && !complete)
+            status = refiner_work(refiner, &complete, &err);
+        if (status != STATUS_OK) fail_msg("%s", err.message);
+        assert_int_equal(refiner_doubts(refiner).spoiled, 4);
+        assert_int_equal(refiner_doubts(refiner).without_ctf, COUNT);
+        refiner_destroy(&refiner);
+        w.memory = 50 * BOX * BOX * sizeof(float); /* half of it keeps 25 images of 60 */
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maps_must_be_densities),
+        cmocka_unit_test(halves_must_have_particles),
+        cmocka_unit_test(particles_must_be_images),
+        cmocka_unit_test(spoiled_images_are_counted),
+    };
+    return scratch_run("refiner_input", tests, sizeof tests / sizeof *tests);
+}
