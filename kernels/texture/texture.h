@@ -106,8 +106,8 @@ struct texture_image {
 
 /* Starts an image in a slot (0 … options.slots − 1) that holds none; the image is not needed any more when the call
  * returns. On a CUDA device the work is queued; the CPU does it here. STATUS_BAD_ARGUMENT, the slot stays empty: the
- * circle leaves the image (not diameter / 2 ≤ x ≤ nx − diameter / 2, and y alike), or a value in it is no finite
- * number. STATUS_BAD_STATE: the slot is taken. texture_finish waits for a slot and empties it. */
+ * circle leaves the image by more than half a pixel (not diameter / 2 − 1 ≤ x ≤ nx − diameter / 2, and y alike), or a
+ * value in it is no finite number. STATUS_BAD_STATE: the slot is taken. texture_finish waits for a slot and empties it. */
 enum status texture_start(struct texture *texture, int slot, const struct texture_image *image, struct err *err);
 enum status texture_finish(struct texture *texture, int slot, struct texture_features *ret_features, struct err *err);
 /* Both, in slot 0. */

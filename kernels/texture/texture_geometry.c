@@ -129,7 +129,7 @@ static enum status check_place(const struct texture_geometry *g, const struct te
     FAIL_IF(image->nx < 1 || image->ny < 1 || image->pitch < image->nx, err, STATUS_BAD_ARGUMENT,
             "an image of %d x %d px in rows of %td cannot be read", image->nx, image->ny, image->pitch);
     FAIL_IF(
-        c[0] < radius || c[1] < radius || c[0] > image->nx - radius || c[1] > image->ny - radius, err,
+        c[0] < radius - 1 || c[1] < radius - 1 || c[0] > image->nx - radius || c[1] > image->ny - radius, err,
         STATUS_BAD_ARGUMENT,
         "a circle of %g px around (%d, %d) does not lie inside the image of %d x %d px: choose a smaller diameter or "
         "another centre",
@@ -147,11 +147,12 @@ static enum status find_range(const struct texture_geometry *g, const struct tex
         for (int dx = -reach; dx <= reach; dx++) {
             bool inside = (double)dx * dx + (double)dy * dy <= square;
             bool used = abs(dx) <= g->half && abs(dy) <= g->half;
-            /* A circle may end on the edge of the last pixel. */
-            if (!(inside || used) || cx + dx >= image->nx || cy + dy >= image->ny) continue;
-            double v = value_at(image, cx + dx, cy + dy);
+            int x = cx + dx, y = cy + dy;
+            /* An even number of pixels has none in its middle: the circle may leave the image by half a pixel. */
+            if (!(inside || used) || x < 0 || y < 0 || x >= image->nx || y >= image->ny) continue;
+            double v = value_at(image, x, y);
             FAIL_IF(!isfinite(v), err, STATUS_BAD_ARGUMENT,
-                    "pixel (%d, %d) is %g: texture needs finite numbers in the whole circle", cx + dx, cy + dy, v);
+                    "pixel (%d, %d) is %g: texture needs finite numbers in the whole circle", x, y, v);
             if (!inside) continue;
             range.low = fmin(range.low, v);
             range.high = fmax(range.high, v);

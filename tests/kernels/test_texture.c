@@ -7,7 +7,9 @@
 
 typedef double values_t[TEXTURE_LENGTHS][TEXTURE_FEATURES][TEXTURE_AGGREGATES];
 
-static void check_pattern(enum pattern pattern, const struct texture_options *o, int nx, int ny, bool floats) {
+/* centre NULL: the middle pixel, of an even number the second. */
+static void check_centred(enum pattern pattern, const struct texture_options *o, int nx, int ny, bool floats,
+                          const int centre[2]) {
     struct err err = {0};
     struct texture *t = NULL;
     int pixels = 0;
@@ -18,6 +20,7 @@ static void check_pattern(enum pattern pattern, const struct texture_options *o,
     memset(found, 0xff, sizeof *found);
     struct picture picture = make_picture(pattern, nx, ny);
     struct texture_image image = image_of(&picture, floats);
+    if (centre != NULL) memcpy(image.centre, centre, sizeof image.centre);
     must(texture_create(o, &t, &err), &err);
     must(texture_run(t, &image, found, &err), &err);
     must(texture_reference_run(o, &image, expected, &pixels, &err), &err);
@@ -30,6 +33,10 @@ static void check_pattern(enum pattern pattern, const struct texture_options *o,
     free_picture(&picture);
     free(expected);
     free(found);
+}
+
+static void check_pattern(enum pattern pattern, const struct texture_options *o, int nx, int ny, bool floats) {
+    check_centred(pattern, o, nx, ny, floats, NULL);
 }
 
 static void patterns_agree(void **state) {
@@ -72,6 +79,21 @@ static void shapes_agree(void **state) {
     check_pattern(SMOOTH, &o, 36, 36, false);
     o.diameter = 31.48;
     check_pattern(NOISE, &o, 32, 33, false);
+}
+
+/* Images that the circle fills: an odd diameter has one centre, an even one two along each side. */
+static void borders_agree(void **state) {
+    (void)state;
+    struct texture_options o = texture_defaults();
+    o.lengths = 3;
+    o.diameter = 37;
+    check_centred(NOISE, &o, 37, 37, true, (int[]){18, 18});
+    o.diameter = 36;
+    check_centred(NOISE, &o, 36, 36, true, (int[]){17, 17});
+    check_centred(NOISE, &o, 36, 36, false, (int[]){18, 18});
+    check_centred(SMOOTH, &o, 36, 36, true, (int[]){17, 18});
+    check_centred(NOISE, &o, 90, 80, true, (int[]){17, 40});
+    check_centred(NOISE, &o, 90, 80, true, (int[]){40, 17});
 }
 
 /* The sums that a counted matrix has. */
@@ -341,8 +363,8 @@ static void bad_images_are_named(void **state) {
     const struct {
         int x, y;
         bool good;
-    } centres[] = {{18, 18, true},  {22, 20, true},  {17, 18, false},      {23, 18, false},
-                   {18, 17, false}, {18, 21, false}, {INT_MAX, 18, false}, {18, INT_MIN, false}};
+    } centres[] = {{17, 17, true},  {22, 20, true},  {16, 18, false},      {23, 18, false},
+                   {18, 16, false}, {18, 21, false}, {INT_MAX, 18, false}, {18, INT_MIN, false}};
     for (size_t k = 0; k < sizeof centres / sizeof *centres; k++) {
         struct texture_image image = image_of(&picture, false);
         image.centre[0] = centres[k].x;
@@ -370,6 +392,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(reference_is_right),     cmocka_unit_test(levels_are_floors),
         cmocka_unit_test(counts_are_the_papers),  cmocka_unit_test(sums_are_exact),
         cmocka_unit_test(patterns_agree),         cmocka_unit_test(shapes_agree),
+        cmocka_unit_test(borders_agree),
         cmocka_unit_test(threads_change_nothing), cmocka_unit_test(slots_hold_one_image_each),
         cmocka_unit_test(bad_options_are_named),  cmocka_unit_test(bad_images_are_named),
     };

@@ -174,6 +174,18 @@ def images(work):
           "16 bits in a PNG and in a TIFF are the same")
 
 
+def borders(work):
+    """A drop near any side is evaluated as near as its circle can be, with texture too."""
+    folder = f"{work}/borders"
+    os.mkdir(folder)
+    whole = Image.open(f"{work}/drops/clear_0001.png")
+    for name, box in (("left", (80, 30, 320, 320)), ("top", (30, 80, 320, 320)), ("right", (0, 30, 240, 320)),
+                      ("bottom", (30, 0, 320, 240)), ("all", (60, 60, 260, 260))):
+        whole.crop(box).save(f"{folder}/{name}.png")
+    said(scorer("--i", folder, "--o", f"{work}/at_borders", "--keep-features", "--stride", 40),
+         "5 done, 0 rejected, 0 failed")
+
+
 need_forest()
 work = tempfile.mkdtemp(prefix="icestream-crystals-bad-")
 print(f"seed {SEED}, in {work}")
@@ -182,6 +194,7 @@ usage(work)
 labels(work)
 models(work)
 images(work)
+borders(work)
 if "--keep" not in sys.argv:
     shutil.rmtree(work)
 end()
