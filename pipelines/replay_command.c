@@ -1,10 +1,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <fnmatch.h>
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/pattern.h"
 #include "pipelines/check.h"
 #include "pipelines/run.h"
 #include "pipelines/session.h"
@@ -36,25 +36,35 @@ static enum status watched_folder(const char *session, char *folder, struct err 
     return STATUS_OK;
 }
 
-/* Only what the watcher will take counts as expected. Its default pattern is what it describes. */
-static void count_expected(const struct graph *graph, struct replay *replay) {
-    const char *pattern = NULL;
-    bool recursive = true;
-    for (size_t i = 0; i < graph->stage_count; i++) {
-        const struct graph_stage *stage = &graph->stages[i];
-        const struct graph_entry *given = graph_entry(&stage->section, "pattern");
-        if (strcmp(stage->kind, "watcher") == 0 && given != NULL && given->value.count == 1)
-            pattern = given->value.texts[0];
-        const struct graph_entry *deep = graph_entry(&stage->section, "recursive");
-        if (strcmp(stage->kind, "watcher") == 0 && deep != NULL && deep->value.count == 1)
-            recursive = strcmp(deep->value.texts[0], "false") != 0;
+/* How many of the files a watcher will take: with the pattern that the graph gives it, else as if it took all. */
+static enum status count_wanted(const struct graph_stage *watcher, const struct replay *replay, size_t *ret_count,
+                                struct err *err) {
+    const struct graph_entry *globs = graph_entry(&watcher->section, "pattern");
+    const struct graph_entry *deep = graph_entry(&watcher->section, "recursive");
+    bool recursive = deep == NULL || deep->value.count != 1 || strcmp(deep->value.texts[0], "false") != 0;
+    struct pattern pattern = {0};
+    if (globs != NULL) {
+        _cleanup_(mem_free) char *text = graph_value_text(&globs->value);
+        FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
+        TRY(pattern_create(text, &pattern, err));
     }
-    replay->expected = 0;
     for (size_t i = 0; i < replay->count; i++) {
         const char *path = replay->files[i].path;
-        bool wanted = pattern == NULL || fnmatch(pattern, path_name(path), 0) == 0;
-        replay->expected += wanted && (recursive || strchr(path, '/') == NULL) && !replay->files[i].again;
+        bool wanted = globs == NULL || pattern_match(&pattern, path);
+        *ret_count += wanted && (recursive || strchr(path, '/') == NULL) && !replay->files[i].again;
     }
+    pattern_destroy(&pattern);
+    return STATUS_OK;
+}
+
+/* The stream ends when the watchers have seen so many. Too many cost seconds, until nothing has come for a while; after
+ * too few, the rest would not be seen. */
+static enum status count_expected(const struct graph *graph, struct replay *replay, struct err *err) {
+    replay->expected = 0;
+    for (size_t i = 0; i < graph->stage_count; i++)
+        if (strcmp(graph->stages[i].kind, "watcher") == 0)
+            TRY(count_wanted(&graph->stages[i], replay, &replay->expected, err));
+    return STATUS_OK;
 }
 
 static enum status redirect_watchers(struct graph *graph, const char *session, struct err *err) {
@@ -99,11 +109,10 @@ int command_replay(const struct options *options) {
     const struct preset preset = {.kind = "watcher", .key = "directory", .value = replay.source};
     int code = check_graph(options->words[1], options, &preset, &graph, &plan);
     if (code == EXIT_OK) {
-        if (check_kills(graph, &replay, &err) != STATUS_OK ||
+        if (check_kills(graph, &replay, &err) != STATUS_OK || count_expected(graph, &replay, &err) != STATUS_OK ||
             redirect_watchers(graph, options->session, &err) != STATUS_OK) {
             code = usage(&err);
         } else {
-            count_expected(graph, &replay);
             code = run_graph(options, graph, &plan, &replay);
         }
         plan_clear(&plan);

@@ -1,19 +1,11 @@
-/* What the parts of the watcher share: the queue of files that wait for a look, the pattern, the sweep. */
+/* What the parts of the watcher share: the queue of files that wait for a look, the sweep. */
 #ifndef ICESTREAM_STAGES_WATCHER_PRIVATE_H
 #define ICESTREAM_STAGES_WATCHER_PRIVATE_H
 
 #include "common/files.h"
+#include "common/pattern.h"
 #include "stages/watcher/known.h"
 #include "stages/watcher/watcher.h"
-
-struct pattern {
-    char *text; /* the globs, each ended by 0 */
-    int count;
-};
-enum status pattern_create(const char *globs, struct pattern *ret_pattern, struct err *err);
-void pattern_destroy(struct pattern *pattern);
-/* Whether one of the globs matches the name, or, if it has a slash, the relative path. Hidden files match none. */
-bool pattern_match(const struct pattern *pattern, const char *relative);
 
 /* A heap of files; the first to hand out is at its top. */
 struct queue {

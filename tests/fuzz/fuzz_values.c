@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "common/params.h"
+#include "common/pattern.h"
 #include "common/rules.h"
 #include "kernels/symmetry/symmetry.h"
 #include "pipelines/replay.h"
 #include "stages/classifier/quality.h"
-#include "stages/watcher/watcher_private.h"
 
 struct values {
     bool yes;

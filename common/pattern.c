@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stages/watcher/watcher_private.h"
+#include "common/files.h"
+#include "common/pattern.h"
 
 enum status pattern_create(const char *globs, struct pattern *ret_pattern, struct err *err) {
     struct pattern pattern = {.text = calloc(strlen(globs) + 2, 1)};
@@ -24,7 +25,7 @@ enum status pattern_create(const char *globs, struct pattern *ret_pattern, struc
     if (pattern.count == 0) {
         pattern_destroy(&pattern);
         FAIL(err, STATUS_BAD_ARGUMENT,
-             "watcher.pattern '%s' holds no glob: expected one or more, as in \"*.mrc,*.tif\"", globs);
+             "the pattern '%s' holds no glob: expected one or more, as in \"*.mrc,*.tif\"", globs);
     }
     *ret_pattern = pattern;
     return STATUS_OK;
