@@ -39,7 +39,8 @@ struct param {
     const char *choices;      /* "template|log" */
     int list_count;           /* PARAM_FLOATS: exactly so many, 0: any */
     bool required;
-    const char *help; /* one sentence */
+    const char *help;   /* one sentence */
+    const char *begins; /* PARAM_PATH: what a file of the right kind begins with, or NULL; `icestream check` looks */
 };
 
 /* Sets every parameter to its default. */

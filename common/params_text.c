@@ -84,6 +84,7 @@ json_t *params_describe(const struct param *table, size_t count) {
         json_object_set_new(entry, "choices", choices);
         json_object_set_new(entry, "count", param->list_count > 0 ? json_integer(param->list_count) : json_null());
         json_object_set_new(entry, "required", json_boolean(param->required));
+        if (param->begins != NULL) json_object_set_new(entry, "begins", json_string(param->begins));
         json_object_set_new(entry, "help", json_string(param->help != NULL ? param->help : ""));
         json_array_append_new(list, entry);
     }

@@ -152,6 +152,25 @@ static void check_programs(struct graph_checks *c) {
                          programs->texts[i]);
 }
 
+/* A file whose kind can be told by its first bytes: the stage that reads it would say more, once it had started. */
+static void check_beginning(struct graph_checks *c, const struct graph_stage *stage, const struct graph_entry *entry,
+                            const char *path) {
+    const json_t *param = graph_find_param(program_params(stage->describe), entry->key);
+    const char *begins = json_string_value(json_object_get(param, "begins"));
+    const char *help = json_string_value(json_object_get(param, "help"));
+    char head[64] = "";
+    if (begins == NULL || strlen(begins) >= sizeof head)
+        return;
+    FILE *file = fopen(path, "rb");
+    size_t length = file != NULL ? fread(head, 1, strlen(begins), file) : 0;
+    if (file != NULL)
+        fclose(file);
+    if (length < strlen(begins) || memcmp(head, begins, length) != 0)
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%s%s.%s: \"%s\" is not such a file: it does not begin with \"%.*s\" (%s)", graph_set_by(entry),
+                     stage->section.name, entry->key, path, (int)strcspn(begins, "\n"), begins, help ? help : "");
+}
+
 /* A path that must exist: made absolute, as found beside the graph or in the working directory. */
 static enum status check_path(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
@@ -175,6 +194,7 @@ static enum status check_path(struct graph_checks *c, struct graph_stage *stage,
                      graph_set_by(entry), stage->section.name, entry->key, text);
         return STATUS_OK;
     }
+    check_beginning(c, stage, entry, path);
     if (path[0] == '/')
         return graph_put(&stage->section, entry->key, path, false, c->err);
     char here[PATH_SIZE];
@@ -183,7 +203,8 @@ static enum status check_path(struct graph_checks *c, struct graph_stage *stage,
     return graph_put(&stage->section, entry->key, absolute, false, c->err);
 }
 
-static void check_gpu_index(struct graph_checks *c, struct graph_stage *stage, const struct graph_entry *entry, long index) {
+static void check_gpu_index(struct graph_checks *c, struct graph_stage *stage, const struct graph_entry *entry,
+                            long index) {
     if (!c->machine->cuda)
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
                      "%s%s.gpu: this build is for the CPU only; leave `gpu` out, or build with the preset cuda",
@@ -191,7 +212,8 @@ static void check_gpu_index(struct graph_checks *c, struct graph_stage *stage, c
     else if (index >= c->machine->gpus)
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
                      "%s%s.gpu: %ld is asked for, but this machine has %d GPU%s, counted from 0; use `gpu: auto`",
-                     graph_set_by(entry), stage->section.name, index, c->machine->gpus, c->machine->gpus == 1 ? "" : "s");
+                     graph_set_by(entry), stage->section.name, index, c->machine->gpus,
+                     c->machine->gpus == 1 ? "" : "s");
 }
 
 static enum status check_gpu(struct graph_checks *c, struct graph_stage *stage, const struct graph_entry *entry) {
@@ -218,8 +240,8 @@ static enum status check_gpu(struct graph_checks *c, struct graph_stage *stage, 
     }
     if (*from != '\0' || stage->gpu_count == 0) {
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%s%s.gpu: \"%s\" is not auto, none, a number or a list of numbers, as in [0, 1]", graph_set_by(entry),
-                     stage->section.name, text);
+                     "%s%s.gpu: \"%s\" is not auto, none, a number or a list of numbers, as in [0, 1]",
+                     graph_set_by(entry), stage->section.name, text);
         return STATUS_OK;
     }
     int highest = 0;
@@ -313,22 +335,31 @@ static bool lacks_reference(const struct graph_stage *stage) {
     return strcmp(stage->kind, "refiner") == 0 && graph_entry(&stage->section, "reference") == NULL;
 }
 
+static bool has_value(const struct graph_entry *entry, const char *text) {
+    return entry != NULL && entry->value.count == 1 && strcmp(entry->value.texts[0], text) == 0;
+}
+
 static void note_defaults(struct graph_checks *c, const struct graph_stage *stage) {
     const struct graph_section *section = &stage->section;
     if (strcmp(stage->kind, "lowpass-picker") == 0 && graph_entry(section, "templates") == NULL) {
         const struct graph_entry *method = graph_entry(section, "method");
-        if (method == NULL || (method->value.count == 1 && strcmp(method->value.texts[0], "auto") == 0))
+        if (method == NULL || has_value(method, "auto"))
             problems_add(c->problems, PROBLEM_NOTE, section->line, "%s: no `templates`, so it picks in log mode",
                          section->name);
-        else if (method->value.count == 1 && strcmp(method->value.texts[0], "template") == 0)
+        else if (has_value(method, "template"))
             problems_add(c->problems, PROBLEM_ERROR, method->line,
                          "%s%s: `method: template` needs `templates`; give a stack of them, or use `method: log`",
                          graph_set_by(method), section->name);
-        if ((method == NULL || strcmp(method->value.texts[0], "template") != 0) &&
-            graph_entry(section, "diameter") == NULL && graph_entry(section, "log_diameter") == NULL)
+        if (!has_value(method, "template") && graph_entry(section, "diameter") == NULL &&
+            graph_entry(section, "log_diameter") == NULL)
             problems_add(c->problems, PROBLEM_ERROR, section->line,
                          "%s: `diameter` is required without templates: the particle's, in Å", section->name);
     }
+    if (strcmp(stage->kind, "crystal-scorer") == 0 && graph_entry(section, "model") == NULL &&
+        graph_entry(section, "keep_features") == NULL)
+        problems_add(c->problems, PROBLEM_ERROR, section->line,
+                     "%s: `model` is required, as icestream-crystal-scorer --train makes one; or `keep_features: true`",
+                     section->name);
     if (stage->gpu_auto && (!c->machine->cuda || c->machine->gpus == 0))
         problems_add(c->problems, PROBLEM_NOTE, graph_entry(section, "gpu")->line, "%s: %s, so it runs on the CPU",
                      section->name, c->machine->cuda ? "there is no GPU" : "this build is for the CPU only");

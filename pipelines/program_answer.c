@@ -23,8 +23,9 @@ static enum status check_params(const json_t *params, struct err *err) {
         FAIL_IF(strstr(types, word) == NULL, err, STATUS_BAD_FORMAT,
                 "the parameter \"%.60s\" has the type \"%.60s\"; expected one of%s", name, type != NULL ? type : "",
                 types);
-        FAIL_IF(!is_text(param, "default", false) || !is_text(param, "unit", false), err, STATUS_BAD_FORMAT,
-                "\"default\" and \"unit\" of the parameter \"%.60s\" must be texts", name);
+        FAIL_IF(!is_text(param, "default", false) || !is_text(param, "unit", false) || !is_text(param, "begins", false),
+                err, STATUS_BAD_FORMAT, "\"default\", \"unit\" and \"begins\" of the parameter \"%.60s\" must be texts",
+                name);
     }
     return STATUS_OK;
 }

@@ -10,8 +10,8 @@
 #include "common/files.h"
 #include "common/memory.h"
 
-static const char MAGIC[] = "icestream crystal-scorer model ";
-enum { FILE_VERSION = 2, HASH_DIGITS = 16 };
+static const char MAGIC[] = MODEL_MAGIC;
+enum { HASH_DIGITS = 16 };
 static const size_t LARGEST = (size_t)1 << 31;
 
 /* Fowler, Noll & Vo, 1a; of one text after another. */
@@ -62,7 +62,7 @@ static enum status write_parts(const char *header, const char *path, const char 
     char hash[HASH_DIGITS + 1];
     size_t room = sizeof MAGIC + 32 + strlen(header);
     TRY(mem_new(room, 1, "a model's header", &head, err));
-    size_t head_length = (size_t)snprintf(head, room, "%s%d\n%s\n", MAGIC, FILE_VERSION, header);
+    size_t head_length = (size_t)snprintf(head, room, "%s%d\n%s\n", MAGIC, MODEL_VERSION, header);
     hash_of(head, head_length, forest, length, hash);
     TRY(file_create(path, &output, err));
     FILE *out = file_output_stream(output);
@@ -209,9 +209,9 @@ enum status model_parse(const char *path, const char *bytes, size_t length, stru
     long version = strtol(number, &end, 10);
     FAIL_IF(line == NULL || end == number || *end != '\0', err, STATUS_BAD_FORMAT, "%s: the model's first line is broken",
             path);
-    FAIL_IF(version != FILE_VERSION, err, STATUS_UNSUPPORTED,
+    FAIL_IF(version != MODEL_VERSION, err, STATUS_UNSUPPORTED,
             "%s: is a model of version %ld, and this program reads version %d: train it again, with --train labels.csv",
-            path, version, FILE_VERSION);
+            path, version, MODEL_VERSION);
     const char *header_text = line + 1, *header_end = memchr(header_text, '\n', length - (size_t)(header_text - bytes));
     FAIL_IF(header_end == NULL, err, STATUS_TRUNCATED, "%s: the model ends inside its header", path);
     json_error_t problem;

@@ -26,6 +26,13 @@ struct model {
     struct forest *forest;
 };
 
+/* What the file begins with. */
+#define MODEL_MAGIC "icestream crystal-scorer model "
+#define MODEL_VERSION 2
+#define MODEL_TEXT_OF(number) #number
+#define MODEL_TEXT(number) MODEL_TEXT_OF(number)
+#define MODEL_BEGINS MODEL_MAGIC MODEL_TEXT(MODEL_VERSION) "\n"
+
 enum status model_write(const struct model *model, const char *path, struct err *err);
 /* STATUS_BAD_FORMAT: no model, or a broken one; STATUS_UNSUPPORTED: of another version. */
 enum status model_read(const char *path, int threads, struct model *ret_model, struct err *err);

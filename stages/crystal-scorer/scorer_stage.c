@@ -27,7 +27,8 @@ struct params {
 
 #define P(member) offsetof(struct params, member)
 static const struct param params[] = {
-    {"model", PARAM_PATH, P(model), "", NULL, .help = "Model by which outcomes are told apart, as --train makes one"},
+    {"model", PARAM_PATH, P(model), "", NULL, .begins = MODEL_BEGINS,
+     .help = "Model by which outcomes are told apart, as --train makes one"},
     {"train", PARAM_PATH, P(train), "", NULL,
      .help = "Table of path,label: makes a model (--o DIR gets crystals.model) instead of scores; on files alone"},
     {"centre", PARAM_FLOATS, P(centre), "px", NULL, .list_count = 2,

@@ -1,6 +1,7 @@
 cp "${ICESTREAM_SOURCE:-$here/../..}/pipelines/crystals.yaml" .
 mkdir data
-touch a.model
+echo "icestream crystal-scorer model 2" >a.model
+echo "icestream crystal-scorer model 1" >old.model
 cat >wrong.yaml <<'END'
 stages:
   watcher: {directory: data, pattern: "*.jpeg"}
@@ -13,6 +14,9 @@ stages:
   lowpass-picker: {from: watcher, diameter: 100}
 END
 icestream check crystals.yaml --set watcher.directory=data --set crystal-scorer.model=a.model >/dev/null 2>&1 || echo "the example is refused"
-icestream check crystals.yaml --set watcher.directory=data --set crystal-scorer.model=b.model 2>&1 | grep -v note: >&2
+for model in b.model old.model data; do
+  icestream check crystals.yaml --set watcher.directory=data --set crystal-scorer.model=$model 2>&1 | grep -v note: >&2
+done
+icestream check crystals.yaml --set watcher.directory=data 2>&1 | grep -v note: >&2
 icestream check wrong.yaml
 icestream check both.yaml
