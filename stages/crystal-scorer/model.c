@@ -224,6 +224,7 @@ enum status model_parse(const char *path, const char *bytes, size_t length, stru
     json_decref(header);
     TRY(status);
     TRY(check_whole(path, bytes, length, at, forest_length, err));
+    snprintf(model.hash, sizeof model.hash, "%.*s", HASH_DIGITS, bytes + at);
     *ret_model = model;
     *ret_forest = bytes + at + HASH_DIGITS + 1;
     *ret_forest_length = forest_length;
@@ -245,6 +246,24 @@ enum status model_read(const char *path, int threads, struct model *ret_model, s
                            "%s: its forest, which XGBoost %s wrote and %s reads, cannot be taken: train it again", path,
                            model.xgboost, forest_version());
     *ret_model = model;
+    return STATUS_OK;
+}
+
+enum status model_hold(const struct model *model, const char *path, const char *folder, struct err *err) {
+    enum { LONGEST = 4096 };
+    _cleanup_(mem_free) char *held = NULL;
+    char file[PATH_SIZE];
+    TRY(path_join(folder, "model.txt", file, sizeof file, err));
+    if (!file_exists(file)) {
+        char text[HASH_DIGITS + 2];
+        int length = snprintf(text, sizeof text, "%s\n", model->hash);
+        return file_write_whole(file, text, (size_t)length, err);
+    }
+    TRY(file_read_whole(file, LONGEST, &held, NULL, err));
+    FAIL_IF(strncmp(held, model->hash, HASH_DIGITS) != 0, err, STATUS_BAD_ARGUMENT,
+            "%s: is not the model that has scored images here (%s, hash %.*s; this one: %s): put that one back, or use "
+            "another session",
+            path, file, (int)strcspn(held, "\n"), held, model->hash);
     return STATUS_OK;
 }
 

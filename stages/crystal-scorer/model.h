@@ -22,7 +22,8 @@ struct model {
     bool has_series;
     char pattern[SERIES_PATTERN_SIZE];
     struct series_model series;
-    char xgboost[32]; /* the version that wrote the forest; of a model that was read */
+    char xgboost[32]; /* the version that wrote the forest; of a model that was read, as is */
+    char hash[17];    /* which model it is */
     struct forest *forest;
 };
 
@@ -39,6 +40,8 @@ enum status model_read(const char *path, int threads, struct model *ret_model, s
 /* All but the forest, for a look at the file; ret_forest: where it begins in bytes[length]. */
 enum status model_parse(const char *path, const char *bytes, size_t length, struct model *ret_model,
                         const char **ret_forest, size_t *ret_forest_length, struct err *err);
+/* Writes into folder/model.txt which model has scored, path being its file; STATUS_BAD_ARGUMENT where another one has. */
+enum status model_hold(const struct model *model, const char *path, const char *folder, struct err *err);
 void model_clear(struct model *model);
 
 #endif

@@ -140,6 +140,8 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
             "series: %s was trained without time series, and does not know how drops go on: train it with --series",
             p->model);
     TRY(settle_options(p, s, err));
+    /* On files all is scored anew. */
+    if (p->model != NULL && stage_in_pipeline(stage)) TRY(model_hold(&s->model, p->model, stage_folder(stage), err));
     const int *centre = s->has_centre ? s->centre : NULL;
     if (p->features_from != NULL) TRY(kept_check(p->features_from, &s->options, centre, err));
     if (p->keep_features) TRY(kept_begin(stage_folder(stage), &s->options, centre, err));

@@ -4,6 +4,7 @@ also with two scorers, when a scorer, or all of it, is killed in the middle; a f
 aside."""
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +105,14 @@ with Work("crystals") as work:
         f"--set=crystal-scorer.model={model}", timeout=120)
     check(outcome(f"{work('replayed')}/crystal-scorer") == expected, "replayed: scores and ranks are those of files")
     check(counts(work("replayed")) == counts(work("calm")), f"replayed: {counts(work('replayed'))}")
+
+    # A model that was trained anew meanwhile, under the same name: rows of two models would stand in one table.
+    shutil.copy(model, work("first.model"))
+    subprocess.run([program("icestream-crystal-scorer"), "--train", f"{drops}/labels.csv", "--o", work("model"),
+                    "--trees", "10", "--folds", "2", "--features", "simple"], check=True, capture_output=True)
+    said = run(*arguments(work("calm"), work("incoming-calm"), model), timeout=120, expect=1)
+    check("is not the model that has scored images here" in said.stderr, f"another model is refused: {said.stderr[-600:]}")
+    shutil.copy(work("first.model"), model)
 
     empty = write(work("flat.pgm"), "P2 300 300 255\n" + "9 " * 90000)
     with_none = images + [work("none.png")]
