@@ -109,7 +109,7 @@ struct tomography_options {
     bool no_overlap; /* exchange of halo rows and computing by turns (paper 002's synchronous scheme): to compare */
     int threads;     /* CPU; at least 1 */
     size_t memory;   /* bytes of each device's memory (0: what is free), or of the host's beside the caller's arrays (0:
-                        no limit) */
+                        what the machine has, for all of them) */
 };
 
 /* SIRT on the CPU, blobs, auto, 25 iterations, λ 1, cosine roll-off to Nyquist; geometry and devices are the caller's.

@@ -1,8 +1,10 @@
 #include "kernels/tomography/tomography_cpu.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
@@ -17,6 +19,12 @@ static size_t voxel_columns(const struct tomography_cpu *cpu) {
     return (size_t)cpu->blocks * (size_t)cpu->setup->nz * (size_t)cpu->setup->nx;
 }
 
+static size_t machine_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX;
+}
+
+/* Systems promise more memory than there is, and end a program that takes them at their word. */
 static enum status check_memory(const struct tomography_cpu *cpu, struct err *err) {
     const struct tomography_setup *s = cpu->setup;
     const struct tomography_options *o = &s->options;
@@ -28,6 +36,11 @@ static enum status check_memory(const struct tomography_cpu *cpu, struct err *er
             "a tomogram of %d x %d x %d voxels from %d tilts needs %zu MiB on the CPU, and memory allows %zu MiB: bin "
             "the images, make it thinner, or allow more",
             s->nx, s->ny, s->nz, s->tilts, (bytes >> 20) + 1, o->memory >> 20);
+    bytes += ((size_t)s->nz + (size_t)s->tilts) * (size_t)s->ny * (size_t)s->nx * sizeof(float);
+    FAIL_IF(o->memory == 0 && bytes > machine_memory(), err, STATUS_NO_MEMORY,
+            "a tomogram of %d x %d x %d voxels from %d tilts needs %zu MiB on the CPU, and this machine has %zu MiB: "
+            "bin the images, or make it thinner",
+            s->nx, s->ny, s->nz, s->tilts, (bytes >> 20) + 1, machine_memory() >> 20);
     return STATUS_OK;
 }
 

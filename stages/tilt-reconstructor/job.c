@@ -197,8 +197,8 @@ enum status job_make(const struct job_settings *settings, struct job_plan *plan,
                                                     .nz = job->nz};
     options.mask = job->mask;
     double begun = clock_monotonic();
-    TRY(need_volume(job, &options.devices[0], err));
-    enum status status = take_plan(plan, &options, err);
+    enum status status = take_plan(plan, &options, err); /* looks first whether there is memory enough */
+    if (status == STATUS_OK) status = need_volume(job, &options.devices[0], err);
     if (status == STATUS_OK) status = tomography_run(plan->plan, job->projections.data, job->volume, &report, err);
     if (status != STATUS_OK) {
         job_plan_clear(plan);

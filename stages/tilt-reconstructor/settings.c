@@ -69,7 +69,8 @@ const struct param settings_table[SETTINGS_PARAM_COUNT] = {
      .help = "A series to which no tilt has come for so long is complete (one that comes later has its tomogram made "
              "anew)"},
     {"memory", PARAM_INT, P(memory), "MiB", "0", 0, 1 << 24,
-     .help = "Of each CUDA device, for slabs of the tomogram (0: what is free); on the CPU a limit (0: none)"},
+     .help = "Of each CUDA device, for slabs of the tomogram (0: what is free); on the CPU a limit (0: what the "
+             "machine has)"},
     {"devices", PARAM_INT, P(devices), "", "0", 0, 64,
      .help = "CUDA devices that share a tomogram; 0: all that gpu names, on files one"},
 };

@@ -2,6 +2,7 @@
 #include "tomography_cases.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/tomography/blob.h"
 #include "kernels/tomography/tomography_cpu.h"
@@ -378,7 +379,23 @@ static void refuses_pixels_that_are_no_numbers(void **state) {
     tomography_destroy(&plan);
     o.memory = 1000;
     assert_int_equal(tomography_create(&o, &plan, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.message, "and memory allows 0 MiB"));
     free(p);
+}
+
+/* Twice what there is: refused before any of it is taken. */
+static void refuses_what_the_machine_cannot_hold(void **state) {
+    (void)state;
+    enum { SIDE = 16384 }; /* px: a slice is 1 GiB */
+    double gigabytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (double)(1 << 30);
+    struct series s = even_series(3, 60, SIDE, SIDE, (int)(2 * gigabytes) + 1);
+    struct tomography_options o = options_of(&s);
+    struct tomography *plan = NULL;
+    struct err err = {0};
+    o.basis = TOMOGRAPHY_VOXEL;
+    assert_int_equal(tomography_create(&o, &plan, &err), STATUS_NO_MEMORY);
+    assert_null(plan);
+    assert_non_null(strstr(err.message, "and this machine has"));
 }
 
 int main(int argc, char **argv) {
@@ -395,6 +412,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(stops_when_told),
         cmocka_unit_test(refuses_what_is_wrong),
         cmocka_unit_test(refuses_pixels_that_are_no_numbers),
+        cmocka_unit_test(refuses_what_the_machine_cannot_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
