@@ -29,14 +29,14 @@ struct estep {
     struct accumulator **sums;
     float *log_class;
 
-    int batch;       /* particles at a time that there is room for */
+    int batch, room; /* particles at a time: that are compared, no more than there is room for */
     float *images;   /* [image_room][box²]: of those that are not kept in memory */
     int image_room;
-    size_t *indices; /* [batch]: of the dataset */
+    size_t *indices; /* [room]: of the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
-    int *before; /* [batch]: the class that each was in */
-    float *powers, *weights; /* [batch][shells], [batch][capacity] */
+    int *before; /* [room]: the class that each was in */
+    float *powers, *weights; /* [room][shells], [room][capacity] */
 };
 
 static enum status build(struct estep *e, struct err *err) {
@@ -77,7 +77,7 @@ enum status estep_create(const struct estep_options *options, const struct model
 }
 
 static void free_batch(struct estep *e) {
-    e->batch = 0;
+    e->batch = e->room = 0;
     mem_free(&e->images);
     mem_free(&e->indices);
     mem_free(&e->particles);
@@ -110,11 +110,13 @@ size_t estep_image_bytes(double memory, const struct model *m) {
     return (double)taken < memory ? (size_t)((memory - (double)taken) / 4) : 0;
 }
 
-/* As many as are compared at a time, but not too many images that are not kept in memory. */
+/* As many as are compared at a time, but not too many images that are not kept in memory. Fewer than before, as classes
+ * become more and averages finer, have room. */
 static enum status reserve_batch(struct estep *e, struct err *err) {
     size_t pixels = (size_t)e->box * (size_t)e->box, most = IMAGE_BYTES / (pixels * sizeof *e->images);
     size_t n = (size_t)alignment_batch(e->alignment);
-    if ((int)n <= e->batch) return STATUS_OK;
+    e->batch = (int)n;
+    if (e->batch <= e->room) return STATUS_OK;
     free_batch(e);
     e->image_room = (int)(n < most ? n : most > 0 ? most : 1);
     TRY(mem_new_unset((size_t)e->image_room * pixels, sizeof *e->images, "particle images", &e->images, err));
@@ -128,7 +130,7 @@ static enum status reserve_batch(struct estep *e, struct err *err) {
         e->results[i].power = e->powers + i * (size_t)e->shells;
         e->results[i].reference_weights = e->weights + i * (size_t)e->capacity;
     }
-    e->batch = (int)n;
+    e->batch = e->room = (int)n;
     return STATUS_OK;
 }
 

@@ -341,7 +341,8 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct noise
     for (int s = r->shells - 2; s >= 0; s--)
         if (sum[s] <= 0) sum[s] = sum[s + 1];
     FAIL_IF(!(sum[1] > 0), err, STATUS_BAD_FORMAT,
-            "the particles have no noise: every image is the same, or empty, or holds no numbers (%d looked at)", n->count);
+            "the particles have no noise: every image is the same, or empty, or holds no numbers (%d looked at)",
+            n->count);
     for (int o = 0; o < r->sigma2_optics; o++)
         for (int s = 0; s < r->shells; s++)
             h->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];

@@ -369,6 +369,28 @@ static void any_number_of_classes(void **state) {
     }
 }
 
+/* With little memory fewer particles are compared at a time when averages have grown finer. */
+static void batches_become_smaller(void **state) {
+    (void)state;
+    struct dataset *dataset = NULL;
+    struct classifier c;
+    OK(dataset_create(1 << 24, &dataset, &err));
+    for (int part = 0; part < PARTS; part++)
+        submit(dataset, part);
+    struct classifier_options o = options_of(8);
+    o.memory = 3 << 20;
+    classifier_init(&c, &o, dataset);
+    run(&c, false, 2); /* of the first batch something is compared */
+    int first = c.model->size;
+    run(&c, true, 10000);
+    print_message("size %d, and %d in the end\n", first, c.model->size);
+    assert_true(c.model->size > first);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(dataset_at(dataset, i)->class_index >= 0);
+    classifier_clear(&c);
+    dataset_destroy(&dataset);
+}
+
 /* What is kept of images never takes what the classes need, however little memory there is. */
 static void images_leave_room_for_classes(void **state) {
     (void)state;
@@ -485,7 +507,8 @@ int main(void) {
         cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(any_number_of_classes),
         cmocka_unit_test(rules_are_read),            cmocka_unit_test(images_leave_room_for_classes),
         cmocka_unit_test(broken_images_spoil_nothing), cmocka_unit_test(few_particles_are_enough),
-        cmocka_unit_test(bad_tables_are_refused), cmocka_unit_test(pixel_sizes_are_found),
+        cmocka_unit_test(bad_tables_are_refused),    cmocka_unit_test(pixel_sizes_are_found),
+        cmocka_unit_test(batches_become_smaller),
         cmocka_unit_test(broken_snapshots_are_passed_over),
     };
     return cmocka_run_group_tests(tests, make_particles, remove_particles);

@@ -115,7 +115,7 @@ static void halves_must_have_particles(void **state) {
     for (int i = 0; i < COUNT; i++)
         fprintf(f, "%06d@a.mrcs 1 10000 6\n", i + 1);
     assert_int_equal(fclose(f), 0);
-    refused(&w, "half 2 has 0 of the 60 particles, at least 2 are needed: give more, or remove the column rlnRandomSubset");
+    refused(&w, "half 2 has 0 of the 60 particles, at least 2 are needed: give more, or remove the column rlnRandom");
 }
 
 static void particles_must_be_images(void **state) {
