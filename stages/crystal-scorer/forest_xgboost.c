@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <xgboost/c_api.h>
+#include <xgboost/version_config.h>
 
 #include "common/memory.h"
 #include "stages/crystal-scorer/forest.h"

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The crystal scorer on files: a model from labels, what it predicts, tables, time series, texture beside the simple
 features, and the same again by other ways."""
+import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -28,6 +30,9 @@ def train(work):
            "--trees", TREES)
     same = open(f"{work}/model/crystals.model", "rb").read() == open(f"{work}/again/crystals.model", "rb").read()
     check(same, "the same labels give the same model, to the last byte")
+    header = json.loads(open(f"{work}/model/crystals.model", "rb").read().split(b"\n", 2)[1])
+    version = header["forest"]["xgboost"]
+    check(re.fullmatch(r"\d+\.\d+\.\d+", version) is not None, f"the model says which XGBoost wrote its forest: {version}")
     validation = rows(f"{work}/model/validation.csv")
     check([r["outcome"] for r in validation] == OUTCOMES and all(r["examples"] == "10" for r in validation),
           "validation.csv: 11 outcomes, 10 examples each")
