@@ -79,6 +79,8 @@ struct refiner {
     int shared_shell; /* of the references that there are: the last that halves share; 0: no difference is made */
     double resolution, seconds; /* Å */
     char remark[512];
+    int given_box;           /* px, of the reference that was read last; */
+    double given_pixel_size; /* Å, as it was taken */
 
     /* of the iteration that runs */
     double steps[REFINER_STEPS], step_began; /* s */

@@ -234,10 +234,10 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
     struct image reference = {0};
     TRY(mrc_read(path, &reference, err));
     enum status status = check_map(&reference, "reference", path, err);
+    r->given_box = reference.nx;
+    r->given_pixel_size = reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size;
     if (status == STATUS_OK)
-        status =
-            resample_map(reference.data, reference.nx, reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size,
-                         r->box, r->pixel_size, map, err);
+        status = resample_map(reference.data, r->given_box, r->given_pixel_size, r->box, r->pixel_size, map, err);
     image_destroy(&reference);
     TRY(status);
     double shell = r->box * r->pixel_size / r->options.initial_lowpass + 1;
@@ -401,8 +401,11 @@ static enum status scale_reference(struct refiner *r, int k, struct err *err) {
             "no particle resembles the reference %s: is its contrast inverted (protein must be white in both)?",
             r->map_paths[k]);
     scale_maps(r, k, dots / norms);
-    snprintf(r->remark, sizeof r->remark, "reference %s scaled by %.3g to the grey values of %zu particles",
-             r->map_paths[k], factor * dots / norms, r->set.present);
+    snprintf(r->remark, sizeof r->remark,
+             "reference %s, taken as %d px of %.4g Å (the particles have %d px of %.4g Å), scaled by %.3g to the grey "
+             "values of %zu particles",
+             r->map_paths[k], r->given_box, r->given_pixel_size, r->box, r->pixel_size, factor * dots / norms,
+             r->set.present);
     return STATUS_OK;
 }
 

@@ -126,6 +126,25 @@ static void particles_must_be_images(void **state) {
     refused(&w, "the particles have no noise");
 }
 
+/* A header that says something else than the particles is believed, and the log says so. */
+static void the_grid_of_the_reference_is_told(void **state) {
+    (void)state;
+    static float map[VOXELS];
+    struct world w;
+    prepare(&w, "grid");
+    for (int i = 0; i < VOXELS; i++)
+        map[i] = (float)exp(-0.05 * (pow(i % BOX - BOX / 2, 2) + pow(i / BOX % BOX - BOX / 2, 2) +
+                                     pow(i / BOX / BOX - BOX / 2, 2)));
+    const struct image image = {.nx = BOX, .ny = BOX, .nz = BOX, .pixel_size = 12, .data = map};
+    assert_int_equal(mrc_write(w.reference, &image, MRC_VOLUME, MRC_FLOAT32, NULL), STATUS_OK);
+    struct refiner *refiner = create(&w);
+    struct err err = {0};
+    if (refiner_begin(refiner, &ITERATION, &err) != STATUS_OK) fail_msg("%s", err.message);
+    if (strstr(refiner_remark(refiner), "taken as 32 px of 12 Å (the particles have 32 px of 6 Å)") == NULL)
+        fail_msg("%s", refiner_remark(refiner));
+    refiner_destroy(&refiner);
+}
+
 /* Whether images are kept in memory or not. */
 static void spoiled_images_are_counted(void **state) {
     (void)state;
@@ -154,6 +173,7 @@ int main(void) {
         cmocka_unit_test(maps_must_be_densities),
         cmocka_unit_test(halves_must_have_particles),
         cmocka_unit_test(particles_must_be_images),
+        cmocka_unit_test(the_grid_of_the_reference_is_told),
         cmocka_unit_test(spoiled_images_are_counted),
     };
     return scratch_run("refiner_input", tests, sizeof tests / sizeof *tests);
