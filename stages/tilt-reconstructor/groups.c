@@ -182,7 +182,7 @@ static enum status add_member(struct group *group, struct entry *entry, struct e
     struct tilt tilt = {
         .number = a->number > 0 ? a->number : series->count + 1, .angle = a->angle, .taken = a->taken, .time = a->time};
     TRY(series_add(series, &tilt, entry->path, err));
-    group->members[series->count - 1] = (struct member){.item = entry->item, .failed = a->failed};
+    group->members[series->count - 1] = (struct member){.item = entry->item, .failed = a->failed, .gone = a->gone};
     entry->item = NULL;
     return STATUS_OK;
 }
@@ -195,6 +195,7 @@ static enum status add(struct groups *groups, struct entry *entry, double now, s
     struct series *series = &group->series;
     int known = find_tilt(series, entry->path);
     if (known >= 0) {
+        group->members[known].gone &= a->gone;
         if (!group->members[known].failed || a->failed) return STATUS_OK;
         group->members[known].failed = false;
     } else {
@@ -220,6 +221,36 @@ enum status groups_take_in(struct groups *groups, double now, struct odd_tilt *r
         entry_free(entry);
     }
     *ret_odd = odd;
+    return STATUS_OK;
+}
+
+enum status group_turn_out(struct group *group, struct odd_tilt *ret_odd, struct err *err) {
+    struct series *series = &group->series;
+    int there = 0, made = 0;
+    for (int i = 0; i < series->count; i++) {
+        there += !group->members[i].gone;
+        made += group->members[i].made;
+    }
+    for (int i = series->count - 1; i >= 0 && there >= made; i--) {
+        struct member member = group->members[i];
+        struct tilt *tilt = &series->tilts[i];
+        char text[1024];
+        if (!member.gone) continue;
+        snprintf(text, sizeof text, "it was read, but %.700s is gone: the tomogram of %.200s is made without it",
+                 tilt->path, group->id);
+        char *reason = member.failed ? NULL : strdup(text);
+        FAIL_IF(!member.failed && reason == NULL, err, STATUS_NO_MEMORY, "no memory for what is wrong with a tilt");
+        free(tilt->path);
+        mem_free(&tilt->pixels);
+        memmove(tilt, tilt + 1, (size_t)(series->count - i - 1) * sizeof *tilt);
+        memmove(&group->members[i], &group->members[i + 1], (size_t)(series->count - i - 1) * sizeof member);
+        group->open &= --series->count > 0;
+        if (!member.failed) {
+            *ret_odd = (struct odd_tilt){member.item, reason};
+            return STATUS_OK;
+        }
+        free(member.item);
+    }
     return STATUS_OK;
 }
 

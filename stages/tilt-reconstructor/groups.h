@@ -13,6 +13,7 @@ struct arrival {
     const char *series, *path;
     const char *item;  /* the id of its item */
     bool failed;       /* with its series, before a restart */
+    bool gone;         /* its file, when it was looked for then */
     double angle;      /* ° */
     int number, taken; /* as struct tilt's */
     double time;
@@ -24,6 +25,7 @@ struct arrival {
 struct member {
     char *item;
     bool failed; /* with its series */
+    bool gone;   /* its file */
     bool made;   /* into a tomogram that is there */
 };
 
@@ -53,6 +55,11 @@ void odd_tilt_clear(struct odd_tilt *odd);
 /* What has come since, into its groups, up to one that has another size than those before it: that is *ret_odd. A tilt
  * that is there already (by its path) is not added twice. */
 enum status groups_take_in(struct groups *groups, double now, struct odd_tilt *ret_odd, struct err *err);
+
+/* For a series whose tomogram is to be made (anew): a tilt whose file is gone leaves it, and is *ret_odd, but where it
+ * has failed already. None does where fewer would be left than are in the tomogram that is there: that one is better.
+ */
+enum status group_turn_out(struct group *group, struct odd_tilt *ret_odd, struct err *err);
 
 /* A series of at least 2 tilts that has more than its last preview, and no tomogram yet: the one to which a tilt came
  * last. NULL: none. */

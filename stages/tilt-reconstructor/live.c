@@ -183,17 +183,14 @@ static enum status make_tomogram(struct live *live, struct group *group, struct 
     TRY(group_series(group, false, &series, err));
     uint64_t fingerprint = job_fingerprint(settings, &series);
     enum status status = product_paths_of(live->stage, group->id, false, &paths, err);
-    bool there = status == STATUS_OK && products_are_of(&paths.products, fingerprint);
-    if (status == STATUS_OK && !there) {
-        stage_note(live->stage, "%s: %d tilts: reading", group->id, series.count);
-        status = may_read(live, &series, err);
-        if (status == STATUS_OK) status = job_read(settings, &series, true, &live->job, err);
-        if (status == STATUS_OK) status = job_make(settings, live->plan, &live->job, err);
-        if (status == STATUS_OK) status = write_products(live, &live->job, &paths.products, fingerprint, err);
-    }
+    stage_note(live->stage, "%s: %d tilts: reading", group->id, series.count);
+    if (status == STATUS_OK) status = may_read(live, &series, err);
+    if (status == STATUS_OK) status = job_read(settings, &series, true, &live->job, err);
+    if (status == STATUS_OK) status = job_make(settings, live->plan, &live->job, err);
+    if (status == STATUS_OK) status = write_products(live, &live->job, &paths.products, fingerprint, err);
     series_clear(&series);
     TRY(status);
-    if (!there) live_tell(live->stage, group->id, &live->job);
+    live_tell(live->stage, group->id, &live->job);
     return live_announce(live, group->id, group->series.count, group->series.pixel_size * settings->bin, err);
 }
 
@@ -265,12 +262,29 @@ static enum status settle(struct live *live, struct group *group, const char *fa
     return stage_revise(live->stage, items, count, failure, err);
 }
 
-/* After a restart: of a series that was complete there is nothing to do. */
+/* What has come to be no part of its series. */
+static enum status turn_out(struct live *live, struct group *group, struct err *err) {
+    for (;;) {
+        _cleanup_(odd_tilt_clear) struct odd_tilt odd = {0};
+        TRY(group_turn_out(group, &odd, err));
+        if (odd.item == NULL) return STATUS_OK;
+        stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
+        TRY(stage_revise(live->stage, (const char *const *)&odd.item, 1, odd.reason, err));
+    }
+}
+
+/* After a restart: of a series that was complete there is nothing to do, and its files may be gone. Of one that was not
+ * those that are gone are left out. */
 static enum status pass_over_made(struct live *live, struct group *group, bool *ret_made, struct err *err) {
     struct product_paths paths;
+    *ret_made = false;
     TRY(product_paths_of(live->stage, group->id, false, &paths, err));
-    *ret_made = products_are_of(&paths.products, job_fingerprint(&live->settings->job, &group->series));
+    for (int without = 0; without < 2 && !*ret_made; without++) {
+        if (without) TRY(turn_out(live, group, err));
+        *ret_made = products_are_of(&paths.products, job_fingerprint(&live->settings->job, &group->series));
+    }
     if (!*ret_made) return STATUS_OK;
+    group_drop_pixels(group);
     TRY(settle(live, group, NULL, err));
     return live_announce(live, group->id, group->series.count, group->series.pixel_size * live->settings->job.bin, err);
 }
@@ -280,10 +294,10 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
     struct err problem = {0};
     bool made = false;
     if (group == NULL) return STATUS_OK;
-    int count = group->series.count;
     *ret_work = STAGE_WORK_MORE;
     if (group->previewed == 0) TRY(pass_over_made(live, group, &made, err));
-    if (made) return STATUS_OK;
+    int count = group->series.count;
+    if (made || count < 2) return STATUS_OK;
     enum status status = make_preview(live, group, &problem);
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
     if (status != STATUS_OK)
@@ -297,13 +311,16 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     struct group *group = groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
     struct err problem = {0};
     if (group == NULL) return STATUS_OK;
+    bool made = false;
+    *ret_work = STAGE_WORK_MORE;
+    TRY(pass_over_made(live, group, &made, err));
+    if (made || group->series.count == 0) return STATUS_OK;
     struct stage_patience patience = {0};
     enum status status;
     do
         status = make_tomogram(live, group, &problem);
     while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &problem, &patience));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
-    *ret_work = STAGE_WORK_MORE;
     if (status == STATUS_OK) {
         group_drop_pixels(group);
         return settle(live, group, NULL, err);

@@ -251,8 +251,8 @@ static enum status find_size(const struct item *item, const char *path, struct a
     return STATUS_OK;
 }
 
-/* A tilt joins its series again without a look at its file, which may be elsewhere once the tomogram is made (that of a
- * series without one fails then, for this reason); a tomogram is announced again, which does nothing where it was. */
+/* A tilt joins its series again without being read: its file may be elsewhere once the tomogram is made. A tomogram is
+ * announced again, which does nothing where it was. */
 static enum status rejoin(struct stage *stage, struct state *s, const struct item *item, bool failed, struct err *err) {
     struct arrival arrival;
     bool single;
@@ -263,8 +263,9 @@ static enum status rejoin(struct stage *stage, struct state *s, const struct ite
     if (!single) return STATUS_OK;
     TRY(item_need_string(item, "micrograph.path", &path, err));
     enum status status = stage_resolve(stage, path, absolute, err);
-    if (status == STATUS_NOT_FOUND || status == STATUS_UNAVAILABLE)
-        status = path_join(stage_root(stage), path, absolute, sizeof absolute, err);
+    bool away = status == STATUS_NOT_FOUND || status == STATUS_UNAVAILABLE;
+    arrival.gone = status == STATUS_NOT_FOUND || (status == STATUS_OK && !file_exists(absolute));
+    if (away) status = path_join(stage_root(stage), path, absolute, sizeof absolute, err);
     TRY(status);
     TRY(find_size(item, absolute, &arrival, err));
     arrival.series = id;

@@ -119,6 +119,23 @@ def taken_away(source, names, folder, session, expected):
     check(sorted(rows) == ["a", "b"], f"both are in the table: {rows}")
 
 
+def deleted(work, source, names):
+    """One tilt is thrown away while the session is stopped, and more are to come: the others go on."""
+    folder, session = work("deleted"), work("deleted-session")
+    os.makedirs(folder)
+    arrive(folder, source, names, "a", upto=6)
+    run(*arguments(session, folder), timeout=60)
+    os.remove(f"{folder}/{names[3]}")
+    arrive(folder, source, names[6:], "a")
+    run(*arguments(session, folder), timeout=60, expect=3)
+    lost = names[3].removesuffix(".mrc")
+    check(list(reasons_of(session)) == [lost] and f"{names[3]} is gone: the tomogram of a is made without it" in reasons_of(session)[lost],
+          f"it has failed, alone: {reasons_of(session)}")
+    check([m.split(",")[0] for m in made(session)] == ["a: 6 tilts", f"a: {len(names) - 1} tilts"], f"the tomogram is made anew: {made(session)}")
+    run(*arguments(session, folder), timeout=60, expect=3)
+    check(len(made(session)) == 2 and list(reasons_of(session)) == [lost], "and stays")
+
+
 def disturb(work, source, names, expected, name, victims):
     """Killed when there is a preview; what comes afterwards is as if nothing had been."""
     folder, session = work(f"incoming-{name}"), work(name)
@@ -280,6 +297,7 @@ with Work("tomography") as work:
     simulate_series(work("sim"), "c", SEED + 2, files="stack")
     folder, session = grow(work, work("sim"), names, expected)
     taken_away(work("sim"), names, folder, session, expected)
+    deleted(work, work("sim"), names)
     disturb(work, work("sim"), names, expected, "killed", lambda session, live: pids_of(STAGE, session))
     disturb(work, work("sim"), names, expected, "gone", lambda session, live: [live.pid])
     odd_tilts(work, work("sim"), names)
