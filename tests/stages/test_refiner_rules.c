@@ -1,5 +1,5 @@
 /* The rules of a refinement's M-step and of its grids, each by hand: the prior from the FSC, noise and norms from what is
- * left of images, how far the coarse pass looks. */
+ * left of images, how far the coarse pass looks, how long two bands are kept apart. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -265,8 +265,33 @@ static void residuals_become_norms_and_noise(void **state) {
     refiner_destroy(&r);
 }
 
+/* What halves share is kept apart until they agree half as far again, and to three shells beyond. 64 px of 3 Å: 192 Å, of
+ * which 40 Å are shell 5 (4.8), 60 Å shell 4 (3.2), 120 Å shell 2 (1.6); 240 px: 720 Å, shell 18. */
+static void bands_end_where_halves_agree_far_enough(void **state) {
+    (void)state;
+    static const struct {
+        int box;
+        double join, initial;
+        int shell, shared; /* to which the halves agree; what is kept apart */
+    } CASES[] = {
+        {64, 40, 60, 0, 5},  {64, 40, 60, 5, 5},   {64, 40, 60, 7, 5},  {64, 40, 60, 8, 0},   {64, 40, 60, 20, 0},
+        {64, 60, 60, 6, 4},  {64, 60, 60, 7, 0},   {64, 120, 120, 4, 2}, {64, 120, 120, 5, 0}, {64, 60, 40, 7, 5},
+        {64, 60, 40, 8, 0},  {240, 40, 60, 26, 18}, {240, 40, 60, 27, 0}, {12, 7, 60, 0, 0}, /* shell 6 is the last */
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        struct refiner r = {.box = CASES[i].box, .pixel_size = 3};
+        r.options.classes = 1;
+        r.options.join_resolution = CASES[i].join;
+        r.options.initial_lowpass = CASES[i].initial;
+        r.resolution = CASES[i].shell > 0 ? r.box * r.pixel_size / CASES[i].shell : 0;
+        if (bands_shared(&r) != CASES[i].shared)
+            fail_msg("case %zu: %d shells are kept apart, %d were expected", i, bands_shared(&r), CASES[i].shared);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bands_end_where_halves_agree_far_enough),
         cmocka_unit_test(the_prior_follows_from_the_fsc),
         cmocka_unit_test(noise_norm_and_offsets_are_means),
         cmocka_unit_test(the_coarse_pass_looks_as_far_as_its_grid),
