@@ -14,7 +14,7 @@ void snapshot_name(const struct snapshot *snapshot, const char *ending, char *pa
 
 enum { SNAPSHOT_NAME = PATH_MAX + 32 };
 /* "000001@stack", as the files name that particle's image: its own table may be elsewhere, and its stack beside it. */
-void snapshot_image(const char *root_or_null, const struct dataset *dataset, size_t index, char name[SNAPSHOT_NAME]);
+void snapshot_image(const char *root, const struct dataset *dataset, size_t index, char name[SNAPSHOT_NAME]);
 
 enum status snapshot_write_model(struct classifier *classifier, const struct snapshot *snapshot, struct err *err);
 /* What RELION needs beside it to go on. */

@@ -14,6 +14,7 @@
 #include "stages/refiner/refiner.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
+#include "tests/stages/few_blobs.h"
 
 enum { VOXELS = BOX * BOX * BOX };
 
@@ -42,20 +43,11 @@ static struct refiner *begin(const struct world *w, double memory) {
     struct refiner *refiner = NULL;
     struct star_file *file = NULL;
     char path[PATH_SIZE];
-    const struct refiner_options options = {.reference = w->reference,
-                                            .mask = w->mask,
-                                            .diameter = 150,
-                                            .initial_lowpass = 50,
-                                            .threads = 2,
-                                            .healpix_order = 0,
-                                            .memory = memory,
-                                            .symmetry = "C1",
-                                            .offset_range = 3,
-                                            .offset_step = 1,
-                                            .max_significant = 300,
-                                            .join_resolution = 40,
-                                            .local_order = 4,
-                                            .tau_fudge = 1};
+    struct refiner_options options = few_blobs_options();
+    options.reference = w->reference;
+    options.mask = w->mask;
+    options.diameter = 150;
+    options.memory = memory;
     assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
     assert_int_equal(path_join(w->scratch, "a.star", path, sizeof path, NULL), STATUS_OK);
     assert_int_equal(star_read(path, &file, NULL), STATUS_OK);

@@ -15,6 +15,7 @@
 #include "stages/refiner/refiner.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
+#include "tests/stages/few_blobs.h"
 
 enum { VOXELS = BOX * BOX * BOX, COUNT = 60 };
 
@@ -58,20 +59,11 @@ static struct refiner *create(const struct world *w) {
     struct refiner *refiner = NULL;
     struct star_file *file = NULL;
     struct err err = {0};
-    const struct refiner_options options = {.reference = w->reference,
-                                            .mask = w->masked ? w->mask : NULL,
-                                            .diameter = w->diameter,
-                                            .initial_lowpass = 50,
-                                            .threads = 2,
-                                            .healpix_order = 0,
-                                            .memory = w->memory,
-                                            .symmetry = "C1",
-                                            .offset_range = 3,
-                                            .offset_step = 1,
-                                            .max_significant = 300,
-                                            .join_resolution = 40,
-                                            .local_order = 4,
-                                            .tau_fudge = 1};
+    struct refiner_options options = few_blobs_options();
+    options.reference = w->reference;
+    options.mask = w->masked ? w->mask : NULL;
+    options.diameter = w->diameter;
+    options.memory = w->memory;
     assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
     assert_int_equal(star_read(w->star, &file, NULL), STATUS_OK);
     if (refiner_merge(refiner, &file, w->star, false, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
