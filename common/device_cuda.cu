@@ -58,10 +58,11 @@ enum status device_cuda_memory_new(int index, size_t bytes, void **ret_pointer, 
         size_t unused = 0, total = 0;
         (void)cudaGetLastError();
         TRY(device_cuda_memory_info(index, &unused, &total, err));
-        FAIL(err, cuda_status(result),
-             "%zu MiB of the CUDA device's memory were asked for, and %zu of its %zu MiB are free (%s): set `memory` to "
-             "less, or end other programs that use the device",
-             bytes >> 20, unused >> 20, total >> 20, cudaGetErrorString(result));
+        FAIL(
+            err, cuda_status(result),
+            "%zu MiB of the CUDA device's memory were asked for, and %zu of its %zu MiB are free (%s): set `memory` to "
+            "less, or end other programs that use the device",
+            bytes >> 20, unused >> 20, total >> 20, cudaGetErrorString(result));
     }
     return STATUS_OK;
 }

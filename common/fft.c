@@ -27,8 +27,7 @@ static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real,
 #ifdef ICESTREAM_FFTW_THREADS
     int threads = o->threads > 0 ? o->threads : 1;
 #ifdef _OPENMP
-    if (o->threads == FFT_ALL_THREADS)
-        threads = omp_get_max_threads();
+    if (o->threads == FFT_ALL_THREADS) threads = omp_get_max_threads();
 #endif
     fftwf_init_threads();
     fftwf_plan_with_nthreads(threads);
@@ -42,8 +41,8 @@ static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real,
 }
 
 enum status fft_create(const struct fft_options *options, struct fft_plan **ret_plan, struct err *err) {
-    FAIL_IF(options->rank < 1 || options->rank > 3, err, STATUS_BAD_ARGUMENT, "a transform has 1 to 3 dimensions, not %d",
-            options->rank);
+    FAIL_IF(options->rank < 1 || options->rank > 3, err, STATUS_BAD_ARGUMENT,
+            "a transform has 1 to 3 dimensions, not %d", options->rank);
     int batch = options->batch > 0 ? options->batch : 1;
     size_t real_count = 1, complex_count = 1;
     for (int d = 0; d < options->rank; d++) {
@@ -77,8 +76,7 @@ enum status fft_create(const struct fft_options *options, struct fft_plan **ret_
 }
 
 void fft_destroy(struct fft_plan **plan) {
-    if (plan == NULL || *plan == NULL)
-        return;
+    if (plan == NULL || *plan == NULL) return;
     pthread_mutex_lock(&planner_lock);
     fftwf_destroy_plan((*plan)->plan);
     pthread_mutex_unlock(&planner_lock);
@@ -109,7 +107,6 @@ int fft_good_size(int n) {
         for (int prime = 2; prime <= 7; prime++)
             while (rest % prime == 0)
                 rest /= prime;
-        if (rest == 1)
-            return size;
+        if (rest == 1) return size;
     }
 }

@@ -85,8 +85,8 @@ enum status path_stem(const char *path, char *ret_stem, size_t size, struct err 
     if (strlen(name) <= LONG) return copy_path(path, strlen(path), ret_stem, size, err);
     snprintf(mark, sizeof mark, "~%016llx", (unsigned long long)text_hash(path));
     size_t kept = before + text_fit(name, KEPT);
-    FAIL_IF(kept + MARK >= size, err, STATUS_BAD_ARGUMENT, "the path %.200s... is too long: at most %zu bytes are allowed",
-            path, size - 1);
+    FAIL_IF(kept + MARK >= size, err, STATUS_BAD_ARGUMENT,
+            "the path %.200s... is too long: at most %zu bytes are allowed", path, size - 1);
     TRY(copy_path(path, kept, ret_stem, size, err));
     memcpy(ret_stem + kept, mark, sizeof mark);
     return STATUS_OK;
@@ -147,7 +147,8 @@ static enum status sync_below(const char *folder, struct err *err) {
     TRY(file_sync_folder(folder, err));
     DIR *entries = opendir(folder);
     if (entries == NULL && errno == EACCES) return STATUS_OK; /* as above */
-    FAIL_IF(entries == NULL, err, status_of_reading(errno), "%s: the folder cannot be read: %s", folder, strerror(errno));
+    FAIL_IF(entries == NULL, err, status_of_reading(errno), "%s: the folder cannot be read: %s", folder,
+            strerror(errno));
     enum status status = STATUS_OK;
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(entries)) != NULL;) {
         char path[PATH_SIZE];
@@ -338,7 +339,7 @@ enum status file_append_line(const char *path, const char *text, struct err *err
     descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be appended to: %s", path, strerror(errno));
     TRY(line_end(descriptor, path, &end, err));
-    struct iovec parts[] = {{(void *)(uintptr_t)text, strlen(text)}, {(void *)(uintptr_t)"\n", 1}};
+    struct iovec parts[] = {{(void *)(uintptr_t)text, strlen(text)}, {(void *)(uintptr_t) "\n", 1}};
     ssize_t length = (ssize_t)strlen(text) + 1;
     errno = ENOSPC; /* what a write that is cut short comes from */
     if (pwritev(descriptor, parts, 2, end) != length || ftruncate(descriptor, end + length) != 0 ||

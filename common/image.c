@@ -69,7 +69,8 @@ static const struct {
 };
 
 /* bytes: the file's first; all of it when it is shorter than an image can be. */
-static enum status foreign(const char *path, const unsigned char *bytes, size_t length, bool is_short, struct err *err) {
+static enum status foreign(const char *path, const unsigned char *bytes, size_t length, bool is_short,
+                           struct err *err) {
     const char *what = "its content is none of these";
     size_t text = 0;
     while (text < length && ((bytes[text] >= ' ' && bytes[text] < 127) || bytes[text] == '\n' || bytes[text] == '\r' ||

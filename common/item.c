@@ -224,7 +224,8 @@ bool item_text_fits(const char *text) {
 
 enum status item_set_column(struct item *item, const char *name, double value, struct err *err) {
     bool fits = *name != '\0' && strlen(name) <= COLUMN_NAME_MAX && strchr(name, '.') == NULL;
-    if (!fits || !item_text_fits(name) || json_object_size(json_object_get(item->root, "columns")) >= COLUMNS_MAX) return STATUS_OK;
+    if (!fits || !item_text_fits(name) || json_object_size(json_object_get(item->root, "columns")) >= COLUMNS_MAX)
+        return STATUS_OK;
     char path[COLUMN_NAME_MAX + 16];
     snprintf(path, sizeof path, "columns.%s", name);
     return item_set_number(item, path, value, err);

@@ -30,8 +30,7 @@
 
 struct item;
 
-enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20,
-       ITEM_SEND_MAX = ITEM_TEXT_MAX - 1024 };
+enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20, ITEM_SEND_MAX = ITEM_TEXT_MAX - 1024 };
 
 enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err);
 enum status item_parse(const char *text, size_t length, struct item **ret_item, struct err *err);

@@ -91,16 +91,20 @@ void ledger_let_go(struct ledger *ledger) {
 /* A full or read-only disk, or one that is away, is waited out by those who can; a transaction has left nothing. */
 static enum status status_of_sqlite(int code) {
     switch (code & 0xff) {
-    case SQLITE_NOMEM: return STATUS_NO_MEMORY;
-    case SQLITE_IOERR: return code == SQLITE_IOERR_NOMEM ? STATUS_NO_MEMORY : STATUS_UNAVAILABLE;
+    case SQLITE_NOMEM:
+        return STATUS_NO_MEMORY;
+    case SQLITE_IOERR:
+        return code == SQLITE_IOERR_NOMEM ? STATUS_NO_MEMORY : STATUS_UNAVAILABLE;
     case SQLITE_FULL:
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_PROTOCOL:
     case SQLITE_LOCKED:
-    case SQLITE_BUSY: return STATUS_UNAVAILABLE;
-    default: return STATUS_IO;
+    case SQLITE_BUSY:
+        return STATUS_UNAVAILABLE;
+    default:
+        return STATUS_IO;
     }
 }
 

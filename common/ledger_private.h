@@ -46,7 +46,7 @@ struct ledger {
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_COUNT];
     char *path;
-    bool durable;   /* what PRAGMA synchronous is set to */
+    bool durable; /* what PRAGMA synchronous is set to */
     bool read_only;
     double patience, busy_at; /* s to wait for another process, and since when one is waited for */
     /* Another connection, which sees what is committed while this one waits for the disk; NULL: not needed yet. */

@@ -7,8 +7,7 @@
 static enum status run_text(struct ledger *ledger, const char *sql, const char *id, const char *reason,
                             struct err *err) {
     sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(ledger->db, sql, -1, &statement, NULL) != SQLITE_OK)
-        return ledger_fail(ledger, "used", err);
+    if (sqlite3_prepare_v2(ledger->db, sql, -1, &statement, NULL) != SQLITE_OK) return ledger_fail(ledger, "used", err);
     ledger_bind_text(statement, 1, id);
     sqlite3_bind_double(statement, 2, clock_realtime());
     if (reason != NULL) ledger_bind_text(statement, 3, reason);
@@ -18,10 +17,11 @@ static enum status run_text(struct ledger *ledger, const char *sql, const char *
 }
 
 static enum status redo(struct ledger *ledger, const char *id, bool *redone, struct err *err) {
-    TRY(run_text(ledger,
-                 "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL, time_changed = ?2"
-                 " WHERE id = ?1 AND state = 1 AND instance <> -2",
-                 id, NULL, err));
+    TRY(run_text(
+        ledger,
+        "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL, time_changed = ?2"
+        " WHERE id = ?1 AND state = 1 AND instance <> -2",
+        id, NULL, err));
     *redone = sqlite3_changes(ledger->db) > 0;
     /* It is sent on anew when it is done; who has finished it already acknowledges it again. */
     return *redone ? run_text(ledger, "DELETE FROM outbox WHERE id = ?1 AND ?2 > 0", id, NULL, err) : STATUS_OK;
@@ -49,8 +49,9 @@ enum status ledger_fail_done(struct ledger *ledger, const char *id, const char *
 
 static enum status revise(struct ledger *ledger, const char *const *ids, size_t count, const char *reason,
                           int64_t *changed, struct err *err) {
-    static const char failed[] = "UPDATE items SET state = 3, reason = ?3, instance = -3, token = NULL, time_changed = ?2"
-                                 " WHERE id = ?1 AND state = 1 AND instance <> -2";
+    static const char failed[] =
+        "UPDATE items SET state = 3, reason = ?3, instance = -3, token = NULL, time_changed = ?2"
+        " WHERE id = ?1 AND state = 1 AND instance <> -2";
     static const char mended[] = "UPDATE items SET state = 1, reason = NULL, instance = -1, time_changed = ?2"
                                  " WHERE id = ?1 AND state = 3 AND instance = -3";
     for (size_t i = 0; i < count; i++) {

@@ -34,11 +34,12 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
 static enum status compare(struct ledger *ledger, const char *to, bool only_waiting, struct ledger_edge_counts *counts,
                            struct err *err) {
     /* Grouped by the index of ids, so that nothing is sorted, and held, on the way. */
-    static const char all[] = "SELECT SUM(parcels), COUNT(*), SUM(waiting), SUM(CASE WHEN i.id IS NULL THEN waiting ELSE 0 END),"
-                              " SUM(waiting = 0 AND i.id IS NULL)"
-                              " FROM (SELECT id, COUNT(*) AS parcels, SUM(acknowledged IS NULL) AS waiting"
-                              "  FROM main.outbox WHERE substr(edge, instr(edge, '>') + 1) = ?1 GROUP BY id) AS o"
-                              " LEFT JOIN other.items i ON i.id = o.id";
+    static const char all[] =
+        "SELECT SUM(parcels), COUNT(*), SUM(waiting), SUM(CASE WHEN i.id IS NULL THEN waiting ELSE 0 END),"
+        " SUM(waiting = 0 AND i.id IS NULL)"
+        " FROM (SELECT id, COUNT(*) AS parcels, SUM(acknowledged IS NULL) AS waiting"
+        "  FROM main.outbox WHERE substr(edge, instr(edge, '>') + 1) = ?1 GROUP BY id) AS o"
+        " LEFT JOIN other.items i ON i.id = o.id";
     static const char waiting[] = "SELECT 0, 0, COUNT(*), SUM(i.id IS NULL), 0"
                                   " FROM main.outbox o LEFT JOIN other.items i ON i.id = o.id"
                                   " WHERE o.acknowledged IS NULL AND substr(o.edge, instr(o.edge, '>') + 1) = ?1";
@@ -114,7 +115,8 @@ enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64
                suffix, NULL, ret_count, err);
 }
 
-enum status ledger_was_sent(struct ledger *ledger, const char *suffix, const char *id, bool *ret_sent, struct err *err) {
+enum status ledger_was_sent(struct ledger *ledger, const char *suffix, const char *id, bool *ret_sent,
+                            struct err *err) {
     int64_t count = 0;
     TRY(ask(ledger, "SELECT COUNT(*) FROM outbox WHERE id = ?2 AND substr(edge, -length(?1)) = ?1", suffix, id, &count,
             err));

@@ -53,8 +53,8 @@ enum status npy_read(const char *path, enum npy_type type, int dimensions, const
     FAIL_IF(length < header_length || memcmp(bytes, header, header_length) != 0, err, STATUS_BAD_FORMAT,
             "%s: is not an array of the type and shape that are expected (%.*s)", path, (int)(header_length - 11),
             header + 10);
-    FAIL_IF(length != header_length + size, err, STATUS_TRUNCATED, "%s: holds %zu bytes of the %zu that its header says",
-            path, length - header_length, size);
+    FAIL_IF(length != header_length + size, err, STATUS_TRUNCATED,
+            "%s: holds %zu bytes of the %zu that its header says", path, length - header_length, size);
     memcpy(ret_values, bytes + header_length, size);
     return STATUS_OK;
 }

@@ -61,7 +61,8 @@ enum status outbox_create(struct transport *transport, struct ledger *ledger, co
     enum status status = STATUS_OK;
     if (outbox->flights == NULL || outbox->verdicts == NULL || outbox->tokens == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the edge %s", edge);
-    if (status == STATUS_OK) status = transport_open(transport, TRANSPORT_DATA_OUT, data, outbox->most, &outbox->data, err);
+    if (status == STATUS_OK)
+        status = transport_open(transport, TRANSPORT_DATA_OUT, data, outbox->most, &outbox->data, err);
     if (status == STATUS_OK) status = transport_open(transport, TRANSPORT_ACK_IN, ack, 1000, &outbox->acks, err);
     if (status != STATUS_OK) {
         outbox_destroy(&outbox);
@@ -257,8 +258,8 @@ static enum status on_ack(struct outbox *outbox, const struct message *message, 
     const char *verdict = NULL;
     for (int i = 0; i < 3; i++)
         if (strcmp(message->verdict, verdicts[i]) == 0) verdict = verdicts[i];
-    FAIL_IF(verdict == NULL, err, STATUS_BAD_FORMAT, "an acknowledgement with the verdict '%s': done, rejected or failed",
-            message->verdict);
+    FAIL_IF(verdict == NULL, err, STATUS_BAD_FORMAT,
+            "an acknowledgement with the verdict '%s': done, rejected or failed", message->verdict);
     if (flight == NULL || flight->attempt == 0) {
         bool before = false;
         TRY(ledger_is_acknowledged(outbox->ledger, outbox->edge, message->seq, &before, err));

@@ -64,8 +64,8 @@ static double percent(double part, double whole) {
     return whole > 0 ? 100 * part / whole : 0;
 }
 
-static void __attribute__((format(printf, 4, 5))) append(char *line, size_t size, size_t *used, const char *format,
-                                                         ...) {
+static void __attribute__((format(printf, 4, 5)))
+append(char *line, size_t size, size_t *used, const char *format, ...) {
     if (*used >= size) return;
     va_list args;
     va_start(args, format);
@@ -78,7 +78,8 @@ void parts_line(const struct parts *parts, long long done, double now, char *lin
     double wall = parts_wall(parts, now), longest;
     enum part slowest = parts_slowest(parts, now, &longest);
     size_t used = 0;
-    append(line, size, &used, "%lld done in %.3g s, %.3g ms each:", done, wall, done > 0 ? 1e3 * wall / (double)done : 0);
+    append(line, size, &used, "%lld done in %.3g s, %.3g ms each:", done, wall,
+           done > 0 ? 1e3 * wall / (double)done : 0);
     for (int i = 0; i < PART_COUNT; i++) {
         double busy = parts_busy(parts, (enum part)i, now);
         append(line, size, &used, " %s %d × %.3g s busy (%.0f %%)", names[i], parts->part[i].threads, busy,

@@ -24,8 +24,8 @@ enum status pattern_create(const char *globs, struct pattern *ret_pattern, struc
     }
     if (pattern.count == 0) {
         pattern_destroy(&pattern);
-        FAIL(err, STATUS_BAD_ARGUMENT,
-             "the pattern '%s' holds no glob: expected one or more, as in \"*.mrc,*.tif\"", globs);
+        FAIL(err, STATUS_BAD_ARGUMENT, "the pattern '%s' holds no glob: expected one or more, as in \"*.mrc,*.tif\"",
+             globs);
     }
     *ret_pattern = pattern;
     return STATUS_OK;

@@ -49,14 +49,13 @@ static void print_description(const struct stage_descriptor *descriptor, FILE *o
     size_t common_count, session_count;
     const struct device best = {descriptor->cuda ? DEVICE_CUDA : DEVICE_CPU, 0};
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
-    json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name,
-                  "summary", descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out",
-                  descriptor->out, "cumulative", (int)descriptor->cumulative, "source",
-                  (int)(descriptor->produce != NULL), "cuda", (int)descriptor->cuda, "unscaled",
-                  (int)descriptor->unscaled, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
-                  params_describe(descriptor->params, descriptor->param_count), "common_params",
-                  params_describe(common, common_count), "session_params", params_describe(session, session_count));
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name, "summary",
+        descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out", descriptor->out, "cumulative",
+        (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "cuda", (int)descriptor->cuda,
+        "unscaled", (int)descriptor->unscaled, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
+        params_describe(descriptor->params, descriptor->param_count), "common_params",
+        params_describe(common, common_count), "session_params", params_describe(session, session_count));
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     fputc('\n', out);
     json_decref(root);
@@ -150,8 +149,7 @@ static enum status run_on_files(struct stage *stage, const struct options *optio
     TRY(stage_place(stage, options->output, err));
     TRY(ledger_open(":memory:", false, &stage->ledger, err));
     const char *input = input_of(stage, options);
-    if (input != NULL && stage->descriptor->produce == NULL)
-        TRY(stage_files_items(stage, input, &items, &count, err));
+    if (input != NULL && stage->descriptor->produce == NULL) TRY(stage_files_items(stage, input, &items, &count, err));
     enum status status = stage_begin(stage, err);
     if (status == STATUS_OK) status = stage_run_items(stage, items, count, err);
     stage_items_free(items, count);

@@ -69,11 +69,11 @@ struct stage_descriptor {
     int load_threads;  /* 0: 2; on a device 3 */
     int store_threads; /* 0: 1, and store is called in the order of arrival. More: store may run for several lanes at
                           once, in any order, beside summarise; it must not touch `state` without a lock */
-    bool cuda;         /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
-    bool unscaled;     /* it counts in pixels: images need not tell how large those are */
+    bool cuda;     /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
+    bool unscaled; /* it counts in pixels: images need not tell how large those are */
     const char *takes; /* on files: what --i may be, for --help; NULL: what others take that have such an `in` */
     const char *input; /* on files: the parameter, a path, that stands for --i where that is not given; NULL: none */
-    bool cumulative; /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
+    bool cumulative;   /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
                         what goes on is what it emits */
 
     enum status (*init)(struct stage *stage, void *state, struct err *err);
@@ -116,7 +116,7 @@ int stage_threads(const struct stage *stage);        /* for OpenMP regions */
 /* At the end of the stream the stages before this one rest: all cores, unless `threads` was set. For flush alone. */
 int stage_flush_threads(const struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
-bool stage_in_pipeline(const struct stage *stage); /* not on files, nor in process */
+bool stage_in_pipeline(const struct stage *stage);  /* not on files, nor in process */
 bool stage_stopping(const struct stage *stage);     /* leave idle, produce, flush soon */
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
 /* Waits so long, or until something happens that a source or idle should know of (stop, room, new item). */

@@ -25,7 +25,8 @@ void edges_tell_dropped(struct pipeline *pipeline, double now) {
     drops_tell(&pipeline->stray, log, now);
     long long refused = transport_refused(pipeline->transport);
     if (refused > pipeline->refused)
-        log_write(log, LOG_WARN, "refused", "%lld peers without the keys of this session were turned away (%lld so far)",
+        log_write(log, LOG_WARN, "refused",
+                  "%lld peers without the keys of this session were turned away (%lld so far)",
                   refused - pipeline->refused, refused);
     pipeline->refused = refused;
 }
@@ -52,7 +53,7 @@ static enum status check_downstream(const struct message *message, const char *e
 }
 
 enum status edges_answer(struct pipeline *pipeline, const struct inbox *inbox, enum message_kind kind, int64_t seq,
-                          const char *verdict, struct err *err) {
+                         const char *verdict, struct err *err) {
     struct message message = {.kind = kind, .seq = seq, .instance = pipeline->stage->instance};
     memcpy(message.edge, inbox->edge, sizeof message.edge);
     snprintf(message.token, sizeof message.token, "%s", pipeline->stage->token);
@@ -279,8 +280,8 @@ static enum status acknowledge_slot(struct pipeline *pipeline, const struct slot
     }
     for (int i = 0; finished && i < slot->arrival_count; i++) {
         const struct arrival *arrival = &slot->arrivals[i];
-        TRY(edges_answer(pipeline, &pipeline->inboxes[arrival->edge], MESSAGE_ACK, arrival->seq, ledger_state_name(state),
-                   err));
+        TRY(edges_answer(pipeline, &pipeline->inboxes[arrival->edge], MESSAGE_ACK, arrival->seq,
+                         ledger_state_name(state), err));
     }
     return STATUS_OK;
 }

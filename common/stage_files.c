@@ -329,7 +329,8 @@ static bool needs(const struct stage *stage, const char *member) {
 }
 
 /* What follows the picker takes a folder for that of the stage before, whose STAR file says what is in it. */
-static enum status add_folder_star(const struct stage *stage, const char *path, struct item_list *list, struct err *err) {
+static enum status add_folder_star(const struct stage *stage, const char *path, struct item_list *list,
+                                   struct err *err) {
     char star[PATH_SIZE];
     bool picks = needs(stage, "picks");
     TRY(path_join(path, picks ? "autopick.star" : "particles.star", star, sizeof star, err));

@@ -65,8 +65,8 @@ enum status stage_may_read(const struct stage *stage, const char *absolute, stru
     /* What may not be read is not waited for either, should its folder not be there. */
     if (!there && is_in_a_place(stage, absolute) && strstr(absolute, "/../") == NULL) {
         if (reason == ENOENT) return file_missing(absolute, err);
-        FAIL(err, reason == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(reason), "%s: cannot be reached: %s", absolute,
-             strerror(reason));
+        FAIL(err, reason == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(reason), "%s: cannot be reached: %s",
+             absolute, strerror(reason));
     }
     bool leads = there && strcmp(absolute, real) != 0;
     FAIL(err, STATUS_BAD_ARGUMENT,

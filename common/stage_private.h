@@ -52,7 +52,7 @@ struct slot {
     struct item *item;
     char id[ITEM_ID_MAX + 1]; /* the item's: the item itself belongs to whoever works on it */
     enum slot_phase phase;
-    uint32_t judged; /* the rules of reject_if that have been looked at */
+    uint32_t judged;                       /* the rules of reject_if that have been looked at */
     struct arrival arrivals[ARRIVALS_MAX]; /* all of them are acknowledged when the item is done */
     int arrival_count;
     double taken;       /* when */
@@ -135,9 +135,9 @@ struct stage {
     struct stage_output outputs[EDGES_MAX];
     int output_count;
     bool threads_end, flush_wanted, flushed, summary_wanted, summarising, summarised;
-    uint64_t stored; /* items since the last summary */
+    uint64_t stored;   /* items since the last summary */
     double summary_at; /* not before */
-    int troubles; /* threads that wait for the machine */
+    int troubles;      /* threads that wait for the machine */
     double trouble_since;
     struct err trouble; /* the first one */
     enum status fatal;

@@ -128,14 +128,15 @@ struct settling {
     struct ledger_finish finishes[SLOTS_MAX];
     struct ledger_origin origins[EMISSIONS_MAX];
     struct slot *slots[SLOTS_MAX];
-    bool flags[SLOTS_MAX]; /* late, or new */
+    bool flags[SLOTS_MAX];     /* late, or new */
     struct ledger_send *sends; /* output_count for each */
 };
 
 enum status settling_create(int output_count, struct settling **ret_settling, struct err *err) {
     _Static_assert((int)EMISSIONS_MAX <= (int)SLOTS_MAX, "flags are for both");
     struct settling *settling = calloc(1, sizeof *settling);
-    if (settling != NULL) settling->sends = calloc((size_t)SLOTS_MAX * (size_t)output_count + 1, sizeof *settling->sends);
+    if (settling != NULL)
+        settling->sends = calloc((size_t)SLOTS_MAX * (size_t)output_count + 1, sizeof *settling->sends);
     if (settling == NULL || settling->sends == NULL) {
         free(settling);
         FAIL(err, STATUS_NO_MEMORY, "no memory for what goes into the ledger");

@@ -193,8 +193,10 @@ static enum status visit_resumed(const struct item *item, void *context, struct 
         return status;
     }
     char reason[sizeof mine.message + 128];
-    snprintf(reason, sizeof reason, "it was done, but cannot be read again: %s; mend the file, or remove it and make it "
-             "anew (retry --lost), then `icestream retry`", mine.message);
+    snprintf(reason, sizeof reason,
+             "it was done, but cannot be read again: %s; mend the file, or remove it and make it "
+             "anew (retry --lost), then `icestream retry`",
+             mine.message);
     log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
     return ledger_fail_done(stage->ledger, item_id(item), reason, err);
 }

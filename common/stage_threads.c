@@ -40,9 +40,10 @@ static void note_status(struct stage *stage, struct slot *slot, enum status stat
     slot->status = status;
     if (status == STATUS_DEVICE) stage_fatal(stage, status, &slot->err);
     if (status == STATUS_NO_MEMORY)
-        err_context(&slot->err, status,
-                    "there was not enough memory for it (give the stage more, or fewer lanes, threads or replicas; then "
-                    "`icestream retry`)");
+        err_context(
+            &slot->err, status,
+            "there was not enough memory for it (give the stage more, or fewer lanes, threads or replicas; then "
+            "`icestream retry`)");
 }
 
 /* What is read may stay away for good, and others wait behind it. */
@@ -53,8 +54,7 @@ static void load_slot(struct stage *stage, struct slot *slot) {
     enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     struct stage_patience patience = {.limit = reading_limit};
-    if (status == STATUS_OK && descriptor->load != NULL)
-        do
+    if (status == STATUS_OK && descriptor->load != NULL) do
             status = descriptor->load(stage, stage->state, slot->lane, &slot->err);
         while (stage_wait_out(stage, status, &slot->err, &patience));
     note_status(stage, slot, status);
@@ -157,8 +157,7 @@ static void run_flush(struct stage *stage) {
     struct err err = {0};
     struct stage_patience patience = {0};
     enum status status = STATUS_OK;
-    if (stage->descriptor->flush != NULL)
-        do
+    if (stage->descriptor->flush != NULL) do
             status = stage->descriptor->flush(stage, stage->state, &err);
         while (stage_wait_out(stage, status, &err, &patience));
     end_stage(stage, status, &err);
@@ -204,8 +203,7 @@ void *thread_compute(void *argument) {
             begin_work(stage, PART_PROCESS);
             run_flush(stage);
             end_work(stage, PART_PROCESS);
-        } else if (idle_now ||
-                   (idles && (stage->events != seen || clock_monotonic() > idle_at))) {
+        } else if (idle_now || (idles && (stage->events != seen || clock_monotonic() > idle_at))) {
             seen = stage->events;
             begin_work(stage, PART_PROCESS);
             idle_now = be_idle(stage) == STAGE_WORK_MORE;
@@ -309,7 +307,8 @@ void *thread_store(void *argument) {
 /* Stored items whose turn it is: all that are there, since they share the wait for the disk. */
 static int take_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
     int count = 0;
-    for (struct slot *slot; (slot = lanes_at(stage, stage->settle_ticket, SLOT_STORED)) != NULL; group[count++] = slot) {
+    for (struct slot *slot; (slot = lanes_at(stage, stage->settle_ticket, SLOT_STORED)) != NULL;
+         group[count++] = slot) {
         stage->settle_ticket++;
         slot->phase = SLOT_SETTLING;
     }

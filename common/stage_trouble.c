@@ -40,7 +40,8 @@ static void trouble_over(struct stage *stage) {
     double waited = clock_monotonic() - stage->trouble_since;
     if (last) metrics_trouble(&stage->metrics, "");
     stage_unlock(stage);
-    if (last) log_write(stage->log, LOG_INFO, "goes-on", "after %.0f s in which it waited: %s", waited, trouble.message);
+    if (last)
+        log_write(stage->log, LOG_INFO, "goes-on", "after %.0f s in which it waited: %s", waited, trouble.message);
 }
 
 static bool ending(const struct stage *stage) {

@@ -177,8 +177,7 @@ enum status star_column_need(const struct star_table *table, const char *name, i
     const char *nearest = NULL;
     for (size_t i = 0; names != NULL && i < table->column_count; i++)
         names[i] = table->columns[i].name;
-    if (names != NULL)
-        nearest = params_nearest(name, names, table->column_count);
+    if (names != NULL) nearest = params_nearest(name, names, table->column_count);
     FAIL(err, STATUS_NOT_FOUND, "%s: table data_%s has no column %s%s%.100s", table->file->path, table->name, name,
          nearest != NULL ? "; the nearest that it has is " : "", nearest != NULL ? nearest : "");
 }

@@ -17,7 +17,7 @@ struct star_table {
     bool is_loop;
     struct star_column *columns;
     size_t column_count, column_capacity;
-    size_t last_found; /* by star_column_add */
+    size_t last_found;  /* by star_column_add */
     const char **cells; /* [row * column_capacity + column] */
     size_t row_count, row_capacity;
 };

@@ -99,8 +99,7 @@ static enum status text_block(struct parser *p, char **ret_text, struct err *err
 
 /* A block can hold pairs and loops; each is a table of the block's name. */
 static enum status begin_table(struct parser *p, struct err *err) {
-    if (p->in_loop && p->table->column_count == 0)
-        return bad(p, "the loop before this has no labels", NULL, err);
+    if (p->in_loop && p->table->column_count == 0) return bad(p, "the loop before this has no labels", NULL, err);
     p->in_loop = p->has_rows = false;
     return star_table_append(p->file, p->block, &p->table, err);
 }

@@ -9,8 +9,7 @@
 #include "common/text.h"
 
 enum status err_set(struct err *err, enum status status, const char *file, int line, const char *format, ...) {
-    if (err == NULL)
-        return status;
+    if (err == NULL) return status;
     err->status = status;
     err->file = file;
     err->line = line;
@@ -23,8 +22,7 @@ enum status err_set(struct err *err, enum status status, const char *file, int l
 }
 
 enum status err_context(struct err *err, enum status status, const char *format, ...) {
-    if (err == NULL)
-        return status;
+    if (err == NULL) return status;
     char before[sizeof err->message];
     memcpy(before, err->message, sizeof before);
     va_list args;
@@ -61,19 +59,32 @@ bool status_is_of_file(enum status status) {
 
 const char *status_name(enum status status) {
     switch (status) {
-    case STATUS_OK: return "ok";
-    case STATUS_BAD_ARGUMENT: return "bad argument";
-    case STATUS_NOT_FOUND: return "not found";
-    case STATUS_IO: return "input/output error";
-    case STATUS_BAD_FORMAT: return "bad format";
-    case STATUS_TRUNCATED: return "truncated";
-    case STATUS_NO_MEMORY: return "out of memory";
-    case STATUS_UNAVAILABLE: return "unavailable";
-    case STATUS_UNSUPPORTED: return "unsupported";
-    case STATUS_BAD_STATE: return "bad state";
-    case STATUS_DEVICE: return "device failed";
-    case STATUS_CANCELLED: return "cancelled";
-    case STATUS_REJECTED: return "rejected";
+    case STATUS_OK:
+        return "ok";
+    case STATUS_BAD_ARGUMENT:
+        return "bad argument";
+    case STATUS_NOT_FOUND:
+        return "not found";
+    case STATUS_IO:
+        return "input/output error";
+    case STATUS_BAD_FORMAT:
+        return "bad format";
+    case STATUS_TRUNCATED:
+        return "truncated";
+    case STATUS_NO_MEMORY:
+        return "out of memory";
+    case STATUS_UNAVAILABLE:
+        return "unavailable";
+    case STATUS_UNSUPPORTED:
+        return "unsupported";
+    case STATUS_BAD_STATE:
+        return "bad state";
+    case STATUS_DEVICE:
+        return "device failed";
+    case STATUS_CANCELLED:
+        return "cancelled";
+    case STATUS_REJECTED:
+        return "rejected";
     }
     return "unknown status";
 }

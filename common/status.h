@@ -60,15 +60,13 @@ const char *status_name(enum status status);
 
 #define FAIL_IF(condition, err, status, ...)                                                                           \
     do {                                                                                                               \
-        if (condition)                                                                                                 \
-            FAIL(err, status, __VA_ARGS__);                                                                            \
+        if (condition) FAIL(err, status, __VA_ARGS__);                                                                 \
     } while (0)
 
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
         enum status try_status_ = (call);                                                                              \
-        if (try_status_ != STATUS_OK)                                                                                  \
-            return try_status_;                                                                                        \
+        if (try_status_ != STATUS_OK) return try_status_;                                                              \
     } while (0)
 
 #ifdef __cplusplus

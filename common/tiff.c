@@ -102,11 +102,12 @@ static enum status sample_type(const struct reader *r, uint32_t directory, uint1
     else if ((format == SAMPLEFORMAT_UINT || format == SAMPLEFORMAT_VOID) && whole)
         p->sample = SAMPLE_UNSIGNED;
     else
-        FAIL(r->err, STATUS_UNSUPPORTED,
-             "%s: directory %u: samples of %u bits in format %u%s are not supported: write whole numbers of 8, 16 or 32 "
-             "bits, or 32-bit floats",
-             r->path, directory + 1, p->bits, format,
-             format == SAMPLEFORMAT_COMPLEXIEEEFP || format == SAMPLEFORMAT_COMPLEXINT ? " (complex numbers)" : "");
+        FAIL(
+            r->err, STATUS_UNSUPPORTED,
+            "%s: directory %u: samples of %u bits in format %u%s are not supported: write whole numbers of 8, 16 or 32 "
+            "bits, or 32-bit floats",
+            r->path, directory + 1, p->bits, format,
+            format == SAMPLEFORMAT_COMPLEXIEEEFP || format == SAMPLEFORMAT_COMPLEXINT ? " (complex numbers)" : "");
     return STATUS_OK;
 }
 
@@ -150,11 +151,12 @@ static enum status read_page(struct reader *r, struct page *ret_page) {
     if (!TIFFGetField(t, TIFFTAG_PHOTOMETRIC, &p.photometric))
         p.photometric = p.samples >= 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK;
     FAIL_IF(p.compression >= 65000 && p.compression <= 65002, r->err, STATUS_UNSUPPORTED,
-            "%s: an EER movie (compression %u) cannot be read as an image: sum its frames first", r->path, p.compression);
+            "%s: an EER movie (compression %u) cannot be read as an image: sum its frames first", r->path,
+            p.compression);
     FAIL_IF(!TIFFIsCODECConfigured(p.compression), r->err, STATUS_UNSUPPORTED,
             "%s: directory %u: this build of libtiff cannot read compression %u: write it with LZW, with Deflate, or "
-            "uncompressed", r->path, directory + 1,
-            p.compression);
+            "uncompressed",
+            r->path, directory + 1, p.compression);
     FAIL_IF(depth != 1, r->err, STATUS_UNSUPPORTED,
             "%s: directory %u holds a volume of depth %u: write its slices as pages", r->path, directory + 1, depth);
     TRY(sample_type(r, directory, format, &p));

@@ -12,7 +12,7 @@ struct walk {
     int descriptor;
     int64_t size;
     bool big_endian, big_tiff;
-    uint64_t entries; /* so far: bounds the work on directories that overlap */
+    uint64_t entries;           /* so far: bounds the work on directories that overlap */
     bool has_width, has_length; /* the current directory */
 };
 
@@ -109,8 +109,8 @@ enum status tiff_walk(const char *path, int descriptor, int64_t size, struct err
     FAIL_IF(next == 0, err, STATUS_TRUNCATED, "%s: its first directory is not written yet (bytes 4 to 7 are 0)", path);
     uint64_t known = 0; /* one that was passed: the last whose number is a power of two, so that every ring meets it */
     for (int count = 1; next != 0; count++) {
-        FAIL_IF(count > MOST_DIRECTORIES, err, STATUS_BAD_FORMAT, "%s: more than %d directories: it is no TIFF file", path,
-                MOST_DIRECTORIES);
+        FAIL_IF(count > MOST_DIRECTORIES, err, STATUS_BAD_FORMAT, "%s: more than %d directories: it is no TIFF file",
+                path, MOST_DIRECTORIES);
         if ((count & (count - 1)) == 0) known = next;
         TRY(check_directory(&w, next, &next, err));
         FAIL_IF(next == known, err, STATUS_BAD_FORMAT,

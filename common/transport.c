@@ -81,7 +81,7 @@ void transport_destroy(struct transport **transport) {
     while (zmq_ctx_term((*transport)->context) != 0 && errno == EINTR)
         continue;
     guard_destroy(&(*transport)->guard);
-    explicit_bzero((*transport)->secret_key, sizeof (*transport)->secret_key);
+    explicit_bzero((*transport)->secret_key, sizeof(*transport)->secret_key);
     mem_free(transport);
 }
 
@@ -111,7 +111,8 @@ static bool set_network(const struct transport *transport, void *socket, bool bi
 static enum status check_folder(const char *endpoint, struct err *err) {
     const char *path = endpoint + strlen("ipc://");
     char folder[PATH_SIZE];
-    FAIL_IF(path[0] != '/', err, STATUS_BAD_ARGUMENT, "the endpoint '%s' must be ipc:// and an absolute path", endpoint);
+    FAIL_IF(path[0] != '/', err, STATUS_BAD_ARGUMENT, "the endpoint '%s' must be ipc:// and an absolute path",
+            endpoint);
     TRY(path_folder(path, folder, sizeof folder, err));
     struct stat info;
     FAIL_IF(stat(folder, &info) != 0, err, STATUS_IO, "%s: the folder of a socket cannot be reached: %s", folder,

@@ -30,8 +30,7 @@ static void section_clear(struct graph_section *section) {
 
 void graph_destroy(struct graph **graph) {
     struct graph *g = *graph;
-    if (g == NULL)
-        return;
+    if (g == NULL) return;
     section_clear(&g->session);
     entry_clear(&g->programs);
     for (size_t i = 0; i < g->stage_count; i++) {
@@ -51,20 +50,18 @@ void graph_destroy(struct graph **graph) {
 
 struct graph_stage *graph_find(const struct graph *graph, const char *name) {
     for (size_t i = 0; i < graph->stage_count; i++)
-        if (strcmp(graph->stages[i].section.name, name) == 0)
-            return &graph->stages[i];
+        if (strcmp(graph->stages[i].section.name, name) == 0) return &graph->stages[i];
     return NULL;
 }
 
 struct graph_entry *graph_entry(const struct graph_section *section, const char *key) {
     for (size_t i = 0; i < section->count; i++)
-        if (strcmp(section->entries[i].key, key) == 0)
-            return &section->entries[i];
+        if (strcmp(section->entries[i].key, key) == 0) return &section->entries[i];
     return NULL;
 }
 
-enum status graph_entry_add(struct graph_section *section, const char *key, int line,
-                            struct graph_entry **ret_entry, struct err *err) {
+enum status graph_entry_add(struct graph_section *section, const char *key, int line, struct graph_entry **ret_entry,
+                            struct err *err) {
     struct graph_entry *entries = realloc(section->entries, (section->count + 1) * sizeof *entries);
     FAIL_IF(entries == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
     section->entries = entries;
@@ -89,8 +86,7 @@ enum status graph_put(struct graph_section *section, const char *key, const char
     struct graph_value value = {.is_plain = plain};
     enum status status = graph_value_append(&value, text, strlen(text), err);
     struct graph_entry *entry = graph_entry(section, key);
-    if (status == STATUS_OK && entry == NULL)
-        status = graph_entry_add(section, key, 0, &entry, err);
+    if (status == STATUS_OK && entry == NULL) status = graph_entry_add(section, key, 0, &entry, err);
     if (status != STATUS_OK) {
         value_clear(&value);
         return status;
@@ -135,8 +131,7 @@ enum status graph_set(struct graph *graph, const char *assignment, struct proble
         goto out;
     }
     for (char *c = key; *c != '\0'; c++)
-        if (*c == '-')
-            *c = '_';
+        if (*c == '-') *c = '_';
     struct graph_stage *stage = graph_find(graph, name);
     struct graph_section *section = stage ? &stage->section : &graph->session;
     if (stage == NULL && strcmp(name, "session") != 0) {
@@ -150,10 +145,8 @@ enum status graph_set(struct graph *graph, const char *assignment, struct proble
         goto out;
     }
     struct graph_entry *entry = graph_entry(section, key);
-    if (entry == NULL)
-        status = graph_entry_add(section, key, 0, &entry, err);
-    if (status == STATUS_OK)
-        status = set_value(entry, equals + 1, err);
+    if (entry == NULL) status = graph_entry_add(section, key, 0, &entry, err);
+    if (status == STATUS_OK) status = set_value(entry, equals + 1, err);
 out:
     free(name);
     free(key);
@@ -167,12 +160,10 @@ char *graph_value_text(const struct graph_value *value) {
     for (size_t i = 0; i < value->count; i++)
         length += strlen(value->texts[i]) + 1;
     char *text = malloc(length);
-    if (text == NULL)
-        return NULL;
+    if (text == NULL) return NULL;
     char *end = text;
     for (size_t i = 0; i < value->count; i++) {
-        if (i > 0)
-            *end++ = ',';
+        if (i > 0) *end++ = ',';
         end = stpcpy(end, value->texts[i]);
     }
     *end = '\0';
@@ -185,15 +176,13 @@ static json_t *text_json(const char *text, bool plain) {
         bool word = strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
         bool number = text[0] == '-' || (text[0] >= '0' && text[0] <= '9');
         json_t *value = word || number ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-        if (value != NULL)
-            return value;
+        if (value != NULL) return value;
     }
     return json_string(text);
 }
 
 json_t *graph_value_json(const struct graph_value *value) {
-    if (!value->is_list)
-        return text_json(value->count > 0 ? value->texts[0] : "", value->is_plain);
+    if (!value->is_list) return text_json(value->count > 0 ? value->texts[0] : "", value->is_plain);
     json_t *array = json_array();
     for (size_t i = 0; array != NULL && i < value->count; i++)
         if (json_array_append_new(array, text_json(value->texts[i], value->is_plain)) != 0) {
@@ -205,16 +194,13 @@ json_t *graph_value_json(const struct graph_value *value) {
 
 bool graph_value_holds(const struct graph_value *value, const char *text) {
     for (size_t i = 0; i < value->count; i++)
-        if (strcmp(value->texts[i], text) == 0)
-            return true;
+        if (strcmp(value->texts[i], text) == 0) return true;
     return false;
 }
 
 bool graph_value_equal(const struct graph_value *a, const struct graph_value *b) {
-    if (a->count != b->count)
-        return false;
+    if (a->count != b->count) return false;
     for (size_t i = 0; i < a->count; i++)
-        if (strcmp(a->texts[i], b->texts[i]) != 0)
-            return false;
+        if (strcmp(a->texts[i], b->texts[i]) != 0) return false;
     return true;
 }

@@ -59,7 +59,7 @@ struct graph_stage {
 };
 
 struct graph {
-    char *folder; /* of the file: relative paths are tried there first */
+    char *folder;                /* of the file: relative paths are tried there first */
     struct graph_entry programs; /* what may be started besides our stages: absolute paths */
     struct graph_section session;
     struct graph_stage *stages;

@@ -17,19 +17,22 @@ static const double DESCRIBE_SECONDS = 10;
 
 /* The offsets serve no struct here: the table only validates and describes. */
 static const struct param common_table[] = {
-    {.name = "replicas", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = GRAPH_REPLICAS_MAX,
+    {.name = "replicas",
+     .type = PARAM_INT,
+     .unit = "",
+     .minimum = 1,
+     .maximum = GRAPH_REPLICAS_MAX,
      .help = "Instances that share the work."},
     {.name = "lanes", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 32, .help = "Items at work at a time."},
     {.name = "threads", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 4096, .help = "Of each instance."},
 };
-static const char *const common_keys[] = {"from",    "replicas", "gpu",    "lanes",
+static const char *const common_keys[] = {"from",    "replicas",  "gpu",     "lanes",
                                           "program", "reject_if", "threads", "device"};
 enum { COMMON_KEYS = sizeof common_keys / sizeof common_keys[0] };
 
 bool graph_is_common_key(const char *key) {
     for (size_t i = 0; i < COMMON_KEYS; i++)
-        if (strcmp(key, common_keys[i]) == 0)
-            return true;
+        if (strcmp(key, common_keys[i]) == 0) return true;
     return false;
 }
 
@@ -51,8 +54,7 @@ const json_t *graph_find_param(const json_t *described, const char *key) {
     const json_t *param;
     json_array_foreach(described, i, param) {
         const char *name = json_string_value(json_object_get(param, "name"));
-        if (name != NULL && strcmp(name, key) == 0)
-            return param;
+        if (name != NULL && strcmp(name, key) == 0) return param;
     }
     return NULL;
 }
@@ -62,9 +64,9 @@ void graph_unknown_key(struct graph_checks *c, const json_t *described, bool wit
     const char *names[KEYS_MAX];
     size_t count = 0, i;
     const json_t *param;
-    json_array_foreach(described, i, param) if (count < KEYS_MAX - COMMON_KEYS &&
-                                                json_is_string(json_object_get(param, "name"))) names[count++] =
-        json_string_value(json_object_get(param, "name"));
+    json_array_foreach(described, i,
+                       param) if (count < KEYS_MAX - COMMON_KEYS && json_is_string(json_object_get(param, "name")))
+        names[count++] = json_string_value(json_object_get(param, "name"));
     for (i = 0; with_common && i < COMMON_KEYS; i++)
         names[count++] = common_keys[i];
     const char *near = params_nearest(entry->key, names, count);
@@ -78,14 +80,15 @@ void graph_unknown_key(struct graph_checks *c, const json_t *described, bool wit
 
 /* One of our stages by its name, or what `programs` lists: nothing else is ever started. */
 static enum status choose_program(struct graph_checks *c, const char *word, char **ret_path, struct err *err) {
-    if (graph_is_stage_name(word))
-        return program_find(word, ret_path, err);
+    if (graph_is_stage_name(word)) return program_find(word, ret_path, err);
     FAIL_IF(word[0] != '/', err, STATUS_BAD_ARGUMENT,
             "the program \"%s\" is neither the name of a stage nor an absolute path; give its whole path, and list it "
-            "under `programs:` too", word);
+            "under `programs:` too",
+            word);
     FAIL_IF(!graph_value_holds(&c->graph->programs.value, word), err, STATUS_BAD_ARGUMENT,
             "the program %s is not listed under `programs:` of the graph, so that it is not started; if you trust it, "
-            "add programs: [%s]", word, word);
+            "add programs: [%s]",
+            word, word);
     TRY(program_check(word, err));
     *ret_path = strdup(word);
     FAIL_IF(*ret_path == NULL, err, STATUS_NO_MEMORY, "no memory for the path of %s", word);
@@ -95,11 +98,10 @@ static enum status choose_program(struct graph_checks *c, const char *word, char
 static void report_program(struct graph_checks *c, const struct graph_stage *stage, const char *word, int line,
                            const struct err *why) {
     bool unknown = why->status == STATUS_NOT_FOUND && word[0] != '/';
-    const char *near =
-        unknown ? params_nearest(word, (const char *const *)c->programs.names, c->programs.count) : NULL;
+    const char *near = unknown ? params_nearest(word, (const char *const *)c->programs.names, c->programs.count) : NULL;
     if (near != NULL)
-        problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s; did you mean \"%s\"?", stage->section.name, why->message,
-                     near);
+        problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s; did you mean \"%s\"?", stage->section.name,
+                     why->message, near);
     else if (unknown)
         problems_add(c->problems, PROBLEM_ERROR, line,
                      "%s: %s; name one with `program:` (`icestream stages` lists those there are)", stage->section.name,
@@ -159,12 +161,10 @@ static void check_beginning(struct graph_checks *c, const struct graph_stage *st
     const char *begins = json_string_value(json_object_get(param, "begins"));
     const char *help = json_string_value(json_object_get(param, "help"));
     char head[64] = "";
-    if (begins == NULL || strlen(begins) >= sizeof head)
-        return;
+    if (begins == NULL || strlen(begins) >= sizeof head) return;
     FILE *file = fopen(path, "rb");
     size_t length = file != NULL ? fread(head, 1, strlen(begins), file) : 0;
-    if (file != NULL)
-        fclose(file);
+    if (file != NULL) fclose(file);
     if (length < strlen(begins) || memcmp(head, begins, length) != 0)
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
                      "%s%s.%s: \"%s\" is not such a file: it does not begin with \"%.*s\" (%s)", graph_set_by(entry),
@@ -175,8 +175,8 @@ static void check_beginning(struct graph_checks *c, const struct graph_stage *st
 static enum status check_path(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
     char path[PATH_SIZE], absolute[PATH_SIZE];
-    bool found = text[0] != '\0' && path_join(c->graph->folder, text, path, sizeof path, NULL) == STATUS_OK &&
-                 file_exists(path);
+    bool found =
+        text[0] != '\0' && path_join(c->graph->folder, text, path, sizeof path, NULL) == STATUS_OK && file_exists(path);
     if (!found && text[0] != '\0') {
         found = file_exists(text);
         snprintf(path, sizeof path, "%s", text);
@@ -195,8 +195,7 @@ static enum status check_path(struct graph_checks *c, struct graph_stage *stage,
         return STATUS_OK;
     }
     check_beginning(c, stage, entry, path);
-    if (path[0] == '/')
-        return graph_put(&stage->section, entry->key, path, false, c->err);
+    if (path[0] == '/') return graph_put(&stage->section, entry->key, path, false, c->err);
     char here[PATH_SIZE];
     FAIL_IF(realpath(".", here) == NULL, c->err, STATUS_IO, "the working directory is gone");
     TRY(path_join(here, strncmp(path, "./", 2) == 0 ? path + 2 : path, absolute, sizeof absolute, c->err));
@@ -222,8 +221,7 @@ static enum status check_gpu(struct graph_checks *c, struct graph_stage *stage, 
         stage->gpu_auto = true;
         return STATUS_OK;
     }
-    if (value->count == 1 && strcmp(value->texts[0], "none") == 0)
-        return STATUS_OK;
+    if (value->count == 1 && strcmp(value->texts[0], "none") == 0) return STATUS_OK;
     _cleanup_(mem_free) char *text = graph_value_text(value);
     stage->gpus = calloc(value->count + strlen(text ? text : "") + 1, sizeof *stage->gpus);
     FAIL_IF(text == NULL || stage->gpus == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
@@ -231,12 +229,10 @@ static enum status check_gpu(struct graph_checks *c, struct graph_stage *stage, 
     while (isdigit((unsigned char)*from)) {
         char *end;
         long index = strtol(from, &end, 10);
-        if (index > 1023 || (*end != ',' && *end != '\0'))
-            break;
+        if (index > 1023 || (*end != ',' && *end != '\0')) break;
         stage->gpus[stage->gpu_count++] = (int)index;
         from = *end == ',' ? end + 1 : end;
-        if (*end == '\0')
-            break;
+        if (*end == '\0') break;
     }
     if (*from != '\0' || stage->gpu_count == 0) {
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
@@ -270,8 +266,7 @@ static enum status check_common_key(struct graph_checks *c, struct graph_stage *
     if (graph_find_param(c->common_params, entry->key) != NULL) {
         size_t before = c->problems->errors;
         graph_check_value(c, c->common_params, &stage->section, entry, text);
-        if (c->problems->errors > before)
-            return STATUS_OK;
+        if (c->problems->errors > before) return STATUS_OK;
         int number = atoi(text); /* 0 for "auto": as if it were not there */
         if (number > 0 && strcmp(entry->key, "replicas") == 0)
             stage->replicas = number;
@@ -281,10 +276,8 @@ static enum status check_common_key(struct graph_checks *c, struct graph_stage *
             stage->threads = number;
         return STATUS_OK;
     }
-    if (strcmp(entry->key, "gpu") == 0)
-        return check_gpu(c, stage, entry);
-    if (strcmp(entry->key, "device") == 0)
-        return check_device(c, stage, entry, text);
+    if (strcmp(entry->key, "gpu") == 0) return check_gpu(c, stage, entry);
+    if (strcmp(entry->key, "device") == 0) return check_device(c, stage, entry, text);
     if (strcmp(entry->key, "reject_if") == 0) {
         struct rules rules;
         struct err err = {0};
@@ -299,10 +292,8 @@ static enum status check_entry(struct graph_checks *c, struct graph_stage *stage
     const json_t *described = program_params(stage->describe);
     _cleanup_(mem_free) char *text = graph_value_text(&entry->value);
     FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
-    if (graph_is_common_key(entry->key))
-        return check_common_key(c, stage, entry, text);
-    if (stage->describe == NULL)
-        return STATUS_OK;
+    if (graph_is_common_key(entry->key)) return check_common_key(c, stage, entry, text);
+    if (stage->describe == NULL) return STATUS_OK;
     const json_t *param = graph_find_param(described, entry->key);
     if (param == NULL) {
         char advice[192];
@@ -311,8 +302,7 @@ static enum status check_entry(struct graph_checks *c, struct graph_stage *stage
         return STATUS_OK;
     }
     const char *type = json_string_value(json_object_get(param, "type"));
-    if (type != NULL && strcmp(type, "path") == 0)
-        return check_path(c, stage, entry);
+    if (type != NULL && strcmp(type, "path") == 0) return check_path(c, stage, entry);
     graph_check_value(c, described, &stage->section, entry, text);
     return STATUS_OK;
 }
@@ -395,19 +385,14 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     check_programs(&c);
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++)
         status = check_stage(&c, &graph->stages[i]);
-    if (status == STATUS_OK)
-        status = graph_derive(graph, problems, err);
+    if (status == STATUS_OK) status = graph_derive(graph, problems, err);
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++) {
-        if (!graph->stages[i].left_out)
-            check_required(&c, &graph->stages[i]);
+        if (!graph->stages[i].left_out) check_required(&c, &graph->stages[i]);
         note_defaults(&c, &graph->stages[i]);
     }
-    if (status == STATUS_OK)
-        status = graph_check_edges(graph, problems, err);
-    if (status == STATUS_OK)
-        status = graph_derive_scaled(graph, err);
-    if (status == STATUS_OK)
-        graph_check_pixel_size(&c);
+    if (status == STATUS_OK) status = graph_check_edges(graph, problems, err);
+    if (status == STATUS_OK) status = graph_derive_scaled(graph, err);
+    if (status == STATUS_OK) graph_check_pixel_size(&c);
     json_decref(c.common_params);
     program_names_clear(&c.programs);
     FAIL_IF(status == STATUS_NO_MEMORY || problems->no_memory, err, STATUS_NO_MEMORY, "no memory to check the graph");

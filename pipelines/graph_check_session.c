@@ -15,11 +15,20 @@ static const struct param session_table[] = {
     {.name = "voltage", .type = PARAM_FLOAT, .unit = "kV", .minimum = 1, .maximum = 5000, .help = "Of the microscope."},
     {.name = "spherical_aberration", .type = PARAM_FLOAT, .unit = "mm", .minimum = 0, .maximum = 100, .help = "Cs."},
     {.name = "amplitude_contrast", .type = PARAM_FLOAT, .unit = "", .minimum = 0, .maximum = 1, .help = "0 to 1."},
-    {.name = "transport", .type = PARAM_CHOICE, .unit = "", .default_text = "ipc", .choices = "ipc|tcp",
+    {.name = "transport",
+     .type = PARAM_CHOICE,
+     .unit = "",
+     .default_text = "ipc",
+     .choices = "ipc|tcp",
      .help = "Sockets of this host, or encrypted ones."},
-    {.name = "listen", .type = PARAM_STRING, .unit = "", .default_text = "127.0.0.1",
+    {.name = "listen",
+     .type = PARAM_STRING,
+     .unit = "",
+     .default_text = "127.0.0.1",
      .help = "The address of this host on which the encrypted sockets listen."},
-    {.name = "inputs", .type = PARAM_STRING, .unit = "",
+    {.name = "inputs",
+     .type = PARAM_STRING,
+     .unit = "",
      .help = "Further folders in which items may name files, such as where links in the watched folder lead."},
 };
 
@@ -60,10 +69,8 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
                               "listen and inputs");
         else
             graph_check_value(c, described, section, entry, text);
-        if (strcmp(entry->key, "transport") == 0)
-            c->graph->tcp = strcmp(text, "tcp") == 0;
-        if (strcmp(entry->key, "inputs") == 0)
-            check_inputs(c, entry);
+        if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
+        if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
     }
     return STATUS_OK;
 }
@@ -73,11 +80,9 @@ enum status graph_check_session(struct graph_checks *c) {
     json_t *described = params_describe(session_table, sizeof session_table / sizeof session_table[0]);
     enum status status = described != NULL ? check_keys(c, described) : STATUS_NO_MEMORY;
     json_decref(described);
-    if (status != STATUS_OK)
-        return status;
+    if (status != STATUS_OK) return status;
     const struct graph_entry *listen = graph_entry(section, "listen");
-    if (listen != NULL)
-        check_listen(c, listen);
+    if (listen != NULL) check_listen(c, listen);
     return STATUS_OK;
 }
 
@@ -86,8 +91,7 @@ static bool star_has_pixel_size(const char *path) {
     static const char *const columns[] = {"rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize",
                                           "rlnImagePixelSize", "rlnDetectorPixelSize"};
     struct star_file *file = NULL;
-    if (star_read(path, &file, NULL) != STATUS_OK)
-        return false;
+    if (star_read(path, &file, NULL) != STATUS_OK) return false;
     bool found = false;
     for (size_t t = 0; t < star_table_count(file); t++)
         for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
@@ -103,10 +107,8 @@ static bool feeds_structures_only(const struct graph *graph, size_t watcher) {
         const struct graph_stage *stage = &graph->stages[i];
         const char *in = json_string_value(json_object_get(stage->describe, "in"));
         for (size_t k = 0; k < stage->from_count; k++) {
-            if (stage->from[k] != watcher)
-                continue;
-            if (in == NULL || strcmp(in, "structure") != 0)
-                return false;
+            if (stage->from[k] != watcher) continue;
+            if (in == NULL || strcmp(in, "structure") != 0) return false;
             feeds = true;
         }
     }
@@ -115,19 +117,16 @@ static bool feeds_structures_only(const struct graph *graph, size_t watcher) {
 
 /* Of a session that has begun the table was good, and may just be written anew: its stage waits for it. */
 void graph_check_pixel_size(struct graph_checks *c) {
-    if (graph_entry(&c->graph->session, "pixel_size") != NULL || c->graph->begun)
-        return;
+    if (graph_entry(&c->graph->session, "pixel_size") != NULL || c->graph->begun) return;
     for (size_t i = 0; i < c->graph->stage_count; i++) {
         const struct graph_stage *stage = &c->graph->stages[i];
-        if (stage->describe == NULL || strcmp(stage->kind, "watcher") != 0)
-            continue;
+        if (stage->describe == NULL || strcmp(stage->kind, "watcher") != 0) continue;
         const struct graph_entry *scaled = graph_entry(&stage->section, "scaled");
         if (feeds_structures_only(c->graph, i) ||
             (scaled != NULL && scaled->value.count == 1 && strcmp(scaled->value.texts[0], "false") == 0))
             continue;
         /* An .mdoc tells it, and what brought tilts into shape writes headers; an image that has neither fails. */
-        if (graph_entry(&stage->section, "series") != NULL)
-            continue;
+        if (graph_entry(&stage->section, "series") != NULL) continue;
         const struct graph_entry *ctf = graph_entry(&stage->section, "ctf");
         if (ctf == NULL || ctf->value.count != 1 || !star_has_pixel_size(ctf->value.texts[0]))
             problems_add(c->problems, PROBLEM_ERROR,

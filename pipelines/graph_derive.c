@@ -21,8 +21,7 @@ static bool has_mask(const struct graph_stage *stage) {
 /* NaN when the key is not there, or no number. */
 static double number_of(const struct graph_section *section, const char *key) {
     const struct graph_entry *entry = graph_entry(section, key);
-    if (entry == NULL || entry->value.count != 1)
-        return NAN;
+    if (entry == NULL || entry->value.count != 1) return NAN;
     char *end;
     double number = strtod(entry->value.texts[0], &end);
     return end != entry->value.texts[0] && *end == '\0' && isfinite(number) && number > 0 ? number : NAN;
@@ -34,8 +33,7 @@ static double find_particle(const struct graph *graph, const struct graph_stage 
         for (size_t i = 0; i < graph->stage_count; i++) {
             const struct graph_stage *stage = &graph->stages[i];
             double diameter = number_of(&stage->section, "diameter");
-            if (isnan(diameter) || !(masks ? has_mask(stage) : is_kind(stage, "lowpass-picker")))
-                continue;
+            if (isnan(diameter) || !(masks ? has_mask(stage) : is_kind(stage, "lowpass-picker"))) continue;
             *ret_from = stage;
             return masks ? diameter / MASK_OVER_PARTICLE : diameter;
         }
@@ -59,8 +57,7 @@ static int box_of(double least) {
         for (int prime = 2; prime <= 5; prime++)
             while (rest % prime == 0)
                 rest /= prime;
-        if (rest == 1)
-            return box;
+        if (rest == 1) return box;
     }
     return BOX_DEFAULT;
 }
@@ -70,10 +67,8 @@ static bool feeds_unscaled_only(const struct graph *graph, size_t watcher) {
     bool feeds = false;
     for (size_t i = 0; i < graph->stage_count; i++)
         for (size_t k = 0; k < graph->stages[i].from_count; k++) {
-            if (graph->stages[i].from[k] != watcher)
-                continue;
-            if (!json_is_true(json_object_get(graph->stages[i].describe, "unscaled")))
-                return false;
+            if (graph->stages[i].from[k] != watcher) continue;
+            if (!json_is_true(json_object_get(graph->stages[i].describe, "unscaled"))) return false;
             feeds = true;
         }
     return feeds;
@@ -82,7 +77,8 @@ static bool feeds_unscaled_only(const struct graph *graph, size_t watcher) {
 enum status graph_derive_scaled(struct graph *graph, struct err *err) {
     for (size_t i = 0; i < graph->stage_count; i++) {
         struct graph_stage *stage = &graph->stages[i];
-        if (is_kind(stage, "watcher") && graph_entry(&stage->section, "scaled") == NULL && feeds_unscaled_only(graph, i))
+        if (is_kind(stage, "watcher") && graph_entry(&stage->section, "scaled") == NULL &&
+            feeds_unscaled_only(graph, i))
             TRY(graph_put(&stage->section, "scaled", "false", true, err));
     }
     return STATUS_OK;
@@ -91,8 +87,7 @@ enum status graph_derive_scaled(struct graph *graph, struct err *err) {
 enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err) {
     const struct graph_stage *from = NULL;
     double particle = find_particle(graph, &from), pixel_size = number_of(&graph->session, "pixel_size");
-    if (isnan(particle))
-        return STATUS_OK;
+    if (isnan(particle)) return STATUS_OK;
     for (size_t i = 0; i < graph->stage_count; i++) {
         struct graph_stage *stage = &graph->stages[i];
         bool open = graph_entry(&stage->section, "diameter") == NULL;

@@ -22,8 +22,7 @@ static void unknown_from(struct graph *graph, const struct graph_stage *stage, c
     const char *names[64];
     size_t count = 0;
     for (size_t i = 0; i < graph->stage_count && count < 64; i++)
-        if (&graph->stages[i] != stage)
-            names[count++] = graph->stages[i].section.name;
+        if (&graph->stages[i] != stage) names[count++] = graph->stages[i].section.name;
     const char *near = params_nearest(name, names, count);
     problems_add(problems, PROBLEM_ERROR, entry->line, "%s.from: the graph has no stage \"%s\"%s%s%s",
                  stage->section.name, name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
@@ -33,8 +32,7 @@ static void unknown_from(struct graph *graph, const struct graph_stage *stage, c
 static enum status resolve_from(struct graph *graph, struct graph_stage *stage, struct problems *problems,
                                 struct err *err) {
     const struct graph_entry *entry = graph_entry(&stage->section, "from");
-    if (entry == NULL)
-        return STATUS_OK;
+    if (entry == NULL) return STATUS_OK;
     _cleanup_(mem_free) char *text = graph_value_text(&entry->value);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
     stage->from = calloc(strlen(text) + 1, sizeof *stage->from);
@@ -71,8 +69,7 @@ static void sort(const struct graph *graph, size_t *order, bool *sorted, size_t 
             bool ready = !sorted[i];
             for (size_t k = 0; ready && k < graph->stages[i].from_count; k++)
                 ready = sorted[graph->stages[i].from[k]];
-            if (!ready)
-                continue;
+            if (!ready) continue;
             sorted[i] = moved = true;
             order[count++] = i;
         }
@@ -128,8 +125,7 @@ static enum status add_words(json_t *set, const char *words, struct err *err) {
 
 /* "particles|selection": one of them is enough. */
 static bool set_has_one_of(const json_t *set, const char *alternatives, size_t length) {
-    if (json_object_get(set, ANYTHING) != NULL)
-        return true;
+    if (json_object_get(set, ANYTHING) != NULL) return true;
     while (length > 0) {
         size_t part = 0;
         while (part < length && alternatives[part] != '|')
@@ -138,8 +134,7 @@ static bool set_has_one_of(const json_t *set, const char *alternatives, size_t l
         if (part > 0 && part < sizeof word) {
             memcpy(word, alternatives, part);
             word[part] = '\0';
-            if (json_object_get(set, word) != NULL)
-                return true;
+            if (json_object_get(set, word) != NULL) return true;
         }
         alternatives += part + (part < length);
         length -= part + (part < length);
@@ -154,8 +149,7 @@ static const char *who_gives(const struct graph *graph, const char *need, size_t
         json_t *set = out ? json_object() : NULL;
         bool fits = set != NULL && add_words(set, out, NULL) == STATUS_OK && set_has_one_of(set, need, length);
         json_decref(set);
-        if (fits)
-            return graph->stages[i].section.name;
+        if (fits) return graph->stages[i].section.name;
     }
     return NULL;
 }
@@ -179,11 +173,11 @@ static void check_members(const struct graph *graph, const struct graph_stage *s
 static void check_source(const struct graph *graph, const struct graph_stage *stage, struct problems *problems) {
     const char *need = describe_text(stage, "in");
     const struct graph_entry *from = graph_entry(&stage->section, "from");
-    if (need == NULL)
-        return;
+    if (need == NULL) return;
     if (need[0] == '\0' && from != NULL)
-        problems_add(problems, PROBLEM_ERROR, from->line, "%s.from: %s begins a stream and takes nothing; leave `from` out",
-                     stage->section.name, stage->section.name);
+        problems_add(problems, PROBLEM_ERROR, from->line,
+                     "%s.from: %s begins a stream and takes nothing; leave `from` out", stage->section.name,
+                     stage->section.name);
     if (need[0] != '\0' && from == NULL) {
         const char *giver = who_gives(graph, need, strcspn(need, " "));
         problems_add(problems, PROBLEM_ERROR, stage->section.line, "%s: `from` is missing: which stage feeds it?%s%s%s",
@@ -193,8 +187,7 @@ static void check_source(const struct graph *graph, const struct graph_stage *st
 
 /* What the items hold that leave a stage: what all its inputs hold, and what it adds. */
 static enum status collect_members(const struct graph_stage *stage, json_t **provided, json_t *set, struct err *err) {
-    if (stage->describe == NULL || describe_text(stage, "out") == NULL)
-        return add_words(set, ANYTHING, err);
+    if (stage->describe == NULL || describe_text(stage, "out") == NULL) return add_words(set, ANYTHING, err);
     for (size_t k = 0; !stage->cumulative && k < stage->from_count; k++) {
         const char *word;
         json_t *yes;
@@ -202,8 +195,7 @@ static enum status collect_members(const struct graph_stage *stage, json_t **pro
             bool everywhere = true;
             for (size_t other = 0; other < stage->from_count; other++)
                 everywhere &= set_has_one_of(provided[stage->from[other]], word, strlen(word));
-            if (everywhere || strcmp(word, ANYTHING) == 0)
-                TRY(add_words(set, word, err));
+            if (everywhere || strcmp(word, ANYTHING) == 0) TRY(add_words(set, word, err));
         }
     }
     return add_words(set, describe_text(stage, "out"), err);
@@ -229,8 +221,7 @@ static enum status walk(struct graph *graph, const size_t *order, json_t **provi
 
 enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err) {
     size_t count = graph->stage_count, sorted_count = 0;
-    if (count == 0)
-        return STATUS_OK;
+    if (count == 0) return STATUS_OK;
     for (size_t i = 0; i < count; i++) {
         TRY(resolve_from(graph, &graph->stages[i], problems, err));
         check_source(graph, &graph->stages[i], problems);
@@ -240,14 +231,12 @@ enum status graph_check_edges(struct graph *graph, struct problems *problems, st
     _cleanup_(mem_free) json_t **provided = calloc(count, sizeof *provided);
     FAIL_IF(order == NULL || sorted == NULL || provided == NULL, err, STATUS_NO_MEMORY, "no memory to check the graph");
     sort(graph, order, sorted, &sorted_count);
-    if (sorted_count < count)
-        return report_cycle(graph, sorted, problems, err);
+    if (sorted_count < count) return report_cycle(graph, sorted, problems, err);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count; i++)
         if ((provided[i] = json_object()) == NULL)
             status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory to check the graph");
-    if (status == STATUS_OK)
-        status = walk(graph, order, provided, problems, err);
+    if (status == STATUS_OK) status = walk(graph, order, provided, problems, err);
     for (size_t i = 0; i < count; i++)
         json_decref(provided[i]);
     return status;

@@ -9,8 +9,7 @@
 static bool matters(const char *key) {
     static const char *const free_keys[] = {"threads", "gpu", "device", "lanes", "transport", "listen", "inputs"};
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
-        if (strcmp(key, free_keys[i]) == 0)
-            return false;
+        if (strcmp(key, free_keys[i]) == 0) return false;
     return true;
 }
 
@@ -20,8 +19,7 @@ static bool print_text(char *given, bool is_plain, FILE *out) {
     json_t *json = graph_value_json(&value);
     char *text = json ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
     json_decref(json);
-    if (text != NULL)
-        fputs(text[0] != '"' ? given : text, out);
+    if (text != NULL) fputs(text[0] != '"' ? given : text, out);
     free(text);
     return text != NULL;
 }
@@ -29,11 +27,9 @@ static bool print_text(char *given, bool is_plain, FILE *out) {
 static bool print_entry(const char *indent, const char *key, const struct graph_value *value, FILE *out) {
     bool well = true;
     fprintf(out, value->is_list ? "%s%s: [" : "%s%s: ", indent, key);
-    if (!value->is_list && value->count == 0)
-        fputs("\"\"", out);
+    if (!value->is_list && value->count == 0) fputs("\"\"", out);
     for (size_t i = 0; i < value->count; i++) {
-        if (i > 0)
-            fputs(", ", out);
+        if (i > 0) fputs(", ", out);
         well &= print_text(value->texts[i], value->is_plain, out);
     }
     fputs(value->is_list ? "]\n" : "\n", out);
@@ -57,7 +53,8 @@ enum status graph_print(const struct graph *graph, char **ret_text, struct err *
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     FAIL_IF(out == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
-    fprintf(out, "# The graph of this session, resolved.\nicestream:\n  version: \"%s\"\n  programs:\n", ICESTREAM_VERSION);
+    fprintf(out, "# The graph of this session, resolved.\nicestream:\n  version: \"%s\"\n  programs:\n",
+            ICESTREAM_VERSION);
     bool well = true;
     for (size_t i = 0; i < graph->stage_count; i++) {
         char *texts[1] = {(char *)version_of(&graph->stages[i])};
@@ -66,8 +63,7 @@ enum status graph_print(const struct graph *graph, char **ret_text, struct err *
     }
     fputs(graph->session.count > 0 ? "session:\n" : "session: {}\n", out);
     well &= print_section(&graph->session, "  ", out);
-    if (graph->programs.value.count > 0)
-        well &= print_entry("", "programs", &graph->programs.value, out);
+    if (graph->programs.value.count > 0) well &= print_entry("", "programs", &graph->programs.value, out);
     fputs("stages:\n", out);
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[i];

@@ -21,8 +21,7 @@ static int line_of(const yaml_node_t *node) {
 
 /* The text of a scalar node, or NULL; a NUL inside would hide what follows it. */
 static const char *scalar_text(const yaml_node_t *node) {
-    if (node->type != YAML_SCALAR_NODE)
-        return NULL;
+    if (node->type != YAML_SCALAR_NODE) return NULL;
     const char *text = (const char *)node->data.scalar.value;
     return strlen(text) == node->data.scalar.length ? text : NULL;
 }
@@ -45,8 +44,7 @@ static enum status read_list(struct reader *r, const yaml_node_t *node, const ch
                          "%s.%s: a list holds up to %d plain values, as in [a, b]", owner, key, GRAPH_LIST_MAX);
             return STATUS_OK;
         }
-        if (element->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
-            value->is_plain = false;
+        if (element->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) value->is_plain = false;
         TRY(graph_value_append(value, text, strlen(text), r->err));
     }
     return STATUS_OK;
@@ -66,8 +64,7 @@ static enum status read_entry(struct reader *r, const yaml_node_t *key_node, con
                      graph_entry(section, key)->line);
         return STATUS_OK;
     }
-    if (is_null(value_node))
-        return STATUS_OK;
+    if (is_null(value_node)) return STATUS_OK;
     if (value_node->type == YAML_MAPPING_NODE) {
         problems_add(r->problems, PROBLEM_ERROR, line_of(value_node),
                      "%s.%s: a value or a list is expected here, not a mapping; check the indentation", section->name,
@@ -76,8 +73,7 @@ static enum status read_entry(struct reader *r, const yaml_node_t *key_node, con
     }
     struct graph_entry *entry;
     TRY(graph_entry_add(section, key, line_of(key_node), &entry, r->err));
-    if (value_node->type == YAML_SEQUENCE_NODE)
-        return read_list(r, value_node, section->name, key, &entry->value);
+    if (value_node->type == YAML_SEQUENCE_NODE) return read_list(r, value_node, section->name, key, &entry->value);
     const char *text = scalar_text(value_node);
     if (text == NULL) {
         problems_add(r->problems, PROBLEM_ERROR, line_of(value_node), "%s.%s: the value holds a NUL", section->name,
@@ -89,16 +85,15 @@ static enum status read_entry(struct reader *r, const yaml_node_t *key_node, con
 }
 
 static enum status read_section(struct reader *r, const yaml_node_t *node, struct graph_section *section) {
-    if (is_null(node))
-        return STATUS_OK;
+    if (is_null(node)) return STATUS_OK;
     if (node->type != YAML_MAPPING_NODE) {
         problems_add(r->problems, PROBLEM_ERROR, line_of(node),
                      "%s: keys and values are expected, as in %s: {key: value}", section->name, section->name);
         return STATUS_OK;
     }
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++)
-        TRY(read_entry(r, yaml_document_get_node(&r->document, p->key),
-                       yaml_document_get_node(&r->document, p->value), section));
+        TRY(read_entry(r, yaml_document_get_node(&r->document, p->key), yaml_document_get_node(&r->document, p->value),
+                       section));
     return STATUS_OK;
 }
 
@@ -111,8 +106,7 @@ bool graph_is_stage_name(const char *name) {
 static bool is_reserved_name(const char *name) {
     static const char *const reserved[] = {"session", "ledger", "log", "replay"};
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
-        if (strcmp(name, reserved[i]) == 0)
-            return true;
+        if (strcmp(name, reserved[i]) == 0) return true;
     return false;
 }
 
@@ -152,18 +146,15 @@ static enum status read_stages(struct reader *r, const yaml_node_t *node, struct
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++)
         TRY(read_stage(r, yaml_document_get_node(&r->document, p->key), yaml_document_get_node(&r->document, p->value),
                        graph));
-    if (graph->stage_count == 0)
-        problems_add(r->problems, PROBLEM_ERROR, line_of(node), "stages: there is no stage");
+    if (graph->stage_count == 0) problems_add(r->problems, PROBLEM_ERROR, line_of(node), "stages: there is no stage");
     return STATUS_OK;
 }
 
 /* The list of programs that the graph may start. */
 static enum status read_programs(struct reader *r, const yaml_node_t *node, struct graph *graph) {
     graph->programs.line = line_of(node);
-    if (is_null(node))
-        return STATUS_OK;
-    if (node->type == YAML_SEQUENCE_NODE)
-        return read_list(r, node, "graph", "programs", &graph->programs.value);
+    if (is_null(node)) return STATUS_OK;
+    if (node->type == YAML_SEQUENCE_NODE) return read_list(r, node, "graph", "programs", &graph->programs.value);
     problems_add(r->problems, PROBLEM_ERROR, line_of(node),
                  "programs: a list of absolute paths is expected, as in programs: [/opt/mine/stage.py]");
     return STATUS_OK;
@@ -208,15 +199,13 @@ static enum status read_top(struct reader *r, struct graph *graph) {
         }
         seen[which] = true;
     }
-    if (!seen[STAGES])
-        problems_add(r->problems, PROBLEM_ERROR, line_of(root), "the key `stages` is missing");
+    if (!seen[STAGES]) problems_add(r->problems, PROBLEM_ERROR, line_of(root), "the key `stages` is missing");
     return STATUS_OK;
 }
 
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
-    if (slash == NULL)
-        return strdup(".");
+    if (slash == NULL) return strdup(".");
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 

@@ -25,8 +25,7 @@ enum status hung_create(const struct plan *plan, const char *public_key, const c
     hung->plan = plan;
     snprintf(hung->token, sizeof hung->token, "launcher-%d", (int)getpid());
     enum status status = mem_new(plan->edge_count + 1, sizeof(struct transport_socket *), "edges", &hung->acks, err);
-    if (status == STATUS_OK)
-        status = transport_create(public_key, secret_key, &hung->transport, err);
+    if (status == STATUS_OK) status = transport_create(public_key, secret_key, &hung->transport, err);
     if (status != STATUS_OK) {
         hung_destroy(&hung);
         return status;
@@ -36,8 +35,7 @@ enum status hung_create(const struct plan *plan, const char *public_key, const c
 }
 
 void hung_destroy(struct hung **hung) {
-    if (*hung == NULL)
-        return;
+    if (*hung == NULL) return;
     transport_destroy(&(*hung)->transport);
     mem_free(&(*hung)->acks);
     mem_free(hung);
@@ -61,8 +59,7 @@ static enum status say_hello(struct hung *hung, size_t edge, int replica, struct
 static enum status release(const struct session *session, const char *stage, int replica, struct err *err) {
     struct ledger *ledger = NULL;
     TRY(session_ledger(session, stage, false, &ledger, err));
-    if (ledger == NULL)
-        return STATUS_OK;
+    if (ledger == NULL) return STATUS_OK;
     enum status status = ledger_release_instance(ledger, replica, err);
     ledger_close(&ledger);
     return status;
@@ -72,8 +69,7 @@ enum status hung_let_go(struct hung *hung, const struct session *session, size_t
     const struct plan_instance *silent = &hung->plan->instances[instance];
     TRY(release(session, hung->plan->graph->stages[silent->stage].section.name, silent->replica, err));
     for (size_t i = 0; i < hung->plan->edge_count; i++)
-        if (hung->plan->edges[i].to == silent->stage)
-            TRY(say_hello(hung, i, silent->replica, err));
+        if (hung->plan->edges[i].to == silent->stage) TRY(say_hello(hung, i, silent->replica, err));
     return STATUS_OK;
 }
 
@@ -81,8 +77,7 @@ bool hung_is_stopped(pid_t pid) {
     char path[64], text[256];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
+    if (file == NULL) return false;
     size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';

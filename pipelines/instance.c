@@ -11,8 +11,7 @@ static const char *const session_only[] = {"transport", "listen", "inputs"};
 static bool for_launcher_only(const char *key) {
     static const char *const keys[] = {"from", "replicas", "program", "gpu", "threads", "device"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
+        if (strcmp(key, keys[i]) == 0) return true;
     return false;
 }
 
@@ -28,11 +27,9 @@ static json_t *edges_json(const struct plan *plan, size_t instance, bool inputs)
     json_t *list = json_array();
     for (size_t i = 0; i < plan->edge_count; i++) {
         const struct plan_edge *edge = &plan->edges[i];
-        if (inputs ? edge->to != plan->instances[instance].stage : edge->instance != instance)
-            continue;
+        if (inputs ? edge->to != plan->instances[instance].stage : edge->instance != instance) continue;
         json_t *object = json_pack("{s:s, s:s, s:s}", "edge", edge->name, "data", edge->data, "ack", edge->ack);
-        if (!inputs)
-            json_object_set_new(object, "window", json_integer(edge->window));
+        if (!inputs) json_object_set_new(object, "window", json_integer(edge->window));
         json_array_append_new(list, object);
     }
     return list;
@@ -52,8 +49,7 @@ static void add_inputs(json_t *list, const struct graph_stage *stage) {
         const char *name = json_string_value(json_object_get(param, "name"));
         const char *type = json_string_value(json_object_get(param, "type"));
         const struct graph_entry *entry = name != NULL ? graph_entry(&stage->section, name) : NULL;
-        if (type == NULL || strcmp(type, "path") != 0 || entry == NULL || entry->value.count != 1)
-            continue;
+        if (type == NULL || strcmp(type, "path") != 0 || entry == NULL || entry->value.count != 1) continue;
         const char *path = entry->value.texts[0];
         bool beside = plan_is_source(stage) && file_exists(path) && !file_is_folder(path) &&
                       path_folder(path, folder, sizeof folder, NULL) == STATUS_OK;
@@ -69,8 +65,7 @@ static json_t *folders_json(const struct session *session, const struct plan *pl
         const struct graph_stage *stage = &plan->graph->stages[i];
         char path[PATH_SIZE];
         struct stat info;
-        if (!stage->left_out)
-            add_inputs(list, stage);
+        if (!stage->left_out) add_inputs(list, stage);
         if (path_join(session->path, stage->section.name, path, sizeof path, NULL) == STATUS_OK &&
             lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
             add_folder(list, path);
@@ -78,8 +73,7 @@ static json_t *folders_json(const struct session *session, const struct plan *pl
     const struct graph_entry *inputs = graph_entry(&plan->graph->session, "inputs");
     for (size_t i = 0; inputs != NULL && i < inputs->value.count; i++)
         add_folder(list, inputs->value.texts[i]);
-    if (orders->recorded != NULL)
-        add_folder(list, orders->recorded);
+    if (orders->recorded != NULL) add_folder(list, orders->recorded);
     return list;
 }
 
@@ -90,26 +84,24 @@ static json_t *instance_json(const struct session *session, const struct plan *p
     static const char *const endings[] = {".log", ".heartbeat.json", ".current"};
     char paths[3][PATH_SIZE], ledger[PATH_SIZE];
     for (int i = 0; i < 3; i++)
-        if (session_file(session, "log", instance->name, endings[i], paths[i], err) != STATUS_OK)
-            return NULL;
-    if (session_file(session, "ledger", stage->section.name, ".sqlite", ledger, err) != STATUS_OK)
-        return NULL;
+        if (session_file(session, "log", instance->name, endings[i], paths[i], err) != STATUS_OK) return NULL;
+    if (session_file(session, "ledger", stage->section.name, ".sqlite", ledger, err) != STATUS_OK) return NULL;
     json_t *session_params = section_json(&plan->graph->session, true);
     for (size_t i = 0; i < sizeof session_only / sizeof session_only[0]; i++)
         json_object_del(session_params, session_only[i]);
-    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:s, s:s, s:I, s:s,"
-                     " s:s}",
-                     "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas,
-                     "run", session->run, "session", session->path, "session_params", session_params, "params",
-                     section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
-                     edges_json(plan, index, false), "until_idle",
-                     orders->until_idle >= 0 ? json_real(orders->until_idle) : json_null(), "device", instance->device,
-                     "threads", instance->threads, "flush_threads", instance->flush_threads, "curve",
-                     orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret",
-                                                      orders->curve_secret)
-                                          : json_null(),
-                     "folders", folders_json(session, plan, orders), "ledger", ledger, "log", paths[0], "log_size",
-                     (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
+    return json_pack(
+        "{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:s, s:s, s:I, s:s,"
+        " s:s}",
+        "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas, "run",
+        session->run, "session", session->path, "session_params", session_params, "params",
+        section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
+        edges_json(plan, index, false), "until_idle",
+        orders->until_idle >= 0 ? json_real(orders->until_idle) : json_null(), "device", instance->device, "threads",
+        instance->threads, "flush_threads", instance->flush_threads, "curve",
+        orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret", orders->curve_secret)
+                             : json_null(),
+        "folders", folders_json(session, plan, orders), "ledger", ledger, "log", paths[0], "log_size",
+        (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
 }
 
 /* The orders of an encrypted session hold its secret. */

@@ -17,10 +17,8 @@ static int visible_gpus(void) {
     int count = 0;
     DIR *devices = opendir("/dev");
     for (struct dirent *entry = devices ? readdir(devices) : NULL; entry != NULL; entry = readdir(devices))
-        if (strncmp(entry->d_name, "nvidia", 6) == 0 && isdigit((unsigned char)entry->d_name[6]))
-            count++;
-    if (devices != NULL)
-        closedir(devices);
+        if (strncmp(entry->d_name, "nvidia", 6) == 0 && isdigit((unsigned char)entry->d_name[6])) count++;
+    if (devices != NULL) closedir(devices);
     return count;
 }
 

@@ -9,12 +9,18 @@ static int run_command(const struct options *options) {
         return EXIT_OK;
     }
     switch (options->command) {
-    case COMMAND_RUN: return command_run(options);
-    case COMMAND_REPLAY: return command_replay(options);
-    case COMMAND_CHECK: return command_check(options);
-    case COMMAND_STATUS: return command_status(options);
-    case COMMAND_RETRY: return command_retry(options);
-    case COMMAND_STAGES: return command_stages(options);
+    case COMMAND_RUN:
+        return command_run(options);
+    case COMMAND_REPLAY:
+        return command_replay(options);
+    case COMMAND_CHECK:
+        return command_check(options);
+    case COMMAND_STATUS:
+        return command_status(options);
+    case COMMAND_RETRY:
+        return command_retry(options);
+    case COMMAND_STAGES:
+        return command_stages(options);
     }
     return EXIT_USAGE;
 }

@@ -32,10 +32,10 @@ static const struct option_row rows[] = {
      OPTION_TEXTS, AT(faults), AT(fault_count)},
     {"restarts", "N", "Deaths of a process in a row, with nothing finished between them, before giving up (5).", RUNS,
      OPTION_COUNT, AT(supervisor.restart_limit), 0},
-    {"backoff", "SECONDS", "Pause before a dead process is started again; doubled for each such death, up to 30 (0.5).", RUNS,
-     OPTION_SECONDS, AT(supervisor.backoff), 0},
-    {"hang-report", "SECONDS", "A process that is silent for so long is reported, and its items go to others (15).", RUNS, OPTION_SECONDS,
-     AT(supervisor.hang_report), 0},
+    {"backoff", "SECONDS", "Pause before a dead process is started again; doubled for each such death, up to 30 (0.5).",
+     RUNS, OPTION_SECONDS, AT(supervisor.backoff), 0},
+    {"hang-report", "SECONDS", "A process that is silent for so long is reported, and its items go to others (15).",
+     RUNS, OPTION_SECONDS, AT(supervisor.hang_report), 0},
     {"hang-kill", "SECONDS", "It is killed and started again so long after that (60).", RUNS, OPTION_SECONDS,
      AT(supervisor.hang_kill), 0},
     {"log-size", "MIB", "A log of this size is renamed, and a new one begun; four old ones are kept (16).", RUNS,
@@ -92,8 +92,7 @@ static const struct option_row *find_row(const char *name, size_t length, enum c
         bool same = strlen(rows[i].name) == length && (rows[i].commands & command);
         for (size_t k = 0; same && k < length; k++)
             same = rows[i].name[k] == (name[k] == '_' ? '-' : name[k]);
-        if (same)
-            return &rows[i];
+        if (same) return &rows[i];
     }
     return NULL;
 }
@@ -102,8 +101,7 @@ static enum status unknown_option(const char *name, size_t length, enum command 
     const char *names[ROWS];
     size_t count = 0;
     for (size_t i = 0; i < ROWS; i++)
-        if (rows[i].commands & command)
-            names[count++] = rows[i].name;
+        if (rows[i].commands & command) names[count++] = rows[i].name;
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)(length < 63 ? length : 63), name);
     const char *near = params_nearest(word, names, count);
@@ -117,7 +115,9 @@ static enum status put(struct options *options, const struct option_row *row, co
     double number = value ? strtod(value, &end) : 0;
     bool is_number = end != NULL && end != value && *end == '\0' && isfinite(number) && number >= 0;
     switch (row->kind) {
-    case OPTION_TEXT: *(const char **)place = value; break;
+    case OPTION_TEXT:
+        *(const char **)place = value;
+        break;
     case OPTION_TEXTS: {
         size_t *count = (size_t *)((char *)options + row->count_offset);
         (*(const char ***)place)[(*count)++] = value;
@@ -146,7 +146,9 @@ static enum status put(struct options *options, const struct option_row *row, co
                     "--speed is '%s'; it must be a number above 0, or max", value);
         *(double *)place = number;
         break;
-    case OPTION_FLAG: *(bool *)place = true; break;
+    case OPTION_FLAG:
+        *(bool *)place = true;
+        break;
     }
     return STATUS_OK;
 }
@@ -155,8 +157,7 @@ static enum status parse_option(int argc, char **argv, int *at, struct options *
     const char *name = argv[*at] + 2;
     size_t length = strcspn(name, "=");
     const struct option_row *row = find_row(name, length, options->command);
-    if (row == NULL)
-        return unknown_option(name, length, options->command, err);
+    if (row == NULL) return unknown_option(name, length, options->command, err);
     const char *value = name[length] == '=' ? name + length + 1 : NULL;
     if (row->kind == OPTION_FLAG) {
         FAIL_IF(value != NULL, err, STATUS_BAD_ARGUMENT, "--%s takes no value", row->name);
@@ -169,8 +170,7 @@ static enum status parse_option(int argc, char **argv, int *at, struct options *
 }
 
 static enum status check_words(const struct options *options, size_t which, struct err *err) {
-    if (options->help)
-        return STATUS_OK;
+    if (options->help) return STATUS_OK;
     FAIL_IF(options->word_count < commands[which].least, err, STATUS_BAD_ARGUMENT,
             "usage: icestream %s %s …; %zu given where %zu %s needed", commands[which].name, commands[which].words,
             options->word_count, commands[which].least, commands[which].least == 1 ? "is" : "are");
@@ -216,8 +216,7 @@ enum status options_parse(int argc, char **argv, struct options *ret_options, st
         else
             options.words[options.word_count++] = argv[at];
     }
-    if (status == STATUS_OK)
-        status = check_words(&options, which, err);
+    if (status == STATUS_OK) status = check_words(&options, which, err);
     if (status != STATUS_OK) {
         options_clear(&options);
         return status;

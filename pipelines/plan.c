@@ -29,8 +29,7 @@ void plan_clear(struct plan *plan) {
 static int default_threads(const struct graph *graph, const struct machine *machine) {
     int computing = 0;
     for (size_t i = 0; i < graph->stage_count; i++)
-        if (!graph->stages[i].left_out && !plan_is_source(&graph->stages[i]))
-            computing += graph->stages[i].replicas;
+        if (!graph->stages[i].left_out && !plan_is_source(&graph->stages[i])) computing += graph->stages[i].replicas;
     int threads = computing > 0 ? machine->cores / computing : machine->cores;
     return threads > 0 ? threads : 1;
 }
@@ -85,10 +84,8 @@ static enum status add_edge(struct plan *plan, size_t instance, size_t to, struc
     struct plan_edge *edge = &edges[plan->edge_count];
     /* As many on their way as all lanes can hold, and as many again so that no lane waits. */
     int window = 2 * down->lanes * down->replicas;
-    *edge = (struct plan_edge){.instance = instance,
-                               .from = plan->instances[instance].stage,
-                               .to = to,
-                               .window = window < 8 ? 8 : window};
+    *edge = (struct plan_edge){
+        .instance = instance, .from = plan->instances[instance].stage, .to = to, .window = window < 8 ? 8 : window};
     FAIL_IF(asprintf(&edge->name, "%s>%s", plan->instances[instance].name, down->section.name) < 0, err,
             STATUS_NO_MEMORY, "no memory for the plan");
     plan->edge_count++;
@@ -100,8 +97,7 @@ static enum status add_edges(struct plan *plan, struct err *err) {
         const struct graph_stage *down = &plan->graph->stages[to];
         for (size_t k = 0; !down->left_out && k < down->from_count; k++)
             for (size_t i = 0; i < plan->instance_count; i++)
-                if (plan->instances[i].stage == down->from[k])
-                    TRY(add_edge(plan, i, to, err));
+                if (plan->instances[i].stage == down->from[k]) TRY(add_edge(plan, i, to, err));
     }
     return STATUS_OK;
 }
@@ -119,10 +115,8 @@ enum status plan_create(const struct graph *graph, const struct machine *machine
     enum status status = STATUS_OK;
     if (plan.instances == NULL || plan.gpu_list == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for the plan");
-    if (status == STATUS_OK)
-        status = add_instances(&plan, machine, err);
-    if (status == STATUS_OK)
-        status = add_edges(&plan, err);
+    if (status == STATUS_OK) status = add_instances(&plan, machine, err);
+    if (status == STATUS_OK) status = add_edges(&plan, err);
     if (status != STATUS_OK) {
         plan_clear(&plan);
         return status;
@@ -140,7 +134,9 @@ static const char *plan_host(const struct graph *graph) {
 static enum status free_port(const char *host, int *ret_port, int *ret_socket, struct err *err) {
     int socket_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     FAIL_IF(socket_fd < 0, err, STATUS_IO, "no socket: %s", strerror(errno));
-    struct sockaddr_in address = {.sin_family = AF_INET, };
+    struct sockaddr_in address = {
+        .sin_family = AF_INET,
+    };
     socklen_t length = sizeof address;
     inet_pton(AF_INET, host, &address.sin_addr);
     if (bind(socket_fd, (struct sockaddr *)&address, length) != 0 ||
@@ -165,8 +161,7 @@ static enum status tcp_endpoints(struct plan *plan, struct err *err) {
     for (size_t i = 0; status == STATUS_OK && i < 2 * plan->edge_count; i++) {
         int port = 0;
         status = free_port(host, &port, &sockets[i], err);
-        if (status != STATUS_OK)
-            break;
+        if (status != STATUS_OK) break;
         bound++;
         struct plan_edge *edge = &plan->edges[i / 2];
         snprintf(i % 2 ? edge->ack : edge->data, PLAN_ENDPOINT_SIZE, "tcp://%s:%d", host, port);
@@ -178,8 +173,7 @@ static enum status tcp_endpoints(struct plan *plan, struct err *err) {
 }
 
 enum status plan_endpoints(struct plan *plan, const char *folder, struct err *err) {
-    if (plan->graph->tcp)
-        return tcp_endpoints(plan, err);
+    if (plan->graph->tcp) return tcp_endpoints(plan, err);
     for (size_t i = 0; i < plan->edge_count; i++) {
         struct plan_edge *edge = &plan->edges[i];
         int length = snprintf(edge->data, sizeof edge->data, "ipc://%s/%zu.d", folder, i);
@@ -203,10 +197,8 @@ void plan_print(const struct plan *plan, FILE *out) {
                 path_name(plan->graph->stages[instance->stage].program));
     }
     char unbound[64] = "ipc";
-    if (plan->graph->tcp)
-        snprintf(unbound, sizeof unbound, "tcp://%s:PORT (encrypted)", plan_host(plan->graph));
-    if (plan->edge_count > 0)
-        fprintf(out, "\n%-40s %-6s %s\n", "edge", "window", "endpoint");
+    if (plan->graph->tcp) snprintf(unbound, sizeof unbound, "tcp://%s:PORT (encrypted)", plan_host(plan->graph));
+    if (plan->edge_count > 0) fprintf(out, "\n%-40s %-6s %s\n", "edge", "window", "endpoint");
     for (size_t i = 0; i < plan->edge_count; i++)
         fprintf(out, "%-40s %-6d %s\n", plan->edges[i].name, plan->edges[i].window,
                 plan->edges[i].data[0] ? plan->edges[i].data : unbound);

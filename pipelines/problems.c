@@ -18,28 +18,24 @@ void problems_clear(struct problems *problems) {
 }
 
 static bool grow(struct problems *problems) {
-    if (problems->count < problems->capacity)
-        return true;
+    if (problems->count < problems->capacity) return true;
     size_t capacity = problems->capacity ? 2 * problems->capacity : 16;
     struct problem *list = realloc(problems->list, capacity * sizeof *list);
-    if (list == NULL)
-        return false;
+    if (list == NULL) return false;
     problems->list = list;
     problems->capacity = capacity;
     return true;
 }
 
 void problems_add(struct problems *problems, enum problem_level level, int line, const char *format, ...) {
-    if (level == PROBLEM_ERROR)
-        problems->errors++;
+    if (level == PROBLEM_ERROR) problems->errors++;
     char *text = NULL;
     va_list args;
     va_start(args, format);
     int length = vasprintf(&text, format, args);
     va_end(args);
     if (length < 0 || !grow(problems)) {
-        if (length >= 0)
-            free(text);
+        if (length >= 0) free(text);
         problems->no_memory = true;
         return;
     }
@@ -67,6 +63,5 @@ void problems_print(struct problems *problems, FILE *out) {
         else
             fprintf(out, "%s: %s: %s\n", source, names[p->level], p->text);
     }
-    if (problems->no_memory)
-        fprintf(out, "%s: error: out of memory; there may be more\n", source);
+    if (problems->no_memory) fprintf(out, "%s: error: out of memory; there may be more\n", source);
 }

@@ -43,16 +43,14 @@ typedef bool folder_visit(const char *folder, void *context);
 
 static bool each_folder(bool own, bool path, folder_visit *visit, void *context) {
     char folder[PATH_MAX];
-    if (own && program_own_folder(folder, sizeof folder, NULL) == STATUS_OK && visit(folder, context))
-        return true;
+    if (own && program_own_folder(folder, sizeof folder, NULL) == STATUS_OK && visit(folder, context)) return true;
     const char *from = path ? getenv("PATH") : NULL;
     while (from != NULL && *from != '\0') {
         size_t length = strcspn(from, ":");
         if (length > 0 && length < sizeof folder && from[0] == '/') {
             memcpy(folder, from, length);
             folder[length] = '\0';
-            if (visit(folder, context))
-                return true;
+            if (visit(folder, context)) return true;
         }
         from += length + (from[length] == ':');
     }
@@ -69,8 +67,7 @@ static bool try_folder(const char *folder, void *context) {
     struct search *search = context;
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/%s%s", folder, PREFIX, search->name);
-    if (length < 0 || (size_t)length >= sizeof path || !is_program(path))
-        return false;
+    if (length < 0 || (size_t)length >= sizeof path || !is_program(path)) return false;
     search->found = strdup(path);
     search->no_memory = search->found == NULL;
     return true;
@@ -88,7 +85,8 @@ enum status program_find(const char *name, char **ret_path, struct err *err) {
 
 enum status program_check(const char *path, struct err *err) {
     struct stat status;
-    FAIL_IF(stat(path, &status) != 0 || !S_ISREG(status.st_mode), err, STATUS_NOT_FOUND, "there is no program %s", path);
+    FAIL_IF(stat(path, &status) != 0 || !S_ISREG(status.st_mode), err, STATUS_NOT_FOUND, "there is no program %s",
+            path);
     FAIL_IF(!is_program(path), err, STATUS_UNSUPPORTED, "%s is there but may not be executed; chmod +x %s", path, path);
     return STATUS_OK;
 }
@@ -96,25 +94,20 @@ enum status program_check(const char *path, struct err *err) {
 static bool list_folder(const char *folder, void *context) {
     struct program_names *names = context;
     DIR *directory = opendir(folder);
-    if (directory == NULL)
-        return false;
+    if (directory == NULL) return false;
     for (struct dirent *entry = readdir(directory); entry != NULL && names->count < NAMES_MAX;
          entry = readdir(directory)) {
         char path[PATH_MAX];
         const char *name = entry->d_name + strlen(PREFIX);
-        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 || name[0] == '\0')
-            continue;
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 || name[0] == '\0') continue;
         int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (length < 0 || (size_t)length >= sizeof path || !is_program(path))
-            continue;
+        if (length < 0 || (size_t)length >= sizeof path || !is_program(path)) continue;
         bool known = false;
         for (size_t i = 0; i < names->count && !known; i++)
             known = strcmp(names->names[i], name) == 0;
-        if (known)
-            continue;
+        if (known) continue;
         names->names[names->count] = strdup(name);
-        if (names->names[names->count] != NULL)
-            names->count++;
+        if (names->names[names->count] != NULL) names->count++;
     }
     closedir(directory);
     return false;
@@ -145,8 +138,7 @@ void program_names_clear(struct program_names *names) {
 static void be_describer(const char *path, int output) {
     int null = open("/dev/null", O_RDWR);
     setpgid(0, 0);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(null, 2) < 0)
-        _exit(127);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(null, 2) < 0) _exit(127);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -161,20 +153,16 @@ static bool read_all(int from, double deadline, char *text, size_t *ret_length) 
         struct pollfd poller = {.fd = from, .events = POLLIN};
         double left = deadline - clock_monotonic();
         int ready = left > 0 ? poll(&poller, 1, (int)(left * 1000) + 1) : 0;
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
-            return false;
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) return false;
         ssize_t got = read(from, text + length, DESCRIBE_MAX - length);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            continue;
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (got <= 0) {
             *ret_length = length;
             return got == 0;
         }
         length += (size_t)got;
-        if (length == DESCRIBE_MAX)
-            return false;
+        if (length == DESCRIBE_MAX) return false;
     }
 }
 
@@ -184,10 +172,8 @@ enum status program_describe(const char *path, double seconds, json_t **ret_desc
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for what %s says of itself", path);
     FAIL_IF(pipe2(pipes, O_CLOEXEC) != 0, err, STATUS_IO, "no pipe: %s", strerror(errno));
     pid_t child = fork();
-    if (child == 0)
-        be_describer(path, pipes[1]);
-    if (child > 0)
-        setpgid(child, child); /* in case the child has not come to it yet */
+    if (child == 0) be_describer(path, pipes[1]);
+    if (child > 0) setpgid(child, child); /* in case the child has not come to it yet */
     close(pipes[1]);
     if (child < 0) {
         close(pipes[0]);
@@ -197,13 +183,11 @@ enum status program_describe(const char *path, double seconds, json_t **ret_desc
     bool whole = read_all(pipes[0], clock_monotonic() + seconds, text, &length);
     close(pipes[0]);
     /* It may have closed its output and live on, or have left a grandchild behind. */
-    if (!whole)
-        kill(-child, SIGKILL);
+    if (!whole) kill(-child, SIGKILL);
     int status;
     while (waitpid(child, &status, 0) < 0)
         FAIL_IF(errno != EINTR, err, STATUS_IO, "%s: lost: %s", path, strerror(errno));
     *ret_describe = NULL;
-    if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return STATUS_OK;
+    if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return STATUS_OK;
     return program_answer(path, text, length, ret_describe, err);
 }

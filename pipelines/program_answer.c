@@ -5,8 +5,7 @@
 
 static bool is_text(const json_t *object, const char *key, bool required) {
     const json_t *value = json_object_get(object, key);
-    if (json_is_string(value))
-        return !required || json_string_length(value) > 0;
+    if (json_is_string(value)) return !required || json_string_length(value) > 0;
     return !required && (value == NULL || json_is_null(value));
 }
 

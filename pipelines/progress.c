@@ -15,8 +15,7 @@ void progress_begin(struct progress *progress, struct log *log) {
 }
 
 static void wipe(struct progress *progress) {
-    if (progress->lines > 0)
-        fprintf(stderr, "\033[%dA\033[J", progress->lines);
+    if (progress->lines > 0) fprintf(stderr, "\033[%dA\033[J", progress->lines);
     progress->lines = 0;
 }
 
@@ -34,8 +33,7 @@ static void take_rates(struct progress *progress, const struct tally *tally) {
     double passed = clock_monotonic() - progress->last_rate;
     /* What an earlier run has done counts for nothing. */
     bool first = progress->last_rate == 0;
-    if (!first && passed < RATE_SECONDS)
-        return;
+    if (!first && passed < RATE_SECONDS) return;
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
         progress->rate[i] = 60 * (double)(tally->stages[i].done - progress->rate_done[i]) / passed;
         progress->rate_done[i] = tally->stages[i].done;
@@ -50,15 +48,13 @@ static void describe(const struct session *session, const struct plan *plan, siz
     snprintf(state, size, "-");
     note[0] = '\0';
     for (size_t i = 0; i < plan->instance_count; i++) {
-        if (plan->instances[i].stage != stage)
-            continue;
+        if (plan->instances[i].stage != stage) continue;
         json_t *beat = status_heartbeat(session, plan->instances[i].name);
         const char *says = json_string_value(json_object_get(beat, "state"));
         const char *remark = json_string_value(json_object_get(beat, "note"));
         if (says != NULL && (strcmp(state, "processing") != 0 || strcmp(says, "processing") == 0))
             snprintf(state, size, "%.20s", says);
-        if (remark != NULL && remark[0] != '\0')
-            snprintf(note, size, "%s", remark);
+        if (remark != NULL && remark[0] != '\0') snprintf(note, size, "%s", remark);
         json_decref(beat);
     }
 }
@@ -75,8 +71,7 @@ static void draw_row(char *row, int width) {
     char *end = row;
     /* Continuation bytes of UTF-8 (the Å) take no column. */
     for (int columns = 0; *end != '\0'; end++)
-        if (((unsigned char)*end & 0xC0) != 0x80 && ++columns > width)
-            break;
+        if (((unsigned char)*end & 0xC0) != 0x80 && ++columns > width) break;
     while (end > row && end[-1] == ' ')
         end--;
     *end = '\0';
@@ -97,13 +92,10 @@ static void draw_table(struct progress *progress, const struct session *session,
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
         const struct tally_stage *stage = &tally->stages[i];
         char state[96], note[96], rate[16] = "";
-        if (stage->left_out)
-            continue;
+        if (stage->left_out) continue;
         describe(session, plan, i, state, note, sizeof note);
-        if (progress->has_rate)
-            snprintf(rate, sizeof rate, "%.1f", progress->rate[i]);
-        if (!wide)
-            snprintf(state, sizeof state, "%s", note[0] != '\0' ? "" : "-");
+        if (progress->has_rate) snprintf(rate, sizeof rate, "%.1f", progress->rate[i]);
+        if (!wide) snprintf(state, sizeof state, "%s", note[0] != '\0' ? "" : "-");
         snprintf(row, sizeof row, "%-18.18s %6lld %6lld %8lld %6lld %9lld %8s  %-*s%s", stage->name,
                  (long long)stage->seen, (long long)stage->done, (long long)stage->rejected, (long long)stage->failed,
                  (long long)stage->in_flight, rate, wide ? 11 : 0, state, note);
@@ -120,8 +112,7 @@ static void draw_line(struct progress *progress, const struct session *session, 
     for (size_t i = 0; i < tally->count && used < sizeof line; i++) {
         const struct tally_stage *stage = &tally->stages[i];
         char state[96], note[96];
-        if (stage->left_out)
-            continue;
+        if (stage->left_out) continue;
         describe(session, plan, i, state, note, sizeof note);
         long long finished = (long long)(stage->done + stage->rejected + stage->failed);
         used += (size_t)snprintf(line + used, sizeof line - used, "%s%s %lld/%lld", used ? "  " : "", stage->name,
@@ -131,8 +122,7 @@ static void draw_line(struct progress *progress, const struct session *session, 
         if (note[0] != '\0' && used < sizeof line)
             used += (size_t)snprintf(line + used, sizeof line - used, " (%s)", note);
     }
-    if (strcmp(line, progress->last_line) == 0)
-        return;
+    if (strcmp(line, progress->last_line) == 0) return;
     memcpy(progress->last_line, line, sizeof line);
     fprintf(stderr, "%s\n", line);
 }

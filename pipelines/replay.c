@@ -53,13 +53,10 @@ static enum status collect(struct replay *replay, const char *below, int depth, 
     enum status status = STATUS_OK;
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(directory)) != NULL;) {
         struct stat info;
-        if (entry->d_name[0] == '.')
-            continue;
+        if (entry->d_name[0] == '.') continue;
         status = path_join(below, entry->d_name, path, sizeof path, err);
-        if (status == STATUS_OK)
-            status = path_join(replay->source, path, whole, sizeof whole, err);
-        if (status != STATUS_OK || stat(whole, &info) != 0)
-            continue;
+        if (status == STATUS_OK) status = path_join(replay->source, path, whole, sizeof whole, err);
+        if (status != STATUS_OK || stat(whole, &info) != 0) continue;
         if (S_ISREG(info.st_mode))
             status = add_file(replay, path, &info, err);
         else if (S_ISDIR(info.st_mode) && depth < DEPTH_MAX)
@@ -71,17 +68,14 @@ static enum status collect(struct replay *replay, const char *below, int depth, 
 
 static int by_time(const void *a, const void *b) {
     const struct replay_file *one = a, *two = b;
-    if (one->time != two->time)
-        return one->time < two->time ? -1 : 1;
+    if (one->time != two->time) return one->time < two->time ? -1 : 1;
     return strcmp(one->path, two->path);
 }
 
 static int by_due(const void *a, const void *b) {
     const struct replay_file *one = a, *two = b;
-    if (one->due != two->due)
-        return one->due < two->due ? -1 : 1;
-    if (one->again != two->again)
-        return one->again ? 1 : -1;
+    if (one->due != two->due) return one->due < two->due ? -1 : 1;
+    if (one->again != two->again) return one->again ? 1 : -1;
     return by_time(a, b);
 }
 
@@ -113,16 +107,14 @@ static enum status add_file_fault(struct replay *replay, size_t recorded, const 
     long n = strtol(number, &end, 10);
     FAIL_IF(end != number && n > (long)recorded, err, STATUS_BAD_ARGUMENT, "--fault %s: there are only %zu files", spec,
             recorded);
-    if (end == number || n < 1)
-        return bad_fault(spec, err);
+    if (end == number || n < 1) return bad_fault(spec, err);
     struct replay_file *file = &replay->files[n - 1];
     if (strncmp(spec, "corrupt:", 8) == 0 && *end == '\0') {
         file->corrupt = true;
     } else if (strncmp(spec, "delay:", 6) == 0 && *end == ':') {
         const char *from = end + 1;
         double seconds = strtod(from, &end);
-        if (end == from || *end != '\0' || !isfinite(seconds) || seconds < 0)
-            return bad_fault(spec, err);
+        if (end == from || *end != '\0' || !isfinite(seconds) || seconds < 0) return bad_fault(spec, err);
         file->due += seconds;
     } else if (strncmp(spec, "duplicate:", 10) == 0 && *end == '\0') {
         struct replay_file copy = *file;
@@ -194,11 +186,9 @@ enum status replay_begin(struct replay *replay, const char *target, struct err *
     for (; replay->next < replay->count; replay->next++) {
         char path[PATH_SIZE];
         TRY(path_join(replay->target, replay->files[replay->next].path, path, sizeof path, err));
-        if (!file_exists(path))
-            break;
+        if (!file_exists(path)) break;
     }
-    if (replay->next < replay->count)
-        replay->start -= replay->files[replay->next].due;
+    if (replay->next < replay->count) replay->start -= replay->files[replay->next].due;
     return STATUS_OK;
 }
 
@@ -207,14 +197,13 @@ static enum status copy_bytes(int from, int to, off_t limit, const char *path, s
     FAIL_IF(buffer == NULL, err, STATUS_NO_MEMORY, "no memory to copy %s", path);
     while (limit > 0) {
         ssize_t got = read(from, buffer, limit < COPY_BYTES ? (size_t)limit : COPY_BYTES);
-        if (got < 0 && errno == EINTR)
-            continue;
+        if (got < 0 && errno == EINTR) continue;
         FAIL_IF(got < 0, err, STATUS_IO, "%s: cannot be read: %s", path, strerror(errno));
-        if (got == 0)
-            break;
+        if (got == 0) break;
         for (ssize_t done = 0; done < got;) {
             ssize_t put = write(to, buffer + done, (size_t)(got - done));
-            FAIL_IF(put < 0 && errno != EINTR, err, status_of_writing(errno), "%s: cannot be copied: %s", path, strerror(errno));
+            FAIL_IF(put < 0 && errno != EINTR, err, status_of_writing(errno), "%s: cannot be copied: %s", path,
+                    strerror(errno));
             done += put > 0 ? put : 0;
         }
         limit -= got;
@@ -229,14 +218,14 @@ static enum status copy(const char *from, const char *to, bool half, struct err 
     int output = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     enum status status = STATUS_OK;
     if (output < 0)
-        status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to, strerror(errno));
-    if (status == STATUS_OK)
-        status = copy_bytes(input, output, half ? info.st_size / 2 : info.st_size, from, err);
+        status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to,
+                         strerror(errno));
+    if (status == STATUS_OK) status = copy_bytes(input, output, half ? info.st_size / 2 : info.st_size, from, err);
     const struct timespec times[2] = {info.st_atim, info.st_mtim};
-    if (output >= 0 && status == STATUS_OK)
-        futimens(output, times);
+    if (output >= 0 && status == STATUS_OK) futimens(output, times);
     if (output >= 0 && close(output) != 0 && status == STATUS_OK)
-        status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to, strerror(errno));
+        status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to,
+                         strerror(errno));
     return status;
 }
 
@@ -255,7 +244,8 @@ static enum status place(const struct replay *replay, const struct replay_file *
         TRY(copy(from, beside, file->corrupt, err));
     else if (link(from, beside) != 0 && symlink(from, beside) != 0)
         TRY(copy(from, beside, false, err));
-    FAIL_IF(rename(beside, to) != 0, err, status_of_writing(errno), "%s: cannot be renamed to %s: %s", beside, to, strerror(errno));
+    FAIL_IF(rename(beside, to) != 0, err, status_of_writing(errno), "%s: cannot be renamed to %s: %s", beside, to,
+            strerror(errno));
     return STATUS_OK;
 }
 

@@ -11,9 +11,9 @@
 #include "pipelines/supervisor.h"
 
 struct replay_file {
-    char *path; /* below the recorded folder */
-    double time; /* of its last change; s since 1970 */
-    double due;  /* s from the start */
+    char *path;   /* below the recorded folder */
+    double time;  /* of its last change; s since 1970 */
+    double due;   /* s from the start */
     bool corrupt; /* only its first half comes */
     bool again;   /* it has come before, and comes once more */
 };

@@ -27,8 +27,7 @@ static enum status watched_folder(const char *session, char *folder, struct err 
     for (size_t i = 0; i < graph->stage_count && !found; i++) {
         const struct graph_section *section = &graph->stages[i].section;
         const struct graph_entry *directory = graph_entry(section, "directory");
-        if (graph_entry(section, "from") != NULL || directory == NULL || directory->value.count != 1)
-            continue;
+        if (graph_entry(section, "from") != NULL || directory == NULL || directory->value.count != 1) continue;
         found = path_join(session, directory->value.texts[0], folder, PATH_SIZE, NULL) == STATUS_OK;
     }
     graph_destroy(&graph);

@@ -8,8 +8,7 @@
 
 static bool wanted(const struct options *options, const char *id) {
     for (size_t i = 0; i < options->word_count; i++)
-        if (strcmp(options->words[i], id) == 0)
-            return true;
+        if (strcmp(options->words[i], id) == 0) return true;
     return options->word_count == 0;
 }
 
@@ -23,8 +22,7 @@ static enum status send_again(const struct session *session, const json_t *plann
     json_array_foreach(json_object_get(planned, "from"), i, up) {
         struct ledger *ledger = NULL;
         TRY(session_ledger(session, json_string_value(up), false, &ledger, err));
-        if (ledger == NULL)
-            continue;
+        if (ledger == NULL) continue;
         enum status status = ledger_withdraw(ledger, suffix, id, err);
         ledger_close(&ledger);
         TRY(status);
@@ -54,12 +52,8 @@ static bool names_missing(const struct lost *lost, json_t *value) {
     char path[PATH_SIZE];
     if (text != NULL && strncmp(text, lost->stage, length) == 0 && text[length] == '/')
         return path_join(lost->session->path, text, path, sizeof path, NULL) == STATUS_OK && !file_exists(path);
-    json_object_foreach(value, key, inner)
-        if (names_missing(lost, inner))
-            return true;
-    json_array_foreach(value, i, inner)
-        if (names_missing(lost, inner))
-            return true;
+    json_object_foreach(value, key, inner) if (names_missing(lost, inner)) return true;
+    json_array_foreach(value, i, inner) if (names_missing(lost, inner)) return true;
     return false;
 }
 
@@ -68,8 +62,7 @@ static enum status note_lost(const struct ledger_row *row, void *context, struct
     json_t *item = json_loads(row->item_text, 0, NULL);
     bool missing = item != NULL && names_missing(lost, item);
     json_decref(item);
-    if (!missing)
-        return STATUS_OK;
+    if (!missing) return STATUS_OK;
     char **ids = realloc(lost->ids, (lost->count + 1) * sizeof *ids);
     FAIL_IF(ids == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
     lost->ids = ids;
@@ -87,8 +80,7 @@ static enum status redo_lost(const struct options *options, const struct session
         bool redone = false;
         if (status == STATUS_OK && wanted(options, lost.ids[i])) {
             status = ledger_redo(ledger, lost.ids[i], &redone, err);
-            if (status == STATUS_OK && redone)
-                status = send_again(session, planned, stage, lost.ids[i], err);
+            if (status == STATUS_OK && redone) status = send_again(session, planned, stage, lost.ids[i], err);
         }
         if (redone) {
             printf("%s: %s goes through again, since its products are gone\n", stage, lost.ids[i]);
@@ -107,15 +99,12 @@ static enum status retry_stage(const struct options *options, const struct sessi
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
-        if (!needs_retry(item, running) || !wanted(options, item->id))
-            continue;
+        if (!needs_retry(item, running) || !wanted(options, item->id)) continue;
         /* The stage's own ledger first: an item that came again while it still says "failed" would be acknowledged
          * unseen. */
         int64_t count = 0;
-        if (ledger != NULL)
-            status = ledger_retry(ledger, item->id, &count, err);
-        if (status == STATUS_OK)
-            status = send_again(session, planned, stage->name, item->id, err);
+        if (ledger != NULL) status = ledger_retry(ledger, item->id, &count, err);
+        if (status == STATUS_OK) status = send_again(session, planned, stage->name, item->id, err);
         if (status == STATUS_OK) {
             printf("%s: %s goes through again\n", stage->name, item->id);
             ++*total;
@@ -161,8 +150,7 @@ int command_retry(const struct options *options) {
         puts(options->lost ? "nothing has failed, and nothing is lost" : "nothing has failed");
     else if (status == STATUS_OK && !running)
         puts("run the session again to send them through");
-    if (status == STATUS_OK)
-        return EXIT_OK;
+    if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
     return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
 }

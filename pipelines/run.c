@@ -18,8 +18,7 @@ static void inject_kills(struct run *run, struct supervisor *supervisor) {
     for (size_t k = 0; k < run->replay->kill_count; k++) {
         struct replay_kill *fault = &run->replay->kills[k];
         const struct tally_stage *stage = tally_find(&run->tally, fault->stage);
-        if (fault->happened || stage == NULL || stage->done < fault->after)
-            continue;
+        if (fault->happened || stage == NULL || stage->done < fault->after) continue;
         for (size_t i = 0; i < run->plan->instance_count && !fault->happened; i++)
             if (strcmp(run->graph->stages[run->plan->instances[i].stage].section.name, fault->stage) == 0 &&
                 supervisor_pid(supervisor, i) > 0) {
@@ -36,14 +35,11 @@ static void inject_kills(struct run *run, struct supervisor *supervisor) {
 static void end_replay(struct run *run, struct supervisor *supervisor) {
     int64_t seen = 0;
     for (size_t i = 0; i < run->tally.count; i++)
-        if (run->tally.stages[i].source)
-            seen += run->tally.stages[i].seen;
-    if (run->replay->drained || !replay_all_in(run->replay) || seen < (int64_t)run->replay->expected)
-        return;
+        if (run->tally.stages[i].source) seen += run->tally.stages[i].seen;
+    if (run->replay->drained || !replay_all_in(run->replay) || seen < (int64_t)run->replay->expected) return;
     run->replay->drained = true;
     for (size_t i = 0; i < run->plan->instance_count; i++)
-        if (run->children[i].source)
-            supervisor_kill(supervisor, i, SIGINT);
+        if (run->children[i].source) supervisor_kill(supervisor, i, SIGINT);
 }
 
 /* Whether the instance sends to somebody, and all to whom it sends have ended. */
@@ -51,10 +47,8 @@ static bool receivers_ended(const struct run *run, const struct supervisor *supe
     bool sends = false;
     for (size_t e = 0; e < run->plan->edge_count; e++)
         for (size_t i = 0; run->plan->edges[e].instance == instance && i < run->plan->instance_count; i++) {
-            if (run->plan->instances[i].stage != run->plan->edges[e].to)
-                continue;
-            if (supervisor_state(supervisor, i) != CHILD_ENDED)
-                return false;
+            if (run->plan->instances[i].stage != run->plan->edges[e].to) continue;
+            if (supervisor_state(supervisor, i) != CHILD_ENDED) return false;
             sends = true;
         }
     return sends;
@@ -69,8 +63,7 @@ static enum status release_senders(struct run *run, const struct supervisor *sup
         if (run->released[i] || supervisor_state(supervisor, i) == CHILD_ENDED || !receivers_ended(run, supervisor, i))
             continue;
         TRY(session_ledger(&run->session, run->graph->stages[instance->stage].section.name, false, &ledger, err));
-        if (ledger == NULL)
-            continue; /* perhaps not yet */
+        if (ledger == NULL) continue; /* perhaps not yet */
         enum status status = ledger_end_output(ledger, instance->replica, run->session.run, err);
         ledger_close(&ledger);
         TRY(status);
@@ -82,10 +75,8 @@ static enum status release_senders(struct run *run, const struct supervisor *sup
 /* A ledger that cannot be read for a moment is no reason to stop the stages; one that cannot be read at all is. */
 static enum status miscount(struct run *run, struct err *err) {
     run->tally_at = clock_monotonic();
-    if (err->status == STATUS_UNAVAILABLE)
-        return err->status;
-    if (++run->miscounts >= MISCOUNT_LIMIT)
-        return err->status;
+    if (err->status == STATUS_UNAVAILABLE) return err->status;
+    if (++run->miscounts >= MISCOUNT_LIMIT) return err->status;
     err->message[0] = '\0';
     return STATUS_OK;
 }
@@ -99,8 +90,7 @@ static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
 }
 
 static void look_around(struct run *run, const struct supervisor *supervisor) {
-    if (clock_monotonic() < run->look_at)
-        return;
+    if (clock_monotonic() < run->look_at) return;
     run->look_at = clock_monotonic() + 1;
     rotate_logs(run, supervisor);
     hung_tend(run->hung);
@@ -108,16 +98,13 @@ static void look_around(struct run *run, const struct supervisor *supervisor) {
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
     look_around(run, supervisor);
-    if (run->replay != NULL)
-        TRY(replay_advance(run->replay, err));
+    if (run->replay != NULL) TRY(replay_advance(run->replay, err));
     TRY(release_senders(run, supervisor, err));
     /* Counting may cost no more than a twentieth of a core, however long the session gets. */
     double pause = run->replay != NULL && run->replay->kill_count > 0 ? 0 : 1;
-    if (20 * run->tally_cost > pause)
-        pause = 20 * run->tally_cost;
+    if (20 * run->tally_cost > pause) pause = 20 * run->tally_cost;
     double begin = clock_monotonic();
-    if (begin - run->tally_at < pause)
-        return STATUS_OK;
+    if (begin - run->tally_at < pause) return STATUS_OK;
     struct tally tally;
     if (tally_take(&run->session, run->planned, TALLY_LIVE, &tally, err) != STATUS_OK) {
         /* The counts stay what they were; states and notes go on. */
@@ -140,16 +127,12 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
 static void tick(void *context, struct supervisor *supervisor) {
     struct run *run = context;
     run->supervisor = supervisor;
-    if (run->failed)
-        return;
+    if (run->failed) return;
     enum status status = advance(run, supervisor, &run->failure);
-    if (status == STATUS_UNAVAILABLE && !run->waits)
-        progress_say(&run->progress, run->failure.message);
+    if (status == STATUS_UNAVAILABLE && !run->waits) progress_say(&run->progress, run->failure.message);
     run->waits = status == STATUS_UNAVAILABLE;
-    if (run->waits)
-        run->failure = (struct err){0};
-    if (status == STATUS_OK || run->waits)
-        return;
+    if (run->waits) run->failure = (struct err){0};
+    if (status == STATUS_OK || run->waits) return;
     run->failed = true;
     progress_say(&run->progress, run->failure.message);
     kill(getpid(), SIGTERM); /* the supervisor takes it and stops */
@@ -164,8 +147,7 @@ static void say(void *context, const char *text) {
 
 static int conclude(struct run *run, enum supervisor_outcome outcome, struct err *err) {
     struct tally tally;
-    if (tally_take(&run->session, run->planned, TALLY_COUNTS, &tally, err) != STATUS_OK)
-        return EXIT_ERROR;
+    if (tally_take(&run->session, run->planned, TALLY_COUNTS, &tally, err) != STATUS_OK) return EXIT_ERROR;
     progress_end(&run->progress);
     log_write(run->log, LOG_INFO, "end", "%s",
               outcome == SUPERVISOR_ENDED ? "all stages have ended" : "stopped before the end");
@@ -176,8 +158,8 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
     if (outcome != SUPERVISOR_ENDED || run->failed) {
         code = EXIT_ERROR;
     } else if (!tally_adds_up(&tally, reason, sizeof reason)) {
-        fprintf(stderr, "icestream: the counts do not add up: %s; run the session again, and look into %s/log\n", reason,
-                run->session.path);
+        fprintf(stderr, "icestream: the counts do not add up: %s; run the session again, and look into %s/log\n",
+                reason, run->session.path);
         code = EXIT_COUNTS;
     } else if (tally_has_failed(&tally)) {
         fprintf(stderr, "icestream: some items failed; `icestream retry --session %s` sends them through again\n",
@@ -226,10 +208,11 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
         TRY(replay_advance(run->replay, err));
     }
     progress_begin(&run->progress, run->log);
-    const struct supervisor_hooks hooks = {.context = run, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
+    const struct supervisor_hooks hooks = {
+        .context = run, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
     run->session.patience = PATIENCE;
-    enum status status = supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks,
-                                        ret_outcome, err);
+    enum status status =
+        supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome, err);
     run->session.patience = 0;
     return status;
 }
@@ -257,15 +240,11 @@ int run_graph(const struct options *options, const struct graph *graph, struct p
     enum supervisor_outcome outcome = SUPERVISOR_GAVE_UP;
     enum status status = begin(&run, &err);
     bool begun = status == STATUS_OK;
-    if (begun)
-        status = run_session(&run, &outcome, &err);
+    if (begun) status = run_session(&run, &outcome, &err);
     int code = EXIT_ERROR;
-    if (status == STATUS_OK)
-        code = conclude(&run, outcome, &err);
-    if (err.message[0] != '\0')
-        fprintf(stderr, "icestream: %s\n", err.message);
-    if (!begun && status == STATUS_BAD_ARGUMENT)
-        code = EXIT_USAGE;
+    if (status == STATUS_OK) code = conclude(&run, outcome, &err);
+    if (err.message[0] != '\0') fprintf(stderr, "icestream: %s\n", err.message);
+    if (!begun && status == STATUS_BAD_ARGUMENT) code = EXIT_USAGE;
     run_clear(&run);
     return code;
 }
@@ -274,8 +253,7 @@ int command_run(const struct options *options) {
     struct graph *graph;
     struct plan plan;
     int code = check_graph(options->words[0], options, NULL, &graph, &plan);
-    if (code != EXIT_OK)
-        return code;
+    if (code != EXIT_OK) return code;
     code = run_graph(options, graph, &plan, NULL);
     plan_clear(&plan);
     graph_destroy(&graph);

@@ -6,7 +6,8 @@
 #include "pipelines/run_private.h"
 
 enum { CRASH_LIMIT = 3 };
-static const double STUCK = 3; /* s of silence after which one that was stopped while it holds a ledger's lock is killed */
+static const double STUCK =
+    3; /* s of silence after which one that was stopped while it holds a ledger's lock is killed */
 
 /* The item on whose account the child died; empty: none. That of the thread that the signal came from, where the stage
  * could tell; else the one that was in process. */
@@ -18,8 +19,7 @@ static void take_current(const struct child_texts *texts, char *id, size_t size)
         ssize_t length = pread(file, id, size - 1, places[i]);
         id[length > 0 ? length : 0] = '\0';
     }
-    if (file >= 0)
-        close(file);
+    if (file >= 0) close(file);
     id[strcspn(id, "\n")] = '\0';
 }
 
@@ -44,8 +44,8 @@ static enum status count_crash(struct run *run, struct ledger *ledger, size_t ch
                  CRASH_LIMIT);
     bool aside = false;
     TRY(ledger_crashed(ledger, id, CRASH_LIMIT, reason, &aside, err));
-    snprintf(text, sizeof text, aside ? "%s: %s is set aside: it has brought the stage down %d times"
-                                      : "%s: died while it worked on %s",
+    snprintf(text, sizeof text,
+             aside ? "%s: %s is set aside: it has brought the stage down %d times" : "%s: died while it worked on %s",
              name, id, CRASH_LIMIT);
     progress_say(&run->progress, text);
     return STATUS_OK;
@@ -57,8 +57,7 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
     char id[ITEM_ID_MAX + 1];
     struct ledger_counts counts;
     take_current(&run->texts[child], id, sizeof id);
-    if (id[0] != '\0' && is_crash(wait_status))
-        TRY(count_crash(run, ledger, child, id, wait_status, err));
+    if (id[0] != '\0' && is_crash(wait_status)) TRY(count_crash(run, ledger, child, id, wait_status, err));
     /* Counted once, even where what follows must be tried again. */
     unlink(run->texts[child].current);
     TRY(ledger_release_instance(ledger, instance->replica, err));
@@ -77,12 +76,10 @@ static bool kill_stuck_writer(struct run *run, size_t stage) {
         return false;
     pid_t writer = ledger_writer(path);
     for (size_t i = 0; writer > 0 && i < run->plan->instance_count; i++) {
-        if (supervisor_pid(run->supervisor, i) != writer)
-            continue;
+        if (supervisor_pid(run->supervisor, i) != writer) continue;
         const struct supervisor_options *options = &run->options->supervisor;
         double limit = hung_is_stopped(writer) ? STUCK : options->hang_report + options->hang_kill;
-        if (supervisor_silence(run->supervisor, i) < limit)
-            continue;
+        if (supervisor_silence(run->supervisor, i) < limit) continue;
         char text[160];
         snprintf(text, sizeof text, "%s does not answer and keeps the others from the ledger: it is killed",
                  run->children[i].name);
@@ -124,13 +121,10 @@ const char *run_silent(void *context, struct supervisor *supervisor, size_t chil
     struct run *run = context;
     struct err err = {0};
     run->supervisor = supervisor;
-    if (kill_stuck_writer(run, run->plan->instances[child].stage) || !has_substitute(run, child))
-        return NULL;
-    if (hung_let_go(run->hung, &run->session, child, &err) == STATUS_OK)
-        return "its items go to the other replicas";
+    if (kill_stuck_writer(run, run->plan->instances[child].stage) || !has_substitute(run, child)) return NULL;
+    if (hung_let_go(run->hung, &run->session, child, &err) == STATUS_OK) return "its items go to the other replicas";
     /* It is asked again four times a second. */
-    if (strncmp(run->unheard, err.message, sizeof run->unheard - 1) != 0)
-        progress_say(&run->progress, err.message);
+    if (strncmp(run->unheard, err.message, sizeof run->unheard - 1) != 0) progress_say(&run->progress, err.message);
     snprintf(run->unheard, sizeof run->unheard, "%s", err.message);
     return NULL;
 }

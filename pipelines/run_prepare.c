@@ -21,32 +21,27 @@ static enum status make_socket_folder(struct run *run, struct err *err) {
             access(parents[i], W_OK | X_OK) != 0 || stat(parents[i], &info) != 0)
             continue;
         /* Where others may rename what is ours, they could put a folder of theirs in its place. */
-        if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0)
-            continue;
+        if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0) continue;
         snprintf(run->sockets, sizeof run->sockets, "%s/icestream-XXXXXX", parents[i]);
         /* Whatever the umask left of its mode. */
-        if (mkdtemp(run->sockets) != NULL && chmod(run->sockets, 0700) == 0)
-            return STATUS_OK;
+        if (mkdtemp(run->sockets) != NULL && chmod(run->sockets, 0700) == 0) return STATUS_OK;
     }
     run->sockets[0] = '\0';
     FAIL(err, STATUS_IO,
-         "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s (one that others may write to must be "
+         "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s (one that others may write to must "
+         "be "
          "sticky, as /tmp is)",
          strerror(errno));
 }
 
 void run_remove_sockets(const char *path) {
-    if (path[0] == '\0')
-        return;
+    if (path[0] == '\0') return;
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *folder = descriptor >= 0 ? fdopendir(descriptor) : NULL;
-    if (folder == NULL && descriptor >= 0)
-        close(descriptor);
+    if (folder == NULL && descriptor >= 0) close(descriptor);
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry != NULL; entry = readdir(folder))
-        if (entry->d_name[0] != '.')
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    if (folder != NULL)
-        closedir(folder);
+        if (entry->d_name[0] != '.') unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder != NULL) closedir(folder);
     rmdir(path);
 }
 
@@ -55,8 +50,7 @@ static enum status replace_socket_folder(struct run *run, struct err *err) {
     char path[PATH_SIZE];
     _cleanup_(mem_free) char *old = NULL;
     TRY(session_file(&run->session, "log", "sockets", "", path, err));
-    if (file_exists(path))
-        TRY(file_read_whole(path, PATH_SIZE, &old, NULL, err));
+    if (file_exists(path)) TRY(file_read_whole(path, PATH_SIZE, &old, NULL, err));
     if (old != NULL && strncmp(path_name(old), "icestream-", 10) == 0 && strlen(path_name(old)) == 16)
         run_remove_sockets(old);
     TRY(make_socket_folder(run, err));
@@ -124,8 +118,7 @@ static enum status release_claims(struct run *run, struct err *err) {
         const struct plan_instance *instance = &run->plan->instances[i];
         struct ledger *ledger = NULL;
         TRY(session_ledger(&run->session, run->graph->stages[instance->stage].section.name, false, &ledger, err));
-        if (ledger == NULL)
-            continue;
+        if (ledger == NULL) continue;
         enum status status = ledger_release_instance(ledger, instance->replica, err);
         ledger_close(&ledger);
         TRY(status);
@@ -137,10 +130,8 @@ enum status run_prepare(struct run *run, struct err *err) {
     char public_key[TRANSPORT_KEY_SIZE], secret_key[TRANSPORT_KEY_SIZE];
     struct instance_orders orders = {.until_idle = run->options->until_idle,
                                      .log_size = (int64_t)(run->options->log_size * (1 << 20))};
-    if (run->replay != NULL && orders.until_idle < 0)
-        orders.until_idle = run->replay->longest_gap + REPLAY_IDLE;
-    if (run->replay != NULL)
-        orders.recorded = run->replay->source;
+    if (run->replay != NULL && orders.until_idle < 0) orders.until_idle = run->replay->longest_gap + REPLAY_IDLE;
+    if (run->replay != NULL) orders.recorded = run->replay->source;
     if (run->graph->tcp) {
         TRY(transport_make_keys(public_key, secret_key, err));
         orders.curve_public = public_key;

@@ -29,7 +29,7 @@ struct run {
     struct replay *replay;
     struct session session;
     json_t *planned;
-    bool *released; /* instances that no receiver is left for */
+    bool *released;          /* instances that no receiver is left for */
     char sockets[PATH_SIZE]; /* folder of the ipc endpoints */
     struct supervisor_child *children;
     struct supervisor *supervisor; /* once it runs */
@@ -38,8 +38,8 @@ struct run {
     struct tally tally;
     double tally_at, tally_cost;
     struct log *log; /* of the launcher itself */
-    double look_at; /* when what need not be done all the time is next done */
-    int miscounts; /* in a row */
+    double look_at;  /* when what need not be done all the time is next done */
+    int miscounts;   /* in a row */
     struct progress progress;
     bool waits;         /* the machine lacks something; said */
     char unheard[256];  /* why the items of one that hangs could not be let go, as last said */

@@ -21,8 +21,7 @@ static enum status absolute(const char *path, char *ret_path, struct err *err) {
     char *whole = realpath(path, NULL);
     FAIL_IF(whole == NULL, err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
     size_t length = strlen(whole);
-    if (length < PATH_SIZE)
-        memcpy(ret_path, whole, length + 1);
+    if (length < PATH_SIZE) memcpy(ret_path, whole, length + 1);
     free(whole);
     FAIL_IF(length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", path);
     return STATUS_OK;
@@ -39,8 +38,7 @@ static enum status take_lock(struct session *session, struct err *err) {
     session->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     FAIL_IF(session->lock < 0, err, STATUS_IO, "%s: cannot be opened: %s", path, strerror(errno));
     struct flock lock = whole_file(F_WRLCK);
-    if (fcntl(session->lock, F_OFD_SETLK, &lock) == 0)
-        return STATUS_OK;
+    if (fcntl(session->lock, F_OFD_SETLK, &lock) == 0) return STATUS_OK;
     FAIL_IF(errno == EAGAIN || errno == EACCES, err, STATUS_BAD_STATE,
             "%s: another icestream is running this session; wait for it, or end it with Ctrl-C", session->path);
     FAIL(err, STATUS_IO, "%s: cannot be locked: %s", path, strerror(errno));
@@ -48,11 +46,9 @@ static enum status take_lock(struct session *session, struct err *err) {
 
 bool session_is_running(const struct session *session) {
     char path[PATH_SIZE];
-    if (session_file(session, "log", "lock", "", path, NULL) != STATUS_OK)
-        return false;
+    if (session_file(session, "log", "lock", "", path, NULL) != STATUS_OK) return false;
     int descriptor = open(path, O_RDWR | O_CLOEXEC);
-    if (descriptor < 0)
-        return false;
+    if (descriptor < 0) return false;
     struct flock lock = whole_file(F_WRLCK);
     bool running = fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     close(descriptor);
@@ -94,10 +90,8 @@ enum status session_ledger(const struct session *session, const char *stage, boo
     }
     double patience = session->patience > 0 ? session->patience : LEDGER_PATIENCE;
     enum status status = ledger_open_patient(path, read_only, patience, ret_ledger, err);
-    if (status != STATUS_NOT_FOUND)
-        return status;
-    if (err != NULL)
-        *err = (struct err){0};
+    if (status != STATUS_NOT_FOUND) return status;
+    if (err != NULL) *err = (struct err){0};
     *ret_ledger = NULL;
     return STATUS_OK;
 }
@@ -110,8 +104,7 @@ static json_t *stage_plan(const struct plan *plan, size_t index) {
     for (size_t k = 0; k < stage->from_count; k++)
         json_array_append_new(from, json_string(plan->graph->stages[stage->from[k]].section.name));
     for (size_t i = 0; i < plan->instance_count; i++)
-        if (plan->instances[i].stage == index)
-            json_array_append_new(instances, json_string(plan->instances[i].name));
+        if (plan->instances[i].stage == index) json_array_append_new(instances, json_string(plan->instances[i].name));
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b}", "name", stage->section.name, "program", stage->program,
                      "kind", stage->kind, "from", from, "instances", instances, "cumulative", stage->cumulative,
                      "left_out", stage->left_out);
@@ -121,14 +114,14 @@ static enum status write_plan(const struct session *session, const struct plan *
     json_t *stages = json_array();
     for (size_t i = 0; i < plan->graph->stage_count; i++)
         json_array_append_new(stages, stage_plan(plan, i));
-    json_t *root = json_pack("{s:i, s:i, s:i, s:o}", "v", 1, "run", session->run, "pid", (int)getpid(), "stages", stages);
+    json_t *root =
+        json_pack("{s:i, s:i, s:i, s:o}", "v", 1, "run", session->run, "pid", (int)getpid(), "stages", stages);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
     char path[PATH_SIZE];
     enum status status = session_file(session, "log", "plan.json", "", path, err);
-    if (status == STATUS_OK)
-        status = file_write_whole(path, text, strlen(text), err);
+    if (status == STATUS_OK) status = file_write_whole(path, text, strlen(text), err);
     free(text);
     return status;
 }
@@ -137,8 +130,7 @@ static enum status next_run(struct session *session, struct err *err) {
     char path[PATH_SIZE];
     TRY(session_file(session, "log", "plan.json", "", path, err));
     session->run = 1;
-    if (!file_exists(path))
-        return STATUS_OK;
+    if (!file_exists(path)) return STATUS_OK;
     json_t *old = NULL;
     TRY(session_read_plan(session, &old, err));
     session->run = (int)json_integer_value(json_object_get(old, "run")) + 1;
@@ -159,8 +151,7 @@ static enum status keep_graph(const struct session *session, const struct graph 
         enum status status = graph_read(path, &problems, &old, err);
         bool wrong = problems.errors > 0;
         problems_clear(&problems);
-        if (status == STATUS_OK && !wrong)
-            graph_difference(old, graph, difference, sizeof difference);
+        if (status == STATUS_OK && !wrong) graph_difference(old, graph, difference, sizeof difference);
         graph_destroy(&old);
         TRY(status);
         FAIL_IF(wrong, err, STATUS_BAD_FORMAT, "%s: was changed by hand and is no graph any more", path);
@@ -193,14 +184,10 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     TRY(session_file(&session, "ledger", "", "", folder, err));
     TRY(file_make_folders(folder, 0755, err));
     enum status status = take_lock(&session, err);
-    if (status == STATUS_OK)
-        status = sync_folders(&session, err);
-    if (status == STATUS_OK)
-        status = next_run(&session, err);
-    if (status == STATUS_OK)
-        status = keep_graph(&session, plan->graph, err);
-    if (status == STATUS_OK)
-        status = write_plan(&session, plan, err);
+    if (status == STATUS_OK) status = sync_folders(&session, err);
+    if (status == STATUS_OK) status = next_run(&session, err);
+    if (status == STATUS_OK) status = keep_graph(&session, plan->graph, err);
+    if (status == STATUS_OK) status = write_plan(&session, plan, err);
     if (status != STATUS_OK) {
         session_end(&session);
         return status;
@@ -210,7 +197,6 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
 }
 
 void session_end(struct session *session) {
-    if (session->lock >= 0)
-        close(session->lock);
+    if (session->lock >= 0) close(session->lock);
     session->lock = -1;
 }

@@ -34,8 +34,8 @@ enum status session_read_plan(const struct session *session, json_t **ret_plan, 
 enum status session_file(const struct session *session, const char *folder, const char *name, const char *ending,
                          char path[PATH_SIZE], struct err *err);
 /* *ret_ledger is NULL when the stage keeps none. UNAVAILABLE: others held it for longer than the session's patience. */
-enum status session_ledger(const struct session *session, const char *stage, bool read_only,
-                           struct ledger **ret_ledger, struct err *err);
+enum status session_ledger(const struct session *session, const char *stage, bool read_only, struct ledger **ret_ledger,
+                           struct err *err);
 
 /* graph.yaml (graph_print.c). */
 enum status graph_print(const struct graph *graph, char **ret_text, struct err *err);
@@ -44,8 +44,8 @@ void graph_difference(const struct graph *old, const struct graph *new, char *te
 
 /* What an instance is told (instance.c). */
 struct instance_orders {
-    double until_idle; /* negative: none */
-    int64_t log_size;  /* bytes */
+    double until_idle;    /* negative: none */
+    int64_t log_size;     /* bytes */
     const char *recorded; /* the folder that is played again, to which files may be linked; NULL: none */
     const char *curve_public, *curve_secret; /* NULL: no encryption */
 };

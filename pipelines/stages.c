@@ -12,8 +12,7 @@ static enum status collect(json_t *list, struct err *err) {
         json_t *describe = NULL;
         struct err problem = {0};
         status = program_find(names.names[i], &path, err);
-        if (status == STATUS_OK)
-            status = program_describe(path, 10, &describe, &problem);
+        if (status == STATUS_OK) status = program_describe(path, 10, &describe, &problem);
         if (status == STATUS_BAD_FORMAT) {
             fprintf(stderr, "icestream: warning: %s\n", problem.message);
             status = STATUS_OK;

@@ -49,8 +49,7 @@ static json_t *read_history(const struct session *session, const char *stage) {
         return events;
     for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         json_t *event = json_loadb(line, (size_t)(end - line), 0, NULL);
-        if (event != NULL)
-            json_array_append_new(events, event);
+        if (event != NULL) json_array_append_new(events, event);
     }
     return events;
 }
@@ -64,20 +63,16 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
     const char *note = "";
     json_array_foreach(json_object_get(planned, "instances"), i, name) {
         json_t *beat = status_heartbeat(session, json_string_value(name));
-        if (beat == NULL)
-            beat = json_object();
+        if (beat == NULL) beat = json_object();
         json_object_set(beat, "name", name);
         double silent = silence(session, beat);
-        if (silent > 0)
-            json_object_set_new(beat, "silent", json_real(silent));
+        if (silent > 0) json_object_set_new(beat, "silent", json_real(silent));
         const char *text = json_string_value(json_object_get(beat, "note"));
-        if (text != NULL && text[0] != '\0')
-            note = text;
+        if (text != NULL && text[0] != '\0') note = text;
         json_array_append_new(instances, beat);
     }
     json_object_set_new(stage, "note", json_string(note));
-    if (tally->left_out)
-        json_object_set_new(stage, "left_out", json_true());
+    if (tally->left_out) json_object_set_new(stage, "left_out", json_true());
     json_object_set_new(stage, "products", json_sprintf("%s/%s", session->path, tally->name));
     json_object_set_new(stage, "history", read_history(session, tally->name));
     json_object_set_new(stage, "instances", instances);
@@ -87,8 +82,8 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
 static void add_items(json_t *items, const struct tally_stage *stage) {
     for (size_t i = 0; i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
-        json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:s, s:f}", "id", item->id, "stage", stage->name, "state",
-                                               ledger_state_name(item->state), "reason",
+        json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:s, s:f}", "id", item->id, "stage", stage->name,
+                                               "state", ledger_state_name(item->state), "reason",
                                                item->reason ? item->reason : "", "time", item->time));
     }
 }
@@ -125,16 +120,14 @@ void status_reasons(const struct tally *tally, size_t limit, FILE *out) {
         size_t told = 0, untold = 0;
         for (size_t k = 0; k < tally->stages[i].item_count; k++) {
             const struct tally_item *item = &tally->stages[i].items[k];
-            if (item->state != LEDGER_REJECTED && item->state != LEDGER_FAILED)
-                continue;
+            if (item->state != LEDGER_REJECTED && item->state != LEDGER_FAILED) continue;
             if (told++ < limit)
                 fprintf(out, "%s: %s %s: %s\n", tally->stages[i].name, item->id, ledger_state_name(item->state),
                         item->reason ? item->reason : "no reason given");
             else
                 untold++;
         }
-        if (untold > 0)
-            fprintf(out, "%s: and %zu more (status --json lists all)\n", tally->stages[i].name, untold);
+        if (untold > 0) fprintf(out, "%s: and %zu more (status --json lists all)\n", tally->stages[i].name, untold);
     }
 }
 
@@ -145,8 +138,7 @@ static void print_notes(const struct session *session, const json_t *plan, FILE 
         json_array_foreach(json_object_get(stage, "instances"), k, instance) {
             json_t *beat = status_heartbeat(session, json_string_value(instance));
             const char *note = json_string_value(json_object_get(beat, "note"));
-            if (note != NULL && note[0] != '\0')
-                fprintf(out, "%s: %s\n", json_string_value(instance), note);
+            if (note != NULL && note[0] != '\0') fprintf(out, "%s: %s\n", json_string_value(instance), note);
             double silent = silence(session, beat);
             if (silent > 0)
                 fprintf(out, "%s: has not answered for %.0f s (process %lld)\n", json_string_value(instance), silent,
@@ -167,8 +159,7 @@ static void write_text(const struct session *session, const json_t *plan, const 
     status_table(session, tally, out);
     print_notes(session, plan, out);
     status_reasons(tally, 20, out);
-    if (report->miscount[0] != '\0')
-        fprintf(out, "the counts do not add up: %s\n", report->miscount);
+    if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);
 }
 
 /* The whole status; its text is freed by the caller. */
@@ -216,8 +207,7 @@ static enum status follow(const struct session *session, bool json, struct repor
         }
         free(last->text);
         *last = report;
-        if (running)
-            poll(NULL, 0, 1000);
+        if (running) poll(NULL, 0, 1000);
     }
     return status;
 }
@@ -231,8 +221,7 @@ int command_status(const struct options *options) {
         status = follow(&session, options->json, &report, &err);
     } else if (status == STATUS_OK) {
         status = take_report(&session, options->json, &report, &err);
-        if (status == STATUS_OK)
-            printf(options->json ? "%s\n" : "%s", report.text);
+        if (status == STATUS_OK) printf(options->json ? "%s\n" : "%s", report.text);
     }
     free(report.text);
     if (status == STATUS_OK && report.miscount[0] != '\0') {
@@ -242,8 +231,7 @@ int command_status(const struct options *options) {
                 report.miscount, session.path, session.path);
         return EXIT_COUNTS;
     }
-    if (status == STATUS_OK)
-        return EXIT_OK;
+    if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
     return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
 }

@@ -79,8 +79,7 @@ int supervisor_restarts(const struct supervisor *supervisor, size_t child) {
 }
 
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal) {
-    if (supervisor->children[child].state == CHILD_RUNNING)
-        kill(supervisor->children[child].pid, signal);
+    if (supervisor->children[child].state == CHILD_RUNNING) kill(supervisor->children[child].pid, signal);
 }
 
 static void say(const struct supervisor *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -90,20 +89,17 @@ static void say(const struct supervisor *s, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (s->hooks->say != NULL)
-        s->hooks->say(s->hooks->context, text);
+    if (s->hooks->say != NULL) s->hooks->say(s->hooks->context, text);
 }
 
 /* The child's side of the fork: does not return. */
 static void become(const struct supervisor *s, const struct supervisor_child *spec, pid_t parent) {
     setpgid(0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
-        _exit(127);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(127);
     int input = open("/dev/null", O_RDONLY);
     int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
     /* Without a log, what it says comes out where the supervisor's own words do. */
-    if (input < 0 || dup2(input, 0) < 0 || (output >= 0 && (dup2(output, 1) < 0 || dup2(output, 2) < 0)))
-        _exit(127);
+    if (input < 0 || dup2(input, 0) < 0 || (output >= 0 && (dup2(output, 1) < 0 || dup2(output, 2) < 0))) _exit(127);
     signal(SIGPIPE, SIG_DFL);
     for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
         putenv(*pair);
@@ -118,10 +114,10 @@ static enum status start(struct supervisor *s, size_t index, struct err *err) {
     struct child *child = &s->children[index];
     /* One left by an earlier process would speak for this one. */
     if (spec->heartbeat != NULL && unlink(spec->heartbeat) != 0)
-        FAIL_IF(errno != ENOENT, err, STATUS_UNAVAILABLE, "%s: cannot be removed: %s", spec->heartbeat, strerror(errno));
+        FAIL_IF(errno != ENOENT, err, STATUS_UNAVAILABLE, "%s: cannot be removed: %s", spec->heartbeat,
+                strerror(errno));
     pid_t parent = getpid(), pid = fork();
-    if (pid == 0)
-        become(s, spec, parent);
+    if (pid == 0) become(s, spec, parent);
     FAIL_IF(pid < 0, err, STATUS_UNAVAILABLE, "%s cannot be started: %s", spec->name, strerror(errno));
     setpgid(pid, pid); /* in case the child has not come to it yet */
     child->pid = pid;
@@ -136,26 +132,22 @@ static enum status start(struct supervisor *s, size_t index, struct err *err) {
 
 static void signal_all(struct supervisor *s, int signal) {
     for (size_t i = 0; i < s->count; i++)
-        if (s->children[i].state == CHILD_RUNNING)
-            kill(-s->children[i].pid, signal);
+        if (s->children[i].state == CHILD_RUNNING) kill(-s->children[i].pid, signal);
 }
 
 static void drain(struct supervisor *s) {
     s->draining = true;
     for (size_t i = 0; i < s->count; i++)
-        if (s->specs[i].source)
-            s->children[i].interrupt = true;
+        if (s->specs[i].source) s->children[i].interrupt = true;
 }
 
 static void stop(struct supervisor *s) {
-    if (s->stopping)
-        return;
+    if (s->stopping) return;
     s->stopping = true;
     s->kill_at = clock_monotonic() + s->options->stop_kill;
     signal_all(s, SIGTERM);
     for (size_t i = 0; i < s->count; i++)
-        if (s->children[i].state == CHILD_WAITING)
-            s->children[i].state = CHILD_ENDED;
+        if (s->children[i].state == CHILD_WAITING) s->children[i].state = CHILD_ENDED;
 }
 
 static void give_up(struct supervisor *s) {
@@ -176,8 +168,7 @@ static void describe_death(int wait_status, char *text, size_t size) {
 static bool is_log_line(const char *line) {
     static const char *const levels[] = {" DEBUG ", " INFO ", " WARN ", " ERROR "};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (strstr(line, levels[i]) != NULL)
-            return true;
+        if (strstr(line, levels[i]) != NULL) return true;
     return false;
 }
 
@@ -186,17 +177,14 @@ static bool is_log_line(const char *line) {
 static void last_error(const char *log, char *text, size_t size) {
     text[0] = '\0';
     FILE *file = fopen(log, "r");
-    if (file == NULL)
-        return;
+    if (file == NULL) return;
     char line[1024];
     if (fseek(file, -16384, SEEK_END) != 0) /* a shorter log is read from its beginning */
         rewind(file);
     while (fgets(line, sizeof line, file) != NULL) {
         const char *mark = strstr(line, " ERROR ");
-        if (strstr(line, " INFO start ") != NULL)
-            text[0] = '\0'; /* what came before is another process's */
-        if (mark == NULL && (is_log_line(line) || text[0] != '\0'))
-            continue;
+        if (strstr(line, " INFO start ") != NULL) text[0] = '\0'; /* what came before is another process's */
+        if (mark == NULL && (is_log_line(line) || text[0] != '\0')) continue;
         snprintf(text, size, ": %s", mark != NULL ? mark + strlen(" ERROR ") : line);
         text[strcspn(text, "\n")] = '\0';
     }
@@ -212,8 +200,7 @@ static void wait_for_machine(struct supervisor *s, size_t index, const char *why
     wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
     child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
     child->start_at = clock_monotonic() + wait;
-    if (child->lacks++ == 0)
-        say(s, "%s; it is tried again until that works", why);
+    if (child->lacks++ == 0) say(s, "%s; it is tried again until that works", why);
 }
 
 static enum status bury(struct supervisor *s, size_t index, struct err *err) {
@@ -227,8 +214,7 @@ static enum status bury(struct supervisor *s, size_t index, struct err *err) {
     }
     int64_t finished = 0;
     child->state = CHILD_WAITING;
-    if (s->hooks->died != NULL)
-        TRY(s->hooks->died(s->hooks->context, index, wait_status, &finished, err));
+    if (s->hooks->died != NULL) TRY(s->hooks->died(s->hooks->context, index, wait_status, &finished, err));
     if (s->stopping) {
         child->state = CHILD_ENDED;
         return STATUS_OK;
@@ -284,16 +270,14 @@ static enum status bury_when_possible(struct supervisor *s, size_t index, struct
     enum status status = bury(s, index, &own);
     child->unburied = status == STATUS_UNAVAILABLE;
     FAIL_IF(status != STATUS_OK && !child->unburied, err, status, "%s", own.message);
-    if (child->unburied)
-        wait_for_machine(s, index, own.message);
+    if (child->unburied) wait_for_machine(s, index, own.message);
     return STATUS_OK;
 }
 
 static enum status reap(struct supervisor *s, struct err *err) {
     for (size_t i = 0; i < s->count; i++) {
         struct child *child = &s->children[i];
-        if (child->state != CHILD_RUNNING || waitpid(child->pid, &child->wait_status, WNOHANG) <= 0)
-            continue;
+        if (child->state != CHILD_RUNNING || waitpid(child->pid, &child->wait_status, WNOHANG) <= 0) continue;
         /* What it started goes with it. */
         kill(-child->pid, SIGKILL);
         TRY(bury_when_possible(s, i, err));
@@ -307,12 +291,10 @@ static enum status reap(struct supervisor *s, struct err *err) {
 static bool takes_writes(const char *heartbeat) {
     static const char block[4096];
     char path[4096];
-    if (snprintf(path, sizeof path, "%s.probe", heartbeat) >= (int)sizeof path)
-        return true;
+    if (snprintf(path, sizeof path, "%s.probe", heartbeat) >= (int)sizeof path) return true;
     int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     bool takes = descriptor >= 0 && write(descriptor, block, sizeof block) == (ssize_t)sizeof block;
-    if (descriptor >= 0)
-        close(descriptor);
+    if (descriptor >= 0) close(descriptor);
     unlink(path);
     return takes;
 }
@@ -326,8 +308,8 @@ static void report_silence(struct supervisor *s, size_t index, double silent) {
         child->told_at = clock_monotonic();
     }
     if (!child->reported)
-        say(s, "%s has not answered for %.0f s; %s%sit will be killed and started again in %.0f s", s->specs[index].name,
-            silent, measure ? measure : "", measure ? "; " : "", s->options->hang_kill);
+        say(s, "%s has not answered for %.0f s; %s%sit will be killed and started again in %.0f s",
+            s->specs[index].name, silent, measure ? measure : "", measure ? "; " : "", s->options->hang_kill);
     child->reported = true;
 }
 
@@ -341,32 +323,28 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
         child->beat = status.st_mtim;
         child->alive_at = clock_monotonic();
         child->beaten = true;
-        if (child->reported)
-            say(s, "%s answers again", spec->name);
+        if (child->reported) say(s, "%s answers again", spec->name);
         child->reported = false;
     }
     /* What it lacked is there by now; what it lacks next is worth a word again. */
-    if (child->beaten && clock_monotonic() - child->started_at > s->options->backoff_max)
-        child->lacks = 0;
+    if (child->beaten && clock_monotonic() - child->started_at > s->options->backoff_max) child->lacks = 0;
     double silent = supervisor_silence(s, index);
     if (silent > s->options->hang_report && !takes_writes(spec->heartbeat)) {
         /* Nobody can be blamed for a heartbeat that cannot be written; it is looked at again in a second. */
         child->alive_at = clock_monotonic() - s->options->hang_report + 1;
         return;
     }
-    if (silent > s->options->hang_report)
-        report_silence(s, index, silent);
-    if (silent > s->options->hang_report + s->options->hang_kill)
-        kill(-child->pid, SIGKILL);
+    if (silent > s->options->hang_report) report_silence(s, index, silent);
+    if (silent > s->options->hang_report + s->options->hang_kill) kill(-child->pid, SIGKILL);
 }
 
 /* A source is told to end its search once it has shown that it listens: before that, SIGINT would kill it. */
 static void pass_interrupt(struct supervisor *s, size_t index) {
     struct child *child = &s->children[index];
     const struct supervisor_child *spec = &s->specs[index];
-    bool listens = spec->heartbeat == NULL || child->beaten || (!spec->heartbeat_expected && clock_monotonic() > child->started_at + 5);
-    if (!child->interrupt || !listens)
-        return;
+    bool listens = spec->heartbeat == NULL || child->beaten ||
+                   (!spec->heartbeat_expected && clock_monotonic() > child->started_at + 5);
+    if (!child->interrupt || !listens) return;
     child->interrupt = false;
     kill(child->pid, SIGINT);
 }
@@ -374,8 +352,7 @@ static void pass_interrupt(struct supervisor *s, size_t index) {
 static enum status start_when_possible(struct supervisor *s, size_t index, struct err *err) {
     struct err own = {0};
     enum status status = start(s, index, &own);
-    if (status == STATUS_UNAVAILABLE)
-        wait_for_machine(s, index, own.message);
+    if (status == STATUS_UNAVAILABLE) wait_for_machine(s, index, own.message);
     FAIL_IF(status != STATUS_OK && status != STATUS_UNAVAILABLE, err, status, "%s", own.message);
     return STATUS_OK;
 }
@@ -385,8 +362,7 @@ static enum status advance(struct supervisor *s, struct err *err) {
         struct child *child = &s->children[i];
         if (child->state == CHILD_WAITING && !s->stopping && clock_monotonic() >= child->start_at)
             TRY(child->unburied ? bury_when_possible(s, i, err) : start_when_possible(s, i, err));
-        if (child->state != CHILD_RUNNING)
-            continue;
+        if (child->state != CHILD_RUNNING) continue;
         watch_heartbeat(s, i);
         pass_interrupt(s, i);
     }
@@ -398,8 +374,7 @@ static enum status advance(struct supervisor *s, struct err *err) {
 }
 
 static void take_signal(struct supervisor *s, int signal) {
-    if (signal == SIGCHLD)
-        return;
+    if (signal == SIGCHLD) return;
     if (signal == SIGINT && !s->draining && !s->stopping) {
         say(s, "draining: no new items are taken in; what is on its way is finished (once more to stop now)");
         drain(s);
@@ -412,8 +387,7 @@ static void take_signal(struct supervisor *s, int signal) {
 static enum status wait_for_event(struct supervisor *s, struct err *err) {
     double until = clock_monotonic() + s->options->tick;
     for (size_t i = 0; i < s->count; i++)
-        if (s->children[i].state == CHILD_WAITING && s->children[i].start_at < until)
-            until = s->children[i].start_at;
+        if (s->children[i].state == CHILD_WAITING && s->children[i].start_at < until) until = s->children[i].start_at;
     double left = until - clock_monotonic();
     struct pollfd poller = {.fd = s->signals, .events = POLLIN};
     int ready = poll(&poller, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
@@ -426,8 +400,7 @@ static enum status wait_for_event(struct supervisor *s, struct err *err) {
 
 static bool all_ended(const struct supervisor *s) {
     for (size_t i = 0; i < s->count; i++)
-        if (s->children[i].state != CHILD_ENDED)
-            return false;
+        if (s->children[i].state != CHILD_ENDED) return false;
     return true;
 }
 
@@ -436,8 +409,7 @@ static enum status loop(struct supervisor *s, struct err *err) {
         TRY(advance(s, err));
         TRY(wait_for_event(s, err));
         TRY(reap(s, err));
-        if (s->hooks->tick != NULL)
-            s->hooks->tick(s->hooks->context, s);
+        if (s->hooks->tick != NULL) s->hooks->tick(s->hooks->context, s);
     }
     return STATUS_OK;
 }
@@ -469,12 +441,9 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
     enum status status = STATUS_OK;
     if (s.children == NULL || s.signals < 0)
         status = err_set(err, STATUS_IO, __FILE__, __LINE__, "processes cannot be watched: %s", strerror(errno));
-    if (status == STATUS_OK)
-        status = loop(&s, err);
-    if (s.children != NULL)
-        kill_rest(&s);
-    if (s.signals >= 0)
-        close(s.signals);
+    if (status == STATUS_OK) status = loop(&s, err);
+    if (s.children != NULL) kill_rest(&s);
+    if (s.signals >= 0) close(s.signals);
     free(s.children);
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
     if (status == STATUS_OK)

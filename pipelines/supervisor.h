@@ -30,11 +30,11 @@ struct supervisor_child {
 enum child_state { CHILD_WAITING, CHILD_RUNNING, CHILD_ENDED };
 
 struct supervisor_options {
-    int restart_limit;                 /* deaths in a row with nothing finished between them */
-    double backoff, backoff_max;       /* s before the first restart, doubled for each death in a row */
-    double hang_report, hang_kill;     /* s without a heartbeat; then so many more until SIGKILL */
-    double stop_kill;                  /* s from SIGTERM to SIGKILL */
-    double tick;                       /* s between calls of the hook */
+    int restart_limit;             /* deaths in a row with nothing finished between them */
+    double backoff, backoff_max;   /* s before the first restart, doubled for each death in a row */
+    double hang_report, hang_kill; /* s without a heartbeat; then so many more until SIGKILL */
+    double stop_kill;              /* s from SIGTERM to SIGKILL */
+    double tick;                   /* s between calls of the hook */
 };
 /* 5; 0.5, 30; 15, 60; 5; 0.2 */
 void supervisor_defaults(struct supervisor_options *ret_options);

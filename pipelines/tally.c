@@ -23,8 +23,7 @@ void tally_clear(struct tally *tally) {
 
 const struct tally_stage *tally_find(const struct tally *tally, const char *name) {
     for (size_t i = 0; i < tally->count; i++)
-        if (strcmp(tally->stages[i].name, name) == 0)
-            return &tally->stages[i];
+        if (strcmp(tally->stages[i].name, name) == 0) return &tally->stages[i];
     return NULL;
 }
 
@@ -55,16 +54,14 @@ static enum status visit_own(const struct ledger_row *row, void *context, struct
 
 /* What a receiver said of an item: "done", "rejected" or "failed"; its reason is in the receiver's own ledger. */
 static enum ledger_state verdict_state(const char *verdict) {
-    if (verdict != NULL && strcmp(verdict, "rejected") == 0)
-        return LEDGER_REJECTED;
+    if (verdict != NULL && strcmp(verdict, "rejected") == 0) return LEDGER_REJECTED;
     return verdict != NULL && strcmp(verdict, "failed") == 0 ? LEDGER_FAILED : LEDGER_DONE;
 }
 
 static enum status visit_sent(const struct ledger_parcel_row *row, void *context, struct err *err) {
     struct tally_stage *stage = context;
     const char *to = strchr(row->edge, '>');
-    if (to == NULL || strcmp(to + 1, stage->name) != 0)
-        return STATUS_OK;
+    if (to == NULL || strcmp(to + 1, stage->name) != 0) return STATUS_OK;
     struct tally_item values = {.sent = true, .time = row->time_sent};
     values.waiting = isnan(row->time_acknowledged);
     if (!values.waiting) {
@@ -104,8 +101,7 @@ static void merge_into(struct tally_item *into, struct tally_item *from) {
 
 static void merge(struct tally_stage *stage) {
     size_t kept = 0;
-    if (stage->item_count == 0)
-        return;
+    if (stage->item_count == 0) return;
     qsort(stage->items, stage->item_count, sizeof *stage->items, by_id);
     for (size_t i = 1; i < stage->item_count; i++)
         if (strcmp(stage->items[kept].id, stage->items[i].id) == 0)
@@ -119,8 +115,7 @@ static void merge(struct tally_stage *stage) {
 static void count(struct tally_stage *stage) {
     for (size_t i = 0; i < stage->item_count; i++) {
         struct tally_item *item = &stage->items[i];
-        if (!item->own && item->waiting)
-            item->state = LEDGER_IN_FLIGHT;
+        if (!item->own && item->waiting) item->state = LEDGER_IN_FLIGHT;
         if (!item->own && !item->waiting && stage->has_ledger) {
             item->state = LEDGER_IN_FLIGHT;
             stage->lost++;
@@ -148,8 +143,7 @@ static enum status take_upstream(const struct session *session, const char *up, 
     ledger_close(&ledger);
     /* One that remembers nothing of what it sent (it acknowledges an item only when it has been taken downstream) can
      * keep a ledger all the same. */
-    if (stage->item_count == before)
-        stage->upstream_known = false;
+    if (stage->item_count == before) stage->upstream_known = false;
     return status;
 }
 
@@ -186,8 +180,7 @@ static enum status take_items(const struct session *session, const json_t *from,
     TRY(session_ledger(session, stage->name, true, &ledger, err));
     stage->has_ledger = ledger != NULL;
     enum status status = STATUS_OK;
-    if (ledger != NULL)
-        status = ledger_each(ledger, -1, visit_own, stage, err);
+    if (ledger != NULL) status = ledger_each(ledger, -1, visit_own, stage, err);
     ledger_close(&ledger);
     merge(stage);
     count(stage);
@@ -208,8 +201,7 @@ static enum status compare_upstream(const struct session *session, const char *u
     }
     enum status status = ledger_compare(ledger, stage->name, path, depth == TALLY_LIVE, &counts, err);
     ledger_close(&ledger);
-    if (depth != TALLY_LIVE && counts.sent == 0)
-        stage->upstream_known = false;
+    if (depth != TALLY_LIVE && counts.sent == 0) stage->upstream_known = false;
     sum->sent += counts.sent;
     sum->items += counts.items;
     sum->waiting += counts.waiting;
@@ -241,8 +233,7 @@ static enum status take_counts(const struct session *session, const json_t *from
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < json_array_size(from); i++)
         status = compare_upstream(session, json_string_value(json_array_get(from, i)), stage, depth, &sent, err);
-    if (status == STATUS_OK)
-        status = ledger_counts(ledger, &own, err);
+    if (status == STATUS_OK) status = ledger_counts(ledger, &own, err);
     if (status == STATUS_OK && (depth == TALLY_LIVE || is_plain(stage, &sent, &own))) {
         *ret_counted = true;
         stage->seen = own.seen + sent.waiting_unseen;
@@ -251,8 +242,7 @@ static enum status take_counts(const struct session *session, const json_t *from
         stage->failed = own.failed;
         stage->in_flight = own.in_flight + sent.waiting_unseen;
         stage->waiting = sent.waiting;
-        if (depth == TALLY_COUNTS)
-            status = ledger_each(ledger, LEDGER_REJECTED, visit_own, stage, err);
+        if (depth == TALLY_COUNTS) status = ledger_each(ledger, LEDGER_REJECTED, visit_own, stage, err);
         if (depth == TALLY_COUNTS && status == STATUS_OK)
             status = ledger_each(ledger, LEDGER_FAILED, visit_own, stage, err);
     }
@@ -282,8 +272,7 @@ static enum status count_unsent(const struct session *session, const json_t *pla
     json_array_foreach(from, i, up) {
         struct ledger *ledger = NULL;
         int64_t unsent = 0;
-        if (!passes_on(plan, json_string_value(up)))
-            continue;
+        if (!passes_on(plan, json_string_value(up))) continue;
         TRY(session_ledger(session, json_string_value(up), true, &ledger, err));
         enum status status = ledger != NULL ? ledger_count_unsent(ledger, suffix, &unsent, err) : STATUS_OK;
         ledger_close(&ledger);
@@ -304,13 +293,10 @@ static enum status take_stage(const struct session *session, const json_t *plan,
     stage->left_out = json_is_true(json_object_get(planned, "left_out"));
     stage->source = json_array_size(from) == 0;
     stage->upstream_known = true;
-    if (stage->left_out)
-        return STATUS_OK;
-    if (depth != TALLY_LIVE)
-        TRY(count_unsent(session, plan, from, stage, err));
+    if (stage->left_out) return STATUS_OK;
+    if (depth != TALLY_LIVE) TRY(count_unsent(session, plan, from, stage, err));
     bool counted = false;
-    if (depth != TALLY_ITEMS)
-        TRY(take_counts(session, from, depth, stage, &counted, err));
+    if (depth != TALLY_ITEMS) TRY(take_counts(session, from, depth, stage, &counted, err));
     stage->upstream_known |= !counted;
     return counted ? STATUS_OK : take_items(session, from, stage, err);
 }
@@ -336,22 +322,17 @@ enum status tally_take(const struct session *session, const json_t *plan, enum t
 }
 
 static const char *what_is_wrong(const struct tally_stage *stage, int64_t *ret_number) {
-    if (stage->lost > 0)
-        return *ret_number = stage->lost, "were acknowledged but are not in its ledger";
-    if (stage->stray > 0)
-        return *ret_number = stage->stray, "are in its ledger but nobody sent them";
-    if (stage->unsent > 0)
-        return *ret_number = stage->unsent, "are done upstream but were not sent to it";
+    if (stage->lost > 0) return *ret_number = stage->lost, "were acknowledged but are not in its ledger";
+    if (stage->stray > 0) return *ret_number = stage->stray, "are in its ledger but nobody sent them";
+    if (stage->unsent > 0) return *ret_number = stage->unsent, "are done upstream but were not sent to it";
     if (stage->seen != stage->done + stage->rejected + stage->failed + stage->in_flight)
         return *ret_number = stage->seen, "were seen, which is not the sum of the others";
     return NULL;
 }
 
 static const char *what_is_open(const struct tally_stage *stage, int64_t *ret_number) {
-    if (stage->in_flight > 0)
-        return *ret_number = stage->in_flight, "are neither done, rejected nor failed";
-    if (stage->waiting > 0)
-        return *ret_number = stage->waiting, "were not acknowledged";
+    if (stage->in_flight > 0) return *ret_number = stage->in_flight, "are neither done, rejected nor failed";
+    if (stage->waiting > 0) return *ret_number = stage->waiting, "were not acknowledged";
     return NULL;
 }
 
@@ -360,8 +341,7 @@ static bool find_first(const struct tally *tally, const char *(*find)(const stru
     for (size_t i = 0; i < tally->count; i++) {
         int64_t number = 0;
         const char *what = find(&tally->stages[i], &number);
-        if (what == NULL)
-            continue;
+        if (what == NULL) continue;
         snprintf(reason, size, "%s: %lld items %s", tally->stages[i].name, (long long)number, what);
         return true;
     }
@@ -378,7 +358,6 @@ bool tally_adds_up(const struct tally *tally, char *reason, size_t size) {
 
 bool tally_has_failed(const struct tally *tally) {
     for (size_t i = 0; i < tally->count; i++)
-        if (tally->stages[i].failed > 0)
-            return true;
+        if (tally->stages[i].failed > 0) return true;
     return false;
 }

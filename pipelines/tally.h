@@ -22,7 +22,7 @@ struct tally_item {
 struct tally_stage {
     char *name;
     bool source, cumulative, left_out, has_ledger;
-    bool upstream_known; /* every stage that feeds it remembers what it sent */
+    bool upstream_known;      /* every stage that feeds it remembers what it sent */
     struct tally_item *items; /* oldest first; or those that the depth asks for, and perhaps more */
     size_t item_count, capacity;
     int64_t seen, done, rejected, failed, in_flight;

@@ -91,8 +91,8 @@ static void paint_well(const struct drop_painter *painter, const struct drop_tru
         for (int x = 0; x < size; x++) {
             float u = (float)x * scale - 1, v = (float)y * scale - 1;
             float d = hypotf((float)x - truth->x, (float)y - truth->y), t = d / truth->radius;
-            float value = coefficients[0] * u + coefficients[1] * v + coefficients[2] * u * u + coefficients[3] * u * v +
-                          coefficients[4] * v * v;
+            float value = coefficients[0] * u + coefficients[1] * v + coefficients[2] * u * u +
+                          coefficients[3] * u * v + coefficients[4] * v * v;
             if (t < 1) value += lens * (1 - t * t);
             value -= dark * expf(-0.5f * (d - truth->radius) * (d - truth->radius) / (rim * rim));
             if (d > well) value -= 1.2f * dark * (1 - expf(-(d - well) / 3));
@@ -162,7 +162,11 @@ void drop_paint(struct drop_painter *painter, enum drop_kind kind, uint64_t inde
     float middle = 0.5f * (float)(size - 1), room = 0.06f * (float)size;
     struct drop_truth truth = {middle + uniform(&random, -1, 1) * room, middle + uniform(&random, -1, 1) * room, 0};
     truth.radius = (float)size * uniform(&random, 0.35, 0.4);
-    struct layer layer = {.size = size, .x = truth.x, .y = truth.y, .radius = truth.radius, .plane = painter->plane[1],
+    struct layer layer = {.size = size,
+                          .x = truth.x,
+                          .y = truth.y,
+                          .radius = truth.radius,
+                          .plane = painter->plane[1],
                           .scratch = {painter->plane[2], painter->plane[3], painter->plane[4]}};
     paint_well(painter, &truth, &random);
     memset(layer.plane, 0, (size_t)count * sizeof(float));
@@ -186,10 +190,15 @@ enum drop_kind drop_next(enum drop_kind kind, struct random *random) {
     if (u < 0.75) return kind;
     u = (u - 0.75) * 4;
     switch (kind) {
-    case DROP_CLEAR: return u < 0.4 ? DROP_PRECIPITATE : u < 0.6 ? DROP_PHASE : u < 0.85 ? DROP_CRYSTAL : DROP_SKIN;
-    case DROP_PRECIPITATE: return u < 0.6 ? DROP_PRECIPITATE_CRYSTAL : DROP_PRECIPITATE_SKIN;
-    case DROP_PHASE: return u < 0.6 ? DROP_PHASE_CRYSTAL : DROP_PHASE_PRECIPITATE;
-    case DROP_SKIN: return u < 0.5 ? DROP_PRECIPITATE_SKIN : DROP_SKIN;
-    default: return kind;
+    case DROP_CLEAR:
+        return u < 0.4 ? DROP_PRECIPITATE : u < 0.6 ? DROP_PHASE : u < 0.85 ? DROP_CRYSTAL : DROP_SKIN;
+    case DROP_PRECIPITATE:
+        return u < 0.6 ? DROP_PRECIPITATE_CRYSTAL : DROP_PRECIPITATE_SKIN;
+    case DROP_PHASE:
+        return u < 0.6 ? DROP_PHASE_CRYSTAL : DROP_PHASE_PRECIPITATE;
+    case DROP_SKIN:
+        return u < 0.5 ? DROP_PRECIPITATE_SKIN : DROP_SKIN;
+    default:
+        return kind;
     }
 }

@@ -16,12 +16,12 @@ struct layer {
 void layer_blur(float *plane, float *scratch, int size, float sigma);
 void layer_noise(float *plane, int size, struct random *random); /* normal, variance 1 */
 
-void layer_grains(struct layer *layer, struct random *random, float amplitude);    /* precipitate */
-void layer_crystals(struct layer *layer, struct random *random, float amplitude);  /* polygons with straight edges */
-void layer_droplets(struct layer *layer, struct random *random, float amplitude);  /* phase separation */
-void layer_folds(struct layer *layer, struct random *random, float amplitude);     /* skin */
-void layer_junk(struct layer *layer, struct random *random, float amplitude);      /* hairs, lumps, bubbles */
+void layer_grains(struct layer *layer, struct random *random, float amplitude);      /* precipitate */
+void layer_crystals(struct layer *layer, struct random *random, float amplitude);    /* polygons with straight edges */
+void layer_droplets(struct layer *layer, struct random *random, float amplitude);    /* phase separation */
+void layer_folds(struct layer *layer, struct random *random, float amplitude);       /* skin */
+void layer_junk(struct layer *layer, struct random *random, float amplitude);        /* hairs, lumps, bubbles */
 void layer_spherulites(struct layer *layer, struct random *random, float amplitude); /* discs of radial fibres */
-void layer_specks(struct layer *layer, struct random *random, int count);          /* dust, which any drop has */
+void layer_specks(struct layer *layer, struct random *random, int count);            /* dust, which any drop has */
 
 #endif

@@ -58,8 +58,8 @@ static void plan_set(const struct options *options, struct picture *pictures) {
 }
 
 static void plan_series(const struct options *options, struct picture *pictures) {
-    static const enum drop_kind beginnings[] = {DROP_CLEAR,       DROP_CLEAR, DROP_CLEAR, DROP_PRECIPITATE,
-                                                DROP_PRECIPITATE, DROP_PHASE, DROP_SKIN,  DROP_JUNK, DROP_OTHER};
+    static const enum drop_kind beginnings[] = {DROP_CLEAR, DROP_CLEAR, DROP_CLEAR, DROP_PRECIPITATE, DROP_PRECIPITATE,
+                                                DROP_PHASE, DROP_SKIN,  DROP_JUNK,  DROP_OTHER};
     for (int drop = 0; drop < options->count; drop++) {
         struct random random = random_stream((uint64_t)options->seed, (uint64_t)drop, 77);
         enum drop_kind kind = beginnings[random_next(&random) % (sizeof beginnings / sizeof *beginnings)];

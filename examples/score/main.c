@@ -50,8 +50,8 @@ static void print_ledgers(const char *session) {
 static enum status print_scores(const struct options *o, struct err *err) {
     struct score_picks picks = {0};
     TRY(score_picks(o->session, o->truth, o->tolerance, &picks, err));
-    printf("\npicks            %ld, of %ld true ones %ld found: recall %.3f, precision %.3f\n", picks.picked, picks.truth,
-           picks.hits, score_ratio(picks.hits, picks.truth), score_ratio(picks.hits, picks.picked));
+    printf("\npicks            %ld, of %ld true ones %ld found: recall %.3f, precision %.3f\n", picks.picked,
+           picks.truth, picks.hits, score_ratio(picks.hits, picks.truth), score_ratio(picks.hits, picks.picked));
     struct score_classes classes = {0};
     TRY(score_classes(o->session, o->truth, o->tolerance, &classes, err));
     printf("classes          %d of %d kept: %.1f %% of the true particles, %.1f %% of the false ones\n", classes.kept,
@@ -65,8 +65,7 @@ static enum status print_scores(const struct options *o, struct err *err) {
 }
 
 static int usage(const char *message) {
-    if (message != NULL)
-        fprintf(stderr, "icestream-score: %s\n", message);
+    if (message != NULL) fprintf(stderr, "icestream-score: %s\n", message);
     FILE *out = message == NULL ? stdout : stderr;
     fprintf(out, "usage: icestream-score --session DIR --truth DIR [--tolerance PX]\n");
     params_help(PARAMS, PARAM_COUNT, out);
@@ -76,12 +75,10 @@ static int usage(const char *message) {
 int main(int argc, char **argv) {
     struct options o = {0};
     struct err err = {0};
-    if (params_defaults(PARAMS, PARAM_COUNT, &o, &err) != STATUS_OK)
-        return usage(err.message);
+    if (params_defaults(PARAMS, PARAM_COUNT, &o, &err) != STATUS_OK) return usage(err.message);
     int code = 0;
     for (int i = 1; i < argc && code == 0; i += 2) {
-        if (strcmp(argv[i], "--help") == 0)
-            return usage(NULL);
+        if (strcmp(argv[i], "--help") == 0) return usage(NULL);
         if (strncmp(argv[i], "--", 2) != 0 || i + 1 >= argc)
             code = usage("options come as --name value");
         else if (params_set(PARAMS, PARAM_COUNT, &o, argv[i] + 2, argv[i + 1], "command line", &err) != STATUS_OK)

@@ -28,13 +28,11 @@ static enum status read_points(const char *path, struct points *ret_points, stru
     for (size_t t = 0; t < star_table_count(file) && p.count == 0; t++) {
         struct star_table *table = star_table_at(file, t);
         int x = star_column_find(table, "rlnCoordinateX"), y = star_column_find(table, "rlnCoordinateY");
-        if (x < 0 || y < 0)
-            continue;
+        if (x < 0 || y < 0) continue;
         TRY(mem_new(star_row_count(table), sizeof *p.xy, "coordinates", &p.xy, err));
         for (; p.count < star_row_count(table); p.count++) {
             enum status status = star_get_number(table, p.count, x, &p.xy[p.count][0], err);
-            if (status == STATUS_OK)
-                status = star_get_number(table, p.count, y, &p.xy[p.count][1], err);
+            if (status == STATUS_OK) status = star_get_number(table, p.count, y, &p.xy[p.count][1], err);
             if (status != STATUS_OK) {
                 free(p.xy);
                 return status;
@@ -59,8 +57,7 @@ static int by_distance(const void *a, const void *b) {
 static enum status match_points(const struct points *picks, const struct points *truth, double tolerance, bool *ret_hit,
                                 long *ret_hits, struct err *err) {
     *ret_hits = 0;
-    if (picks->count == 0 || truth->count == 0)
-        return STATUS_OK;
+    if (picks->count == 0 || truth->count == 0) return STATUS_OK;
     _cleanup_(mem_free) struct pair *pairs = NULL;
     _cleanup_(mem_free) bool *used = NULL;
     TRY(mem_new(picks->count * truth->count, sizeof *pairs, "pairs", &pairs, err));
@@ -70,18 +67,15 @@ static enum status match_points(const struct points *picks, const struct points 
         for (size_t j = 0; j < truth->count; j++) {
             double dx = picks->xy[i][0] - truth->xy[j][0], dy = picks->xy[i][1] - truth->xy[j][1];
             double d2 = dx * dx + dy * dy;
-            if (d2 <= tolerance * tolerance)
-                pairs[count++] = (struct pair){d2, i, j};
+            if (d2 <= tolerance * tolerance) pairs[count++] = (struct pair){d2, i, j};
         }
     qsort(pairs, count, sizeof *pairs, by_distance);
     for (size_t n = 0; n < count; n++) {
         bool *pick = &used[pairs[n].pick], *real = &used[picks->count + pairs[n].truth];
-        if (*pick || *real)
-            continue;
+        if (*pick || *real) continue;
         *pick = *real = true;
         ++*ret_hits;
-        if (ret_hit != NULL)
-            ret_hit[pairs[n].pick] = true;
+        if (ret_hit != NULL) ret_hit[pairs[n].pick] = true;
     }
     return STATUS_OK;
 }
@@ -96,17 +90,14 @@ enum status score_picks(const char *session, const char *truth, double tolerance
     enum status status = STATUS_OK;
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(directory)) != NULL;) {
         const char *ending = strstr(entry->d_name, "_autopick.star");
-        if (ending == NULL)
-            continue;
+        if (ending == NULL) continue;
         struct points picks = {0}, real = {0};
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         status = read_points(path, &picks, err);
         snprintf(path, sizeof path, "%s/%.*s.star", truth, (int)(ending - entry->d_name), entry->d_name);
-        if (status == STATUS_OK)
-            status = read_points(path, &real, err);
+        if (status == STATUS_OK) status = read_points(path, &real, err);
         long hits = 0;
-        if (status == STATUS_OK)
-            status = match_points(&picks, &real, tolerance, NULL, &hits, err);
+        if (status == STATUS_OK) status = match_points(&picks, &real, tolerance, NULL, &hits, err);
         score.hits += hits;
         score.picked += (long)picks.count;
         score.truth += (long)real.count;
@@ -114,8 +105,7 @@ enum status score_picks(const char *session, const char *truth, double tolerance
         free(real.xy);
     }
     closedir(directory);
-    if (status == STATUS_OK)
-        *ret_score = score;
+    if (status == STATUS_OK) *ret_score = score;
     return status;
 }
 
@@ -195,8 +185,7 @@ static enum status count_classes(const char *folder, const struct star_table *se
     for (size_t row = 0; column >= 0 && row < star_row_count(selected); row++) {
         long number;
         TRY(star_get_integer(selected, row, column, &number, err));
-        if (number >= 1 && number <= score->classes && !seen[number])
-            seen[number] = true, score->kept++;
+        if (number >= 1 && number <= score->classes && !seen[number]) seen[number] = true, score->kept++;
     }
     return STATUS_OK;
 }
@@ -231,8 +220,7 @@ enum status score_classes(const char *session, const char *truth, double toleran
     size_t rows = star_row_count(all);
     for (size_t first = 0, last; first < rows; first = last) {
         for (last = first + 1; last < rows; last++)
-            if (strcmp(star_get(all, last, micrograph), star_get(all, first, micrograph)) != 0)
-                break;
+            if (strcmp(star_get(all, last, micrograph), star_get(all, first, micrograph)) != 0) break;
         TRY(score_group(all, first, last, truth, tolerance, kept, kept_count, &score, err));
     }
     *ret_score = score;
@@ -257,14 +245,15 @@ static enum status fit_phantom(const struct image *phantom, const struct image *
     enum status status =
         fft_create(&(struct fft_options){.rank = 3, .shape = {n, n, n}, .direction = FFT_FORWARD}, &forward, err);
     if (status == STATUS_OK)
-        status = fft_create(&(struct fft_options){.rank = 3, .shape = {m, m, m}, .direction = FFT_INVERSE}, &inverse, err);
+        status =
+            fft_create(&(struct fft_options){.rank = 3, .shape = {m, m, m}, .direction = FFT_INVERSE}, &inverse, err);
     if (status == STATUS_OK) {
         fft_run(forward, phantom->data, full);
         for (int z = 0; z < m; z++)
             for (int y = 0; y < m; y++) {
                 size_t fz = (size_t)(z <= m / 2 ? z : z - m + n), fy = (size_t)(y <= m / 2 ? y : y - m + n);
-                memcpy(cropped + 2 * ((size_t)z * (size_t)m + (size_t)y) * mc,
-                       full + 2 * (fz * (size_t)n + fy) * nc, 2 * mc * sizeof(float));
+                memcpy(cropped + 2 * ((size_t)z * (size_t)m + (size_t)y) * mc, full + 2 * (fz * (size_t)n + fy) * nc,
+                       2 * mc * sizeof(float));
             }
         fft_run(inverse, cropped, small);
         int shift = box / 2 - m / 2;

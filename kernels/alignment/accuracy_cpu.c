@@ -67,8 +67,7 @@ static double offset_accuracy(const struct accuracy *a, const struct accuracy_pa
     return fmin(e, ACCURACY_OFFSET_MOST);
 }
 
-static void estimate_one(struct accuracy *a, const struct accuracy_particle *p, double *ret_angle,
-                         double *ret_offset) {
+static void estimate_one(struct accuracy *a, const struct accuracy_particle *p, double *ret_angle, double *ret_offset) {
     const struct accuracy_input *in = a->input;
     const struct fourier_pixels *pixels = in->pixels;
     if (p->ctf != NULL)
@@ -82,8 +81,8 @@ static void estimate_one(struct accuracy *a, const struct accuracy_particle *p, 
     *ret_offset = offset_accuracy(a, p);
 }
 
-enum status accuracy_estimate(const struct accuracy_input *in, struct workspace *workspace_or_null,
-                              double *ret_angles, double *ret_offsets, struct err *err) {
+enum status accuracy_estimate(const struct accuracy_input *in, struct workspace *workspace_or_null, double *ret_angles,
+                              double *ret_offsets, struct err *err) {
     const struct workspace *place = projector_grid(in->projector).workspace;
     FAIL_IF(place != workspace_or_null, err, STATUS_BAD_ARGUMENT,
             "a reference lies elsewhere than where accuracies were to be estimated");

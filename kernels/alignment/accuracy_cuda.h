@@ -21,10 +21,10 @@ struct accuracy_moves_cuda {
 
 /* Σ c² |P − P'|²/(2σ²) of `angles` turns, then `offsets` shifts: ret_differences[count][angles + offsets]. step:
  * 1/(box · pixel size); sigma2[optics][shells]. */
-enum status accuracy_cuda_differences(const struct grid_cuda *grid, const struct pixels_cuda *pixels, const short *shell,
-                                      const struct accuracy_moves_cuda *particles, int count, int angles, int offsets,
-                                      double step, const float *sigma2, int shells, double *ret_differences,
-                                      void *stream, struct err *err);
+enum status accuracy_cuda_differences(const struct grid_cuda *grid, const struct pixels_cuda *pixels,
+                                      const short *shell, const struct accuracy_moves_cuda *particles, int count,
+                                      int angles, int offsets, double step, const float *sigma2, int shells,
+                                      double *ret_differences, void *stream, struct err *err);
 
 #ifdef __cplusplus
 }

@@ -95,7 +95,8 @@ static enum status compare(const struct accuracy_input *in, struct workspace *w,
     TRY(put(w, moves, count, sizeof *moves, &device_moves, err));
     TRY(arena_take(w->arena, all, sizeof *differences, "accuracies", &differences, err));
     TRY(accuracy_cuda_differences(&grid, &list, shell, device_moves, in->count, s->angle_count, s->offset_count,
-                                  1 / (pixels->box * in->pixel_size), sigma2, (int)shells, differences, w->stream, err));
+                                  1 / (pixels->box * in->pixel_size), sigma2, (int)shells, differences, w->stream,
+                                  err));
     TRY(workspace_cuda_get(w, ret_differences, differences, all * sizeof *differences, err));
     return workspace_cuda_wait(w, err);
 }

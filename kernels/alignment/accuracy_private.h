@@ -5,7 +5,7 @@
 #include "kernels/alignment/accuracy.h"
 #include "kernels/alignment/accuracy_cuda.h"
 
-static const double ACCURACY_TELLABLE = 4.60517; /* −ln 0.01 */
+static const double ACCURACY_TELLABLE = 4.60517;                         /* −ln 0.01 */
 static const double ACCURACY_ANGLE_MOST = 30, ACCURACY_OFFSET_MOST = 10; /* °, px */
 
 static inline double accuracy_next_angle(double e) {

@@ -38,7 +38,7 @@ enum alignment_norm {
 
 struct alignment_options {
     struct device device;
-    int threads;                     /* CPU */
+    int threads; /* CPU */
     /* Bytes that may be used, of the device where it is one, beside libraries' own. 0: of a CUDA device what is free
      * when the alignment is created, less 1 GiB or a quarter of it for libraries; on the CPU 4 GiB. */
     double memory;
@@ -72,16 +72,16 @@ struct alignment_iteration {
     const struct sampling *sampling; /* perturbed */
     bool local;                      /* only near each particle's pose: sampling_near with sigma = its angle step */
     bool oversampled;                /* else the fine pass compares the coarse samples themselves */
-    int particle_count; /* that will be added, at most; 0 to 10^6: sums have room for so many */
+    int particle_count;              /* that will be added, at most; 0 to 10^6: sums have room for so many */
     int reference_count;
     struct projector *const *references; /* their maps set for pixels->size */
     struct accumulator *const *sums;     /* of each reference; cleared for pixels->size */
     bool add_to; /* sums are those of the workspace, of at least that size, and hold something: alignment_finish adds to
                   * them, and nothing does before */
-    const float *reference_log_prior;    /* [reference_count], or NULL: all alike */
-    double sigma_offset;                 /* px: of the prior of shifts about 0 */
-    bool doubtful;                       /* images may show nothing, or what should not count: see the particle */
-    const float *sigma2;                 /* [optics groups][box/2 + 1] */
+    const float *reference_log_prior; /* [reference_count], or NULL: all alike */
+    double sigma_offset;              /* px: of the prior of shifts about 0 */
+    bool doubtful;                    /* images may show nothing, or what should not count: see the particle */
+    const float *sigma2;              /* [optics groups][box/2 + 1] */
     int optics_count;
     /* The last shell that references share with those of an independent half: images are masked in two bands, up to it
      * and beyond it (kernels/prepare). 0: one band. */
@@ -147,7 +147,7 @@ struct alignment_result {
     double norm_sum;    /* Σ w |c P − X|² over the half plane, and |X|² beyond the current size */
     double reliability; /* what the image gave to the map was multiplied by it */
     double residual;    /* with options.reliability: √Σ |c P − X|² at the best pose, up to the current size */
-    float *power;       /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond; P = 0 counts with
+    float *power; /* [box/2 + 1], the caller's: per shell mean Σ w |c P − X|²/2, |X|²/2 beyond; P = 0 counts with
                          * the weight of nothing */
     float *reference_weights; /* [reference_count], the caller's, or NULL: Σ w of each, of all that contributes */
 };

@@ -87,8 +87,7 @@ static enum status select_samples(const struct alignment_cpu *a, struct batch_pa
         const float *weights = b->coarse + (size_t)row * (size_t)shifts;
         int before = b->significant.count;
         for (int t = 0; t < shifts; t++)
-            if (weights[t] >= threshold)
-                b->significant.data[b->significant.count++] = row * shifts + t;
+            if (weights[t] >= threshold) b->significant.data[b->significant.count++] = row * shifts + t;
         if (b->significant.count > before) b->rows.data[b->rows.count++] = grid_row(a, b, row);
     }
     return STATUS_OK;

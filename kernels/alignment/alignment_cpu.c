@@ -193,9 +193,11 @@ int alignment_cpu_batch(const struct alignment_cpu *a) {
 static void prepare_particle(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *space) {
     const struct alignment_particle *p = b->particle;
     const struct alignment_iteration *it = &a->iteration;
-    const struct prepare_options options = {
-        .shift_x = p->shift[0], .shift_y = p->shift[1], .scale = p->scale, .mask_radius = a->options.mask_radius,
-        .shared_shell = it->shared_shell};
+    const struct prepare_options options = {.shift_x = p->shift[0],
+                                            .shift_y = p->shift[1],
+                                            .scale = p->scale,
+                                            .mask_radius = a->options.mask_radius,
+                                            .shared_shell = it->shared_shell};
     prepare_image(space->prepare, p->image, &options, &a->pixels, b->masked, b->unmasked, b->result->power);
     if (p->ctf != NULL)
         ctf_at(p->ctf, a->options.box, a->options.pixel_size, a->pixels.count, a->pixels.kx, a->pixels.ky, b->ctf);

@@ -29,8 +29,8 @@ static enum status open_all(struct alignment_cuda *a, struct err *err) {
     TRY(prepare_cuda_create(o->box, ALIGNMENT_PARTICLES_MOST, &a->prepare, err));
     TRY(worker_create(&a->worker, err));
     TRY(arena_create(&o->device, (size_t)o->memory, &a->arena, err));
-    return workspace_create(&o->device, a->arena, stream_cuda_kernels(a->stream),
-                            stream_cuda_busy(a->stream), &a->workspace, err);
+    return workspace_create(&o->device, a->arena, stream_cuda_kernels(a->stream), stream_cuda_busy(a->stream),
+                            &a->workspace, err);
 }
 
 enum status alignment_cuda_create(const struct alignment_options *options, struct alignment_cuda **ret_alignment,
@@ -144,7 +144,8 @@ static enum status fetch_sums(struct alignment_cuda *a, struct err *err) {
     if (bytes <= ALIGNMENT_SUMS_BYTES) return fetch_small(a, err);
     for (int k = 0; k < a->iteration.reference_count; k++) {
         struct accumulator_grid grid = accumulator_grid(a->iteration.sums[k]);
-        if (grid.workspace == NULL) TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
+        if (grid.workspace == NULL)
+            TRY(device_get(&a->options.device, grid.values, a->sums.voxels[k], grid.bytes, err));
     }
     return STATUS_OK;
 }

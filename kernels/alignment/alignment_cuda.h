@@ -67,11 +67,11 @@ struct row_cuda {
     float log_prior;
 };
 struct samples_cuda {
-    uint32_t count, row_count; /* known to the host */
-    const struct row_cuda *rows;          /* [row_count + 1] */
-    const uint32_t *samples;              /* [count] */
-    const uint32_t *begin;                /* [particles + 1]: first sample of each particle (the paper's RowPointer) */
-    const uint32_t *row_begin;            /* [particles + 1] */
+    uint32_t count, row_count;   /* known to the host */
+    const struct row_cuda *rows; /* [row_count + 1] */
+    const uint32_t *samples;     /* [count] */
+    const uint32_t *begin;       /* [particles + 1]: first sample of each particle (the paper's RowPointer) */
+    const uint32_t *row_begin;   /* [particles + 1] */
 };
 
 /* Slices of the fine pass for rows first .. first + count - 1 of the grid:
@@ -220,7 +220,7 @@ struct sums_cuda {
     int64_t *voxels[ALIGNMENT_REFERENCES_MOST];
     int nx, ny, nz, reach, r_max, dimensions;
     double data_scale, weight_scale;
-    float weight_most; /* 1/σ² beyond it counts as this */
+    float weight_most;          /* 1/σ² beyond it counts as this */
     struct sums_fill *overflow; /* one, of the device, cleared with the voxels */
 };
 /* Chooses the scales, on the host. There is room for `particles` (the most that are added between two clearings; 10^6
@@ -260,7 +260,7 @@ struct prepare_cuda;
 enum status prepare_cuda_create(int box, int most, struct prepare_cuda **ret_prepare, struct err *err);
 void prepare_cuda_destroy(struct prepare_cuda **prepare);
 struct prepare_particle_cuda { /* of the device */
-    const float *image; /* [box²] of the device; NULL: in its place among `images` */
+    const float *image;        /* [box²] of the device; NULL: in its place among `images` */
     int shift_x, shift_y, optics, has_ctf;
     float scale;
     double ctf[7]; /* struct ctf_terms */

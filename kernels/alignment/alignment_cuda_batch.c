@@ -109,8 +109,8 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
     void *scratch = NULL;
     TRY(take_particles(a, part->count, particles, err));
     TRY(arena_open(a->arena, ARENA_ORIENTATIONS, err));
-    TRY(arena_take(a->arena, prepare_cuda_scratch(a->prepare, part->count, a->iteration.shared_shell), 1,
-                   "transforms", &scratch, err));
+    TRY(arena_take(a->arena, prepare_cuda_scratch(a->prepare, part->count, a->iteration.shared_shell), 1, "transforms",
+                   &scratch, err));
     TRY(stream_cuda_await(a->stream, part->slot, err));
     TRY(stream_cuda_begin(a->stream, err));
     TRY(prepare_cuda_run(a->prepare, &a->references, &a->sampling, slot->images, slot->which, a->options.pixel_size,
@@ -150,8 +150,8 @@ static enum status multiply(struct alignment_cuda *a, const struct particles_cud
     for (int first = 0; first < a->rows; first += a->rows_at_once) {
         int rows = a->rows - first < a->rows_at_once ? a->rows - first : a->rows_at_once;
         if (!a->slices_made) TRY(make_slices(a, first, rows, err));
-        TRY(coarse_cuda_product(a->coarse, n, ALIGNMENT_PRECISION, a->slices, a->squares, rows, columns, halves, p->count,
-                                shifts, (size_t)a->rows, dots + first, norms + first, stream, err));
+        TRY(coarse_cuda_product(a->coarse, n, ALIGNMENT_PRECISION, a->slices, a->squares, rows, columns, halves,
+                                p->count, shifts, (size_t)a->rows, dots + first, norms + first, stream, err));
     }
     a->slices_made = a->rows_at_once == a->rows;
     return STATUS_OK;

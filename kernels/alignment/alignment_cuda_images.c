@@ -101,8 +101,7 @@ enum status alignment_cuda_images_bring(struct alignment_cuda *a, const struct a
         const char *place = (const char *)to->images + (size_t)(staged[i] > 0 ? staged[i] : 0) * each;
         if (entry != NULL && *entry >= 0) place = place_of(images, *entry, each);
         from->which[i].image = (const float *)(const void *)place;
-        if (staged[i] >= 0)
-            memcpy((char *)from->images + (size_t)staged[i] * each, particles[i].image, each);
+        if (staged[i] >= 0) memcpy((char *)from->images + (size_t)staged[i] * each, particles[i].image, each);
     }
     enum status status = send(a, slot, kept, all, err);
     /* What was not sent is not there. */

@@ -131,8 +131,8 @@ static enum status put(struct alignment_cuda *a, const void *host, size_t count,
     return STATUS_OK;
 }
 
-static enum status put_lists(struct alignment_cuda *a, const struct near_lists *l, int count,
-                             struct samples_cuda *list, const size_t **ret_begin, struct err *err) {
+static enum status put_lists(struct alignment_cuda *a, const struct near_lists *l, int count, struct samples_cuda *list,
+                             const size_t **ret_begin, struct err *err) {
     size_t n = (size_t)count + 1, *begin = NULL;
     uint32_t *samples = NULL;
     void *stream = stream_cuda_kernels(a->stream);
@@ -169,8 +169,7 @@ static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p
     TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
     TRY(compare_cuda(&a->references, &a->sampling, p, list, 0, weights, stream, err));
     TRY(weigh_cuda(p, list, &a->sampling, 1, weights, least, stream, err));
-    TRY(top_sum_cuda(weights, begin, p->count, longest, ADAPTIVE_FRACTION, a->most,
-                     scratch, sums, stream, err));
+    TRY(top_sum_cuda(weights, begin, p->count, longest, ADAPTIVE_FRACTION, a->most, scratch, sums, stream, err));
     TRY(keep_count_cuda(list, p->count, weights, sums, counts, kept_begin, kept_row_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found->counts + first, counts, n * sizeof *counts, err));
     TRY(stream_cuda_get(a->stream, a->found->coarse + first, sums, n * sizeof *sums, err));

@@ -182,8 +182,8 @@ static enum status upload_coarse_grid(struct alignment_cuda *a, struct err *err)
     size_t orientations = (size_t)a->orientations;
     a->row_log_prior = NULL;
     if (it->local) return STATUS_OK;
-    TRY(mem_new(orientations * 9 > (size_t)a->rows ? orientations * 9 : (size_t)a->rows, sizeof *values, "poses", &values,
-                err));
+    TRY(mem_new(orientations * 9 > (size_t)a->rows ? orientations * 9 : (size_t)a->rows, sizeof *values, "poses",
+                &values, err));
 #pragma omp parallel for num_threads(a->options.threads) schedule(static)
     for (int o = 0; o < a->orientations; o++) {
         double m[9];

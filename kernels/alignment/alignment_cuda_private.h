@@ -73,12 +73,12 @@ struct alignment_cuda {
     struct alignment_group group;
     float *sigma2, *row_log_prior;
     double *device_shell_pixels; /* shell_pixels, where images are doubtful */
-    float *matrices; /* [orientations][9] of the coarse grid */
+    float *matrices;             /* [orientations][9] of the coarse grid */
     int orientations, rows, rotations, each;
     uint32_t most; /* samples of a particle that the fine pass takes */
     size_t stride;
-    int particles;       /* on the device at a time */
-    int rows_at_once;    /* slices that there is room for; rows: all, made once */
+    int particles;    /* on the device at a time */
+    int rows_at_once; /* slices that there is room for; rows: all, made once */
     float *slices, *squares;
     bool slices_made;
     struct alignment_slot host[STREAM_SLOTS], device[STREAM_SLOTS];
@@ -86,12 +86,12 @@ struct alignment_cuda {
     struct alignment_found found_of[STREAM_SLOTS], *found; /* of the part that is compared */
     void *host_block;
     size_t host_bytes;
-    char *put_block;  /* page-locked: what an iteration is planned with, on its way to the device */
+    char *put_block; /* page-locked: what an iteration is planned with, on its way to the device */
     size_t put_used;
     char *sums_block; /* page-locked: sums that the host keeps, on their way to it */
     size_t sums_bytes;
     struct sampling_subset *near_of[STREAM_SLOTS], *near; /* [particles] of the host; of the part that is compared */
-    void *near_block;             /* page-locked: lists of them */
+    void *near_block;                                     /* page-locked: lists of them */
     size_t near_bytes;
     struct bringing {
         struct alignment_cuda *alignment;

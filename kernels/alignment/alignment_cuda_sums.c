@@ -24,10 +24,11 @@ enum status alignment_cuda_sums_plan(struct alignment_cuda *a, struct err *err) 
     *g = (struct alignment_group){.most = most > 1 ? (int)most : 1, .contributions_most = CONTRIBUTIONS};
     a->sums_near = a->iteration.local && back_project_can_be_near(&a->sampling, &a->sums);
     if (a->sums_near) return STATUS_OK;
-    FAIL_IF(!back_project_can_sort(&a->sampling), err, STATUS_UNSUPPORTED,
-            "%d references at %d orientations have more children than can be sorted: search a coarser grid, or near the "
-            "last poses with fewer than %d shifts",
-            a->sampling.references, a->orientations, a->sampling.shift_count);
+    FAIL_IF(
+        !back_project_can_sort(&a->sampling), err, STATUS_UNSUPPORTED,
+        "%d references at %d orientations have more children than can be sorted: search a coarser grid, or near the "
+        "last poses with fewer than %d shifts",
+        a->sampling.references, a->orientations, a->sampling.shift_count);
     TRY(group_bytes(a, g, &scratch, &all, err));
     while (all > arena_left(a->arena) / 3 && (g->most > 1 || g->contributions_most > 1024)) {
         if (g->most > 1) g->most /= 2;

@@ -54,8 +54,8 @@ enum status alignment_cuda_add(struct alignment_cuda *alignment, const struct al
                                struct alignment_result *results, struct err *err);
 size_t alignment_cuda_trace(struct alignment_cuda *alignment, struct arena_step *steps, size_t capacity);
 /* D and N of each particle are added up; *ret_mean is the first one's. */
-enum status alignment_cuda_scale(struct alignment_cuda *alignment, const struct alignment_particle *particles, int count,
-                                 double *ret_mean, double *dots, double *norms, struct err *err);
+enum status alignment_cuda_scale(struct alignment_cuda *alignment, const struct alignment_particle *particles,
+                                 int count, double *ret_mean, double *dots, double *norms, struct err *err);
 enum status alignment_cuda_finish(struct alignment_cuda *alignment, struct err *err);
 enum status alignment_cuda_seconds(struct alignment_cuda *alignment, double *ret_seconds, struct err *err);
 

@@ -44,7 +44,7 @@ static enum status allocate(struct comparison *c, struct err *err) {
 }
 
 static void release(struct comparison *c) {
-    void *owned[] = {c->masked, c->unmasked,      c->slice,    c->shifted,      c->data,  c->ctf,
+    void *owned[] = {c->masked,  c->unmasked,      c->slice,    c->shifted,      c->data,  c->ctf,
                      c->weights, c->inverse_noise, c->residual, c->shell_pixels, c->poses, c->kept};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
@@ -56,9 +56,11 @@ static enum status prepare(struct comparison *c, const struct alignment_options 
     struct prepare *prepare = NULL;
     struct fourier_pixels all = {0};
     TRY(prepare_create(o->box, &prepare, err));
-    const struct prepare_options options = {
-        .shift_x = p->shift[0], .shift_y = p->shift[1], .scale = p->scale, .mask_radius = o->mask_radius,
-        .shared_shell = c->iteration->shared_shell};
+    const struct prepare_options options = {.shift_x = p->shift[0],
+                                            .shift_y = p->shift[1],
+                                            .scale = p->scale,
+                                            .mask_radius = o->mask_radius,
+                                            .shared_shell = c->iteration->shared_shell};
     prepare_image(prepare, p->image, &options, pixels, c->masked, c->unmasked, c->result->power);
     prepare_destroy(&prepare);
     TRY(fourier_pixels_create(o->box, o->box, &all, err));
@@ -195,8 +197,7 @@ static enum status list_coarse(struct comparison *c, double sigma_offset, struct
 /* The children of the poses that were kept, or these themselves; with the priors of their parents. */
 static enum status list_fine(struct comparison *c, struct err *err) {
     bool children = c->iteration->oversampled;
-    int rotations = children ? sampling_rotations(c->iteration->sampling) : 1,
-        shifts = children ? SAMPLING_SHIFTS : 1;
+    int rotations = children ? sampling_rotations(c->iteration->sampling) : 1, shifts = children ? SAMPLING_SHIFTS : 1;
     mem_free(&c->poses);
     TRY(mem_new(c->kept_count * (size_t)(rotations * shifts), sizeof *c->poses, "poses", &c->poses, err));
     c->pose_count = 0;

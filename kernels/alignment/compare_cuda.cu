@@ -249,8 +249,7 @@ template <bool FOUR> __device__ inline void add_unit(const pixels &t, const floa
 }
 
 /* A tile of units over all pixels of the warp: sums in s.sums, norms in s.norm. */
-template <bool FOUR, source SOURCE>
-__device__ inline void add_tile(const work &w, state &s, int particle, int units) {
+template <bool FOUR, source SOURCE> __device__ inline void add_tile(const work &w, state &s, int particle, int units) {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     float norm = 0;
     for (int u = 0; u < units; u++)
@@ -349,8 +348,8 @@ template <bool FOUR> void launch(const work &w, unsigned blocks, size_t shared, 
 } // namespace
 
 extern "C" enum status compare_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                                    const struct particles_cuda *particles, const struct samples_cuda *samples, int fine,
-                                    float *ret_values, void *stream, struct err *err) {
+                                    const struct particles_cuda *particles, const struct samples_cuda *samples,
+                                    int fine, float *ret_values, void *stream, struct err *err) {
     int rotations = fine ? sampling_rotations(*sampling) : 1, children = fine ? sampling->shift_children : 1;
     FAIL_IF(rotations < 1 || SLOTS % rotations != 0 || (children != 1 && children != CHILDREN), err, STATUS_UNSUPPORTED,
             "a CUDA device compares 1, 2, 4 or 8 rotations and 1 or 4 shifts of a sample, not %d and %d", rotations,
@@ -359,8 +358,7 @@ extern "C" enum status compare_cuda(const struct references_cuda *references, co
             "a CUDA device compares up to %d shifts, not %d: take larger steps", SHIFTS_MOST, sampling->shift_count);
     if (samples->row_count == 0) return STATUS_OK;
     int n_pixels = fine ? references->pixels.count : references->coarse_pixels;
-    const work w = {*references, *sampling, *particles, *samples,
-                    n_pixels,    rotations, fine,       fine_slice_row(references),
+    const work w = {*references, *sampling, *particles, *samples, n_pixels, rotations, fine, fine_slice_row(references),
                     ret_values};
     unsigned rows = SLOTS / rotations, blocks = (samples->row_count + rows - 1) / rows;
     size_t words = rows > 1 ? ((size_t)sampling->shift_count + 31) / 32 : 0;

@@ -56,7 +56,7 @@ __device__ inline void join(tally &mine, const tally &other) {
 
 __device__ inline tally from_lane_below(const tally &mine, int step) {
     return {__shfl_down_sync(ALL_LANES, mine.offset2, step), __shfl_down_sync(ALL_LANES, mine.weight, step),
-            __shfl_down_sync(ALL_LANES, mine.count, step),   __shfl_down_sync(ALL_LANES, mine.largest, step),
+            __shfl_down_sync(ALL_LANES, mine.count, step), __shfl_down_sync(ALL_LANES, mine.largest, step),
             __shfl_down_sync(ALL_LANES, mine.pose, step)};
 }
 
@@ -111,8 +111,13 @@ __global__ void __launch_bounds__(THREADS)
         join(mine, of_warp[w]);
     double sum = f.sums[particle].total, scale = sum > 0 ? 1 / sum : 0;
     bool any = mine.count > 0;
-    best[particle] = best_cuda{sum,          mine.offset2 * scale,           mine.weight * scale, least[particle],
-                               mine.largest, pose_at(any ? mine.pose : 0ull), mine.count};
+    best[particle] = best_cuda{sum,
+                               mine.offset2 * scale,
+                               mine.weight * scale,
+                               least[particle],
+                               mine.largest,
+                               pose_at(any ? mine.pose : 0ull),
+                               mine.count};
 }
 
 /* Rows that a block works on at a time. */
@@ -149,9 +154,8 @@ __device__ void fill_row(const fine_weights &f, const row_cuda *rows, float thre
             float weight = i < count ? f.weights[(size_t)sample * f.each + rotation * f.children + child] : -1;
             unsigned in = __ballot_sync(ALL_LANES, weight >= threshold);
             if (weight >= threshold)
-                to[__popc(in & lanes_before())] =
-                    contribution_cuda{f.pose_of(row, sample, rotation, child), row.particle,
-                                      (float)((double)weight / sum)};
+                to[__popc(in & lanes_before())] = contribution_cuda{f.pose_of(row, sample, rotation, child),
+                                                                    row.particle, (float)((double)weight / sum)};
             to += __popc(in);
         }
 }

@@ -60,8 +60,7 @@ extern "C" enum status values_begin_cuda(const uint32_t *begin, int particles, i
 
 extern "C" enum status reliability_cuda(enum alignment_norm norm, const double *before, const double *residuals,
                                         int particles, float *ret_factors, void *stream, struct err *err) {
-    rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(norm, before, residuals, particles,
-                                                                      ret_factors);
+    rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(norm, before, residuals, particles, ret_factors);
     CUDA_TRY(cudaGetLastError(), err, "weighing particles");
     return STATUS_OK;
 }

@@ -53,9 +53,8 @@ __global__ void mask_images(spectra s, const double *sums, int sum_count) {
 __global__ void gather_low(spectra s) {
     int n = s.box;
     const float2 *z = s.pairs + (size_t)blockIdx.x * n * n;
-    put_low(s, blockIdx.x, [&](int kx, int ky) {
-        return z[(size_t)(ky < 0 ? ky + n : ky) * n + (kx < 0 ? kx + n : kx)];
-    });
+    put_low(s, blockIdx.x,
+            [&](int kx, int ky) { return z[(size_t)(ky < 0 ? ky + n : ky) * n + (kx < 0 ? kx + n : kx)]; });
 }
 
 /* A warp for each shell of an image. */
@@ -151,7 +150,8 @@ enum status make_plan(prepare_cuda *p, struct err *err) {
 
 /* One piece of memory, filled on the host first. */
 enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels, struct err *err) {
-    size_t members = (size_t)p->members, area = (size_t)p->box * p->box, n = (size_t)p->box, row = (size_t)p->shells + 1;
+    size_t members = (size_t)p->members, area = (size_t)p->box * p->box, n = (size_t)p->box,
+           row = (size_t)p->shells + 1;
     const size_t sizes[] = {row * sizeof(int),       members * sizeof(short), members * sizeof(short),
                             members * sizeof(short), n * sizeof(float2),      n * sizeof(short)};
     enum { PIECES = sizeof sizes / sizeof *sizes };
@@ -201,7 +201,8 @@ enum status set_mask(prepare_cuda *p, double radius, cudaStream_t stream, struct
     size_t bytes = (size_t)p->box * p->box * sizeof(float);
     TRY(prepare_spread(p->box, p->host_outside, p->host_spread, err));
     CUDA_TRY(cudaMemcpyAsync(p->spread, p->host_spread, bytes, cudaMemcpyHostToDevice, stream), err, "copying a mask");
-    CUDA_TRY(cudaMemcpyAsync(p->outside, p->host_outside, bytes, cudaMemcpyHostToDevice, stream), err, "copying a mask");
+    CUDA_TRY(cudaMemcpyAsync(p->outside, p->host_outside, bytes, cudaMemcpyHostToDevice, stream), err,
+             "copying a mask");
     /* The next mask must not be written over it. */
     CUDA_TRY(cudaStreamSynchronize(stream), err, "copying a mask");
     p->mask_radius = radius;
@@ -284,8 +285,7 @@ extern "C" enum status prepare_cuda_run(struct prepare_cuda *p, const struct ref
                                         const struct sampling_cuda *sampling, const float *images,
                                         const struct prepare_particle_cuda *which, double pixel_size,
                                         double mask_radius, int shared_shell, const float *sigma2, double sigma_offset,
-                                        void *memory, struct particles_cuda *particles, void *stream,
-                                        struct err *err) {
+                                        void *memory, struct particles_cuda *particles, void *stream, struct err *err) {
     int n = references->pixels.count, count = particles->count;
     FAIL_IF(shared_shell < 0 || shared_shell >= p->box / 2, err, STATUS_BAD_ARGUMENT,
             "shells up to %d of images of %d px cannot be masked by themselves", shared_shell, p->box);
@@ -314,8 +314,11 @@ extern "C" enum status prepare_cuda_run(struct prepare_cuda *p, const struct ref
         s.spread = p->spread, s.low = (float2 *)((char *)memory + at.low);
         TRY(run_part(p, &s, part, (char *)memory, at, (cudaStream_t)stream, err));
         results r = {particles->power + (size_t)first * p->shells,
-                     particles->shift_log_prior + (size_t)first * sampling->shift_count, particles->constant + first,
-                     sampling->shifts, sampling->shift_count, sigma_offset};
+                     particles->shift_log_prior + (size_t)first * sampling->shift_count,
+                     particles->constant + first,
+                     sampling->shifts,
+                     sampling->shift_count,
+                     sigma_offset};
         finish<<<blocks_for((size_t)part, WARPS), THREADS, 0, (cudaStream_t)stream>>>(s, part, r);
         CUDA_TRY(cudaGetLastError(), err, "priors of shifts");
     }

@@ -19,13 +19,13 @@ struct prepare_cuda {
     int box, shells, batch; /* images that are worked through together */
     int members;            /* pixels of the half plane, all shells */
     bool fused;             /* an image by one block; else by cuFFT */
-    cufftHandle plan; /* 0: none */
-    size_t work;      /* bytes that the plan wants */
-    void *constants;  /* what the pointers below point into */
-    int *shell_begin; /* [shells + 1] */
+    cufftHandle plan;       /* 0: none */
+    size_t work;            /* bytes that the plan wants */
+    void *constants;        /* what the pointers below point into */
+    int *shell_begin;       /* [shells + 1] */
     short *kx, *ky, *shell; /* [members], in order of shell: any shorter list is the beginning of this one */
-    float *outside;   /* [box²]: how much of a pixel is background, for mask_radius */
-    float *spread;    /* [box²]: its transform, real as the mask is even, phase origin at the centre, 1/box² norm */
+    float *outside;         /* [box²]: how much of a pixel is background, for mask_radius */
+    float *spread; /* [box²]: its transform, real as the mask is even, phase origin at the centre, 1/box² norm */
     struct fused_fft fft;
     float *host_outside, *host_spread; /* one piece */
     double mask_radius, outside_sum;
@@ -44,7 +44,7 @@ struct spectra {
     double step; /* 1/(box · pixel size) */
     const float *sigma2;
     float *masked, *unmasked, *ctf, *weight;
-    double *sums; /* [image][shells]: Σ |X|² of the masked image */
+    double *sums;                /* [image][shells]: Σ |X|² of the masked image */
     int shared_shell, low_count; /* masked in two bands: the last shell of the lower one, its pixels; 0: in one */
     const float *spread;
     float2 *low; /* [image][1 + low_count]: the unmasked image's lower band, at the origin less its background's mean */
@@ -72,7 +72,8 @@ static __device__ inline float shifted(const spectra &s, const float *image, con
     int box = s.box, from_y = y - p.shift_y, from_x = x - p.shift_x;
     if (s.shared_shell > 0)
         from_x = around(from_x, box), from_y = around(from_y, box);
-    else if (from_x < 0 || from_x >= box || from_y < 0 || from_y >= box) return 0;
+    else if (from_x < 0 || from_x >= box || from_y < 0 || from_y >= box)
+        return 0;
     return p.scale * image[(size_t)from_y * box + from_x];
 }
 

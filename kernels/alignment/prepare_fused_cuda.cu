@@ -148,9 +148,7 @@ __global__ void __launch_bounds__(THREADS, 1) prepare_whole(spectra s, fused_fft
     }
     transform_lines({shared, n, pitch, 1}, f, t.roots);
     transform_lines({shared, n, 1, pitch}, f, t.roots);
-    auto at = [&](int kx, int ky) {
-        return shared[place_of(t.places, n, ky) * pitch + place_of(t.places, n, kx)];
-    };
+    auto at = [&](int kx, int ky) { return shared[place_of(t.places, n, ky) * pitch + place_of(t.places, n, kx)]; };
     if (s.shared_shell > 0) put_low(s, image, at);
     gather_image(s, image, t.powers, at);
 }

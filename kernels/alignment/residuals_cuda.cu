@@ -144,8 +144,7 @@ __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_c
         int pixel = first + 32 * i + lane;
         if (pixel >= n) continue;
         double c = (double)job.particles.ctf[row + pixel], re = (double)p.image[i].x, im = (double)p.image[i].y;
-        job.values[row + pixel] =
-            (float)fma(weight, fma(re, re, im * im), fma(c * c, power[i], -2 * c * cross[i]));
+        job.values[row + pixel] = (float)fma(weight, fma(re, re, im * im), fma(c * c, power[i], -2 * c * cross[i]));
     }
 }
 

@@ -7,9 +7,8 @@ namespace {
 
 enum { THREADS = 256 };
 
-__global__ void __launch_bounds__(THREADS)
-    make_slices(const __grid_constant__ references_cuda references, sampling_cuda sampling, uint32_t first, int row,
-                float *slices) {
+__global__ void __launch_bounds__(THREADS) make_slices(const __grid_constant__ references_cuda references,
+                                                       sampling_cuda sampling, uint32_t first, int row, float *slices) {
     const uint32_t rotations = (uint32_t)sampling_rotations(sampling);
     int at = (int)(blockIdx.y * THREADS + threadIdx.x);
     if (at >= row) return;

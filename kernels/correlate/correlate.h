@@ -23,8 +23,8 @@ void correlate_best(struct correlate *correlate, const struct template_spectra *
 
 /* The expected values of a template A (with its CTF) on unit noise. */
 struct merit_terms {
-    double mean;     /* A1 = Σ A / (n + 1) over the circle's n pixels */
-    double power;    /* A2 = Σ A² / (n + 1) */
+    double mean;  /* A1 = Σ A / (n + 1) over the circle's n pixels */
+    double power; /* A2 = Σ A² / (n + 1) */
 };
 
 /* (C − mu A1) / (sigma √A2): the correlation with the template at unit power, in standard deviations of the background,
@@ -41,8 +41,8 @@ double merit_to_score(const struct merit_terms *terms, double scale, double meri
 
 /* The terms themselves, by sums over the circle at full resolution. */
 struct merit_window;
-enum status merit_window_create(int size, int work, int box, double radius, int threads, struct merit_window **ret_window,
-                                struct err *err);
+enum status merit_window_create(int size, int work, int box, double radius, int threads,
+                                struct merit_window **ret_window, struct err *err);
 void merit_window_destroy(struct merit_window **window);
 /* spectrum: F of the template at psi = 0; ctf: work half plane of reals, or NULL. Not to be called at once by several
  * threads. */

@@ -10,8 +10,8 @@
  * their sums over the circle's pixels are, by Parseval, sums over that grid with the circle cut to its band. */
 struct merit_window {
     int size, work, grid;
-    double count;   /* pixels of the circle */
-    float *circle;  /* grid², centred at index 0 */
+    double count;  /* pixels of the circle */
+    float *circle; /* grid², centred at index 0 */
     float *product, *spectrum, *real;
     struct fft_plan *inverse;
 };
@@ -49,8 +49,8 @@ static enum status build(struct merit_window *w, int box, double radius, int thr
     return make_circle(w, box, radius, threads, err);
 }
 
-enum status merit_window_create(int size, int work, int box, double radius, int threads, struct merit_window **ret_window,
-                                struct err *err) {
+enum status merit_window_create(int size, int work, int box, double radius, int threads,
+                                struct merit_window **ret_window, struct err *err) {
     struct merit_window *w = NULL;
     TRY(mem_new(1, sizeof *w, "template power", &w, err));
     w->size = size;
@@ -87,7 +87,8 @@ MULTIVERSION static void sums(const float *image, const float *circle, size_t co
     *squares = q;
 }
 
-void merit_window_terms(struct merit_window *w, const float *spectrum, const float *ctf, struct merit_terms *ret_terms) {
+void merit_window_terms(struct merit_window *w, const float *spectrum, const float *ctf,
+                        struct merit_terms *ret_terms) {
     size_t half = (size_t)w->work * (w->work / 2 + 1);
     float factor = 1.0f / ((float)w->size * (float)w->size);
     for (size_t i = 0; i < half; i++) {

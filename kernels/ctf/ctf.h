@@ -28,10 +28,10 @@ int ctf_is_plausible(const struct ctf *ctf);
 
 /* What evaluation needs, worked out once per CTF: value at (x, y) in 1/Å. */
 struct ctf_terms {
-    double xx, xy, yy;    /* quadratic form of π λ D u² */
-    double quartic;       /* (π/2) Cs λ³ */
-    double offset;        /* φ + asin Q0 */
-    double decay, scale;  /* B/4, scale */
+    double xx, xy, yy;   /* quadratic form of π λ D u² */
+    double quartic;      /* (π/2) Cs λ³ */
+    double offset;       /* φ + asin Q0 */
+    double decay, scale; /* B/4, scale */
 };
 struct ctf_terms ctf_prepare(const struct ctf *ctf);
 float ctf_value(const struct ctf_terms *terms, double x, double y);

@@ -13,13 +13,17 @@ double ctf_wavelength(double voltage) {
 int ctf_is_plausible(const struct ctf *ctf) {
     const struct {
         double value, minimum, maximum;
-    } limits[] = {{ctf->defocus_u, -1e7, 1e7},       {ctf->defocus_v, -1e7, 1e7}, {ctf->defocus_angle, -1e4, 1e4},
-                  {ctf->voltage, 1, 5000},           {ctf->spherical_aberration, -100, 100},
-                  {ctf->amplitude_contrast, -1, 1},  {ctf->phase_shift, -1e4, 1e4},
-                  {ctf->b_factor, -1000, 1e6},       {ctf->scale, -1e6, 1e6}};
+    } limits[] = {{ctf->defocus_u, -1e7, 1e7},
+                  {ctf->defocus_v, -1e7, 1e7},
+                  {ctf->defocus_angle, -1e4, 1e4},
+                  {ctf->voltage, 1, 5000},
+                  {ctf->spherical_aberration, -100, 100},
+                  {ctf->amplitude_contrast, -1, 1},
+                  {ctf->phase_shift, -1e4, 1e4},
+                  {ctf->b_factor, -1000, 1e6},
+                  {ctf->scale, -1e6, 1e6}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
-        if (!(limits[i].value >= limits[i].minimum && limits[i].value <= limits[i].maximum))
-            return 0;
+        if (!(limits[i].value >= limits[i].minimum && limits[i].value <= limits[i].maximum)) return 0;
     return 1;
 }
 
@@ -43,8 +47,7 @@ float ctf_value(const struct ctf_terms *terms, double x, double y) {
     double phase = terms->xx * x * x + 2 * terms->xy * x * y + terms->yy * y * y - terms->quartic * u2 * u2;
     double value = terms->scale * sin(phase + terms->offset) * exp(-terms->decay * u2);
     /* Never zero, so that a division by it stays finite. */
-    if (fabs(value) < 1e-8)
-        value = value < 0 ? -1e-8 : 1e-8;
+    if (fabs(value) < 1e-8) value = value < 0 ? -1e-8 : 1e-8;
     return (float)value;
 }
 

@@ -2,8 +2,8 @@
 #ifndef ICESTREAM_KERNELS_DROP_FEATURES_PRIVATE_H
 #define ICESTREAM_KERNELS_DROP_FEATURES_PRIVATE_H
 
-#include <stddef.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/drop_features/drop_features.h"

@@ -66,10 +66,12 @@ static void smooth(const struct drop_find *f, const float *in, float *out, float
                 scratch[y * nx + x] = (row[a] + row[d] + 4 * (row[b] + row[c]) + 6 * row[x]) / 16;
             }
         for (int y = 0; y < ny; y++) {
-            int a = y > 1 ? y - 2 : 0, b = y > 0 ? y - 1 : 0, c = y < ny - 1 ? y + 1 : y, d = y < ny - 2 ? y + 2 : ny - 1;
+            int a = y > 1 ? y - 2 : 0, b = y > 0 ? y - 1 : 0, c = y < ny - 1 ? y + 1 : y,
+                d = y < ny - 2 ? y + 2 : ny - 1;
             for (int x = 0; x < nx; x++)
                 out[y * nx + x] = (scratch[a * nx + x] + scratch[d * nx + x] +
-                                   4 * (scratch[b * nx + x] + scratch[c * nx + x]) + 6 * scratch[y * nx + x]) / 16;
+                                   4 * (scratch[b * nx + x] + scratch[c * nx + x]) + 6 * scratch[y * nx + x]) /
+                                  16;
         }
     }
 }
@@ -287,8 +289,10 @@ static double coarseness(struct drop_find *f) {
 
 enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int ny, struct drop_circle *ret_circle,
                           struct err *err) {
-    FAIL_IF(nx < SMALLEST || ny < SMALLEST, err, STATUS_NOT_FOUND, "a drop is looked for in pictures of at least %d px a "
-            "side; this one has %d × %d", SMALLEST, nx, ny);
+    FAIL_IF(nx < SMALLEST || ny < SMALLEST, err, STATUS_NOT_FOUND,
+            "a drop is looked for in pictures of at least %d px a "
+            "side; this one has %d × %d",
+            SMALLEST, nx, ny);
     reduce(f, picture, nx, ny);
     FAIL_IF(shorter_side(f) < 16, err, STATUS_NOT_FOUND, "a picture of %d × %d px is too narrow for a drop", nx, ny);
     smooth(f, f->small, f->smooth, f->steep, 2);
@@ -303,7 +307,8 @@ enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int
         *ret_circle = (struct drop_circle){(nx - 1) / 2.0, (ny - 1) / 2.0, half, best.support, true};
         return STATUS_OK;
     }
-    FAIL_IF(!circular, err, STATUS_NOT_FOUND, "no drop found: the best circle is visible over %.0f %% of its edge, where "
+    FAIL_IF(!circular, err, STATUS_NOT_FOUND,
+            "no drop found: the best circle is visible over %.0f %% of its edge, where "
             "%.0f %% are expected, and besides there is noise, or stripes, or nothing",
             100 * best.support, 100 * DROP_FIND_SUPPORT);
     /* Light that falls off around a point is circular too. */

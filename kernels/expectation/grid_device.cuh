@@ -47,7 +47,8 @@ __device__ static inline float2 grid_corners(const struct grid_cuda &g, unsigned
 __device__ static inline float2 grid_quad_corners(const struct grid_cuda &g, unsigned corner, float fx, float fy,
                                                   float fz) {
     const float4 *at = (const float4 *)g.quads + 2 * (size_t)corner;
-    return grid_between(grid_quad(__ldg(at), __ldg(at + 1), fy, fz), grid_quad(__ldg(at + 2), __ldg(at + 3), fy, fz), fx);
+    return grid_between(grid_quad(__ldg(at), __ldg(at + 1), fy, fz), grid_quad(__ldg(at + 2), __ldg(at + 3), fy, fz),
+                        fx);
 }
 
 /* Where a point lies: its cell's lowest corner, how far beyond it, and -1 where the conjugate of the opposite point is
@@ -72,7 +73,8 @@ __device__ static inline struct grid_place grid_locate(const struct grid_cuda &g
 /* QUADS: from quads. */
 template <bool QUADS> __device__ static inline float2 grid_value(const struct grid_cuda &g, float x, float y, float z) {
     struct grid_place p = grid_locate(g, x, y, z);
-    float2 value = QUADS ? grid_quad_corners(g, p.corner, p.fx, p.fy, p.fz) : grid_corners(g, p.corner, p.fx, p.fy, p.fz);
+    float2 value =
+        QUADS ? grid_quad_corners(g, p.corner, p.fx, p.fy, p.fz) : grid_corners(g, p.corner, p.fx, p.fy, p.fz);
     return make_float2(value.x, p.turn * value.y);
 }
 

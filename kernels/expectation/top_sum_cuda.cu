@@ -10,7 +10,9 @@ struct stored {
     const float *weights;
     const size_t *begin;
 
-    __device__ size_t length(int particle) const { return begin[particle + 1] - begin[particle]; }
+    __device__ size_t length(int particle) const {
+        return begin[particle + 1] - begin[particle];
+    }
 
     template <typename Visit> __device__ void each(const part &part, Visit visit) const {
         const float *from = weights + begin[part.particle];

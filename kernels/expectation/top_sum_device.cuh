@@ -47,7 +47,8 @@ struct progress {
     unsigned mask, prefix[TARGETS]; /* bits that are known */
     unsigned counted[TARGETS];      /* weights above the bucket */
     double above, wanted, total;
-    double whole, below; /* of weights that are not in the source too, where `whole` is not negative: all, smaller ones */
+    double whole,
+        below; /* of weights that are not in the source too, where `whole` is not negative: all, smaller ones */
     bool empty, limited, apart; /* MOST is not below FRACTION, as far as is known; it is above it */
     int position, last;
     double2 part[THREADS / 32];

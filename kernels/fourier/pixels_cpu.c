@@ -9,8 +9,7 @@
 
 /* Shell of a half-plane pixel, or 0 for one that the list leaves out. */
 static int shell_of(int kx, int ky, int size, int box) {
-    if ((kx == 0 && ky <= 0) || 2 * ky == -box)
-        return 0;
+    if ((kx == 0 && ky <= 0) || 2 * ky == -box) return 0;
     int shell = (int)floor(sqrt((double)kx * kx + (double)ky * ky) + 0.5);
     return shell <= size / 2 ? shell : 0;
 }
@@ -26,18 +25,13 @@ enum status fourier_pixels_create(int box, int size, struct fourier_pixels *ret_
     for (int kx = 0; status == STATUS_OK && kx <= half; kx++)
         for (int ky = -half; ky <= half; ky++) {
             int shell = shell_of(kx, ky, size, box);
-            if (shell > 0)
-                p.shell_begin[shell + 1]++, p.count++;
+            if (shell > 0) p.shell_begin[shell + 1]++, p.count++;
         }
-    if (status == STATUS_OK)
-        status = mem_new((size_t)p.count, sizeof *p.kx, "Fourier pixels", &p.kx, err);
-    if (status == STATUS_OK)
-        status = mem_new((size_t)p.count, sizeof *p.ky, "Fourier pixels", &p.ky, err);
-    if (status == STATUS_OK)
-        status = mem_new((size_t)p.count, sizeof *p.shell, "Fourier pixels", &p.shell, err);
+    if (status == STATUS_OK) status = mem_new((size_t)p.count, sizeof *p.kx, "Fourier pixels", &p.kx, err);
+    if (status == STATUS_OK) status = mem_new((size_t)p.count, sizeof *p.ky, "Fourier pixels", &p.ky, err);
+    if (status == STATUS_OK) status = mem_new((size_t)p.count, sizeof *p.shell, "Fourier pixels", &p.shell, err);
     _cleanup_(mem_free) int *next = NULL;
-    if (status == STATUS_OK)
-        status = mem_new((size_t)half + 2, sizeof *next, "shell index", &next, err);
+    if (status == STATUS_OK) status = mem_new((size_t)half + 2, sizeof *next, "shell index", &next, err);
     if (status != STATUS_OK) {
         fourier_pixels_destroy(&p);
         return status;
@@ -49,8 +43,7 @@ enum status fourier_pixels_create(int box, int size, struct fourier_pixels *ret_
     for (int kx = 0; kx <= half; kx++)
         for (int ky = -half; ky <= half; ky++) {
             int shell = shell_of(kx, ky, size, box);
-            if (shell == 0)
-                continue;
+            if (shell == 0) continue;
             int i = next[shell]++;
             p.kx[i] = (short)kx;
             p.ky[i] = (short)ky;
@@ -61,8 +54,7 @@ enum status fourier_pixels_create(int box, int size, struct fourier_pixels *ret_
 }
 
 void fourier_pixels_destroy(struct fourier_pixels *pixels) {
-    if (pixels == NULL)
-        return;
+    if (pixels == NULL) return;
     mem_free(&pixels->kx);
     mem_free(&pixels->ky);
     mem_free(&pixels->shell);

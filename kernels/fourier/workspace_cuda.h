@@ -15,9 +15,9 @@ extern "C" {
 struct workspace {
     struct device device;
     struct arena *arena;
-    void *stream;               /* a cudaStream_t */
+    void *stream; /* a cudaStream_t */
     struct device_busy *busy;
-    bool timed; /* since workspace_cuda_begin */
+    bool timed;                 /* since workspace_cuda_begin */
     struct padded_cuda *padded; /* of the maps that came last; NULL: none did */
     struct volume_cuda *volume; /* the same of whole transforms */
 };

@@ -17,8 +17,7 @@ static void correlate_plane(int box, int z, const float *a, const float *b, doub
         size_t row = 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
         for (int kx = 0; kx < columns; kx++) {
             int shell = (int)(sqrt(kx * kx + ky * ky + kz * kz) + 0.5);
-            if (shell > box / 2)
-                break;
+            if (shell > box / 2) break;
             double are = (double)a[row + 2 * (size_t)kx], aim = (double)a[row + 2 * (size_t)kx + 1];
             double bre = (double)b[row + 2 * (size_t)kx], bim = (double)b[row + 2 * (size_t)kx + 1];
             double copies = kx == 0 || 2 * kx == box ? 1 : 2;
@@ -31,7 +30,7 @@ static void correlate_plane(int box, int z, const float *a, const float *b, doub
 
 enum status fsc_spectra(int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
     size_t shells = (size_t)box / 2 + 1;
-    _cleanup_(mem_free) double (*sums)[TERMS] = NULL;
+    _cleanup_(mem_free) double(*sums)[TERMS] = NULL;
     TRY(mem_new((size_t)box * shells, sizeof *sums, "Fourier shell sums", &sums, err));
 #pragma omp parallel for schedule(static)
     for (int z = 0; z < box; z++)
@@ -59,10 +58,8 @@ enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, st
     _cleanup_(mem_free) float *fa = NULL;
     _cleanup_(mem_free) float *fb = NULL;
     enum status status = mem_new_unset(reals, sizeof *real, "map", &real, err);
-    if (status == STATUS_OK)
-        status = mem_new_unset(floats, sizeof *fa, "map transform", &fa, err);
-    if (status == STATUS_OK)
-        status = mem_new_unset(floats, sizeof *fb, "map transform", &fb, err);
+    if (status == STATUS_OK) status = mem_new_unset(floats, sizeof *fa, "map transform", &fa, err);
+    if (status == STATUS_OK) status = mem_new_unset(floats, sizeof *fb, "map transform", &fb, err);
     if (status == STATUS_OK) {
         /* FFTW's plans ask for aligned input, which the caller's maps need not be. */
         memcpy(real, a, reals * sizeof *real);
@@ -92,8 +89,7 @@ double fsc_resolution(const float *fsc, int box, double pixel_size, double thres
 
 /* How much of a voxel counts as outside. */
 static double outside(double r, double radius, double edge) {
-    if (r < radius || edge <= 0)
-        return r < radius ? 0 : 1;
+    if (r < radius || edge <= 0) return r < radius ? 0 : 1;
     return r >= radius + edge ? 1 : 0.5 + 0.5 * cos(M_PI * (radius + edge - r) / edge);
 }
 

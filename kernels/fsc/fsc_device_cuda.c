@@ -4,8 +4,7 @@
 #include "kernels/fsc/fsc.h"
 #include "kernels/fsc/fsc_cuda.h"
 
-enum status fsc_maps_on(struct workspace *w, int box, const float *a, const float *b, float *ret_fsc,
-                        struct err *err) {
+enum status fsc_maps_on(struct workspace *w, int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
     const size_t n = (size_t)box, bytes = n * n * n * sizeof(float), shells = n / 2 + 1;
     const float *const maps[2] = {a, b};
     float *map, *spectra[2], *fsc;

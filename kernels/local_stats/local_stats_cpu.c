@@ -37,8 +37,7 @@ static enum status make_mask(struct local_stats *stats, int size, int box, doubl
     TRY(mem_new((size_t)size * (size + 2), sizeof *half, "background mask", &half, err));
     for (int j = -box / 2; j < box / 2; j++)
         for (int i = -box / 2; i < box / 2; i++)
-            if (i * i + j * j >= radius * radius)
-                real[(size_t)((j + size) % size) * size + (i + size) % size] = 1;
+            if (i * i + j * j >= radius * radius) real[(size_t)((j + size) % size) * size + (i + size) % size] = 1;
     struct fft_options options = {.rank = 2, .shape = {size, size}, .direction = FFT_FORWARD, .threads = threads};
     TRY(fft_create(&options, &forward, err));
     fft_run(forward, real, half);

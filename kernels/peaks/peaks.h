@@ -35,11 +35,11 @@ enum status peak_list_append(struct peak_list *list, const struct peak_list *mor
 /* A map of nx × ny and where in it to look. */
 struct peak_search {
     int nx, ny;
-    int x0, y0, x1, y1;  /* x0 ≤ x < x1 and y0 ≤ y < y1 */
-    float threshold;     /* merit ≥ it */
-    const uint8_t *bad;  /* not here, where not 0; or NULL */
-    bool all_neighbours; /* the four neighbours must reach the threshold too */
-    bool fractional;     /* top of the parabolas through the neighbours instead of whole pixels */
+    int x0, y0, x1, y1;       /* x0 ≤ x < x1 and y0 ≤ y < y1 */
+    float threshold;          /* merit ≥ it */
+    const uint8_t *bad;       /* not here, where not 0; or NULL */
+    bool all_neighbours;      /* the four neighbours must reach the threshold too */
+    bool fractional;          /* top of the parabolas through the neighbours instead of whole pixels */
     const uint16_t *template; /* map of the template of each pixel; or NULL: the one that the call names */
 };
 

@@ -125,9 +125,10 @@ static struct cells grid(const struct peak_list *list, double distance) {
 }
 
 /* The cells that may hold a peak nearer than the distance, nearest cells first: most peaks of noise have one beside them. */
-static const signed char AROUND[][2] = {{0, 0},  {1, 0},  {-1, 0}, {0, 1},  {0, -1},  {1, 1},  {1, -1}, {-1, 1}, {-1, -1},
-                                        {2, 0},  {-2, 0}, {0, 2},  {0, -2}, {2, 1},   {2, -1}, {-2, 1}, {-2, -1}, {1, 2},
-                                        {1, -2}, {-1, 2}, {-1, -2}, {2, 2}, {2, -2}, {-2, 2}, {-2, -2}};
+static const signed char AROUND[][2] = {{0, 0},  {1, 0},   {-1, 0},  {0, 1},  {0, -1}, {1, 1},  {1, -1},
+                                        {-1, 1}, {-1, -1}, {2, 0},   {-2, 0}, {0, 2},  {0, -2}, {2, 1},
+                                        {2, -1}, {-2, 1},  {-2, -1}, {1, 2},  {1, -2}, {-1, 2}, {-1, -2},
+                                        {2, 2},  {2, -2},  {-2, 2},  {-2, -2}};
 
 /* Whether a kept peak is nearer to `peak`, which lies in cell (cx, cy), than the distance. */
 static bool crowded(const struct peak_list *list, const struct cells *g, const struct peak *peak, int cx, int cy,
@@ -236,8 +237,7 @@ static void thin(const struct peak_list *list, size_t *members, size_t count, do
             if (list->items[members[m]].merit > list->items[best].merit) best = members[m];
         keep[best] = true;
         for (size_t m = 0; m < count; m++)
-            if (members[m] != best &&
-                distance2(&list->items[members[m]], &list->items[best]) >= distance * distance)
+            if (members[m] != best && distance2(&list->items[members[m]], &list->items[best]) >= distance * distance)
                 members[left++] = members[m];
         count = left;
     }

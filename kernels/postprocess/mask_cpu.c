@@ -22,10 +22,8 @@ static enum status lowpass(int box, double pixel_size, const float *map, float *
     _cleanup_(mem_free) float *real = NULL;
     _cleanup_(mem_free) float *spectrum = NULL;
     enum status status = fft_create(&forward, &to, err);
-    if (status == STATUS_OK)
-        status = fft_create(&inverse, &back, err);
-    if (status == STATUS_OK)
-        status = mem_new_unset(voxels, sizeof *real, "map", &real, err);
+    if (status == STATUS_OK) status = fft_create(&inverse, &back, err);
+    if (status == STATUS_OK) status = mem_new_unset(voxels, sizeof *real, "map", &real, err);
     if (status == STATUS_OK)
         status = mem_new_unset(fft_complex_floats(to), sizeof *spectrum, "map transform", &spectrum, err);
     if (status == STATUS_OK) {
@@ -80,11 +78,10 @@ static float threshold(int box, const float *map) {
             most = fmaxf(most, map[row * (size_t)box + (size_t)x]);
         }
     }
-    if (!(most > least))
-        return INFINITY;
+    if (!(most > least)) return INFINITY;
     double count[BINS] = {0}, n = 0, sum = 0, step = ((double)most - (double)least) / BINS;
     /* Whole numbers: their sums are the same in any order. */
-#pragma omp parallel for schedule(static) reduction(+ : count[ : BINS])
+#pragma omp parallel for schedule(static) reduction(+ : count[:BINS])
     for (size_t row = 0; row < n_rows; row++) {
         int first, end;
         sphere_row(box, row, &first, &end);
@@ -98,8 +95,7 @@ static float threshold(int box, const float *map) {
     double below = 0, below_sum = 0, below_square = 0, best = -1, cut = 0, mean = 0, deviation = 0;
     for (int b = 0; b < BINS - 1; b++) {
         below += count[b], below_sum += count[b] * b, below_square += count[b] * b * b;
-        if (below == 0 || below == n)
-            continue;
+        if (below == 0 || below == n) continue;
         double m0 = below_sum / below, m1 = (sum - below_sum) / (n - below);
         double between = below * (n - below) * (m1 - m0) * (m1 - m0);
         if (between > best) {
@@ -112,7 +108,8 @@ static float threshold(int box, const float *map) {
 }
 
 /* out[i] = min over j within reach of in[j] + (i − j)², where i and j count rows of `width` floats, `stride` apart. */
-MULTIVERSION static void nearest_row(const float *in, size_t stride, int rows, int i, int reach, int width, float *out) {
+MULTIVERSION static void nearest_row(const float *in, size_t stride, int rows, int i, int reach, int width,
+                                     float *out) {
     int first = i - reach > 0 ? i - reach : 0, last = i + reach < rows - 1 ? i + reach : rows - 1;
     for (int x = 0; x < width; x++)
         out[x] = in[(size_t)i * stride + (size_t)x];
@@ -177,8 +174,7 @@ enum status postprocess_make_mask(int box, double pixel_size, const float *map, 
         int first, end;
         sphere_row(box, row, &first, &end);
         for (int x = 0; x < box; x++)
-            mask[row * n + (size_t)x] =
-                x >= first && x < end && spare[row * n + (size_t)x] >= level ? 0 : FAR;
+            mask[row * n + (size_t)x] = x >= first && x < end && spare[row * n + (size_t)x] >= level ? 0 : FAR;
     }
     distances(box, EXTEND, mask, spare);
 #pragma omp parallel for schedule(static)

@@ -9,21 +9,21 @@
 struct postprocess_options {
     int box;
     double pixel_size;
-    const float *mask;        /* 0..1, or NULL: made from the maps (low-pass 15 Å, threshold, extend 3 px, edge 6 px) */
-    bool automatic_mask;      /* with mask NULL: make one; false: no mask at all */
-    double randomise_at_fsc;  /* 0.8 */
-    double bfactor_low;       /* Å, 10: coarsest shell of the Guinier fit; no fit when the map is not finer */
-    double adhoc_bfactor;     /* Å², NaN: fitted */
+    const float *mask;       /* 0..1, or NULL: made from the maps (low-pass 15 Å, threshold, extend 3 px, edge 6 px) */
+    bool automatic_mask;     /* with mask NULL: make one; false: no mask at all */
+    double randomise_at_fsc; /* 0.8 */
+    double bfactor_low;      /* Å, 10: coarsest shell of the Guinier fit; no fit when the map is not finer */
+    double adhoc_bfactor;    /* Å², NaN: fitted */
     unsigned seed;
 };
 
 struct postprocess_result {
     double resolution; /* Å, FSC 0.143 */
-    double bfactor; /* Å², as applied; 0 when there was nothing to fit */
+    double bfactor;    /* Å², as applied; 0 when there was nothing to fit */
     double guinier_slope, guinier_intercept, guinier_correlation; /* r², as RELION has it; NaN when not fitted */
-    double randomise_from;  /* Å; 0 without mask, or where no phases were randomised: see postprocess_run */
-    double mask_fraction;   /* of the box with mask > 0.5; 1 without mask */
-    bool unmasked_curve;    /* fsc is the unmasked curve, which reaches further */
+    double randomise_from; /* Å; 0 without mask, or where no phases were randomised: see postprocess_run */
+    double mask_fraction;  /* of the box with mask > 0.5; 1 without mask */
+    bool unmasked_curve;   /* fsc is the unmasked curve, which reaches further */
     float *fsc, *fsc_unmasked, *fsc_masked, *fsc_randomised; /* box/2+1; owned */
     /* ln of the mean amplitude per shell: of the mean of the halves, after weighting by the FSC, after sharpening;
      * POSTPROCESS_NO_AMPLITUDE where there is none; box/2+1; owned */

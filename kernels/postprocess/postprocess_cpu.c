@@ -70,15 +70,13 @@ static void randomise_phases(const struct work *w, float *spectrum, int first, u
         for (int y = 0; y < box; y++)
             for (int x = 0; x < columns; x++) {
                 int kz = frequency(z, box), ky = frequency(y, box);
-                if (x * x + ky * ky + kz * kz < first * first)
-                    continue;
+                if (x * x + ky * ky + kz * kz < first * first) continue;
                 uint64_t place = ((uint64_t)z * (uint64_t)box + (uint64_t)y) * (uint64_t)columns + (uint64_t)x;
                 float *value = spectrum + 2 * place, sign = 1;
                 if (x == 0 || 2 * x == box) {
                     uint64_t mz = (uint64_t)((box - z) % box), my = (uint64_t)((box - y) % box);
                     uint64_t mate = (mz * (uint64_t)box + my) * (uint64_t)columns + (uint64_t)x;
-                    if (mate == place)
-                        continue;
+                    if (mate == place) continue;
                     sign = mate < place ? -1 : 1;
                     place = mate < place ? mate : place;
                 }
@@ -114,8 +112,7 @@ static enum status check_mask(const float *mask, size_t voxels, struct err *err)
 static enum status choose_mask(const struct work *w, const struct postprocess_options *o, const float *half1,
                                const float *half2, struct postprocess_result *r, struct err *err) {
     r->mask_fraction = 1;
-    if (o->mask == NULL && !o->automatic_mask)
-        return STATUS_OK;
+    if (o->mask == NULL && !o->automatic_mask) return STATUS_OK;
     TRY(mem_new(w->voxels, sizeof *r->mask, "mask", &r->mask, err));
     if (o->mask != NULL) {
         TRY(check_mask(o->mask, w->voxels, err));
@@ -152,14 +149,12 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
     memcpy(r->fsc_masked, r->fsc_unmasked, shells * sizeof *r->fsc);
     r->unmasked_curve = true;
-    if (r->mask == NULL)
-        return STATUS_OK;
+    if (r->mask == NULL) return STATUS_OK;
     transform(w, half1, r->mask, w->a);
     transform(w, half2, r->mask, w->b);
     TRY(fsc_spectra(box, w->a, w->b, r->fsc_masked, err));
     int first = first_below(r->fsc_unmasked, box, o->randomise_at_fsc);
-    if (first > box / 2)
-        return STATUS_OK;
+    if (first > box / 2) return STATUS_OK;
     r->randomise_from = box * o->pixel_size / first;
     TRY(randomised_fsc(w, o, half1, half2, r->mask, first, r->fsc_randomised, err));
     for (int i = 0; i < (int)shells; i++) {
@@ -167,8 +162,7 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
         r->fsc[i] = i < first + SMEARED_SHELLS || chance >= 1 ? masked : (masked - chance) / (1 - chance);
     }
     r->unmasked_curve = first_below(r->fsc_unmasked, box, FSC_LIMIT) > first_below(r->fsc, box, FSC_LIMIT);
-    if (r->unmasked_curve)
-        memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
+    if (r->unmasked_curve) memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
     return STATUS_OK;
 }
 
@@ -185,8 +179,7 @@ static void filter(const struct work *w, const struct postprocess_options *o, co
             for (int x = 0; x < columns; x++) {
                 int k2 = x * x + ky * ky + kz * kz, shell = (int)(sqrt(k2) + 0.5);
                 double scale = factor == NULL ? 1 : shell <= box / 2 ? (double)factor[shell] : 0;
-                if (!isnan(bfactor))
-                    scale *= 4 * k2 <= box * box ? exp(-bfactor / 4 * k2 * unit * unit) : 0;
+                if (!isnan(bfactor)) scale *= 4 * k2 <= box * box ? exp(-bfactor / 4 * k2 * unit * unit) : 0;
                 row[2 * x] *= (float)scale;
                 row[2 * x + 1] *= (float)scale;
                 if (shell <= box / 2) {
@@ -204,15 +197,13 @@ static void fit_guinier(const struct postprocess_options *o, struct postprocess_
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;
     for (int i = 1; i <= o->box / 2; i++) {
         double s = i / (o->box * o->pixel_size), x = s * s, y = (double)r->guinier_weighted[i];
-        if (1 / s > o->bfactor_low || r->guinier_weighted[i] == POSTPROCESS_NO_AMPLITUDE)
-            continue;
+        if (1 / s > o->bfactor_low || r->guinier_weighted[i] == POSTPROCESS_NO_AMPLITUDE) continue;
         n += 1, sx += x, sy += y;
         sxx += x * x, sxy += x * y, syy += y * y;
     }
     r->guinier_slope = r->guinier_intercept = r->guinier_correlation = NAN;
     double spread = n * sxx - sx * sx;
-    if (n < 3 || spread <= 0)
-        return;
+    if (n < 3 || spread <= 0) return;
     r->guinier_slope = (n * sxy - sx * sy) / spread;
     r->guinier_intercept = (sy - r->guinier_slope * sx) / n;
     double height = n * syy - sy * sy;
@@ -245,13 +236,17 @@ static enum status sharpen(struct work *w, const struct postprocess_options *o, 
 }
 
 static enum status allocate(const struct work *w, struct postprocess_result *r, struct err *err) {
-    float **curves[] = {&r->fsc,           &r->fsc_unmasked,     &r->fsc_masked,       &r->fsc_randomised,
-                        &r->guinier_original, &r->guinier_weighted, &r->guinier_sharpened};
+    float **curves[] = {&r->fsc,
+                        &r->fsc_unmasked,
+                        &r->fsc_masked,
+                        &r->fsc_randomised,
+                        &r->guinier_original,
+                        &r->guinier_weighted,
+                        &r->guinier_sharpened};
     for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
         TRY(mem_new((size_t)w->box / 2 + 1, sizeof **curves[i], "curve", curves[i], err));
     TRY(mem_new(w->voxels, sizeof *r->map, "map", &r->map, err));
-    if (r->mask != NULL)
-        TRY(mem_new(w->voxels, sizeof *r->map_masked, "map", &r->map_masked, err));
+    if (r->mask != NULL) TRY(mem_new(w->voxels, sizeof *r->map_masked, "map", &r->map_masked, err));
     return STATUS_OK;
 }
 
@@ -264,12 +259,9 @@ enum status postprocess_run(const struct postprocess_options *o, const float *ha
     struct postprocess_result r = {0};
     struct work w;
     enum status status = work_create(o->box, &w, err);
-    if (status == STATUS_OK)
-        status = choose_mask(&w, o, half1, half2, &r, err);
-    if (status == STATUS_OK)
-        status = allocate(&w, &r, err);
-    if (status == STATUS_OK)
-        status = correlate(&w, o, half1, half2, &r, err);
+    if (status == STATUS_OK) status = choose_mask(&w, o, half1, half2, &r, err);
+    if (status == STATUS_OK) status = allocate(&w, &r, err);
+    if (status == STATUS_OK) status = correlate(&w, o, half1, half2, &r, err);
     if (status == STATUS_OK) {
         r.resolution = fsc_resolution(r.fsc, o->box, o->pixel_size, FSC_LIMIT);
         status = sharpen(&w, o, half1, half2, &r, err);
@@ -283,8 +275,7 @@ enum status postprocess_run(const struct postprocess_options *o, const float *ha
 }
 
 void postprocess_result_destroy(struct postprocess_result *r) {
-    if (r == NULL)
-        return;
+    if (r == NULL) return;
     float **owned[] = {&r->fsc,
                        &r->fsc_unmasked,
                        &r->fsc_masked,

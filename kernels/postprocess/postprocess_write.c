@@ -154,14 +154,10 @@ enum status postprocess_write(const struct postprocess_result *r, const struct p
     FAIL_IF(length < 0 || length >= (int)sizeof path, err, STATUS_BAD_ARGUMENT, "the path of %s is too long", folder);
     struct star_file *file = NULL;
     enum status status = star_create(&file, err);
-    if (status == STATUS_OK)
-        status = add_general(file, r, half1_name, half2_name, err);
-    if (status == STATUS_OK)
-        status = add_fsc(file, r, o, err);
-    if (status == STATUS_OK)
-        status = add_guinier(file, r, o, err);
-    if (status == STATUS_OK)
-        status = star_write(file, path, err);
+    if (status == STATUS_OK) status = add_general(file, r, half1_name, half2_name, err);
+    if (status == STATUS_OK) status = add_fsc(file, r, o, err);
+    if (status == STATUS_OK) status = add_guinier(file, r, o, err);
+    if (status == STATUS_OK) status = star_write(file, path, err);
     star_destroy(&file);
     return status;
 }

@@ -6,8 +6,8 @@
 enum { PAD = PROJECTOR_PAD };
 
 enum status projector_create(int dimensions, int box, int threads, struct projector **ret_projector, struct err *err) {
-    FAIL_IF(dimensions != 2 && dimensions != 3, err, STATUS_BAD_ARGUMENT,
-            "a reference has 2 or 3 dimensions, not %d", dimensions);
+    FAIL_IF(dimensions != 2 && dimensions != 3, err, STATUS_BAD_ARGUMENT, "a reference has 2 or 3 dimensions, not %d",
+            dimensions);
     FAIL_IF(box < 4 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
             "a reference of %d px cannot be projected: the box must be even and between 4 and 2048 px", box);
     struct projector *p = NULL;
@@ -20,8 +20,7 @@ enum status projector_create(int dimensions, int box, int threads, struct projec
 }
 
 void projector_destroy(struct projector **projector) {
-    if (projector == NULL || *projector == NULL)
-        return;
+    if (projector == NULL || *projector == NULL) return;
     fft_destroy(&(*projector)->plan);
     mem_free(&(*projector)->padded);
     mem_free(&(*projector)->spectrum);
@@ -38,8 +37,7 @@ void projector_shape(struct projector *p, int size) {
 
 enum status projector_reserve(struct projector *p, struct err *err) {
     size_t floats = projector_floats(p);
-    if (floats <= p->grid_capacity)
-        return STATUS_OK;
+    if (floats <= p->grid_capacity) return STATUS_OK;
     mem_free(&p->grid);
     p->grid_capacity = 0;
     TRY(mem_new_unset(floats, sizeof *p->grid, "reference slices", &p->grid, err));
@@ -70,8 +68,7 @@ enum status projector_set_map_on(struct projector *p, struct workspace *workspac
                                  struct err *err) {
     TRY(check_size(p, size, err));
 #ifdef ICESTREAM_HAVE_CUDA
-    if (workspace != NULL)
-        return projector_device_set_map(p, workspace, map, size, err);
+    if (workspace != NULL) return projector_device_set_map(p, workspace, map, size, err);
 #endif
     FAIL_IF(workspace != NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
     return projector_cpu_set_map(p, map, size, err);
@@ -90,16 +87,14 @@ enum status projector_set_shells(struct projector *p, const float *map, int last
     FAIL_IF(p->r_max == 0 || last_shell < 0, err, STATUS_BAD_ARGUMENT,
             "shells up to %d of a reference cannot be set: it has no map yet, or there are none", last_shell);
 #ifdef ICESTREAM_HAVE_CUDA
-    if (p->workspace != NULL)
-        return projector_device_set_shells(p, map, last_shell, err);
+    if (p->workspace != NULL) return projector_device_set_shells(p, map, last_shell, err);
 #endif
     return projector_cpu_set_shells(p, map, last_shell, err);
 }
 
 enum status projector_to_host(struct projector *p, struct err *err) {
 #ifdef ICESTREAM_HAVE_CUDA
-    if (p->workspace != NULL)
-        return projector_device_get(p, err);
+    if (p->workspace != NULL) return projector_device_get(p, err);
 #endif
     (void)p, (void)err;
     return STATUS_OK;
@@ -107,8 +102,7 @@ enum status projector_to_host(struct projector *p, struct err *err) {
 
 enum status projector_power(const struct projector *p, float *ret_power, struct err *err) {
 #ifdef ICESTREAM_HAVE_CUDA
-    if (p->workspace != NULL)
-        return projector_device_power(p, ret_power, err);
+    if (p->workspace != NULL) return projector_device_power(p, ret_power, err);
 #endif
     (void)err;
     projector_cpu_power(p, ret_power);

@@ -66,8 +66,7 @@ static enum status make_plan(struct projector *p, struct err *err) {
     int n = PAD * p->box;
     const struct fft_options options = {
         .rank = p->dimensions, .shape = {n, n, n}, .direction = FFT_FORWARD, .threads = p->threads};
-    if (p->plan == NULL)
-        TRY(fft_create(&options, &p->plan, err));
+    if (p->plan == NULL) TRY(fft_create(&options, &p->plan, err));
     if (p->padded == NULL)
         TRY(mem_new(fft_real_count(p->plan), sizeof *p->padded, "padded reference", &p->padded, err));
     if (p->spectrum == NULL)
@@ -110,8 +109,7 @@ void projector_cpu_power(const struct projector *p, float *ret_power) {
         const float *in = p->grid + 2 * (size_t)row * (size_t)p->nx;
         for (int x = 0; x <= limit; x++) {
             double r = sqrt((double)x * x + (double)y * y + (double)z * z);
-            if (r > limit)
-                break;
+            if (r > limit) break;
             int shell = (int)(r / PAD + 0.5);
             sum[shell] += (double)(in[2 * x] * in[2 * x] + in[2 * x + 1] * in[2 * x + 1]);
             count[shell] += 1;
@@ -123,9 +121,9 @@ void projector_cpu_power(const struct projector *p, float *ret_power) {
 
 /* Where each pixel of a block lies in the grid. */
 struct places {
-    unsigned index[BLOCK];                           /* of the lowest corner, complex values */
-    float fx[BLOCK], fy[BLOCK], fz[BLOCK];      /* fractions beyond it */
-    float re_scale[BLOCK], im_scale[BLOCK];     /* 0 beyond r_max; im negative where the conjugate is sampled */
+    unsigned index[BLOCK];                  /* of the lowest corner, complex values */
+    float fx[BLOCK], fy[BLOCK], fz[BLOCK];  /* fractions beyond it */
+    float re_scale[BLOCK], im_scale[BLOCK]; /* 0 beyond r_max; im negative where the conjugate is sampled */
 };
 
 /* m: columns 1 and 2 of pad · Aᵀ, that is rows 1 and 2 of A. Pixels beyond r_max are placed at the origin. */

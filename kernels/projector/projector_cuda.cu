@@ -93,8 +93,8 @@ extern "C" enum status projector_cuda_set_map(struct padded_cuda *p, const float
     FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
             size, p->box);
     FAIL_IF(grid->dimensions != p->dimensions || grid->r_max != size / 2, err, STATUS_BAD_ARGUMENT,
-            "a grid of %d px in %d dimensions is not that of a Fourier size of %d px", 2 * grid->r_max, grid->dimensions,
-            size);
+            "a grid of %d px in %d dimensions is not that of a Fourier size of %d px", 2 * grid->r_max,
+            grid->dimensions, size);
     padded_memory m;
     int n = p->n, most = n / 2 + 1, columns = grid->nx < most ? grid->nx : most;
     int nz = p->dimensions == 3 ? grid->ny : 1;
@@ -119,7 +119,7 @@ extern "C" enum status projector_cuda_set_map(struct padded_cuda *p, const float
     }
     if (grid->nx > columns) {
         mirror_column<<<blocks_for((size_t)grid->ny * nz, THREADS), THREADS, 0, stream>>>((float2 *)values, grid->nx,
-                                                                                         grid->ny, nz, n - columns);
+                                                                                          grid->ny, nz, n - columns);
         CUDA_TRY(cudaGetLastError(), err, "padding a reference");
     }
     return STATUS_OK;
@@ -129,9 +129,9 @@ extern "C" enum status projector_cuda_copy_inner(const struct grid_cuda *inner, 
                                                  const struct grid_cuda *grid, float *values, void *stream,
                                                  struct err *err) {
     size_t points = projector_cuda_bytes(inner) / sizeof(float2);
-    FAIL_IF(inner->dimensions != grid->dimensions || inner->reach > grid->reach || radius < 0, err,
-            STATUS_BAD_ARGUMENT, "a grid of %d px in %d dimensions is no part of one of %d px in %d", 2 * inner->r_max,
-            inner->dimensions, 2 * grid->r_max, grid->dimensions);
+    FAIL_IF(inner->dimensions != grid->dimensions || inner->reach > grid->reach || radius < 0, err, STATUS_BAD_ARGUMENT,
+            "a grid of %d px in %d dimensions is no part of one of %d px in %d", 2 * inner->r_max, inner->dimensions,
+            2 * grid->r_max, grid->dimensions);
     copy_inner<<<blocks_for(points, THREADS), THREADS, 0, (cudaStream_t)stream>>>((const float2 *)inner_values, *inner,
                                                                                   radius, *grid, (float2 *)values);
     CUDA_TRY(cudaGetLastError(), err, "setting shells of a reference");

@@ -40,8 +40,7 @@ void projector_cpu_power(const struct projector *projector, float *ret_power);
 /* Built where CUDA is. */
 enum status projector_device_set_map(struct projector *projector, struct workspace *workspace, const float *map,
                                      int size, struct err *err);
-enum status projector_device_set_shells(struct projector *projector, const float *map, int last_shell,
-                                        struct err *err);
+enum status projector_device_set_shells(struct projector *projector, const float *map, int last_shell, struct err *err);
 enum status projector_device_get(struct projector *projector, struct err *err);
 enum status projector_device_power(const struct projector *projector, float *ret_power, struct err *err);
 

@@ -14,9 +14,9 @@ enum { PAD = ACCUMULATOR_PAD, BLOCK = 256, AHEAD = 16, MAX_SLABS = 256, SAMPLED_
 
 /* Where the pixels of a block go; those that fall beyond r_max or outside the slab are left out. */
 struct places {
-    int pixel[BLOCK]; /* within the block */
+    int pixel[BLOCK];      /* within the block */
     unsigned index[BLOCK]; /* of the lowest corner */
-    int z[BLOCK];     /* its plane, from 0 */
+    int z[BLOCK];          /* its plane, from 0 */
     float fx[BLOCK], fy[BLOCK], fz[BLOCK];
     float turn[BLOCK]; /* −1 where the conjugate goes to the mirrored place */
     int keep[BLOCK];
@@ -78,7 +78,8 @@ MULTIVERSION static void add_slice_3d(struct accumulator *a, const struct fourie
         int kept = locate(a, pixels->kx + begin, pixels->ky + begin, n, m, true, first, last, &at);
         for (int k = 0; k < kept; k++) {
             int i = at.pixel[k], p = begin + i;
-            accumulator_voxel value = {(double)data[2 * p], (double)(at.turn[i] * data[2 * p + 1]), (double)weight[p], 0};
+            accumulator_voxel value = {(double)data[2 * p], (double)(at.turn[i] * data[2 * p + 1]), (double)weight[p],
+                                       0};
             accumulator_voxel *corner = a->voxels + at.index[i];
             if (k + AHEAD < kept) {
                 const accumulator_voxel *soon = a->voxels + at.index[at.pixel[k + AHEAD]];
@@ -88,10 +89,8 @@ MULTIVERSION static void add_slice_3d(struct accumulator *a, const struct fourie
                 fetch_row(soon + plane + row);
             }
             double fx = (double)at.fx[i], fy = (double)at.fy[i], fz = (double)at.fz[i];
-            if (at.z[i] >= first)
-                add_plane(corner, row, fx, fy, 1 - fz, &value);
-            if (at.z[i] + 1 < last)
-                add_plane(corner + plane, row, fx, fy, fz, &value);
+            if (at.z[i] >= first) add_plane(corner, row, fx, fy, 1 - fz, &value);
+            if (at.z[i] + 1 < last) add_plane(corner + plane, row, fx, fy, fz, &value);
         }
     }
 }
@@ -104,7 +103,8 @@ MULTIVERSION static void add_slice_2d(struct accumulator *a, const struct fourie
         int kept = locate(a, pixels->kx + begin, pixels->ky + begin, n, m, false, 0, 1, &at);
         for (int k = 0; k < kept; k++) {
             int i = at.pixel[k], p = begin + i;
-            accumulator_voxel value = {(double)data[2 * p], (double)(at.turn[i] * data[2 * p + 1]), (double)weight[p], 0};
+            accumulator_voxel value = {(double)data[2 * p], (double)(at.turn[i] * data[2 * p + 1]), (double)weight[p],
+                                       0};
             add_plane(a->voxels + at.index[i], (size_t)a->nx, (double)at.fx[i], (double)at.fy[i], 1, &value);
         }
     }
@@ -123,8 +123,7 @@ static void balance(const struct accumulator *a, int n, const float *matrices, i
     for (int i = 0; i < n; i += step) {
         double height = climb(matrices + 9 * (size_t)i) * PAD * a->r_max + 1;
         for (int z = -(int)height; z <= (int)height && z <= a->reach; z++)
-            if (z >= -a->reach)
-                cumulated[z + a->reach] += sqrt(1 - z * z / (height * height)) / height;
+            if (z >= -a->reach) cumulated[z + a->reach] += sqrt(1 - z * z / (height * height)) / height;
     }
     for (int z = 1; z < a->nz; z++)
         cumulated[z] += cumulated[z - 1];
@@ -145,8 +144,7 @@ enum status accumulator_add(struct accumulator *a, const struct fourier_pixels *
     FAIL_IF(a->workspace != NULL, err, STATUS_UNSUPPORTED, "the CPU adds slices to sums in the host's memory only");
     int slabs = a->dimensions == 2 || threads < 1 ? 1 : threads > MAX_SLABS ? MAX_SLABS : threads;
     int first[MAX_SLABS + 1] = {0, a->nz};
-    if (slabs > 1)
-        balance(a, n, matrices, slabs, first);
+    if (slabs > 1) balance(a, n, matrices, slabs, first);
 #pragma omp parallel for schedule(static, 1) num_threads(slabs) if (slabs > 1)
     for (int s = 0; s < slabs; s++)
         for (int i = 0; i < n; i++) {

@@ -37,8 +37,7 @@ enum status accumulator_create(int dimensions, int box, int size, struct accumul
 }
 
 void accumulator_destroy(struct accumulator **accumulator) {
-    if (accumulator == NULL || *accumulator == NULL)
-        return;
+    if (accumulator == NULL || *accumulator == NULL) return;
     if ((*accumulator)->space != NULL) map_space_clear((*accumulator)->space);
     mem_free(&(*accumulator)->space);
     mem_free(&(*accumulator)->voxels);
@@ -139,8 +138,7 @@ enum status reconstruct_map(const struct accumulator *a, const struct reconstruc
 #include "kernels/fourier/workspace_cuda.h"
 
 enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
-    if (workspace == NULL)
-        return accumulator_clear(a, size, err);
+    if (workspace == NULL) return accumulator_clear(a, size, err);
     TRY(check_size(a, size, err));
     set_shape(a, size);
     TRY(arena_take(workspace->arena, accumulator_voxels(a), sizeof *a->voxels, "the sums of a reference",
@@ -166,8 +164,7 @@ enum status accumulator_clear_beside(struct accumulator *a, struct workspace *wo
     size_t scratch = 0;
     TRY(accumulator_clear(a, size, err));
     TRY(reconstruct_scratch(workspace, a->dimensions, a->box, size, symmetry_or_null, &scratch, err));
-    if (accumulator_bytes(a->dimensions, size) + scratch > workspace_capacity(workspace))
-        return STATUS_OK;
+    if (accumulator_bytes(a->dimensions, size) + scratch > workspace_capacity(workspace)) return STATUS_OK;
     a->beside = workspace;
     a->work = &accumulator_beside_work;
     return STATUS_OK;

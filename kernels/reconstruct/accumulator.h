@@ -31,7 +31,7 @@ struct accumulator {
     const struct accumulator_work *work; /* what is done with it where it lies */
     struct workspace *workspace;         /* where that is; NULL: on the host */
     double *device_voxels;
-    struct map_space *space; /* of 2-D maps: kept, as there are many and each is little work */
+    struct map_space *space;  /* of 2-D maps: kept, as there are many and each is little work */
     struct workspace *beside; /* to which they are brought from the host for a moment */
 };
 

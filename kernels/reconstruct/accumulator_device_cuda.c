@@ -168,8 +168,8 @@ enum status reconstruct_scratch(struct workspace *w, int dimensions, int box, in
     TRY(workspace_cuda_plan(w, dimensions, box, &padded, err));
     size_t finishing = arena_need(accumulator_cuda_finish_scratch(&sums, symmetry_or_null), 1);
     size_t correlating = arena_need(accumulator_cuda_fsc_scratch(&sums, &sums), 1);
-    size_t making = arena_need(reconstruct_cuda_scratch(padded, &sums), 1) +
-                    arena_need(map_voxels(dimensions, box), sizeof(float));
+    size_t making =
+        arena_need(reconstruct_cuda_scratch(padded, &sums), 1) + arena_need(map_voxels(dimensions, box), sizeof(float));
     size_t most = finishing > correlating ? finishing : correlating;
     /* And a few spectra. */
     *ret_bytes = (most > making ? most : making) + 4 * arena_need((size_t)box / 2 + 1, sizeof(float));

@@ -85,8 +85,7 @@ static void sum_bundle(const struct accumulator *a, const sample *samples, const
             }
 }
 
-static enum status sum_operators(struct accumulator *a, const struct symmetry *symmetry, int threads,
-                                 struct err *err) {
+static enum status sum_operators(struct accumulator *a, const struct symmetry *symmetry, int threads, struct err *err) {
     size_t count = (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
     _cleanup_(mem_free) sample *samples = NULL;
     TRY(mem_new(count, sizeof *samples, "Fourier grid to be symmetrised", &samples, err));
@@ -140,8 +139,7 @@ static void sum_children(const struct accumulator *a, int kz, int ky, int kx, in
         for (int iy = y[0]; iy <= y[1]; iy++) {
             const accumulator_voxel *row = accumulator_row(a, iz, iy);
             for (int ix = x[0]; ix <= x[1]; ix++)
-                if (ix * ix + iy * iy + iz * iz <= limit * limit)
-                    sum += row[ix];
+                if (ix * ix + iy * iy + iz * iz <= limit * limit) sum += row[ix];
         }
     *ret_sum = sum;
 }
@@ -156,8 +154,7 @@ static void correlate_plane(const struct accumulator *a, const struct accumulato
             accumulator_voxel p, q;
             sum_children(a, kz, ky, kx, PAD * r_max, &p);
             sum_children(b, kz, ky, kx, PAD * r_max, &q);
-            if (p[2] <= 0 || q[2] <= 0)
-                continue;
+            if (p[2] <= 0 || q[2] <= 0) continue;
             double are = p[0] / p[2], aim = p[1] / p[2], bre = q[0] / q[2], bim = q[1] / q[2];
             int shell = (int)(sqrt(kx * kx + ky * ky + kz * kz) + 0.5);
             sums[shell][CROSS] += are * bre + aim * bim;
@@ -172,7 +169,7 @@ enum status accumulator_host_fsc(const struct accumulator *a, const struct accum
     int depth = a->dimensions == 3 ? r_max : 0;
     size_t shells = (size_t)r_max + 1;
     /* A set of sums per plane, added up in order: the same for any number of threads. */
-    _cleanup_(mem_free) double (*sums)[TERMS] = NULL;
+    _cleanup_(mem_free) double(*sums)[TERMS] = NULL;
     TRY(mem_new((size_t)(2 * depth + 1) * shells, sizeof *sums, "Fourier shell sums", &sums, err));
 #pragma omp parallel for schedule(dynamic, 1) if (depth > 0)
     for (int kz = -depth; kz <= depth; kz++)

@@ -241,7 +241,8 @@ extern "C" enum status accumulator_cuda_finish(const struct accumulator_cuda *a,
     CUDA_TRY(cudaMemcpyAsync(matrices, symmetry_or_null->matrices, (size_t)symmetry_or_null->count * 9 * sizeof(double),
                              cudaMemcpyHostToDevice, stream),
              err, "copying operators of symmetry");
-    copy_samples<<<blocks_for(count, THREADS), THREADS, 0, stream>>>((const double2 *)a->voxels, count, values, weights);
+    copy_samples<<<blocks_for(count, THREADS), THREADS, 0, stream>>>((const double2 *)a->voxels, count, values,
+                                                                     weights);
     dim3 blocks(blocks_for((size_t)a->nx, ROW_THREADS), blocks_for((size_t)a->ny, ROWS), (unsigned)a->nz);
     sum_operators<<<blocks, dim3(ROW_THREADS, ROWS), 0, stream>>>(*a, values, weights, matrices,
                                                                   symmetry_or_null->count);
@@ -273,7 +274,7 @@ extern "C" enum status accumulator_cuda_fsc(const struct accumulator_cuda *a, co
     correlate<<<dim3((unsigned)r_max + 1, (unsigned)planes, count), FSC_THREADS, 0, (cudaStream_t)stream>>>(
         *a, *b, r_max, depth, (double *)scratch);
     divide<<<dim3((unsigned)a->box / 2 + 1, count), THREADS, 0, (cudaStream_t)stream>>>((const double *)scratch, planes,
-                                                                                       r_max + 1, ret_fsc);
+                                                                                        r_max + 1, ret_fsc);
     CUDA_TRY(cudaGetLastError(), err, "correlating halves");
     return STATUS_OK;
 }

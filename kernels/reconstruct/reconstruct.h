@@ -67,10 +67,10 @@ enum status accumulator_fsc(const struct accumulator *a, const struct accumulato
 enum status accumulator_sigma2(const struct accumulator *accumulator, float *ret_sigma2, struct err *err);
 
 struct reconstruct_options {
-    const float *tau2;       /* box/2+1, or NULL: no prior (unfiltered half maps) */
-    double tau_fudge;        /* T */
-    int minres_shell;        /* shells below it get no prior: 5 */
-    int last_shell;          /* sums at radii of last_shell + 1 and more count as 0 in the map; 0: all are in it */
+    const float *tau2; /* box/2+1, or NULL: no prior (unfiltered half maps) */
+    double tau_fudge;  /* T */
+    int minres_shell;  /* shells below it get no prior: 5 */
+    int last_shell;    /* sums at radii of last_shell + 1 and more count as 0 in the map; 0: all are in it */
     int threads;
 };
 /* Wiener filter, inverse transform, sinc² correction; map box² or box³. ret_data_vs_prior: box/2+1 or NULL;

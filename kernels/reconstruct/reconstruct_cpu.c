@@ -22,16 +22,14 @@ struct wiener {
     const float *tau2;
     double fudge; /* T times the oversampling of the grid */
     int minres_shell, limit, shells;
-    int map_limit; /* what goes into the map: no further than `limit` */
+    int map_limit;              /* what goes into the map: no further than `limit` */
     const short *round, *floor; /* shell by squared radius */
 };
 
 static double denominator(const struct wiener *w, double weight, int shell) {
-    if (w->tau2 == NULL || shell < w->minres_shell)
-        return weight;
+    if (w->tau2 == NULL || shell < w->minres_shell) return weight;
     double tau2 = w->fudge * (double)w->tau2[shell];
-    if (tau2 > 0)
-        return weight + 1 / tau2;
+    if (tau2 > 0) return weight + 1 / tau2;
     return weight > 1e-20 ? weight + 1000 / weight : weight;
 }
 
@@ -102,8 +100,7 @@ static void filter_plane(const struct wiener *w, const struct shell_sums *sums, 
             double value = denominator(w, row[x][2], w->round[r2]);
             /* Places that hardly any slice came near would be amplified noise. */
             double least = 0.001 * s->filtered / s->filter_count;
-            if (value < least)
-                value = least;
+            if (value < least) value = least;
             double factor = value > 0 ? ((x + y + z) % 2 == 0 ? 1 : -1) / value : 0;
             out[2 * x] = (float)(factor * row[x][0]);
             out[2 * x + 1] = (float)(factor * row[x][1]);
@@ -216,10 +213,8 @@ enum status accumulator_host_map(const struct accumulator *a, const struct recon
     TRY(transform(&wiener, sums, threads, map, err));
     for (int s = 0; s < shells; s++) {
         double count = sums[s].count > 0 ? sums[s].count : 1;
-        if (ret_data_vs_prior != NULL)
-            ret_data_vs_prior[s] = (float)(sums[s].ssnr / count);
-        if (ret_completeness != NULL)
-            ret_completeness[s] = (float)(sums[s].covered / count);
+        if (ret_data_vs_prior != NULL) ret_data_vs_prior[s] = (float)(sums[s].ssnr / count);
+        if (ret_completeness != NULL) ret_completeness[s] = (float)(sums[s].covered / count);
     }
     return STATUS_OK;
 }

@@ -250,8 +250,7 @@ extern "C" enum status reconstruct_cuda_map(struct padded_cuda *p, const struct 
     FAIL_IF(p->dimensions != a->dimensions || p->box != a->box, err, STATUS_BAD_ARGUMENT,
             "sums in %d dimensions for %d px cannot become a map in %d of %d px", a->dimensions, a->box, p->dimensions,
             p->box);
-    const wiener w =
-        wiener_filter(a, options->tau2, options->tau_fudge, options->minres_shell, options->last_shell);
+    const wiener w = wiener_filter(a, options->tau2, options->tau_fudge, options->minres_shell, options->last_shell);
     TRY(padded_begin(p, w.limit, PAD * a->r_max, scratch, stream, &m, err));
     TRY(wiener_totals(w, m.rest, stream, &totals, err));
     TRY(wiener_describe(w, totals, NULL, ret_data_vs_prior, ret_completeness, stream, err));

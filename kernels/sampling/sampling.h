@@ -22,13 +22,13 @@ enum { SAMPLING_ROTATIONS = 8, SAMPLING_SHIFTS = 4, SAMPLING_MAX_ORDER = 9 };
 struct sampling {
     int dimensions; /* 3, or 2: in the plane */
     int order, direction_count, psi_count, shift_count;
-    double angle_step, psi_step;      /* ° */
-    double offset_range, offset_step; /* of shifts, as given: Å or px */
-    long *pixels;                     /* NEST index of each direction */
-    double (*frames)[9];              /* perturbed matrix of each direction at psi 0 */
+    double angle_step, psi_step;           /* ° */
+    double offset_range, offset_step;      /* of shifts, as given: Å or px */
+    long *pixels;                          /* NEST index of each direction */
+    double (*frames)[9];                   /* perturbed matrix of each direction at psi 0 */
     double (*bases)[9], (*child_bases)[9]; /* not perturbed; of its children, or NULL: made when they are asked for */
-    double (*shifts)[2];              /* not perturbed */
-    double perturbation, tilted[9];   /* d, A(e, e, e) */
+    double (*shifts)[2];                   /* not perturbed */
+    double perturbation, tilted[9];        /* d, A(e, e, e) */
 };
 
 /* symmetry NULL: the whole sphere, else the directions of its asymmetric unit. STATUS_UNSUPPORTED: more orientations

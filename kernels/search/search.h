@@ -57,22 +57,23 @@ struct search;
 /* The maps of one micrograph, in host memory (page-locked beside a CUDA device). Starts as {0}; kept from micrograph to
  * micrograph. */
 struct search_maps {
-    struct device device;   /* beside which the memory was made */
-    void *block;            /* all of it */
+    struct device device; /* beside which the memory was made */
+    void *block;          /* all of it */
     size_t bytes;
     int work, count;
     bool per_template;
-    float deviation;        /* standard deviation of the micrograph in its own units; 0: constant, and only `image` (zeros) is valid */
-    float noise;            /* standard deviation of the scores of white noise where sigma is 1: √(variance of the
+    float
+        deviation; /* standard deviation of the micrograph in its own units; 0: constant, and only `image` (zeros) is valid */
+    float noise;               /* standard deviation of the scores of white noise where sigma is 1: √(variance of the
                                noise in z-scores / pixels of the circle), the variance from the quietest ring;
                                with `whiten`: that times whiten_noise (kernels/whiten) */
-    float *image;           /* [work²] the low-passed micrograph */
-    float *mu, *sigma;      /* [work²] */
-    float *score;           /* [work²] */
-    uint16_t *template;     /* [work²] from 0 */
-    uint16_t *rotation;     /* [work²] psi = rotation · 360° / rotations */
-    float *scores;          /* [count][work²], or NULL */
-    uint16_t *rotations;    /* [count][work²], or NULL */
+    float *image;              /* [work²] the low-passed micrograph */
+    float *mu, *sigma;         /* [work²] */
+    float *score;              /* [work²] */
+    uint16_t *template;        /* [work²] from 0 */
+    uint16_t *rotation;        /* [work²] psi = rotation · 360° / rotations */
+    float *scores;             /* [count][work²], or NULL */
+    uint16_t *rotations;       /* [count][work²], or NULL */
     struct merit_terms *terms; /* [count], with the micrograph's CTF */
 };
 

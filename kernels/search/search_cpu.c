@@ -14,14 +14,14 @@
 
 struct search_cpu {
     struct search_options options;
-    int circle; /* pixels in it */
-    float *square, *low;    /* size², the columns of its transform that are used */
+    int circle;          /* pixels in it */
+    float *square, *low; /* size², the columns of its transform that are used */
     int columns;
-    float *image, *image2;  /* work half planes of I and I² */
+    float *image, *image2;          /* work half planes of I and I² */
     float *ctf, *product, *rotated; /* work half planes: real, complex, complex */
-    float *best, *score;    /* work² */
-    uint16_t *rotation;     /* work² */
-    struct merit_terms *terms; /* [count], without CTF */
+    float *best, *score;            /* work² */
+    uint16_t *rotation;             /* work² */
+    struct merit_terms *terms;      /* [count], without CTF */
     /* Where the search is whitened; else NULL. */
     struct whiten *whiten;
     float *weights, *white_mu; /* [work/2 + 1], work² */
@@ -91,8 +91,8 @@ static enum status create_whiten(struct search_cpu *s, const float *templates, s
     return whiten_template_power(&options, templates, o->box, o->count, o->radius, s->template_power, err);
 }
 
-enum status search_cpu_create(const struct search_options *options, const float *templates, struct search_cpu **ret_search,
-                              struct err *err) {
+enum status search_cpu_create(const struct search_options *options, const float *templates,
+                              struct search_cpu **ret_search, struct err *err) {
     struct search_cpu *s = NULL;
     TRY(mem_new(1, sizeof *s, "search", &s, err));
     s->options = *options;
@@ -110,9 +110,8 @@ enum status search_cpu_create(const struct search_options *options, const float 
 void search_cpu_destroy(struct search_cpu **search) {
     struct search_cpu *s = *search;
     if (!s) return;
-    void *buffers[] = {s->square, s->low, s->image, s->image2,  s->ctf,  s->product,
-                       s->rotated, s->best, s->score, s->rotation, s->terms,
-                       s->weights, s->white_mu, s->template_power};
+    void *buffers[] = {s->square, s->low,   s->image,    s->image2, s->ctf,     s->product,  s->rotated,
+                       s->best,   s->score, s->rotation, s->terms,  s->weights, s->white_mu, s->template_power};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     fourier_forward_destroy(&s->forward);
@@ -165,8 +164,7 @@ static void prepare(struct search_cpu *s, const float *micrograph, uint64_t seed
     const struct search_options *o = &s->options;
     size_t pixels = (size_t)o->size * o->size;
     float factor = 1.0f / (float)pixels;
-    maps->deviation =
-        normalise_micrograph(micrograph, o->nx, o->ny, o->clip, o->size, seed, o->threads, s->square);
+    maps->deviation = normalise_micrograph(micrograph, o->nx, o->ny, o->clip, o->size, seed, o->threads, s->square);
     fourier_forward_run(s->forward, s->square, s->low);
     fourier_window_crop_columns(s->low, o->size, s->columns, o->work, factor, s->image);
     maps->noise = noise_of(s);

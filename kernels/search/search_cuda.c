@@ -69,8 +69,8 @@ static enum status prepare_whiten(struct search_cuda *s, const float *templates,
     if (!o->whiten) return STATUS_OK;
     setup->whiten = search_whiten_options(o);
     setup->tile = whiten_tile(&setup->whiten);
-    FAIL_IF(setup->tile < 4, err, STATUS_BAD_ARGUMENT, "a micrograph of %d × %d px cannot be whitened at %d px", o->nx, o->ny,
-            o->work);
+    FAIL_IF(setup->tile < 4, err, STATUS_BAD_ARGUMENT, "a micrograph of %d × %d px cannot be whitened at %d px", o->nx,
+            o->ny, o->work);
     TRY(list_rings(setup->tile, ret_members, ret_starts, err));
     setup->ring_members = *ret_members;
     setup->ring_starts = *ret_starts;

@@ -44,8 +44,8 @@ struct search_results {
     uint16_t *best_template, *best_rotation;
     float *scores;
     uint16_t *rotations;
-    double *terms;              /* [count][2]: A1, A2 */
-    float *weights;             /* [work/2+1], where the search is whitened */
+    double *terms;                     /* [count][2]: A1, A2 */
+    float *weights;                    /* [work/2+1], where the search is whitened */
     double power[SEARCH_DEVICE_RINGS]; /* Σ |F|² of each ring */
 };
 

@@ -75,7 +75,7 @@ struct search_device {
     float *scores; /* [count][work²] where wanted */
     uint16_t *rotations;
     search_whiten *whiten; /* NULL: the micrograph is searched as it is */
-    search_fused *fused; /* NULL: cuFFT does the correlations */
+    search_fused *fused;   /* NULL: cuFFT does the correlations */
     /* Page-locked, of the host. */
     search_numbers *numbers;
     double *host_terms; /* [count][2]; after search_device_create without CTF */

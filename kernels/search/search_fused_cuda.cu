@@ -179,7 +179,8 @@ static enum status allow_all_shared(const void *kernel, err *err) {
     cudaFuncAttributes attributes;
     int device = 0, most = 0;
     CUDA_TRY(cudaGetDevice(&device), err, "taking shared memory");
-    CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), err, "taking shared memory");
+    CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), err,
+             "taking shared memory");
     CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), err, "taking shared memory");
     CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   most - (int)attributes.sharedSizeBytes),

@@ -230,10 +230,11 @@ static enum status transforms(search_device *s, const float *micrograph, uint64_
     begin_scale<<<1, 1, 0, s->stream>>>(s->scale);
     for (int pass = 0; pass < NORMALISE_PASSES; pass++) {
         sum_pixels<<<SUM_BLOCKS, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->scale, s->parts);
-        make_scale<<<1, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->parts, SUM_BLOCKS, o->clip, s->scale);
+        make_scale<<<1, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->parts, SUM_BLOCKS, o->clip,
+                                                 s->scale);
     }
     LAUNCH_TRY(err, "the sums of a micrograph");
-    frame f = {o->nx, o->ny, o->size, normalise_offset(o->size, o->nx), normalise_offset(o->size, o->ny),
+    frame f = {o->nx,          o->ny, o->size, normalise_offset(o->size, o->nx), normalise_offset(o->size, o->ny),
                (float)o->clip, seed};
     dim3 blocks(blocks_for(o->size, THREADS), o->size);
     float factor = 1.0f / ((float)((size_t)o->size * o->size));

@@ -31,8 +31,8 @@ struct whiten_options search_whiten_options(const struct search_options *options
 void search_keep_best(const float *score, const uint16_t *rotation, int t, struct search_maps *maps);
 
 struct search_cpu;
-enum status search_cpu_create(const struct search_options *options, const float *templates, struct search_cpu **ret_search,
-                              struct err *err);
+enum status search_cpu_create(const struct search_options *options, const float *templates,
+                              struct search_cpu **ret_search, struct err *err);
 void search_cpu_destroy(struct search_cpu **search);
 enum status search_cpu_run(struct search_cpu *search, const float *micrograph, const struct ctf *ctf, uint64_t seed,
                            struct search_maps *maps, struct err *err);
@@ -47,9 +47,8 @@ enum status search_cuda_run(struct search_cuda *search, const struct search_inpu
 /* For benchmarks and tests: always through cuFFT or by what is fastest, with so many pairs of rotations at a time (0: as
  * many as is fast); and what the parts of a search take (search_cuda.h). */
 struct search_times;
-enum status search_cuda_create_as(const struct search_options *options, const float *templates,
-                                  bool cufft, int pairs, struct search_cuda **ret_search,
-                                  struct err *err);
+enum status search_cuda_create_as(const struct search_options *options, const float *templates, bool cufft, int pairs,
+                                  struct search_cuda **ret_search, struct err *err);
 enum status search_cuda_times(struct search_cuda *search, int repeats, struct search_times *ret_times, struct err *err);
 
 #ifdef __cplusplus

@@ -10,15 +10,15 @@ enum { THREADS = 256, WARPS = THREADS / 32, DIGIT = 8, BINS = 1 << DIGIT };
 struct search_whiten {
     whiten_options o;
     int tile, columns, tiles, rings;
-    float *real;     /* [tiles][tile²], windowed */
-    float2 *half;    /* [tiles][tile][tile/2+1] */
-    int *members;    /* coefficients of a tile's half plane, ring by ring */
-    int *starts;     /* [rings+1]: where a ring's begin */
-    float *power;    /* [rings][tiles] */
-    float *medians;  /* [rings] */
-    float2 *means;   /* work half plane: the weighted micrograph with the background's mask */
-    float *mu;       /* [work²] */
-    float *weights;  /* [work/2+1] */
+    float *real;    /* [tiles][tile²], windowed */
+    float2 *half;   /* [tiles][tile][tile/2+1] */
+    int *members;   /* coefficients of a tile's half plane, ring by ring */
+    int *starts;    /* [rings+1]: where a ring's begin */
+    float *power;   /* [rings][tiles] */
+    float *medians; /* [rings] */
+    float2 *means;  /* work half plane: the weighted micrograph with the background's mask */
+    float *mu;      /* [work²] */
+    float *weights; /* [work/2+1] */
     cufftHandle forward, inverse;
 };
 
@@ -129,7 +129,8 @@ static __global__ void weigh(const float *weights, const float2 *mask, int work,
 
 static enum status plan_tiles(search_device *s, search_whiten *w, err *err) {
     int tile[] = {w->tile, w->tile}, map[] = {s->o.work, s->o.work};
-    CUFFT_TRY(cufftPlanMany(&w->forward, 2, tile, NULL, 1, 0, NULL, 1, 0, CUFFT_R2C, w->tiles), err, "making a Fourier plan");
+    CUFFT_TRY(cufftPlanMany(&w->forward, 2, tile, NULL, 1, 0, NULL, 1, 0, CUFFT_R2C, w->tiles), err,
+              "making a Fourier plan");
     CUFFT_TRY(cufftPlanMany(&w->inverse, 2, map, NULL, 1, 0, NULL, 1, 0, CUFFT_C2R, 1), err, "making a Fourier plan");
     CUFFT_TRY(cufftSetStream(w->forward, s->stream), err, "making a Fourier plan");
     CUFFT_TRY(cufftSetStream(w->inverse, s->stream), err, "making a Fourier plan");
@@ -153,7 +154,8 @@ static enum status build(search_device *s, search_whiten *w, err *err) {
     TRY(room(&w->mu, s->pixels, err));
     TRY(room(&w->weights, o->work / 2 + 1, err));
     TRY(room(&w->means, s->half, err));
-    CUDA_TRY(cuda_copy(w->members, o->ring_members, o->ring_starts[w->rings] * sizeof(int)), err, "the rings of a tile");
+    CUDA_TRY(cuda_copy(w->members, o->ring_members, o->ring_starts[w->rings] * sizeof(int)), err,
+             "the rings of a tile");
     CUDA_TRY(cuda_copy(w->starts, o->ring_starts, (w->rings + 1) * sizeof(int)), err, "the rings of a tile");
     return plan_tiles(s, w, err);
 }
@@ -199,8 +201,8 @@ enum status search_whiten_run(search_device *s, const float *map, err *err) {
     LAUNCH_TRY(err, "whitening");
     make_weights<<<blocks_for(rings, THREADS), THREADS, 0, s->stream>>>(w->medians, w->o, w->tile, w->weights);
     LAUNCH_TRY(err, "whitening");
-    weigh<<<dim3(blocks_for(rings, THREADS), s->o.work), THREADS, 0, s->stream>>>(w->weights, s->mask, s->o.work, s->image,
-                                                                                 w->means);
+    weigh<<<dim3(blocks_for(rings, THREADS), s->o.work), THREADS, 0, s->stream>>>(w->weights, s->mask, s->o.work,
+                                                                                  s->image, w->means);
     LAUNCH_TRY(err, "whitening");
     CUFFT_TRY(cufftExecC2R(w->inverse, (cufftComplex *)w->means, w->mu), err, "whitening");
     return STATUS_OK;

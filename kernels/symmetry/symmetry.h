@@ -9,7 +9,7 @@
 
 struct symmetry {
     char name[8];
-    int count;            /* operators, identity first */
+    int count;             /* operators, identity first */
     double (*matrices)[9]; /* rotations R; a volume V has V(R x) = V(x) */
 };
 

@@ -24,12 +24,9 @@ static const struct {
     int order;
     struct axis axes[2];
 } solids[] = {
-    {"T", 12, {{3, 0, 0, 1}, {2, 0, ROOT_2, 1}}},
-    {"O", 24, {{3, 1, 1, 1}, {4, 0, 0, 1}}},
-    {"I", 60, {{2, 0, 0, 1}, {5, 1, 0, GOLDEN}}},
-    {"I1", 60, {{2, 1, 0, 0}, {5, GOLDEN, 0, -1}}},
-    {"I2", 60, {{2, 0, 0, 1}, {5, 1, 0, GOLDEN}}},
-    {"I3", 60, {{5, 0, 0, 1}, {2, -1, 0, GOLDEN}}},
+    {"T", 12, {{3, 0, 0, 1}, {2, 0, ROOT_2, 1}}},  {"O", 24, {{3, 1, 1, 1}, {4, 0, 0, 1}}},
+    {"I", 60, {{2, 0, 0, 1}, {5, 1, 0, GOLDEN}}},  {"I1", 60, {{2, 1, 0, 0}, {5, GOLDEN, 0, -1}}},
+    {"I2", 60, {{2, 0, 0, 1}, {5, 1, 0, GOLDEN}}}, {"I3", 60, {{5, 0, 0, 1}, {2, -1, 0, GOLDEN}}},
     {"I4", 60, {{2, 1, 0, GOLDEN}, {5, 2, 0, 1}}},
 };
 
@@ -56,15 +53,13 @@ static void axis_matrix(const struct axis *axis, double ret[9]) {
 
 static bool same(const double a[9], const double b[9]) {
     for (int i = 0; i < 9; i++)
-        if (fabs(a[i] - b[i]) > 1e-6)
-            return false;
+        if (fabs(a[i] - b[i]) > 1e-6) return false;
     return true;
 }
 
 static bool contains(const struct symmetry *s, const double matrix[9]) {
     for (int i = 0; i < s->count; i++)
-        if (same(s->matrices[i], matrix))
-            return true;
+        if (same(s->matrices[i], matrix)) return true;
     return false;
 }
 
@@ -80,8 +75,7 @@ static enum status close_group(struct symmetry *s, const struct axis *axes, int 
             double generator[9], product[9];
             axis_matrix(&axes[g], generator);
             multiply(generator, s->matrices[i], product);
-            if (!contains(s, product) && s->count < order)
-                memcpy(s->matrices[s->count++], product, sizeof product);
+            if (!contains(s, product) && s->count < order) memcpy(s->matrices[s->count++], product, sizeof product);
         }
     return STATUS_OK;
 }
@@ -95,8 +89,7 @@ static enum status unknown(const char *name, struct err *err) {
 enum status symmetry_create(const char *name, struct symmetry *ret_symmetry, struct err *err) {
     struct symmetry s = {0};
     size_t length = strlen(name);
-    if (length == 0 || length > 3)
-        return unknown(name, err);
+    if (length == 0 || length > 3) return unknown(name, err);
     for (size_t i = 0; i < length; i++)
         s.name[i] = (char)toupper((unsigned char)name[i]);
     for (size_t i = 0; i < sizeof solids / sizeof *solids; i++)
@@ -108,8 +101,7 @@ enum status symmetry_create(const char *name, struct symmetry *ret_symmetry, str
     if ((s.name[0] != 'C' && s.name[0] != 'D') || strspn(s.name + 1, "0123456789") != length - 1 || length == 1)
         return unknown(name, err);
     int fold = (int)strtol(s.name + 1, NULL, 10);
-    if (fold < 1)
-        return unknown(name, err);
+    if (fold < 1) return unknown(name, err);
     bool dihedral = s.name[0] == 'D';
     const struct axis axes[2] = {{fold, 0, 0, 1}, {2, 1, 0, 0}};
     TRY(close_group(&s, axes, dihedral ? 2 : 1, dihedral ? 2 * fold : fold, err));
@@ -118,8 +110,7 @@ enum status symmetry_create(const char *name, struct symmetry *ret_symmetry, str
 }
 
 void symmetry_destroy(struct symmetry *symmetry) {
-    if (symmetry == NULL)
-        return;
+    if (symmetry == NULL) return;
     mem_free(&symmetry->matrices);
     *symmetry = (struct symmetry){0};
 }
@@ -128,16 +119,12 @@ void symmetry_destroy(struct symmetry *symmetry) {
 static bool in_range(const struct symmetry *s, const double d[3]) {
     const double slack = 1e-7;
     bool dihedral = s->name[0] == 'D';
-    if ((!dihedral && s->name[0] != 'C') || s->count == 1)
-        return true;
-    if (dihedral && d[2] < -slack)
-        return false;
+    if ((!dihedral && s->name[0] != 'C') || s->count == 1) return true;
+    if (dihedral && d[2] < -slack) return false;
     int fold = dihedral ? s->count / 2 : s->count;
-    if (fold == 1 || hypot(d[0], d[1]) < slack)
-        return true;
+    if (fold == 1 || hypot(d[0], d[1]) < slack) return true;
     double off = atan2(d[1], d[0]) - (dihedral ? M_PI / 2 : 0);
-    if (off < -M_PI)
-        off += 2 * M_PI;
+    if (off < -M_PI) off += 2 * M_PI;
     return fabs(off) <= M_PI / fold + slack;
 }
 
@@ -145,15 +132,13 @@ static bool in_range(const struct symmetry *s, const double d[3]) {
  * the solids, whose unit is then one Dirichlet cell. */
 bool symmetry_in_unit(const struct symmetry *symmetry, const double direction[3]) {
     static const double preferred[3] = {0.2347, 0.1129, 0.9655};
-    if (!in_range(symmetry, direction))
-        return false;
+    if (!in_range(symmetry, direction)) return false;
     double own = direction[0] * preferred[0] + direction[1] * preferred[1] + direction[2] * preferred[2];
     for (int i = 1; i < symmetry->count; i++) {
         double mate[3];
         rotate(symmetry->matrices[i], direction, mate);
         double other = mate[0] * preferred[0] + mate[1] * preferred[1] + mate[2] * preferred[2];
-        if (other > own + 1e-9 && in_range(symmetry, mate))
-            return false;
+        if (other > own + 1e-9 && in_range(symmetry, mate)) return false;
     }
     return true;
 }
@@ -162,9 +147,15 @@ void euler_to_matrix(double rot, double tilt, double psi, double ret_matrix[9]) 
     double ca = cos(rot * DEGREES), sa = sin(rot * DEGREES);
     double cb = cos(tilt * DEGREES), sb = sin(tilt * DEGREES);
     double cg = cos(psi * DEGREES), sg = sin(psi * DEGREES);
-    const double matrix[9] = {cg * cb * ca - sg * sa,  cg * cb * sa + sg * ca,  -cg * sb,
-                              -sg * cb * ca - cg * sa, -sg * cb * sa + cg * ca, sg * sb,
-                              sb * ca,                 sb * sa,                 cb};
+    const double matrix[9] = {cg * cb * ca - sg * sa,
+                              cg * cb * sa + sg * ca,
+                              -cg * sb,
+                              -sg * cb * ca - cg * sa,
+                              -sg * cb * sa + cg * ca,
+                              sg * sb,
+                              sb * ca,
+                              sb * sa,
+                              cb};
     memcpy(ret_matrix, matrix, sizeof matrix);
 }
 
@@ -200,8 +191,7 @@ double symmetry_distance(const struct symmetry *symmetry, const double a[9], con
         double sum = 0;
         for (int row = 0; row < 9; row += 3)
             sum += row_angle(a + row, mate + row);
-        if (sum < least)
-            least = sum;
+        if (sum < least) least = sum;
     }
     return least / 3 / DEGREES;
 }
@@ -218,8 +208,7 @@ static float sample(const float *map, int box, const double p[3]) {
     double sum = 0;
     for (int i = 0; i < 8; i++) {
         int x = corner[0] + (i & 1), y = corner[1] + (i >> 1 & 1), z = corner[2] + (i >> 2);
-        if (x < 0 || y < 0 || z < 0 || x >= box || y >= box || z >= box)
-            continue;
+        if (x < 0 || y < 0 || z < 0 || x >= box || y >= box || z >= box) continue;
         double weight = (i & 1 ? f[0] : 1 - f[0]) * (i & 2 ? f[1] : 1 - f[1]) * (i & 4 ? f[2] : 1 - f[2]);
         sum += weight * map[((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x];
     }
@@ -227,8 +216,7 @@ static float sample(const float *map, int box, const double p[3]) {
 }
 
 enum status symmetry_average_map(const struct symmetry *symmetry, int box, float *map, struct err *err) {
-    if (symmetry->count == 1)
-        return STATUS_OK;
+    if (symmetry->count == 1) return STATUS_OK;
     size_t n = (size_t)box * (size_t)box * (size_t)box;
     _cleanup_(mem_free) float *copy = NULL;
     TRY(mem_new(n, sizeof *copy, "map to be symmetrised", &copy, err));

@@ -16,14 +16,14 @@
 #include "common/status.h"
 
 struct template_spectra_options {
-    int size;           /* the micrograph's square, px, even */
-    int work;           /* work size, px, even */
-    int band;           /* frequencies beyond it are zero, px of the transform; 0: work/2 */
-    int box;            /* of the templates, in micrograph pixels, even */
-    double radius;      /* px: i² + j² ≥ radius² is masked away */
-    int count;          /* templates */
-    int rotations;      /* of a full turn */
-    bool invert;        /* templates times −1 */
+    int size;            /* the micrograph's square, px, even */
+    int work;            /* work size, px, even */
+    int band;            /* frequencies beyond it are zero, px of the transform; 0: work/2 */
+    int box;             /* of the templates, in micrograph pixels, even */
+    double radius;       /* px: i² + j² ≥ radius² is masked away */
+    int count;           /* templates */
+    int rotations;       /* of a full turn */
+    bool invert;         /* templates times −1 */
     size_t memory_limit; /* bytes for rotated transforms */
     int threads;
 };

@@ -10,11 +10,11 @@
 
 struct template_spectra {
     struct template_spectra_options options;
-    int padded;      /* size of the padded square */
-    int reach;       /* the farthest padded frequency that a rotation touches, plus one for interpolation */
-    int stored;      /* rotations per template that are kept or 0 */
+    int padded;       /* size of the padded square */
+    int reach;        /* the farthest padded frequency that a rotation touches, plus one for interpolation */
+    int stored;       /* rotations per template that are kept or 0 */
     float *padded_ft; /* [count][2·reach+1][reach+2] complex: ky from −reach, kx from 0 */
-    float *rotated;  /* [count][stored][work][work/2+1] complex */
+    float *rotated;   /* [count][stored][work][work/2+1] complex */
 };
 
 static size_t padded_stride(const struct template_spectra *s) {
@@ -90,7 +90,7 @@ static int last_in_band(int band, int half, int ky) {
 
 void template_spectra_rotate(const struct template_spectra *s, int template, double psi, float *out) {
     const struct template_spectra_options *o = &s->options;
-    const float *grid = s->padded_ft + (size_t)template * padded_floats(s);
+    const float *grid = s->padded_ft + (size_t) template * padded_floats(s);
     double step = (double)s->padded / o->size, angle = psi * M_PI / 180;
     double c = step * cos(angle), sn = step * sin(angle);
     int half = o->work / 2;
@@ -109,14 +109,14 @@ const float *template_spectra_get(const struct template_spectra *s, int template
                                   bool *ret_conjugate) {
     int n = s->options.rotations, half = n % 2 == 0 ? n / 2 : n;
     *ret_conjugate = rotation >= half;
-    if (s->stored)
-        return s->rotated + ((size_t)template * s->stored + rotation % half) * work_floats(s);
+    if (s->stored) return s->rotated + ((size_t) template * s->stored + rotation % half) * work_floats(s);
     template_spectra_rotate(s, template, rotation % half * 360.0 / n, scratch);
     return scratch;
 }
 
 struct template_grid template_spectra_grid(const struct template_spectra *s) {
-    return (struct template_grid){.padded = s->padded, .reach = s->reach, .band = s->options.band, .values = s->padded_ft};
+    return (struct template_grid){
+        .padded = s->padded, .reach = s->reach, .band = s->options.band, .values = s->padded_ft};
 }
 
 static enum status transform_all(struct template_spectra *s, const float *templates, struct err *err) {
@@ -142,8 +142,8 @@ static enum status build(struct template_spectra *s, const float *templates, str
     const struct template_spectra_options *o = &s->options;
     FAIL_IF(o->count < 1 || o->rotations < 1 || o->box < 2 || o->box % 2 || o->size % 2 || o->work % 2 ||
                 o->work > o->size || o->box > o->size,
-            err, STATUS_BAD_ARGUMENT, "%d templates of %d px do not fit a micrograph of %d px (work size %d px)", o->count,
-            o->box, o->size, o->work);
+            err, STATUS_BAD_ARGUMENT, "%d templates of %d px do not fit a micrograph of %d px (work size %d px)",
+            o->count, o->box, o->size, o->work);
     /* Eight boxes wide, so that linear interpolation sees a slowly varying transform; less for large boxes, where the
      * division by sinc² alone keeps the error small. */
     int generous = 8 * o->box < 4096 ? 8 * o->box : 4096;

@@ -14,11 +14,11 @@ enum { TILE_LEAST = 16 };
 struct whiten {
     struct whiten_options options;
     int tile, columns, rows;
-    float *window;           /* [tile] */
-    float *real, *half;      /* one tile, its transform */
-    float *power;            /* [tile/2 + 1][rows · columns] */
-    int *counts;             /* coefficients of a ring */
-    float *medians;          /* [tile/2 + 1] */
+    float *window;      /* [tile] */
+    float *real, *half; /* one tile, its transform */
+    float *power;       /* [tile/2 + 1][rows · columns] */
+    int *counts;        /* coefficients of a ring */
+    float *medians;     /* [tile/2 + 1] */
     struct fft_plan *forward;
 };
 

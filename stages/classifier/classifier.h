@@ -18,8 +18,8 @@ struct classifier_options {
     double tau_fudge, psi_step, offset_range, offset_step; /* °, px, px */
     double resolution;                                     /* Å: nothing finer is compared */
     int particles_per_class, minimum_particles;
-    double visits;    /* of each particle before the final passes */
-    int final_passes; /* at most */
+    double visits;        /* of each particle before the final passes */
+    int final_passes;     /* at most */
     struct device device; /* of the E-step */
     double memory;        /* bytes to compare in, of the device, or of the host; 0: as kernels/alignment finds */
     int threads;
@@ -37,9 +37,9 @@ struct classifier {
     size_t order_count, order_next, order_capacity;
     size_t *batch;
     size_t batch_count, batch_next, batch_capacity; /* those of one half before those of the other */
-    size_t *sorted, sorted_capacity; /* to sort them in */
-    struct estep_result pass;       /* since the pass began */
-    double pass_seen, last_changed; /* fraction of the last whole pass */
+    size_t *sorted, sorted_capacity;                /* to sort them in */
+    struct estep_result pass;                       /* since the pass began */
+    double pass_seen, last_changed;                 /* fraction of the last whole pass */
     double probability;
     double visits; /* of all particles so far */
     int updates, final_done;

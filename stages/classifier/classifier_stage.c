@@ -23,10 +23,10 @@ struct state {
     struct classifier_options options;
     char relative[PATH_MAX];
     int iteration;
-    bool resumed;  /* items were already done when this run began */
-    bool restored; /* or there was nothing to restore */
-    bool told;     /* where averages are made */
-    bool warned;   /* of particles without a CTF */
+    bool resumed;    /* items were already done when this run began */
+    bool restored;   /* or there was nothing to restore */
+    bool told;       /* where averages are made */
+    bool warned;     /* of particles without a CTF */
     size_t unusable; /* images that were told of */
     size_t finished; /* the last run ended with these very particles, so many; 0: it did not */
     double last_time;
@@ -140,9 +140,11 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
 }
 
 static struct snapshot describe(struct stage *stage, const struct state *s, bool final) {
-    return (struct snapshot){
-        .folder = stage_folder(stage), .relative = s->relative, .root = stage_root(stage), .iteration = s->iteration,
-        .final = final};
+    return (struct snapshot){.folder = stage_folder(stage),
+                             .relative = s->relative,
+                             .root = stage_root(stage),
+                             .iteration = s->iteration,
+                             .final = final};
 }
 
 static enum status emit(struct stage *stage, struct state *s, const struct snapshot *snapshot, struct err *err) {
@@ -278,10 +280,11 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
 static void tell_if_on_host(struct stage *stage, struct state *s) {
     const struct model *m = s->classifier.model;
     if (!s->told && s->options.device.kind == DEVICE_CUDA && !m->placed)
-        stage_log(stage, LOG_WARN, "averages-on-host",
-                  "the averages of up to %d classes of %d px do not fit on the device beside the particles: they are made "
-                  "on the host, which takes longer; a larger `memory`, or fewer classes, makes room",
-                  m->options.class_capacity, m->options.box);
+        stage_log(
+            stage, LOG_WARN, "averages-on-host",
+            "the averages of up to %d classes of %d px do not fit on the device beside the particles: they are made "
+            "on the host, which takes longer; a larger `memory`, or fewer classes, makes room",
+            m->options.class_capacity, m->options.box);
     s->told = true;
 }
 

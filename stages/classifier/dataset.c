@@ -22,7 +22,7 @@ struct dataset {
     struct dataset_particle *particles;
     size_t count, capacity;
     size_t memory_limit, memory_used;
-    double strongest; /* mean square of an image's values that is still believed; 0: not known yet */
+    double strongest;          /* mean square of an image's values that is still believed; 0: not known yet */
     struct mrc_reader *reader; /* the stack that was read last */
     int reader_batch, reader_stack;
 };
@@ -73,8 +73,8 @@ static enum status find_optics(const struct dataset_batch *batch, const char *st
             *ret_row = (int)i;
             return STATUS_OK;
         }
-    FAIL(err, STATUS_BAD_FORMAT, "%s: row %zu is of optics group %.40s, which its optics table does not have", star_path,
-         row + 1, star_get(batch->table, row, column));
+    FAIL(err, STATUS_BAD_FORMAT, "%s: row %zu is of optics group %.40s, which its optics table does not have",
+         star_path, row + 1, star_get(batch->table, row, column));
 }
 
 /* From the optics table, else (older files) from the row itself. */
@@ -156,9 +156,10 @@ static enum status read_optics(struct dataset_batch *batch, const char *star_pat
                                struct dataset_particle *p, struct err *err) {
     TRY(find_optics(batch, star_path, row, &p->optics, err));
     p->pixel_size = pixel_size_of(batch, row, p->optics, isnan(fallback) ? batch->pixel_size : fallback);
-    FAIL_IF(!(p->pixel_size > 0) || !isfinite(p->pixel_size), err, STATUS_BAD_FORMAT,
-            "%s: the pixel size is not known: rlnImagePixelSize in the optics table, or session.pixel_size, was expected",
-            star_path);
+    FAIL_IF(
+        !(p->pixel_size > 0) || !isfinite(p->pixel_size), err, STATUS_BAD_FORMAT,
+        "%s: the pixel size is not known: rlnImagePixelSize in the optics table, or session.pixel_size, was expected",
+        star_path);
     if (row == 0) batch->pixel_size = p->pixel_size;
     FAIL_IF(!same_pixel_size(p->pixel_size, batch->pixel_size), err, STATUS_BAD_FORMAT,
             "%s, row %zu: particles of %.4g Å/px among others of %.4g Å/px: one classification needs one pixel size",

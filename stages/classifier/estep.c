@@ -17,10 +17,10 @@ struct estep {
     struct alignment *alignment;
     struct sampling sampling;
     struct fourier_pixels pixels;
-    int half; /* whose particles are added at present; -1: none were yet */
-    size_t added, lost;          /* of them, so far; by the last estep_run */
+    int half;                      /* whose particles are added at present; -1: none were yet */
+    size_t added, lost;            /* of them, so far; by the last estep_run */
     struct model_sums before_half; /* as they were before the first of them */
-    struct estep_result result; /* so was this */
+    struct estep_result result;    /* so was this */
     bool with_empty;
     double log_empty;
 
@@ -35,7 +35,7 @@ struct estep {
     size_t *indices; /* [room]: of the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
-    int *before; /* [room]: the class that each was in */
+    int *before;             /* [room]: the class that each was in */
     float *powers, *weights; /* [room][shells], [room][capacity] */
 };
 

@@ -38,10 +38,10 @@ struct model {
     struct averages *averages; /* sums and references of them */
     struct average *made;      /* [class_capacity]: a list of them */
     bool placed;               /* averages lie on a device */
-    bool empty_active; /* the empty class takes part: once averages are good enough to compete with */
+    bool empty_active;         /* the empty class takes part: once averages are good enough to compete with */
     double empty_weight;
-    float *sigma2; /* box/2+1: of one real or imaginary part */
-    double *sigma2_sum, sigma2_count; /* of the power of what no class explains, by shell; of particles */
+    float *sigma2;                                 /* box/2+1: of one real or imaginary part */
+    double *sigma2_sum, sigma2_count;              /* of the power of what no class explains, by shell; of particles */
     double offset_sum, offset_count, sigma_offset; /* px */
     double norm_sum, norm_count, average_norm;
     double norm_median, norm_spread; /* of all particles, robust; spread 0: not known yet */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/memory.h"
 #include "common/files.h"
+#include "common/memory.h"
 #include "common/mrc.h"
 #include "snapshot_private.h"
 

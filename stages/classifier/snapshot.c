@@ -195,16 +195,14 @@ static enum status off_centre_limit(struct classifier *c, double *ret_limit, str
         return STATUS_OK;
     }
     *ret_limit = INFINITY;
-    if (o->keep.count == 0)
-        return STATUS_OK;
+    if (o->keep.count == 0) return STATUS_OK;
     _cleanup_(mem_free) float *distances = NULL;
     TRY(mem_new(dataset_count(c->dataset), sizeof *distances, "distances from the picks", &distances, err));
     size_t count = 0;
     for (size_t i = 0; i < dataset_count(c->dataset); i++)
         if (in_kept_class(c, i))
             distances[count++] = hypotf(dataset_at(c->dataset, i)->x, dataset_at(c->dataset, i)->y);
-    if (count == 0)
-        return STATUS_OK;
+    if (count == 0) return STATUS_OK;
     qsort(distances, count, sizeof *distances, by_size);
     double diameter = isnan(o->diameter) ? 0.8 * c->model->options.box * px : o->diameter;
     *ret_limit = fmax(0.13 * diameter / px, 4 * (double)distances[count / 2]);
@@ -304,8 +302,8 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
 void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection) {
     struct snapshot old = *snapshot;
     old.iteration = iteration;
-    static const char *const endings[] = {"_model.star",    "_optimiser.star", "_sampling.star",
-                                          "_data.star",     "_classes.png",    "_classes.mrcs"};
+    static const char *const endings[] = {"_model.star", "_optimiser.star", "_sampling.star",
+                                          "_data.star",  "_classes.png",    "_classes.mrcs"};
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/selected_it%03d.star", old.folder, iteration);
     if (selection) (void)unlink(path);

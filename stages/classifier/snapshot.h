@@ -30,7 +30,7 @@ int snapshot_last(const char *folder, int before);
 
 /* What a snapshot's files hold: all of it, and such as a classification can have written, or nothing. */
 struct snapshot_state {
-    int class_count, size; /* without the empty class; Fourier px */
+    int class_count, size;             /* without the empty class; Fourier px */
     double average_norm, sigma_offset; /* 1, px */
     double particles, kept;
     bool final;

@@ -8,8 +8,9 @@
 #include "common/memory.h"
 
 int features_count(enum features_groups groups) {
-    return groups == FEATURES_ALL ? FEATURES_MOST : groups == FEATURES_SIMPLE ? DROP_FEATURES_COUNT
-                                                                             : DROP_FEATURES_GRADIENT;
+    return groups == FEATURES_ALL      ? FEATURES_MOST
+           : groups == FEATURES_SIMPLE ? DROP_FEATURES_COUNT
+                                       : DROP_FEATURES_GRADIENT;
 }
 
 const char *features_groups_name(enum features_groups groups) {
@@ -18,8 +19,9 @@ const char *features_groups_name(enum features_groups groups) {
 }
 
 void features_weights(enum features_groups groups, float *ret_weights) {
-    static const int kinds[] = {DROP_FEATURES_IMAGE,    DROP_FEATURES_GRADIENT, DROP_FEATURES_LINES, DROP_FEATURES_STRIPS,
-                                DROP_FEATURES_TOPOLOGY, DROP_FEATURES_COUNT,    FEATURES_MOST};
+    static const int kinds[] = {DROP_FEATURES_IMAGE,  DROP_FEATURES_GRADIENT, DROP_FEATURES_LINES,
+                                DROP_FEATURES_STRIPS, DROP_FEATURES_TOPOLOGY, DROP_FEATURES_COUNT,
+                                FEATURES_MOST};
     int count = features_count(groups);
     for (int k = 0; kinds[k] < count; k++)
         for (int i = kinds[k]; i < kinds[k + 1]; i++)
@@ -96,8 +98,7 @@ static enum status place(struct features *f, const char *path, const int centre[
     if (status != STATUS_OK) {
         err_context(err, status, "%s", path);
         size_t length = err != NULL ? strlen(err->message) : 0;
-        if (err != NULL)
-            snprintf(err->message + length, sizeof err->message - length, "; say where it is with centre");
+        if (err != NULL) snprintf(err->message + length, sizeof err->message - length, "; say where it is with centre");
         return status;
     }
     f->fills = circle.fills;
@@ -119,7 +120,10 @@ enum status features_load(struct features *f, const char *path, const int centre
 
 enum status features_start(struct features *f, struct err *err) {
     if (!f->with_texture) return STATUS_OK;
-    struct texture_image image = {.floats = f->image.data, .nx = f->image.nx, .ny = f->image.ny, .pitch = f->image.nx,
+    struct texture_image image = {.floats = f->image.data,
+                                  .nx = f->image.nx,
+                                  .ny = f->image.ny,
+                                  .pitch = f->image.nx,
                                   .centre = {f->centre[0], f->centre[1]}};
     return texture_start(f->texture, 0, &image, err);
 }

@@ -19,7 +19,7 @@ struct forest {
 
 /* The first line of what went wrong; the others are XGBoost's stack. */
 #define XGB_TRY(call, err, what)                                                                                       \
-    FAIL_IF((call) != 0, err, STATUS_BAD_STATE, "XGBoost: %s: %.*s", what, (int)strcspn(XGBGetLastError(), "\n"),       \
+    FAIL_IF((call) != 0, err, STATUS_BAD_STATE, "XGBoost: %s: %.*s", what, (int)strcspn(XGBGetLastError(), "\n"),      \
             XGBGetLastError())
 
 bool forest_available(void) {

@@ -34,8 +34,8 @@ enum status kept_begin(const char *folder, const struct features_options *option
 static enum status check_one(const char *path, const json_t *root, const char *key, int expected, struct err *err) {
     const json_t *value = json_object_get(root, key);
     FAIL_IF(!json_is_integer(value) || json_integer_value(value) != expected, err, STATUS_BAD_ARGUMENT,
-            "%s: the features that are kept there are of %s %lld, and those of %s %d are needed: compute them anew", path,
-            key, (long long)json_integer_value(value), key, expected);
+            "%s: the features that are kept there are of %s %lld, and those of %s %d are needed: compute them anew",
+            path, key, (long long)json_integer_value(value), key, expected);
     return STATUS_OK;
 }
 

@@ -39,8 +39,8 @@ static json_t *describe_series(const struct model *model) {
     json_t *rows = json_array();
     for (int a = 0; a < model->classes; a++)
         json_array_append_new(rows, numbers(model->series.transition[a], model->classes));
-    return json_pack("{s:s, s:o, s:o}", "pattern", model->pattern, "prior", numbers(model->series.prior, model->classes),
-                     "transition", rows);
+    return json_pack("{s:s, s:o, s:o}", "pattern", model->pattern, "prior",
+                     numbers(model->series.prior, model->classes), "transition", rows);
 }
 
 static json_t *describe(const struct model *model, size_t length) {
@@ -155,10 +155,11 @@ static enum status read_header(const char *path, const json_t *header, struct mo
     int version = 0;
     FAIL_IF(!read_int(features, "version", 0, 1 << 30, &version), err, STATUS_BAD_FORMAT,
             "%s: the header of the model does not say of which version its features are", path);
-    FAIL_IF(version != FEATURES_VERSION, err, STATUS_UNSUPPORTED,
-            "%s: the model is of version %d of the features, and this program computes version %d: train it again, with "
-            "--train labels.csv",
-            path, version, FEATURES_VERSION);
+    FAIL_IF(
+        version != FEATURES_VERSION, err, STATUS_UNSUPPORTED,
+        "%s: the model is of version %d of the features, and this program computes version %d: train it again, with "
+        "--train labels.csv",
+        path, version, FEATURES_VERSION);
     FAIL_IF(!read_features(features, &model->features), err, STATUS_BAD_FORMAT,
             "%s: the model's features (groups, diameter, window, stride) are not what a model has", path);
     FAIL_IF(!read_classes(json_object_get(header, "classes"), model), err, STATUS_BAD_FORMAT,
@@ -187,8 +188,8 @@ static enum status check_whole(const char *path, const char *bytes, size_t lengt
                                struct err *err) {
     char hash[HASH_DIGITS + 1];
     size_t forest = at + HASH_DIGITS + 1, there = length > forest ? length - forest : 0;
-    FAIL_IF(there < forest_length, err, STATUS_TRUNCATED, "%s: the model ends after %zu of its forest's %zu bytes", path,
-            there, forest_length);
+    FAIL_IF(there < forest_length, err, STATUS_TRUNCATED, "%s: the model ends after %zu of its forest's %zu bytes",
+            path, there, forest_length);
     hash_of(bytes, at, bytes + forest, there, hash);
     FAIL_IF(there != forest_length || memcmp(bytes + at, hash, HASH_DIGITS) != 0 || bytes[forest - 1] != '\n', err,
             STATUS_BAD_FORMAT, "%s: the model is not what was written (hash %s, not %.*s): copy the file again", path,
@@ -207,8 +208,8 @@ enum status model_parse(const char *path, const char *bytes, size_t length, stru
     if (line != NULL && (size_t)(line - bytes) - magic < sizeof number)
         snprintf(number, sizeof number, "%.*s", (int)((size_t)(line - bytes) - magic), bytes + magic);
     long version = strtol(number, &end, 10);
-    FAIL_IF(line == NULL || end == number || *end != '\0', err, STATUS_BAD_FORMAT, "%s: the model's first line is broken",
-            path);
+    FAIL_IF(line == NULL || end == number || *end != '\0', err, STATUS_BAD_FORMAT,
+            "%s: the model's first line is broken", path);
     FAIL_IF(version != MODEL_VERSION, err, STATUS_UNSUPPORTED,
             "%s: is a model of version %ld, and this program reads version %d: train it again, with --train labels.csv",
             path, version, MODEL_VERSION);
@@ -238,8 +239,8 @@ enum status model_read(const char *path, int threads, struct model *ret_model, s
     struct model model;
     TRY(file_read_whole(path, LARGEST, &bytes, &length, err));
     TRY(model_parse(path, bytes, length, &model, &forest, &forest_length, err));
-    struct forest_options options = {.classes = model.classes, .features = features_count(model.features.groups),
-                                     .threads = threads};
+    struct forest_options options = {
+        .classes = model.classes, .features = features_count(model.features.groups), .threads = threads};
     enum status status = forest_load(&options, forest, forest_length, &model.forest, err);
     if (status != STATUS_OK)
         return err_context(err, status,

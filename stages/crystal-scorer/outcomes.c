@@ -11,9 +11,17 @@
 #include "common/memory.h"
 #include "common/params.h"
 
-static const char *const NAMES[OUTCOMES] = {"clear",         "precipitate",     "crystal",        "phase separation",
-                                            "precip & crystal", "precip & skin", "phase & crystal", "phase & precip",
-                                            "skin",          "junk",            "other"};
+static const char *const NAMES[OUTCOMES] = {"clear",
+                                            "precipitate",
+                                            "crystal",
+                                            "phase separation",
+                                            "precip & crystal",
+                                            "precip & skin",
+                                            "phase & crystal",
+                                            "phase & precip",
+                                            "skin",
+                                            "junk",
+                                            "other"};
 
 const char *outcome_name(enum outcome outcome) {
     return NAMES[outcome];
@@ -59,7 +67,8 @@ static enum status take_row(const char *path, const char *folder, const struct c
     if (!outcome_parse(row->cells[1], &label->outcome)) {
         const char *near = outcome_nearest(row->cells[1]);
         FAIL(err, STATUS_BAD_FORMAT,
-             "%s: line %d: '%.60s' is no outcome%s%s%s: clear, precipitate, crystal, phase separation, precip & crystal, "
+             "%s: line %d: '%.60s' is no outcome%s%s%s: clear, precipitate, crystal, phase separation, precip & "
+             "crystal, "
              "precip & skin, phase & crystal, phase & precip, skin, junk and other are",
              path, row->line, row->cells[1], near != NULL ? " (did you mean '" : "", near != NULL ? near : "",
              near != NULL ? "'?)" : "");
@@ -95,8 +104,8 @@ static enum status check(const char *path, const struct labels *labels, struct e
 
 static enum status take_rows(const char *path, const struct csv *csv, struct labels *labels, struct err *err) {
     char folder[PATH_SIZE];
-    size_t first = csv->count > 0 && (strcasecmp(csv->rows[0].cells[0], "path") == 0 ||
-                                      strcasecmp(csv->rows[0].cells[0], "image") == 0);
+    size_t first = csv->count > 0 &&
+                   (strcasecmp(csv->rows[0].cells[0], "path") == 0 || strcasecmp(csv->rows[0].cells[0], "image") == 0);
     TRY(path_folder(path, folder, sizeof folder, err));
     TRY(mem_new(csv->count + 1, sizeof *labels->rows, "labels", &labels->rows, err));
     for (size_t i = first; i < csv->count; i++)

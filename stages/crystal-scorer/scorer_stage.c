@@ -49,7 +49,7 @@ static const struct param params[] = {
      .help = "How names tell drop and time, as {drop}_t{time}: outcomes of a drop's images are judged together"},
     {"likely", PARAM_FLOAT, P(likely), "", "0.2", 0, 1,
      .help = "Least probability of any crystal with which an image is in crystals.csv"},
-    {"trees", PARAM_INT, P(trees), "", "500", 1, 10000, 
+    {"trees", PARAM_INT, P(trees), "", "500", 1, 10000,
      .help = "Of a new model's forest, for each outcome; rounded up to tens"},
     {"folds", PARAM_INT, P(folds), "", "5", 2, 64, .help = "Parts that are held out in turn to check a new model"},
 };
@@ -147,7 +147,10 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     if (p->keep_features) TRY(kept_begin(stage_folder(stage), &s->options, centre, err));
     if (p->train == NULL) return STATUS_OK;
     TRY(labels_read(p->train, &s->labels, err));
-    s->training = (struct training){.features = s->options, .pattern = p->series, .folds = p->folds, .trees = p->trees,
+    s->training = (struct training){.features = s->options,
+                                    .pattern = p->series,
+                                    .folds = p->folds,
+                                    .trees = p->trees,
                                     .threads = stage_flush_threads(stage) > 0 ? stage_flush_threads(stage) : 1};
     return STATUS_OK;
 }

@@ -73,7 +73,8 @@ static enum status take(const char *path, const struct csv *csv, const char *id,
                 !outcome_parse(csv->rows[1].cells[1], &score->outcome),
             err, STATUS_BAD_FORMAT,
             "%s: is not the score of an image (image, outcome and %d probabilities): remove it, and "
-            "`icestream retry --lost` makes it anew", path, OUTCOMES);
+            "`icestream retry --lost` makes it anew",
+            path, OUTCOMES);
     for (int k = 0; k < OUTCOMES; k++) {
         char *end;
         score->probability[k] = strtof(csv->rows[1].cells[2 + k], &end);

@@ -9,7 +9,7 @@ struct score {
     enum outcome outcome;
     float probability[OUTCOMES]; /* by outcome; 0 of those that the model does not know */
     bool in_series;
-    struct series_name *series;  /* where in_series */
+    struct series_name *series; /* where in_series */
     float smoothed[OUTCOMES];
 };
 

@@ -51,7 +51,8 @@ static int by_drop(const void *a, const void *b) {
 }
 
 static bool begins_drop(const struct training *t, size_t i) {
-    return i == 0 || !t->examples[i].in_series || strcmp(t->examples[i].series.drop, t->examples[i - 1].series.drop) != 0;
+    return i == 0 || !t->examples[i].in_series ||
+           strcmp(t->examples[i].series.drop, t->examples[i - 1].series.drop) != 0;
 }
 
 /* Rows in the examples' order, whatever order they came in. */
@@ -246,7 +247,8 @@ static enum status run(struct training *t, struct work *w, int *class_of, int *f
 enum status training_run(struct training *t, struct model *ret_model, struct confusion *ret_confusion,
                          float **ret_predicted, struct err *err) {
     _cleanup_(mem_free) int *class_of = NULL, *fold = NULL;
-    FAIL_IF(t->count == 0, err, STATUS_NOT_FOUND, "not one labelled image could be read: there is nothing to learn from");
+    FAIL_IF(t->count == 0, err, STATUS_NOT_FOUND,
+            "not one labelled image could be read: there is nothing to learn from");
     FAIL_IF(t->folds < 2 || t->folds > FOLDS_MAX, err, STATUS_BAD_ARGUMENT,
             "folds: 2 to %d parts can be held out, not %d", FOLDS_MAX, t->folds);
     TRY(mem_new(t->count, sizeof *class_of, "classes", &class_of, err));

@@ -15,7 +15,7 @@ struct example {
 
 struct training {
     struct features_options features;
-    const char *pattern; /* of time series, or NULL */
+    const char *pattern;       /* of time series, or NULL */
     int folds, trees, threads; /* trees of each class */
     struct example *examples;
     float *rows; /* [count][features_count] */

@@ -189,10 +189,11 @@ static enum status visit(const struct item *item, void *context, struct err *err
 /* Once, and not with every summary. */
 static void tell_unreadable(struct stage *stage, struct extractor *extractor, const struct walk *walk) {
     if (walk->unreadable > 0 && walk->unreadable != extractor->unreadable)
-        stage_log(stage, LOG_WARN, "particles-unreadable",
-                  "%zu tables are left out of particles.star, since they cannot be read, the first: %s; remove them, and "
-                  "`icestream retry --lost` makes them anew",
-                  walk->unreadable, walk->first.message);
+        stage_log(
+            stage, LOG_WARN, "particles-unreadable",
+            "%zu tables are left out of particles.star, since they cannot be read, the first: %s; remove them, and "
+            "`icestream retry --lost` makes them anew",
+            walk->unreadable, walk->first.message);
     extractor->unreadable = walk->unreadable;
 }
 

@@ -170,7 +170,8 @@ static bool same_optics(const struct star_table *optics, size_t row, const struc
         if (strcmp(name, "rlnOpticsGroup") == 0) continue;
         if (column < 0) return false;
         const char *joined = star_get(optics, row, column);
-        bool same = strcmp(name, "rlnOpticsGroupName") == 0 ? same_name(joined, row, value) : strcmp(joined, value) == 0;
+        bool same =
+            strcmp(name, "rlnOpticsGroupName") == 0 ? same_name(joined, row, value) : strcmp(joined, value) == 0;
         if (!same) return false;
     }
     return true;
@@ -191,8 +192,7 @@ static enum status add_joined_optics(struct extractor_join *join, const struct s
     snprintf(unique, sizeof unique, "%s", name);
     int joined_names = star_column_find(join->optics, "rlnOpticsGroupName");
     for (row = 0; row < groups && joined_names >= 0; row++)
-        if (strcmp(star_get(join->optics, row, joined_names), name) == 0)
-            number_name(name, groups, unique);
+        if (strcmp(star_get(join->optics, row, joined_names), name) == 0) number_name(name, groups, unique);
     int first;
     TRY(star_column_add(join->optics, star_column_name(other, 0), "0", &first, err)); /* a row needs a column */
     TRY(star_row_add(join->optics, &row, err));

@@ -6,8 +6,8 @@
 
 #include "common/memory.h"
 #include "kernels/quantile/quantile.h"
-#include "stages/lowpass-picker/geometry.h"
 #include "stages/lowpass-picker/contaminated.h"
+#include "stages/lowpass-picker/geometry.h"
 #include "stages/lowpass-picker/threshold.h"
 
 /* Of the diameter: touching particles stay two, even where the diameter is a third too large, and the side peaks of one
@@ -51,12 +51,12 @@ struct choice {
     const struct search_maps *maps;
     const struct pick_rules *rules;
     struct pick_scratch *scratch;
-    double scale;        /* map px per micrograph px */
-    double distance;     /* map px */
-    double threshold;    /* figure of merit, or score in LoG mode; NaN: `automatic` is the score that is needed */
+    double scale;     /* map px per micrograph px */
+    double distance;  /* map px */
+    double threshold; /* figure of merit, or score in LoG mode; NaN: `automatic` is the score that is needed */
     float automatic;
-    double templates;    /* what the templates are taken times for figures of merit */
-    float noise;         /* standard deviation of the scores of noise */
+    double templates; /* what the templates are taken times for figures of merit */
+    float noise;      /* standard deviation of the scores of noise */
 };
 
 /* The part of the maps that holds centres. */

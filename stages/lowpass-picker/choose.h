@@ -31,9 +31,9 @@ struct pick {
 struct pick_list {
     struct pick *items;
     size_t count, capacity;
-    double threshold; /* that was used; infinite when nothing can be a particle */
-    double scale;     /* of the templates, that an automatic threshold found; else 1 */
-    double masked;    /* part of the micrograph that is contaminated */
+    double threshold;    /* that was used; infinite when nothing can be a particle */
+    double scale;        /* of the templates, that an automatic threshold found; else 1 */
+    double masked;       /* part of the micrograph that is contaminated */
     const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; in the scratch; NULL: not worked out */
 };
 void pick_list_destroy(struct pick_list *list);
@@ -41,7 +41,7 @@ void pick_list_destroy(struct pick_list *list);
 /* Memory that is kept from choice to choice; starts as {0}. */
 struct pick_scratch {
     size_t pixels;
-    uint8_t *bad;         /* pixels of the maps that hold no centre */
+    uint8_t *bad; /* pixels of the maps that hold no centre */
     float *values;
     struct peak_list peaks;
     struct peak_list found; /* in one template */

@@ -51,7 +51,8 @@ static enum status read_templates(const struct stage *stage, struct lowpass_pick
     for (size_t i = 0; i < image_count(&s->templates); i++)
         FAIL_IF(!isfinite(s->templates.data[i]), err, STATUS_BAD_FORMAT,
                 "%s: pixel %zu is not a finite number; expected grey values of normalised particles", p->templates, i);
-    if (template_map_is_one(p->templates, &s->templates)) TRY(project_map(s, p->symmetry, stage_threads(stage), err));
+    if (template_map_is_one(p->templates, &s->templates))
+        TRY(project_map(s, p->symmetry, stage_threads(stage), err));
     else
         FAIL_IF(strcmp(p->symmetry, "C1") != 0, err, STATUS_BAD_ARGUMENT,
                 "symmetry is %s, but %s holds %d images: symmetry is of a map that is projected", p->symmetry,
@@ -121,7 +122,8 @@ static enum status read_micrograph(const char *path, struct lowpass_picker_lane 
     if (l->uploaded) {
         struct image_info info;
         TRY(image_probe(path, &info, err));
-        if ((size_t)info.nx * (size_t)info.ny * (size_t)info.nz > l->micrograph.capacity) device_copy_forget(l->uploaded);
+        if ((size_t)info.nx * (size_t)info.ny * (size_t)info.nz > l->micrograph.capacity)
+            device_copy_forget(l->uploaded);
     }
     return image_read_micrograph(path, &l->micrograph, err);
 }
@@ -249,7 +251,8 @@ enum status lowpass_picker_process(struct stage *stage, void *state, struct stag
     if (p->from_maps) return STATUS_OK;
     struct ctf ctf = {0};
     bool known = p->ctf && item_ctf(stage, lane->item, &ctf);
-    struct search_input input = {.host = l->micrograph.data, .device = l->uploaded ? device_copy_data(l->uploaded) : NULL};
+    struct search_input input = {.host = l->micrograph.data,
+                                 .device = l->uploaded ? device_copy_data(l->uploaded) : NULL};
     TRY(picker_search(s->picker, &input, known ? &ctf : NULL, seed_of(item_id(lane->item)), &l->maps, err));
     l->maps.geometry.data = l->data;
     return STATUS_OK;
@@ -290,10 +293,11 @@ enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_
     stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g; %.3g %% contaminated", item_id(lane->item),
               l->picks.count, l->picks.threshold, 100 * l->picks.masked);
     if (l->picks.scale != 1 && l->picks.count > 0 && !l->maps.geometry.whiten)
-        stage_log(stage, LOG_INFO, "rescaled",
-                  "%s: the templates were taken times %.3g: not on the grey scale of this micrograph's particles, or its "
-                  "CTF is not known",
-                  item_id(lane->item), l->picks.scale);
+        stage_log(
+            stage, LOG_INFO, "rescaled",
+            "%s: the templates were taken times %.3g: not on the grey scale of this micrograph's particles, or its "
+            "CTF is not known",
+            item_id(lane->item), l->picks.scale);
     return STATUS_OK;
 }
 

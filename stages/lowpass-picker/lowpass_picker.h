@@ -47,7 +47,7 @@ struct lowpass_picker {
 struct lowpass_picker_lane {
     struct image micrograph;
     struct contamination_area data; /* its pixels without filled borders */
-    struct device_copy *uploaded; /* the micrograph on the CUDA device */
+    struct device_copy *uploaded;   /* the micrograph on the CUDA device */
     struct pick_maps maps;
     struct image stack; /* maps on their way to or from a file */
     struct pick_scratch scratch;

@@ -27,16 +27,17 @@ static json_t *describe(const char *micrograph, const struct pick_maps *maps) {
     const struct pick_geometry *g = &maps->geometry;
     json_t *terms = json_array();
     for (int t = 0; t < maps->maps.count; t++)
-        json_array_append_new(terms, json_pack("{s:f, s:f}", "mean", maps->maps.terms[t].mean, "power",
-                                               maps->maps.terms[t].power));
-    return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:b, s:b, s:f, s:f, s:o, "
-                     "s:[iiii]}", "v",
-                     VERSION, "micrograph", micrograph, "method", g->method == PICKER_LOG ? "log" : "template",
-                     "size_rule", g->size_rule == PICK_SIZES_RELION ? "relion" : "smooth", "nx", g->nx, "ny", g->ny,
-                     "size", g->size, "work", g->work, "border", g->border, "pixel_size", g->pixel_size, "radius",
-                     g->radius, "diameter", g->diameter, "lowpass", g->lowpass, "angle_step", g->angle_step, "rotations",
-                     g->rotations, "whiten", g->whiten, "bright", g->bright, "deviation", (double)maps->maps.deviation, "noise",
-                     (double)maps->maps.noise, "terms", terms, "data", g->data.x0, g->data.y0, g->data.x1, g->data.y1);
+        json_array_append_new(
+            terms, json_pack("{s:f, s:f}", "mean", maps->maps.terms[t].mean, "power", maps->maps.terms[t].power));
+    return json_pack(
+        "{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:b, s:b, s:f, s:f, s:o, "
+        "s:[iiii]}",
+        "v", VERSION, "micrograph", micrograph, "method", g->method == PICKER_LOG ? "log" : "template", "size_rule",
+        g->size_rule == PICK_SIZES_RELION ? "relion" : "smooth", "nx", g->nx, "ny", g->ny, "size", g->size, "work",
+        g->work, "border", g->border, "pixel_size", g->pixel_size, "radius", g->radius, "diameter", g->diameter,
+        "lowpass", g->lowpass, "angle_step", g->angle_step, "rotations", g->rotations, "whiten", g->whiten, "bright",
+        g->bright, "deviation", (double)maps->maps.deviation, "noise", (double)maps->maps.noise, "terms", terms, "data",
+        g->data.x0, g->data.y0, g->data.x1, g->data.y1);
 }
 
 static void fill(const struct search_maps *m, struct image *stack) {
@@ -89,23 +90,27 @@ static enum status read_description(const char *path, json_t *json, struct pick_
     int version = 0, whiten = 0, bright = 0;
     double deviation = 0, noise = 0;
     json_error_t error;
-    int failed = json_unpack_ex(json, &error, 0, "{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i, s:b, "
-                                "s:b, s:F, s:F, s:[iiii]}",
-                                "v", &version, "method", &method, "size_rule", &size_rule, "nx", &g.nx, "ny", &g.ny,
-                                "size", &g.size, "work", &g.work, "border", &g.border, "pixel_size", &g.pixel_size,
-                                "radius", &g.radius, "diameter", &g.diameter, "lowpass", &g.lowpass, "angle_step",
-                                &g.angle_step, "rotations", &g.rotations, "whiten", &whiten, "bright", &bright, "deviation", &deviation, "noise", &noise,
-                                "data", &g.data.x0, &g.data.y0, &g.data.x1, &g.data.y1);
-    FAIL_IF(failed, err, STATUS_BAD_FORMAT, "%s: %s: not a description of maps that this program kept", path, error.text);
-    FAIL_IF(version != VERSION, err, STATUS_UNSUPPORTED, "%s: version %d; %d is known: search the micrograph again", path,
-            version, VERSION);
+    int failed = json_unpack_ex(
+        json, &error, 0,
+        "{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i, s:b, "
+        "s:b, s:F, s:F, s:[iiii]}",
+        "v", &version, "method", &method, "size_rule", &size_rule, "nx", &g.nx, "ny", &g.ny, "size", &g.size, "work",
+        &g.work, "border", &g.border, "pixel_size", &g.pixel_size, "radius", &g.radius, "diameter", &g.diameter,
+        "lowpass", &g.lowpass, "angle_step", &g.angle_step, "rotations", &g.rotations, "whiten", &whiten, "bright",
+        &bright, "deviation", &deviation, "noise", &noise, "data", &g.data.x0, &g.data.y0, &g.data.x1, &g.data.y1);
+    FAIL_IF(failed, err, STATUS_BAD_FORMAT, "%s: %s: not a description of maps that this program kept", path,
+            error.text);
+    FAIL_IF(version != VERSION, err, STATUS_UNSUPPORTED, "%s: version %d; %d is known: search the micrograph again",
+            path, version, VERSION);
     size_t count = json_array_size(json_object_get(json, "terms"));
-    FAIL_IF(g.work < 2 || g.work > WORK_MOST || g.size < g.work || g.nx < 1 || g.ny < 1 || g.nx > g.size || g.ny > g.size ||
-                g.data.x0 < 0 || g.data.y0 < 0 || g.data.x1 < g.data.x0 || g.data.y1 < g.data.y0 || g.data.x1 > g.nx ||
-                g.data.y1 > g.ny || g.border < 0 || g.rotations < 1 || !(g.pixel_size > 0) || !(g.radius > 0) || !(g.diameter > 0) || count < 1 ||
-                count > TEMPLATES_MOST,
-            err, STATUS_BAD_FORMAT, "%s: %d × %d px in %d at %d, border %d px, %zu templates in %d rotations: not sizes of "
-            "maps that this program kept", path, g.nx, g.ny, g.size, g.work, g.border, count, g.rotations);
+    FAIL_IF(g.work < 2 || g.work > WORK_MOST || g.size < g.work || g.nx < 1 || g.ny < 1 || g.nx > g.size ||
+                g.ny > g.size || g.data.x0 < 0 || g.data.y0 < 0 || g.data.x1 < g.data.x0 || g.data.y1 < g.data.y0 ||
+                g.data.x1 > g.nx || g.data.y1 > g.ny || g.border < 0 || g.rotations < 1 || !(g.pixel_size > 0) ||
+                !(g.radius > 0) || !(g.diameter > 0) || count < 1 || count > TEMPLATES_MOST,
+            err, STATUS_BAD_FORMAT,
+            "%s: %d × %d px in %d at %d, border %d px, %zu templates in %d rotations: not sizes of "
+            "maps that this program kept",
+            path, g.nx, g.ny, g.size, g.work, g.border, count, g.rotations);
     g.size_rule = strcmp(size_rule, "relion") == 0 ? PICK_SIZES_RELION : PICK_SIZES_SMOOTH;
     g.method = strcmp(method, "log") == 0 ? PICKER_LOG : PICKER_TEMPLATE;
     g.whiten = whiten;
@@ -168,8 +173,9 @@ enum status maps_file_read(const char *path, const char *micrograph, struct pick
     TRY(image_read(path, scratch, err));
     FAIL_IF(scratch->nx != maps->geometry.work || scratch->ny != maps->geometry.work ||
                 scratch->nz != COMMON_MAPS + 2 * count,
-            err, STATUS_BAD_FORMAT, "%s: %d × %d × %d; %s says %d × %d × %d: search the micrograph again", path, scratch->nx,
-            scratch->ny, scratch->nz, beside, maps->geometry.work, maps->geometry.work, COMMON_MAPS + 2 * count);
+            err, STATUS_BAD_FORMAT, "%s: %d × %d × %d; %s says %d × %d × %d: search the micrograph again", path,
+            scratch->nx, scratch->ny, scratch->nz, beside, maps->geometry.work, maps->geometry.work,
+            COMMON_MAPS + 2 * count);
     take(scratch, &maps->maps);
     return STATUS_OK;
 }

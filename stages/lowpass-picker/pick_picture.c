@@ -21,13 +21,13 @@ static const float TINT = 0.6f;
 
 struct pick_picture {
     struct pick_geometry geometry; /* that it was made for */
-    int size;         /* of the picture of the square */
-    int nx, ny;       /* of the picture */
-    double scale;     /* picture px per micrograph px */
-    float *in, *half; /* work², its transform */
-    float *wide, *grey; /* transform at size, size² */
+    int size;                      /* of the picture of the square */
+    int nx, ny;                    /* of the picture */
+    double scale;                  /* picture px per micrograph px */
+    float *in, *half;              /* work², its transform */
+    float *wide, *grey;            /* transform at size, size² */
     struct fft_plan *forward, *inverse;
-    uint8_t *pixels;  /* [ny][nx] of GREYS, + TINTED, or MARK */
+    uint8_t *pixels; /* [ny][nx] of GREYS, + TINTED, or MARK */
 };
 
 static enum status build(struct pick_picture *p, const struct pick_geometry *g, struct err *err) {
@@ -61,7 +61,8 @@ void pick_picture_destroy(struct pick_picture **picture) {
 
 static enum status shape(struct pick_picture **picture, const struct pick_geometry *g, struct err *err) {
     const struct pick_geometry *have = *picture ? &(*picture)->geometry : NULL;
-    if (have && have->nx == g->nx && have->ny == g->ny && have->size == g->size && have->work == g->work) return STATUS_OK;
+    if (have && have->nx == g->nx && have->ny == g->ny && have->size == g->size && have->work == g->work)
+        return STATUS_OK;
     struct pick_picture *p = NULL;
     pick_picture_destroy(picture);
     TRY(mem_new(1, sizeof *p, "picture", &p, err));
@@ -86,7 +87,8 @@ static void paint_grey(struct pick_picture *p) {
             sum += value;
             squares += value * value;
         }
-    float mean = (float)(sum / count), deviation = (float)sqrt(fmax(squares / count - (sum / count) * (sum / count), 0));
+    float mean = (float)(sum / count),
+          deviation = (float)sqrt(fmax(squares / count - (sum / count) * (sum / count), 0));
     const float white = GREYS - 1;
     float factor = deviation > 0 ? white / (2 * CONTRAST * deviation) : 0;
     uint8_t *out = p->pixels;
@@ -123,8 +125,8 @@ static void circle(struct pick_picture *p, double x, double y, double radius) {
     }
 }
 
-enum status pick_picture_draw(struct pick_picture **picture, const struct pick_maps *maps, const struct pick_list *picks,
-                              struct err *err) {
+enum status pick_picture_draw(struct pick_picture **picture, const struct pick_maps *maps,
+                              const struct pick_list *picks, struct err *err) {
     const struct pick_geometry *g = &maps->geometry;
     TRY(shape(picture, g, err));
     struct pick_picture *p = *picture;

@@ -10,8 +10,8 @@
 struct pick_picture;
 
 /* *picture starts as NULL; its plans and memory are kept while the maps keep their shape. */
-enum status pick_picture_draw(struct pick_picture **picture, const struct pick_maps *maps, const struct pick_list *picks,
-                              struct err *err);
+enum status pick_picture_draw(struct pick_picture **picture, const struct pick_maps *maps,
+                              const struct pick_list *picks, struct err *err);
 /* The last drawing, as PNG. */
 enum status pick_picture_write(const struct pick_picture *picture, const char *path, struct err *err);
 void pick_picture_destroy(struct pick_picture **picture);

@@ -11,8 +11,9 @@ static enum status build(struct picker *p, const struct picker_templates *templa
     struct pick_geometry *g = &p->geometry;
     FAIL_IF(!(s->pixel_size > 0), err, STATUS_BAD_ARGUMENT, "the micrographs' pixel size is %g Å: set pixel_size",
             s->pixel_size);
-    FAIL_IF(g->nx < PICK_WORK_LEAST || g->ny < PICK_WORK_LEAST || g->nx > 32000 || g->ny > 32000, err, STATUS_UNSUPPORTED,
-            "a micrograph of %d × %d px: from %d to 32000 can be picked", g->nx, g->ny, PICK_WORK_LEAST);
+    FAIL_IF(g->nx < PICK_WORK_LEAST || g->ny < PICK_WORK_LEAST || g->nx > 32000 || g->ny > 32000, err,
+            STATUS_UNSUPPORTED, "a micrograph of %d × %d px: from %d to 32000 can be picked", g->nx, g->ny,
+            PICK_WORK_LEAST);
     g->method = s->method;
     g->size_rule = s->size_rule;
     g->pixel_size = s->pixel_size;

@@ -21,8 +21,8 @@ enum { PICK_WORK_LEAST = 16 };
 struct picker_settings {
     enum picker_method method;
     double pixel_size;
-    double diameter;   /* of the particle; template mode: NaN takes it from the templates */
-    double lowpass;    /* 0: none */
+    double diameter; /* of the particle; template mode: NaN takes it from the templates */
+    double lowpass;  /* 0: none */
     enum pick_size_rule size_rule;
     double angle_step; /* ° */
     double log_minimum, log_maximum;
@@ -43,18 +43,18 @@ struct picker_templates {
 struct pick_geometry {
     enum picker_method method;
     enum pick_size_rule size_rule;
-    int nx, ny;              /* micrograph, px */
-    int size, work;          /* its square, and the maps, px */
-    int band;                /* of the templates, px of the square's transform */
-    int border;              /* px of the micrograph in which no centre lies */
+    int nx, ny;                     /* micrograph, px */
+    int size, work;                 /* its square, and the maps, px */
+    int band;                       /* of the templates, px of the square's transform */
+    int border;                     /* px of the micrograph in which no centre lies */
     struct contamination_area data; /* of the micrograph, without filled borders */
-    double pixel_size;       /* Å, of the micrograph */
-    double radius;           /* px of the micrograph, of the particle's circle */
-    double diameter;         /* Å, of the particle */
-    double lowpass, angle_step; /* as they were asked for */
+    double pixel_size;              /* Å, of the micrograph */
+    double radius;                  /* px of the micrograph, of the particle's circle */
+    double diameter;                /* Å, of the particle */
+    double lowpass, angle_step;     /* as they were asked for */
     int rotations;
-    bool whiten;             /* scores are not in units of the local background */
-    bool bright;             /* particles are brighter than the ice */
+    bool whiten; /* scores are not in units of the local background */
+    bool bright; /* particles are brighter than the ice */
 };
 
 struct pick_maps {

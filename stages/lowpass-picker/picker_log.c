@@ -32,7 +32,8 @@ static void blur_line(const float *in, size_t stride, const float *weights, int 
 /* The projection of a solid sphere without its low frequencies: what defocus leaves of compact particles, hollow ones
  * too. scratch: three images of PADDED². */
 static void draw_sphere(double diameter, float *scratch, float *image) {
-    float *sphere = scratch, *rows = sphere + PADDED * PADDED, *blurred = rows + PADDED * PADDED, weights[PADDED], sum = 0;
+    float *sphere = scratch, *rows = sphere + PADDED * PADDED, *blurred = rows + PADDED * PADDED, weights[PADDED],
+          sum = 0;
     double width = HIGH_PASS * diameter;
     int reach = (int)(4 * width);
     for (int k = 0; k <= reach; k++) {

@@ -13,8 +13,8 @@ enum status pixels_check(const char *path, const struct image *micrograph, struc
         absurd_count += size > absurd && size <= FLT_MAX;
     }
     FAIL_IF(absurd_count > 0, err, STATUS_BAD_FORMAT,
-            "%s: %d of its pixels are beyond ±%g, which no camera counts: write the micrograph again", path, absurd_count,
-            (double)absurd);
+            "%s: %d of its pixels are beyond ±%g, which no camera counts: write the micrograph again", path,
+            absurd_count, (double)absurd);
     if (data.x1 > data.x0) return STATUS_OK;
     for (size_t i = 0; i < count; i++) {
         if (!isfinite(micrograph->data[i])) continue;

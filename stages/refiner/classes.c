@@ -100,10 +100,8 @@ static enum status reconstruct(struct refiner *r, struct reference *c, struct er
         memset(c->ssnr, 0, (size_t)r->shells * sizeof *c->ssnr);
         return STATUS_OK;
     }
-    const struct reconstruct_options options = {.tau2 = c->tau2,
-                                                .tau_fudge = r->options.tau_fudge,
-                                                .minres_shell = LEAST_SHELL,
-                                                .threads = r->options.threads};
+    const struct reconstruct_options options = {
+        .tau2 = c->tau2, .tau_fudge = r->options.tau_fudge, .minres_shell = LEAST_SHELL, .threads = r->options.threads};
     TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
     TRY(accumulator_sigma2(c->accumulator, c->sigma2_reconstruction, err));
     TRY(reconstruct_map(c->accumulator, &options, c->map, c->ssnr, c->completeness, err));

@@ -28,7 +28,8 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     for (int i = 0; i < REFINER_STEPS && length >= 0 && (size_t)length < size; i++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s\": %.4f", i > 0 ? ", " : "",
                            refiner_step_name((enum refiner_step)i), s->steps[i]);
-    if (length >= 0 && (size_t)length < size) length += snprintf(line + length, size - (size_t)length, "}, \"files\": [");
+    if (length >= 0 && (size_t)length < size)
+        length += snprintf(line + length, size - (size_t)length, "}, \"files\": [");
     for (int k = 0; k < s->classes && length >= 0 && (size_t)length < size; k++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s/%s_class%03d.mrc\"", k > 0 ? ", " : "", prefix,
                            stem, k + 1);

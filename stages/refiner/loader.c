@@ -118,8 +118,8 @@ static double mean_square(const float *values, size_t count) {
     return sum / (double)count;
 }
 
-static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader,
-                            int *stack, struct err *err) {
+static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader, int *stack,
+                            struct err *err) {
     const char *path = set->stacks[job->stack].path;
     if (*stack != job->stack) {
         mrc_close(reader);
@@ -138,8 +138,7 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     /* One such value would end up in all of the map. */
     job->spoiled =
         !image_values_fit(job->to, pixels) || (set->strongest > 0 && mean_square(job->to, pixels) > set->strongest);
-    if (job->spoiled)
-        memset(job->to, 0, pixels * sizeof *job->to);
+    if (job->spoiled) memset(job->to, 0, pixels * sizeof *job->to);
     return STATUS_OK;
 }
 

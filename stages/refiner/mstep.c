@@ -62,8 +62,7 @@ static enum status make_solvent(struct refiner *r, double shell, double *ret_ins
 /* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and
  * the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from
  * what they hold. Needs a map that shows more than a blob, and must look like a particle. */
-static enum status find_solvent(struct refiner *r, struct workspace *device_or_null, bool *ret_found,
-                                struct err *err) {
+static enum status find_solvent(struct refiner *r, struct workspace *device_or_null, bool *ret_found, struct err *err) {
     static const double FINEST = 15, COARSEST = 30; /* Å */
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     *ret_found = false;
@@ -163,8 +162,8 @@ static enum status part_bands(const struct refiner *r, const struct reference *c
 }
 
 /* What the mask carries from the shells that are shared into those beyond is left out (bands.c). */
-static enum status flatten_half(const struct refiner *r, struct workspace *device_or_null, const float *mask, float *map,
-                                struct err *err) {
+static enum status flatten_half(const struct refiner *r, struct workspace *device_or_null, const float *mask,
+                                float *map, struct err *err) {
     const int shared = r->shared_shell;
     if (device_or_null != NULL) {
         struct solvent_sphere sphere = sphere_of(r);

@@ -194,10 +194,9 @@ static enum status output_combined_picture(const struct refiner *r, const struct
 }
 
 static void remove_iteration(const char *folder, int iteration) {
-    static const char *const PARTS[] = {"optimiser.star",   "half1_class001.mrc", "half2_class001.mrc",
-                                        "class001.mrc",     "class001.png",       "data.star",
-                                        "half1_model.star", "half2_model.star",   "sampling.star",
-                                        "memory.csv"};
+    static const char *const PARTS[] = {
+        "optimiser.star", "half1_class001.mrc", "half2_class001.mrc", "class001.mrc",  "class001.png",
+        "data.star",      "half1_model.star",   "half2_model.star",   "sampling.star", "memory.csv"};
     for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
         char name[64], path[PATH_SIZE];
         snprintf(name, sizeof name, "run_it%03d_%s", iteration, PARTS[i]);
@@ -212,15 +211,12 @@ enum status refiner_write(const struct refiner *r, const char *folder, const cha
     bool final = r->schedule.final;
     char stem[32] = "run";
     if (!final) snprintf(stem, sizeof stem, "run_it%03d", r->schedule.iteration);
-    const struct output_place place = {.folder = folder,
-                                       .prefix = prefix,
-                                       .stem = stem,
-                                       .half_map = final ? "class001_unfil.mrc" : "class001.mrc"};
+    const struct output_place place = {
+        .folder = folder, .prefix = prefix, .stem = stem, .half_map = final ? "class001_unfil.mrc" : "class001.mrc"};
     /* What takes longest begins first. */
-    const struct output_file files[] = {{output_data, 0},           {output_half_map, 0},   {output_half_map, 1},
-                                        {output_combined, 0},       {output_combined_picture, 0},
-                                        {output_half_model, 0},     {output_half_model, 1}, {output_sampling, 0},
-                                        {output_model, 0}};
+    const struct output_file files[] = {{output_data, 0},       {output_half_map, 0},         {output_half_map, 1},
+                                        {output_combined, 0},   {output_combined_picture, 0}, {output_half_model, 0},
+                                        {output_half_model, 1}, {output_sampling, 0},         {output_model, 0}};
     int count = sizeof files / sizeof *files;
     TRY(output_files(r, &place, files, final ? count : count - 1, err));
     TRY(output_optimiser(r, &place, err));

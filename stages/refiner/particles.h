@@ -30,8 +30,8 @@ struct particle {
     double reliability; /* 1: as good as before */
     double residual;    /* at the best pose of the last iteration, over shells up to residual_shell; < 0: unknown */
     int residual_shell;
-    float *image;  /* box², or NULL: read when needed (loader.h) */
-    bool spoiled;  /* the image that was read says nothing, and counts as empty */
+    float *image; /* box², or NULL: read when needed (loader.h) */
+    bool spoiled; /* the image that was read says nothing, and counts as empty */
 };
 
 struct particle_optics {

@@ -24,9 +24,9 @@ void refiner_spent(struct refiner *r, enum refiner_step step) {
 }
 
 const char *refiner_step_name(enum refiner_step step) {
-    static const char *const NAMES[REFINER_STEPS] = {"start",   "noise",     "scale", "plan",     "references", "images",
-                                                     "compare", "particles", "sums",  "accuracy", "maps",       "fsc",
-                                                     "mask"};
+    static const char *const NAMES[REFINER_STEPS] = {"start",  "noise",   "scale",     "plan", "references",
+                                                     "images", "compare", "particles", "sums", "accuracy",
+                                                     "maps",   "fsc",     "mask"};
     return NAMES[step];
 }
 

@@ -31,9 +31,9 @@ struct refiner_options {
     int local_order;                  /* from this order on, only near the last pose */
     double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
     int max_significant;              /* coarse samples of a particle whose children are compared, at most */
-    double tau_fudge;       /* NaN: 1, of a classification 4 */
-    double join_resolution; /* Å: up to here the halves share what they know */
-    bool auto_mask;         /* without a mask, make one from the map when it is good enough */
+    double tau_fudge;                 /* NaN: 1, of a classification 4 */
+    double join_resolution;           /* Å: up to here the halves share what they know */
+    bool auto_mask;                   /* without a mask, make one from the map when it is good enough */
     enum alignment_norm reliability;
     unsigned seed;
     int threads;
@@ -98,7 +98,7 @@ enum refiner_step {
     REFINER_PARTICLES,  /* what it found, into the particles */
     REFINER_SUMS,       /* its sums, into the M-step's */
     REFINER_ACCURACY,
-    REFINER_MAPS,       /* sums become maps */
+    REFINER_MAPS, /* sums become maps */
     REFINER_FSC,
     REFINER_MASK,
     REFINER_STEPS
@@ -120,9 +120,9 @@ struct refiner_state {
     double steps[REFINER_STEPS];
     double device_seconds; /* of these, in which the device was at work; 0: there is none */
     double between;        /* s, from the end of the iteration before to where this one began */
-    double waited;         /* s, after them, for the files of the iteration before and a copy of what its own will hold */
-    bool sums_on_host;                      /* in between, of a device whose memory has no room for all */
-    double reliability;                     /* mean over particles */
+    double waited;      /* s, after them, for the files of the iteration before and a copy of what its own will hold */
+    bool sums_on_host;  /* in between, of a device whose memory has no room for all */
+    double reliability; /* mean over particles */
     int classes;
     double class_changes; /* share of particles that went to another class than before */
 };

@@ -36,7 +36,7 @@ struct reference {
 struct half {
     struct reference *references;
     float *sigma2; /* [optics][shells] */
-    int *members; /* particle indices of this iteration, in an order that does not depend on arrival */
+    int *members;  /* particle indices of this iteration, in an order that does not depend on arrival */
     int member_count;
     double average_norm, sigma_offset; /* 1, px */
     double accuracy_angle, accuracy_offset;
@@ -84,8 +84,8 @@ struct refiner {
 
     /* of the iteration that runs */
     double steps[REFINER_STEPS], step_began; /* s */
-    double device_before, device_seconds; /* s that the device has been at work: before it, in it */
-    double ended, between; /* when the iteration before did; from then on to when this one began, s */
+    double device_before, device_seconds;    /* s that the device has been at work: before it, in it */
+    double ended, between;                   /* when the iteration before did; from then on to when this one began, s */
     bool busy, local, started;
     bool chosen; /* members are those of the particles that are present */
     size_t chosen_most;
@@ -100,23 +100,23 @@ struct refiner {
     bool reading;    /* images of a batch: what fails there is tried again where it was */
     struct alignment *alignment;
     struct loader *loader;
-    bool all_read; /* every image is in memory */
-    struct workspace *workspace; /* the alignment's, where references are; NULL: in the host's memory */
+    bool all_read;                     /* every image is in memory */
+    struct workspace *workspace;       /* the alignment's, where references are; NULL: in the host's memory */
     bool sums_on_device, sums_on_host; /* of a device: those that the M-step works on */
-    struct arena_step *trace; /* of the device's memory, or NULL */
+    struct arena_step *trace;          /* of the device's memory, or NULL */
     size_t trace_count;
     /* Of a batch; they grow with it. */
     int batch_room;
     struct alignment_particle *batch;
     struct alignment_result *results;
     struct change *changes;
-    float *powers; /* [batch][shells], of results */
-    float *weights; /* [batch][references], of results */
-    float *log_shares; /* [references]: prior of classes */
+    float *powers;                 /* [batch][shells], of results */
+    float *weights;                /* [batch][references], of results */
+    float *log_shares;             /* [references]: prior of classes */
     struct projector **projectors; /* [references], as alignment takes them */
     struct accumulator **accumulators;
-    int seed_class; /* the class at work, in the iteration that seeds; −1 in all others */
-    int whole_iterations;      /* of a classification: with the same particles, all of them */
+    int seed_class;       /* the class at work, in the iteration that seeds; −1 in all others */
+    int whole_iterations; /* of a classification: with the same particles, all of them */
     size_t whole_particles;
 
     /* poses of an earlier run, given to particles as they join */
@@ -135,9 +135,9 @@ void refiner_spent(struct refiner *r, enum refiner_step step);
 /* setup.c: once the particles' box is known */
 enum status setup_allocate(struct refiner *r, struct err *err); /* all or nothing: it may be tried again */
 void setup_release(struct refiner *r);
-enum status setup_alignment(struct refiner *r, struct err *err);            /* for options.threads */
-enum status setup_optics(struct refiner *r, struct err *err);               /* room for new optics groups */
-enum status setup_reference(struct refiner *r, struct err *err);            /* on the particles' grid, low-passed */
+enum status setup_alignment(struct refiner *r, struct err *err); /* for options.threads */
+enum status setup_optics(struct refiner *r, struct err *err);    /* room for new optics groups */
+enum status setup_reference(struct refiner *r, struct err *err); /* on the particles' grid, low-passed */
 enum status setup_noise(struct refiner *r, struct err *err);
 enum status setup_scale(struct refiner *r, struct err *err); /* grey scale of the reference */
 
@@ -155,7 +155,7 @@ enum status trace_begin(struct refiner *r, struct err *err);
 void trace_end(struct refiner *r);
 
 /* estep.c */
-enum status estep_open(struct refiner *r, struct err *err); /* grids and pixel lists of an iteration */
+enum status estep_open(struct refiner *r, struct err *err);  /* grids and pixel lists of an iteration */
 enum status estep_place(struct refiner *r, struct err *err); /* where its references and sums are to be */
 enum status estep_begin(struct refiner *r, struct half *half, struct err *err);
 /* Maps of references first .. first+count−1 become what is projected; their sums are cleared. */

@@ -82,8 +82,7 @@ bool refiner_is_final(const struct refiner *r, const char *folder) {
     if (path_join(folder, "run_data.star", path, sizeof path, NULL) != STATUS_OK || !file_exists(path) ||
         path_join(folder, classifies(r) ? "run_optimiser.star" : "postprocess.star", path, sizeof path, NULL) !=
             STATUS_OK ||
-        !file_exists(path) ||
-        path_join(folder, "run_data.star", path, sizeof path, NULL) != STATUS_OK ||
+        !file_exists(path) || path_join(folder, "run_data.star", path, sizeof path, NULL) != STATUS_OK ||
         star_read(path, &file, NULL) != STATUS_OK)
         return false;
     const struct star_table *t = star_table_find(file, "particles");

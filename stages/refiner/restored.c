@@ -195,10 +195,8 @@ static enum status read_schedule(struct restored *r, const struct star_table *t,
     TRY(value(t, "rlnCurrentResolution", 0, 1e9, &r->resolution, err));
     /* Files of before do not have them. */
     s->best_pmax = s->average_pmax;
-    if (star_column_find(t, "icestreamBestPmax") >= 0)
-        TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
-    if (star_column_find(t, "icestreamPosesAreSharp") >= 0)
-        TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));
+    if (star_column_find(t, "icestreamBestPmax") >= 0) TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
+    if (star_column_find(t, "icestreamPosesAreSharp") >= 0) TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));
     s->sharp = sharp != 0;
     s->smallest_offset /= px;
     s->large_increment = large != 0;

@@ -17,9 +17,9 @@ struct schedule {
     double smallest_angle, smallest_offset;
     double accuracy_angle, accuracy_offset;
     double average_pmax, best_pmax; /* of the last iteration; of those with this grid */
-    bool sharp; /* poses leave so little doubt that searches are local one order early */
-    int max_order; /* while data arrive; −1: no bound */
-    bool stalled;  /* would go finer, but max_order forbids it */
+    bool sharp;                     /* poses leave so little doubt that searches are local one order early */
+    int max_order;                  /* while data arrive; −1: no bound */
+    bool stalled;                   /* would go finer, but max_order forbids it */
     bool converged, final;
 };
 

@@ -295,8 +295,7 @@ static void noise_close(struct noise *n) {
 
 /* Sums in the order of particles, whatever the number of threads. */
 static void noise_add(const struct refiner *r, struct noise *n, const float *const *images, int count) {
-    const struct prepare_options options = {
-        .scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
+    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
 #pragma omp parallel num_threads(n->threads)
     {
         struct prepare *mine = n->prepares[omp_get_thread_num()];
@@ -327,8 +326,7 @@ static enum status noise_gather(struct refiner *r, const struct half *h, struct 
 
 /* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
 static enum status noise_of_half(struct refiner *r, struct half *h, struct noise *n, struct err *err) {
-    const struct prepare_options options = {
-        .scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
+    const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
     TRY(noise_open(r, h, n, err));
     TRY(noise_gather(r, h, n, err));
     float *power = n->powers;

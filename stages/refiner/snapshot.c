@@ -31,9 +31,9 @@ enum status snapshot_create(struct snapshot **ret_snapshot, struct err *err) {
 void snapshot_destroy(struct snapshot **snapshot) {
     struct snapshot *s = *snapshot;
     if (s == NULL) return;
-    struct room *own[] = {&s->particles,     &s->optics,        &s->sources,    &s->combined,   &s->fsc,
-                          &s->references[0], &s->references[1], &s->members[0], &s->members[1], &s->sigma2[0],
-                          &s->sigma2[1]};
+    struct room *own[] = {&s->particles,  &s->optics,        &s->sources,       &s->combined,
+                          &s->fsc,        &s->references[0], &s->references[1], &s->members[0],
+                          &s->members[1], &s->sigma2[0],     &s->sigma2[1]};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         mem_free(&own[i]->data);
     for (int i = 0; s->classes != NULL && i < s->class_count * ROOMS; i++)

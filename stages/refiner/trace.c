@@ -36,8 +36,7 @@ enum status refiner_write_trace(const struct refiner *r, const char *folder, str
                 s->what != NULL ? s->what : "");
     }
     enum status status = STATUS_OK;
-    if (fclose(out) != 0)
-        status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for %s", name);
+    if (fclose(out) != 0) status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for %s", name);
     if (status == STATUS_OK) status = file_write_whole(path, text, length, err);
     free(text);
     return status;

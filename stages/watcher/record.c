@@ -174,8 +174,8 @@ enum status record_table_note(struct record_table *table, const struct item *ite
     if (group == star_row_count(table->optics)) TRY(add_group(table->optics, item, err));
     const char *name;
     const json_t *value;
-    json_object_foreach(json_object_get(item_json(item), "columns"), name, value)
-        if (json_is_number(value)) TRY(star_column_add(table->micrographs, name, "0", NULL, err));
+    json_object_foreach(json_object_get(item_json(item), "columns"), name, value) if (json_is_number(value))
+        TRY(star_column_add(table->micrographs, name, "0", NULL, err));
     return STATUS_OK;
 }
 

@@ -13,8 +13,8 @@ struct record_source {
     const char *root;      /* the session folder: what lies in it is named relative to it */
     struct image_info image;
     const struct stage_session *session;
-    const struct ctf_rows *rows; /* NULL: none */
-    long row;                    /* of the micrograph, or -1 */
+    const struct ctf_rows *rows;   /* NULL: none */
+    long row;                      /* of the micrograph, or -1 */
     const struct tilt_place *tilt; /* which tilt of which series it is; NULL: none is looked for */
     bool unscaled;                 /* nobody asks what a pixel measures: the item has no optics */
 };
@@ -23,7 +23,8 @@ struct record_source {
  * pixel size the image's own header. STATUS_NOT_FOUND when nothing tells the pixel size, unless it is unscaled. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
 /* The item of a structure: kind "structure", structure.path. */
-enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err);
+enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,
+                             struct err *err);
 /* With path and shape alone: for a file that does not go on. */
 enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err);
 

@@ -12,7 +12,8 @@
 #define AT(member) offsetof(struct watcher_params, member)
 
 static const struct param params[] = {
-    {"directory", PARAM_PATH, AT(directory), "", NULL, .required = true, .help = "Folder in which micrographs, or structures, appear"},
+    {"directory", PARAM_PATH, AT(directory), "", NULL, .required = true,
+     .help = "Folder in which micrographs, or structures, appear"},
     {"pattern", PARAM_STRING, AT(pattern), "", "*.mrc,*.tif,*.tiff,*.png,*.jpg,*.jpeg",
      .help = "Globs of the names to take, separated by commas, as *.pdb for structures; case does not matter"},
     {"recursive", PARAM_BOOL, AT(recursive), "", "true", .help = "Folders inside the folder as well"},
@@ -37,7 +38,8 @@ static const struct param params[] = {
     {"min_free", PARAM_FLOAT, AT(min_free), "GB", "1", 0, 1e9,
      .help = "Free space of the session's file system below which nothing new is taken in; 0: it does not matter"},
     {"scaled", PARAM_BOOL, AT(scaled), "", "true",
-     .help = "Each image must have a pixel size; false where all that follow count in pixels, as a graph sets by itself"},
+     .help =
+         "Each image must have a pixel size; false where all that follow count in pixels, as a graph sets by itself"},
     {"until_idle", PARAM_FLOAT, AT(until_idle), "s", NULL, 0, 864000,
      .help = "End when nothing new has come for so long; default: as the run says, else never"},
 };

@@ -273,10 +273,11 @@ static enum status look(struct watcher *watcher, long index, double now, struct 
     *ret_look = LOOK_SAY;
     if (!valid || !can_be_quoted(watcher->path)) {
         file->state = KNOWN_DONE;
-        set_failed(find, valid ? "its path holds a blank and both kinds of quotation mark, which RELION cannot read in a STAR "
-                                 "file: rename it"
-                               : "its name holds a line break, a control character or bytes that are not UTF-8, or is too "
-                                 "long, and cannot be written into STAR files: rename it");
+        set_failed(
+            find, valid ? "its path holds a blank and both kinds of quotation mark, which RELION cannot read in a STAR "
+                          "file: rename it"
+                        : "its name holds a line break, a control character or bytes that are not UTF-8, or is too "
+                          "long, and cannot be written into STAR files: rename it");
         return STATUS_OK;
     }
     if (is_duplicate(watcher, index, find)) {

@@ -73,7 +73,7 @@ static enum status iterate(struct classifier *c, int iterations, struct err *err
                1e3 * mstep, 1e3 * least, least / seconds, c->last_changed);
         fflush(stdout);
         TRY(estep_device_seconds(c->estep, &device_before, err)); /* without the M-step that was timed */
-        c->final_done = 0; /* never settled */
+        c->final_done = 0;                                        /* never settled */
         began = clock_monotonic();
     }
     return STATUS_OK;

@@ -62,7 +62,8 @@ static sqlite3 *open_ledger(const char *folder, const char *name) {
 
 /* One transaction of a statement for each of `count` items; durable: it waits for the disk. */
 static void transact(sqlite3 *db, sqlite3_stmt *const *statements, int from, int count, int durable) {
-    execute(db, durable ? "PRAGMA synchronous = FULL; BEGIN IMMEDIATE" : "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE");
+    execute(db,
+            durable ? "PRAGMA synchronous = FULL; BEGIN IMMEDIATE" : "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE");
     for (int i = from; i < from + count; i++)
         for (int k = 0; statements[k] != NULL; k++) {
             char id[32];
@@ -76,18 +77,21 @@ static void transact(sqlite3 *db, sqlite3_stmt *const *statements, int from, int
 }
 
 static double sqlite_rate(const char *folder, int items, int at_once) {
-    sqlite3 *sender = open_ledger(folder, "floor-sender.sqlite"), *receiver = open_ledger(folder, "floor-receiver.sqlite");
+    sqlite3 *sender = open_ledger(folder, "floor-sender.sqlite"),
+            *receiver = open_ledger(folder, "floor-receiver.sqlite");
     static const char insert[] = "INSERT INTO items (id, state, item, time_seen) VALUES (?1, 0, ?3, 1.5)";
     sqlite3_stmt *send[] = {
         prepare(sender, insert),
         prepare(sender, "INSERT INTO outbox (edge, id, item, time_sent) VALUES ('source.0>sink', ?1, ?3, 1.5)"), NULL};
     sqlite3_stmt *strike[] = {
-        prepare(sender, "UPDATE outbox SET acknowledged = 2.5, verdict = 'done' WHERE edge = 'source.0>sink' AND seq = ?2"
-                        " AND acknowledged IS NULL"),
+        prepare(sender,
+                "UPDATE outbox SET acknowledged = 2.5, verdict = 'done' WHERE edge = 'source.0>sink' AND seq = ?2"
+                " AND acknowledged IS NULL"),
         NULL};
     sqlite3_stmt *claim[] = {prepare(receiver, insert), NULL};
     sqlite3_stmt *finish[] = {
-        prepare(receiver, "UPDATE items SET state = 1, item = ?3, time_changed = 2.5 WHERE id = ?1 AND state = 0"), NULL};
+        prepare(receiver, "UPDATE items SET state = 1, item = ?3, time_changed = 2.5 WHERE id = ?1 AND state = 0"),
+        NULL};
     double begin = clock_monotonic();
     for (int from = 0; from < items; from += at_once) {
         int count = items - from < at_once ? items - from : at_once;
@@ -105,7 +109,8 @@ static double sqlite_rate(const char *folder, int items, int at_once) {
     return rate;
 }
 
-static struct transport_socket *open_socket(struct transport *transport, enum transport_role role, const char *endpoint) {
+static struct transport_socket *open_socket(struct transport *transport, enum transport_role role,
+                                            const char *endpoint) {
     struct transport_socket *socket = NULL;
     struct err err = {0};
     if (transport_open(transport, role, endpoint, BACKLOG, &socket, &err) != STATUS_OK) die(endpoint, err.message);
@@ -218,8 +223,12 @@ int main(int argc, char **argv) {
     double sqlite = sqlite_rate(work, items, at_once), zmq = zmq_rate(sockets, items);
     printf("{\"sqlite\": %.0f, \"at_once\": %d, \"zmq\": %.0f, \"fsync_ms\": %.3f, \"fsync_99_ms\": %.3f}\n", sqlite,
            at_once, zmq, median, late);
-    static const char *const files[] = {"floor-sync",           "floor-sender.sqlite",       "floor-sender.sqlite-wal",
-                                        "floor-sender.sqlite-shm", "floor-receiver.sqlite", "floor-receiver.sqlite-wal",
+    static const char *const files[] = {"floor-sync",
+                                        "floor-sender.sqlite",
+                                        "floor-sender.sqlite-wal",
+                                        "floor-sender.sqlite-shm",
+                                        "floor-receiver.sqlite",
+                                        "floor-receiver.sqlite-wal",
                                         "floor-receiver.sqlite-shm"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(command, sizeof command, "%s/%s", work, files[i]);

@@ -1,8 +1,8 @@
 /* The E-step's parts on a CUDA device, each beside its floor: bench_expectation_cuda [SIZE [SLICES [PARTICLES
  * [SHIFTS]]]]. Top-sum selection beside CUB's sort and scan. Medians of repeated runs, device events. */
-#include <cublas_v2.h>
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
+#include <cublas_v2.h>
 
 #include <algorithm>
 #include <cmath>
@@ -95,7 +95,8 @@ static void top_sum_table(void) {
         CHECK(cub::DeviceRadixSort::SortKeysDescending(nullptr, bytes, w, sorted, n));
         CHECK(cub::DeviceScan::InclusiveSum(nullptr, scan_bytes, sorted, sums, n));
         char *scratch = device_new<char>(std::max(bytes, scan_bytes));
-        double one = milliseconds([&] { must(top_sum_cuda(w, b, 1, n, 0.999, 0, meetings, found, nullptr, &err), err); });
+        double one =
+            milliseconds([&] { must(top_sum_cuda(w, b, 1, n, 0.999, 0, meetings, found, nullptr, &err), err); });
         double all = milliseconds(
             [&] { must(top_sum_cuda(w, b, (int)many, n, 0.999, 0, meetings, found, nullptr, &err), err); });
         double cub = milliseconds([&] {
@@ -154,8 +155,15 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
     for (int i = 0; i < slices; i++) {
         float a = angles[3 * i], b = angles[3 * i + 1], g = angles[3 * i + 2];
         float ca = std::cos(a), sa = std::sin(a), cb = std::cos(b), sb = std::sin(b), c = std::cos(g), s = std::sin(g);
-        float m[9] = {c * cb * ca - s * sa, c * cb * sa + s * ca, -c * sb, -s * cb * ca - c * sa,
-                      -s * cb * sa + c * ca, s * sb, sb * ca, sb * sa, cb};
+        float m[9] = {c * cb * ca - s * sa,
+                      c * cb * sa + s * ca,
+                      -c * sb,
+                      -s * cb * ca - c * sa,
+                      -s * cb * sa + c * ca,
+                      s * sb,
+                      sb * ca,
+                      sb * sa,
+                      cb};
         std::copy(m, m + 9, matrices.begin() + 9 * i);
     }
     for (int t = 0; t < shifts; t++)
@@ -177,7 +185,8 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
     must(coarse_cuda_create(0, &coarse, &err), err);
     double operations = 2.0 * slices * particles * shifts * 2 * n;
     std::printf("coarse pass: box %d, size %d (%d pixels), %d slices x %d particles x %d shifts, %.3g operations, "
-                "spread %g\n", box, size, n, slices, particles, shifts, operations, spread);
+                "spread %g\n",
+                box, size, n, slices, particles, shifts, operations, spread);
     for (int precision = COARSE_FP32; precision <= COARSE_TF32X3; precision++) {
         enum coarse_precision way = (enum coarse_precision)precision;
         size_t row = coarse_row(n, way), norm_row = coarse_norm_row(n);
@@ -186,11 +195,11 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
         float *halves = device_new<float>((size_t)particles * norm_row);
         double rate = matrix_rate(way == COARSE_FP32 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32) /
                       (way == COARSE_FP32 ? 1 : 3);
-        double slicing = milliseconds([&] {
-            must(coarse_cuda_slices(&grid, &p, n, m, slices, way, s, squares, nullptr, &err), err);
-        });
+        double slicing = milliseconds(
+            [&] { must(coarse_cuda_slices(&grid, &p, n, m, slices, way, s, squares, nullptr, &err), err); });
         double shifting = milliseconds([&] {
-            must(coarse_cuda_columns(&p, n, x, c, w, n, particles, t, shifts, way, columns, halves, nullptr, &err), err);
+            must(coarse_cuda_columns(&p, n, x, c, w, n, particles, t, shifts, way, columns, halves, nullptr, &err),
+                 err);
         });
         double product = milliseconds([&] {
             must(coarse_cuda_product(coarse, n, way, s, squares, slices, columns, halves, particles, shifts, slices,
@@ -198,9 +207,8 @@ static void coarse_table(int box, int size, int slices, int particles, int shift
                  err);
         });
         const struct posterior_input posterior = {dots, norms, nullptr, nullptr, particles, shifts, slices, 0, 0.999};
-        double choosing = milliseconds([&] {
-            must(posterior_cuda(&posterior, scratch, found, kept, nullptr, &err), err);
-        });
+        double choosing =
+            milliseconds([&] { must(posterior_cuda(&posterior, scratch, found, kept, nullptr, &err), err); });
         double all = shifting + product + choosing;
         std::printf("  %s: slices %.3f, columns %.3f, product %.3f (%.1f TFLOP/s), weights and choice %.3f ms; "
                     "without slices %.1f TFLOP/s, %.0f %% of the bare %.1f; %.0f samples kept of each\n",

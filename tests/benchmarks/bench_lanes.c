@@ -127,8 +127,8 @@ static enum status make_items(size_t count, int files, struct item ***ret_items,
     return STATUS_OK;
 }
 
-static enum status run(const char *what, const char *ledger, const char *const *key_values, size_t count, double floor_ms,
-                       struct err *err) {
+static enum status run(const char *what, const char *ledger, const char *const *key_values, size_t count,
+                       double floor_ms, struct err *err) {
     static int runs;
     struct item **items = NULL;
     struct stage_results results = {0};
@@ -186,8 +186,8 @@ static enum status run_all(size_t count, int mebibytes, double process_ms, doubl
     char process_text[32], store_text[32];
     snprintf(process_text, sizeof process_text, "%g", process_ms);
     snprintf(store_text, sizeof store_text, "%g", store_ms);
-    const char *const picker[] = {"star", "true", "read", "true", "process_ms", process_text, "store_ms", store_text,
-                                  NULL};
+    const char *const picker[] = {"star",       "true",     "read",     "true", "process_ms",
+                                  process_text, "store_ms", store_text, NULL};
     printf("picker: load %.2f ms, process %g ms, store %g ms and the STAR file\n", read_ms, process_ms, store_ms);
     TRY(run("picker", "memory", picker, count < 200 ? count : 200, process_ms, err));
     return run("picker", "disk", picker, count < 200 ? count : 200, process_ms, err);
@@ -202,8 +202,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_lanes: %s cannot be made, or the number of items is not one\n", folder);
         return 1;
     }
-    enum status status = run_all(count, argc > 2 ? atoi(argv[2]) : 64, argc > 3 ? atof(argv[3]) : 4,
-                                 argc > 4 ? atof(argv[4]) : 5, &err);
+    enum status status =
+        run_all(count, argc > 2 ? atoi(argv[2]) : 64, argc > 3 ? atof(argv[3]) : 4, argc > 4 ? atof(argv[4]) : 5, &err);
     if (status != STATUS_OK) fprintf(stderr, "bench_lanes: %s\n", err.message);
     char command[PATH_SIZE + 32];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);

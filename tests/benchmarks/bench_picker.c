@@ -21,7 +21,8 @@ static double now(void) {
 static double transform_time(int work) {
     struct fft_plan *plan = NULL;
     struct fft_options options = {.rank = 2, .shape = {work, work}, .direction = FFT_INVERSE};
-    float *in = mem_aligned((size_t)work * (work + 2), sizeof *in), *out = mem_aligned((size_t)work * work, sizeof *out);
+    float *in = mem_aligned((size_t)work * (work + 2), sizeof *in),
+          *out = mem_aligned((size_t)work * work, sizeof *out);
     double best = INFINITY;
     if (in && out && fft_create(&options, &plan, NULL) == STATUS_OK)
         for (int i = 0; i < 20; i++) {
@@ -45,8 +46,13 @@ static int bench(int size, double pixel_size, int templates, int threads) {
     }
     for (int i = 0; i < size * size; i++)
         micrograph[i] = (float)rand() / (float)RAND_MAX;
-    struct picker_settings settings = {.method = PICKER_TEMPLATE, .pixel_size = pixel_size, .diameter = 130, .lowpass = 20,
-        .angle_step = 5, .invert = true, .threads = threads};
+    struct picker_settings settings = {.method = PICKER_TEMPLATE,
+                                       .pixel_size = pixel_size,
+                                       .diameter = 130,
+                                       .lowpass = 20,
+                                       .angle_step = 5,
+                                       .invert = true,
+                                       .threads = threads};
     struct pick_rules rules = {.threshold = NAN,
                                .min_distance = NAN,
                                .max_stddev_noise = NAN,
@@ -59,8 +65,12 @@ static int bench(int size, double pixel_size, int templates, int threads) {
     struct picker *picker = NULL;
     struct pick_list picks = {0};
     struct err err = {0};
-    struct ctf ctf = {.defocus_u = 15000, .defocus_v = 14500, .voltage = 300, .spherical_aberration = 2.7,
-                      .amplitude_contrast = 0.1, .scale = 1};
+    struct ctf ctf = {.defocus_u = 15000,
+                      .defocus_v = 14500,
+                      .voltage = 300,
+                      .spherical_aberration = 2.7,
+                      .amplitude_contrast = 0.1,
+                      .scale = 1};
     double start = now(), best = INFINITY;
     enum status status = picker_create(&settings, &set, size, size, &picker, &err);
     double create = now() - start, choice = INFINITY;
@@ -77,9 +87,10 @@ static int bench(int size, double pixel_size, int templates, int threads) {
     if (status == STATUS_OK) {
         const struct pick_geometry *g = &maps.geometry;
         double floor = transform_time(g->work) * templates * g->rotations / threads;
-        printf("%5d px %.2f A, %d templates x %d rotations at %d px, %d threads: set up %.3f s, search %.3f s, floor %.3f "
-               "s, ratio %.2f, choice %.4f s\n",
-               size, pixel_size, templates, g->rotations, g->work, threads, create, best, floor, best / floor, choice);
+        printf(
+            "%5d px %.2f A, %d templates x %d rotations at %d px, %d threads: set up %.3f s, search %.3f s, floor %.3f "
+            "s, ratio %.2f, choice %.4f s\n",
+            size, pixel_size, templates, g->rotations, g->work, threads, create, best, floor, best / floor, choice);
     } else {
         fprintf(stderr, "%s\n", err.message);
     }

@@ -41,8 +41,7 @@ static double copy_rate(float *from, float *to, size_t count) {
 static void orientations(float *matrices, int runs) {
     double rot = 0, tilt = 0, m[9];
     for (int i = 0; i < SLICES; i++) {
-        if (!runs || i % PSI_RUN == 0)
-            rot = 360 * uniform(), tilt = acos(1 - 2 * uniform()) * 180 / M_PI;
+        if (!runs || i % PSI_RUN == 0) rot = 360 * uniform(), tilt = acos(1 - 2 * uniform()) * 180 / M_PI;
         euler_to_matrix(rot, tilt, runs ? 360.0 / PSI_RUN * (i % PSI_RUN) : 360 * uniform(), m);
         for (int j = 0; j < 9; j++)
             matrices[9 * i + j] = (float)m[j];

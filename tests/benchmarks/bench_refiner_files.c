@@ -63,8 +63,12 @@ static void make_set(size_t count, struct particle_set *set) {
     set->sources[0].file = make_source(count);
     set->source_count = 1;
     set->optics = calloc(1, sizeof *set->optics);
-    set->optics[0] = (struct particle_optics){.name = strdup("opticsGroup1"), .source = -1, .pixel_size = 2.2,
-                                              .voltage = 300, .spherical_aberration = 2.7, .amplitude_contrast = 0.1};
+    set->optics[0] = (struct particle_optics){.name = strdup("opticsGroup1"),
+                                              .source = -1,
+                                              .pixel_size = 2.2,
+                                              .voltage = 300,
+                                              .spherical_aberration = 2.7,
+                                              .amplitude_contrast = 0.1};
     set->optics_count = 1;
     set->particles = calloc(count, sizeof *set->particles);
     set->count = set->capacity = set->present = count;
@@ -72,10 +76,16 @@ static void make_set(size_t count, struct particle_set *set) {
         struct particle *p = &set->particles[i];
         char name[64];
         snprintf(name, sizeof name, "%06zu@extractor/micrograph_%05zu_particles.mrcs", i % 300 + 1, i / 300);
-        *p = (struct particle){.name = strdup(name), .row = i, .aligned = true, .half = (int)(i % 2),
+        *p = (struct particle){.name = strdup(name),
+                               .row = i,
+                               .aligned = true,
+                               .half = (int)(i % 2),
                                .norm = 1 + 0.1 * uniform(),
-                               .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}, .log_likelihood = 5e4 * uniform(),
-                               .max_probability = uniform(), .significant = (int)(100 * uniform()), .reliability = 1};
+                               .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1},
+                               .log_likelihood = 5e4 * uniform(),
+                               .max_probability = uniform(),
+                               .significant = (int)(100 * uniform()),
+                               .reliability = 1};
         double a = 2 * M_PI * uniform();
         p->pose[0] = p->pose[4] = cos(a), p->pose[1] = sin(a), p->pose[3] = -sin(a);
         p->origin[0] = 6 * uniform() - 3, p->origin[1] = 6 * uniform() - 3;

@@ -152,8 +152,8 @@ static void make_image(const struct simulation *s, const struct pose *p, uint64_
     fourier_pixels_shift(pixels, pixels->count, slice, -p->shift[0], -p->shift[1], shifted);
     ctf_at(&p->ctf, s->box, s->pixel, pixels->count, pixels->kx, pixels->ky, ctf);
     for (int i = 0; i < pixels->count && !plain; i++) {
-        double k2 = (pixels->kx[i] * pixels->kx[i] + pixels->ky[i] * pixels->ky[i]) /
-                    (s->box * s->box * s->pixel * s->pixel);
+        double k2 =
+            (pixels->kx[i] * pixels->kx[i] + pixels->ky[i] * pixels->ky[i]) / (s->box * s->box * s->pixel * s->pixel);
         float factor = ctf[i] * (float)exp(-B_FACTOR / 4 * k2);
         shifted[2 * i] *= factor, shifted[2 * i + 1] *= factor;
     }
@@ -169,15 +169,16 @@ static void write_stars(const struct simulation *s, const char *folder, const st
         snprintf(path, sizeof path, "%s/%s.star", folder, truth ? "truth" : "particles");
         FILE *file = fopen(path, "w");
         if (file == NULL) die(STATUS_IO, &(struct err){.message = "the STAR files cannot be written"});
-        fprintf(file,
-                "# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnVoltage #3\n"
-                "_rlnSphericalAberration #4\n_rlnAmplitudeContrast #5\n_rlnImagePixelSize #6\n_rlnImageSize #7\n"
-                "_rlnImageDimensionality #8\n1 opticsGroup1 300 2.7 0.1 %g %d 2\n\n# version 30001\n\ndata_particles\n\n"
-                "loop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n_rlnDefocusV #4\n_rlnDefocusAngle #5\n%s",
-                s->pixel, s->box,
-                truth ? "_rlnAngleRot #6\n_rlnAngleTilt #7\n_rlnAnglePsi #8\n_rlnOriginXAngst #9\n_rlnOriginYAngst #10\n"
-                        "_rlnClassNumber #11\n"
-                      : "");
+        fprintf(
+            file,
+            "# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnVoltage #3\n"
+            "_rlnSphericalAberration #4\n_rlnAmplitudeContrast #5\n_rlnImagePixelSize #6\n_rlnImageSize #7\n"
+            "_rlnImageDimensionality #8\n1 opticsGroup1 300 2.7 0.1 %g %d 2\n\n# version 30001\n\ndata_particles\n\n"
+            "loop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n_rlnDefocusU #3\n_rlnDefocusV #4\n_rlnDefocusAngle #5\n%s",
+            s->pixel, s->box,
+            truth ? "_rlnAngleRot #6\n_rlnAngleTilt #7\n_rlnAnglePsi #8\n_rlnOriginXAngst #9\n_rlnOriginYAngst #10\n"
+                    "_rlnClassNumber #11\n"
+                  : "");
         for (int i = 0; i < s->count; i++) {
             const struct pose *p = &poses[i];
             fprintf(file, "%06d@particles.mrcs 1 %.2f %.2f %.3f", i + 1, p->ctf.defocus_u, p->ctf.defocus_v,
@@ -279,7 +280,8 @@ static void write_images(struct simulation *s, const char *folder, const struct 
         for (int i = 0; i < count; i++) {
             const struct pose *p = &poses[begin + i];
             if (p->kind != GOOD) continue;
-            die(true_poses_add(&known, begin + i, images + (size_t)i * pixels, p->angles, p->shift, &p->ctf, &err), &err);
+            die(true_poses_add(&known, begin + i, images + (size_t)i * pixels, p->angles, p->shift, &p->ctf, &err),
+                &err);
         }
     }
     die(mrc_writer_finish(&writer, &err), &err);

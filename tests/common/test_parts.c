@@ -57,9 +57,10 @@ static void a_line_says_it_all(void **state) {
     parts_leave(&parts, PART_STORE, 20);
     parts_end(&parts, 20);
     parts_line(&parts, 200, 25, line, sizeof line);
-    assert_string_equal(line, "200 done in 10 s, 50 ms each: load 2 × 3 s busy (30 %), process 1 × 5 s busy (50 %), 2 s "
-                              "of it set-up, store 3 × 2 s busy (20 %), ledger 1 × 0 s busy (0 %); process is the "
-                              "slowest: wall/slowest 2.00");
+    assert_string_equal(line,
+                        "200 done in 10 s, 50 ms each: load 2 × 3 s busy (30 %), process 1 × 5 s busy (50 %), 2 s "
+                        "of it set-up, store 3 × 2 s busy (20 %), ledger 1 × 0 s busy (0 %); process is the "
+                        "slowest: wall/slowest 2.00");
     parts_line(&parts, 200, 25, little, sizeof little);
     assert_string_equal(little, "200 done in 10 s, 5");
     struct parts none = {0};

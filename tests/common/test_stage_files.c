@@ -10,8 +10,8 @@
 #include "tests/common/scratch.h"
 
 static const struct stage_descriptor reader = {.name = "reader", .summary = "", .in = "micrograph", .out = ""};
-static const struct stage_descriptor photographs = {.name = "photographs", .summary = "", .in = "micrograph", .out = "",
-                                                    .unscaled = true};
+static const struct stage_descriptor photographs = {
+    .name = "photographs", .summary = "", .in = "micrograph", .out = "", .unscaled = true};
 static const struct stage_descriptor picked = {.name = "picked", .summary = "", .in = "micrograph picks", .out = ""};
 static const struct stage_descriptor joiner = {.name = "joiner", .summary = "", .in = "selection", .out = ""};
 

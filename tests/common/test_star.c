@@ -293,7 +293,8 @@ static void six_decimals_are_those_of_printf(void **state) {
         if (i % 5 == 4) value = nextafter((rint(value * 1e6) + 0.5) / 1e6, i); /* next to it */
         size_t length = text_six_decimals(value, text);
         snprintf(expected, sizeof expected, "%.6f", value);
-        if (strcmp(text, expected) != 0 || length != strlen(expected)) fail_msg("%a: %s, not %s", value, text, expected);
+        if (strcmp(text, expected) != 0 || length != strlen(expected))
+            fail_msg("%a: %s, not %s", value, text, expected);
     }
     static const double others[] = {0, -0.0, 0.5, -1, 999999.9999995, 1e8, 123456789.987654, 0x1p-60, -0x1p-60};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -392,8 +393,10 @@ static void rows_are_written_as_they_come(void **state) {
     (void)state;
     char whole[PATH_SIZE], pieces[PATH_SIZE];
     struct err err = {0};
-    struct star_file *all = parsed("data_optics\nloop_\n_o\n1\ndata_p\nloop_\n_a\n_b\n1 x\n2 'y z'\n3 w\ndata_end\n_c 4\n");
-    struct star_file *first = parsed("data_p\nloop_\n_a\n_b\n1 x\n"), *rest = parsed("data_p\nloop_\n_a\n_b\n2 'y z'\n3 w\n");
+    struct star_file *all =
+        parsed("data_optics\nloop_\n_o\n1\ndata_p\nloop_\n_a\n_b\n1 x\n2 'y z'\n3 w\ndata_end\n_c 4\n");
+    struct star_file *first = parsed("data_p\nloop_\n_a\n_b\n1 x\n"),
+                     *rest = parsed("data_p\nloop_\n_a\n_b\n2 'y z'\n3 w\n");
     struct star_file *other = parsed("data_p\nloop_\n_a\n9\n");
     struct star_writer *writer = NULL;
     scratch_path("whole.star", whole);

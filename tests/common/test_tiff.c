@@ -320,10 +320,8 @@ static void min_is_white_and_palettes_are_applied(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_collection_is_read_or_refused),
-        cmocka_unit_test(every_layout_is_read),
-        cmocka_unit_test(micrographs_begin_with_the_bottom_line),
-        cmocka_unit_test(a_growing_file_is_never_whole),
+        cmocka_unit_test(the_collection_is_read_or_refused),      cmocka_unit_test(every_layout_is_read),
+        cmocka_unit_test(micrographs_begin_with_the_bottom_line), cmocka_unit_test(a_growing_file_is_never_whole),
         cmocka_unit_test(min_is_white_and_palettes_are_applied),
     };
     return scratch_run("tiff", tests, sizeof tests / sizeof *tests);

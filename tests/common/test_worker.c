@@ -56,7 +56,8 @@ static void an_outcome_is_told_once(void **state) {
     struct worker *worker = NULL;
     sem_t gate;
     atomic_int done = 0;
-    struct job bad = {.gate = &gate, .done = &done, .status = STATUS_UNAVAILABLE}, good = {.gate = &gate, .done = &done};
+    struct job bad = {.gate = &gate, .done = &done, .status = STATUS_UNAVAILABLE},
+               good = {.gate = &gate, .done = &done};
     assert_int_equal(sem_init(&gate, 0, 2), 0);
     struct err err = {0};
     assert_int_equal(worker_create(&worker, NULL), STATUS_OK);

@@ -21,7 +21,8 @@ struct parameters {
 static const struct param table[] = {
     {"count", PARAM_INT, OFFSET(count), "", "1000", 0, 10000000, NULL, 0, false, "items of a source"},
     {"pause", PARAM_FLOAT, OFFSET(pause), "s", "0", 0, 60, NULL, 0, false, "of a source, between two items"},
-    {"meet", PARAM_INT, OFFSET(meet), "", "0", 0, 1000, NULL, 0, false, "replicas that have work before a source counts"},
+    {"meet", PARAM_INT, OFFSET(meet), "", "0", 0, 1000, NULL, 0, false,
+     "replicas that have work before a source counts"},
     {"work", PARAM_FLOAT, OFFSET(work), "s", "0", 0, 60, NULL, 0, false, "of a stage, on each item"},
 };
 

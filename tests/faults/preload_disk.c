@@ -106,7 +106,8 @@ ssize_t pwritev(int descriptor, const struct iovec *parts, int count, off_t offs
     return refused(fault_of_descriptor(descriptor)) ? -1 : REAL(pwritev)(descriptor, parts, count, offset);
 }
 
-ssize_t pwritev64(int descriptor, const struct iovec *parts, int count, off64_t offset) __attribute__((alias("pwritev")));
+ssize_t pwritev64(int descriptor, const struct iovec *parts, int count, off64_t offset)
+    __attribute__((alias("pwritev")));
 
 int posix_fallocate(int descriptor, off_t offset, off_t length) {
     int fault = fault_of_descriptor(descriptor);

@@ -45,7 +45,8 @@ static int check_image(const struct line *line) {
     enum status read = image_read(line->path, &image, &err);
     size_t count = sizeof status_names / sizeof *status_names;
     const char *name = (size_t)read < count && status_names[read] != NULL ? status_names[read] : status_name(read);
-    bool said = read == STATUS_OK || (strstr(err.message, line->says) != NULL && strstr(err.message, line->path) != NULL);
+    bool said =
+        read == STATUS_OK || (strstr(err.message, line->says) != NULL && strstr(err.message, line->path) != NULL);
     bool good = strcmp(name, line->status) == 0 && (read != STATUS_OK || probed == STATUS_OK) && said;
     if (!good)
         print_error("%s: %s, \"%s\"; %s with \"%s\" is expected\n", line->name, name,
@@ -77,8 +78,9 @@ static int check_tilts(const struct line *line) {
                          : strcmp(ending, ".xf") == 0 ? tilts_read_transforms(line->path, &transforms, &count, &err)
                                                       : tilts_read_angles(line->path, &angles, &count, &err);
     bool untouched = count == -1 && angles == NULL && transforms == NULL && mdoc.tilts == NULL && mdoc.count == 0;
-    bool good = status == STATUS_OK ? count > 0 || is_mdoc
-                                    : status == STATUS_BAD_FORMAT && untouched && strstr(err.message, line->path) != NULL;
+    bool good = status == STATUS_OK
+                    ? count > 0 || is_mdoc
+                    : status == STATUS_BAD_FORMAT && untouched && strstr(err.message, line->path) != NULL;
     if (!good) print_error("%s: %s, %s\n", line->name, status_name(status), err.message);
     mdoc_clear(&mdoc);
     return !good;

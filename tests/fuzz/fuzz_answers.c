@@ -93,7 +93,8 @@ static void try_plan(void) {
         FUZZ_CHECK(strstr(err.message, "plan.json") != NULL);
         return;
     }
-    if (tally_take(&session, plan, TALLY_ITEMS, &tally, &err) == STATUS_OK) (void)tally_adds_up(&tally, reason, sizeof reason);
+    if (tally_take(&session, plan, TALLY_ITEMS, &tally, &err) == STATUS_OK)
+        (void)tally_adds_up(&tally, reason, sizeof reason);
     tally_clear(&tally);
     json_decref(plan);
 }

@@ -84,11 +84,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     text[length - 1] = '\0';
     int descriptor = fuzz_file(bytes + 1, length - 1, path);
     switch (bytes[0] % 5) {
-    case 0: try_table(path); break;
-    case 1: try_labels(path); break;
-    case 2: try_scores(path); break;
-    case 3: try_model(text, length - 1); break;
-    default: try_series(text);
+    case 0:
+        try_table(path);
+        break;
+    case 1:
+        try_labels(path);
+        break;
+    case 2:
+        try_scores(path);
+        break;
+    case 3:
+        try_model(text, length - 1);
+        break;
+    default:
+        try_series(text);
     }
     close(descriptor);
     free(text);

@@ -37,10 +37,8 @@ static void check_kept(const struct graph *graph) {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     size_t errors;
     struct graph *graph = parse((const char *)bytes, length, &errors);
-    if (graph == NULL)
-        return 0;
-    if (errors == 0)
-        check_kept(graph);
+    if (graph == NULL) return 0;
+    if (errors == 0) check_kept(graph);
     struct problems problems;
     problems_init(&problems, "fuzz.yaml");
     char *assignment = strndup((const char *)bytes, length < 200 ? length : 200);

@@ -72,7 +72,8 @@ static void check_export(struct particle_set *set) {
     FUZZ_CHECK(star_read(path, &file, &err) == STATUS_OK);
     particle_set_init(&again, 1, 0, NAN);
     again.root = strdup(folder);
-    if (particle_set_merge(&again, &file, path, false, &joined, &err) != STATUS_OK) fprintf(stderr, "%s\n", err.message);
+    if (particle_set_merge(&again, &file, path, false, &joined, &err) != STATUS_OK)
+        fprintf(stderr, "%s\n", err.message);
     FUZZ_CHECK(err.status == STATUS_OK && joined == set->present);
     particle_set_destroy(&again);
 }

@@ -73,8 +73,13 @@ static void try_ctf(const char *path) {
     }
     struct item *item = NULL;
     long row = ctf_rows_find(rows, "/data/grid/mic_001.mrc");
-    struct record_source source = {.path = "/data/grid/mic_001.mrc", .id = "mic_001", .root = "/data", .session = &session,
-                                   .image = {.nx = 8, .ny = 8, .nz = 1, .pixel_size = 1.5f}, .rows = rows, .row = row};
+    struct record_source source = {.path = "/data/grid/mic_001.mrc",
+                                   .id = "mic_001",
+                                   .root = "/data",
+                                   .session = &session,
+                                   .image = {.nx = 8, .ny = 8, .nz = 1, .pixel_size = 1.5f},
+                                   .rows = rows,
+                                   .row = row};
     /* Whatever stands there, the micrograph goes on, with what can be understood of it. */
     if (record_make(&source, &item, &err) == STATUS_OK) {
         check_item(item);

@@ -27,15 +27,21 @@ static void make_noise(struct setting *s) {
     size_t n = (size_t)s->pixels.count, count = (size_t)s->particles;
     int r_max = s->size / 2, reach = 2 * r_max + 1, nx = reach + 1, ny = 2 * reach + 1;
     for (int k = 0; k < s->references; k++)
-        s->references_cuda.grids[k] = (struct grid_cuda){
-            .values = noise_on_device(2 * (size_t)nx * ny * (s->dimensions == 3 ? ny : 1)), .nx = nx, .ny = ny,
-            .reach = reach, .r_max = r_max, .dimensions = s->dimensions};
-    s->references_cuda.pixels =
-        (struct pixels_cuda){.kx = on_device(s->pixels.kx, n, sizeof(short)),
-                             .ky = on_device(s->pixels.ky, n, sizeof(short)), .box = s->box, .count = (int)n};
+        s->references_cuda.grids[k] =
+            (struct grid_cuda){.values = noise_on_device(2 * (size_t)nx * ny * (s->dimensions == 3 ? ny : 1)),
+                               .nx = nx,
+                               .ny = ny,
+                               .reach = reach,
+                               .r_max = r_max,
+                               .dimensions = s->dimensions};
+    s->references_cuda.pixels = (struct pixels_cuda){.kx = on_device(s->pixels.kx, n, sizeof(short)),
+                                                     .ky = on_device(s->pixels.ky, n, sizeof(short)),
+                                                     .box = s->box,
+                                                     .count = (int)n};
     s->references_cuda.coarse_pixels = fourier_pixels_within(&s->pixels, s->coarse_size);
     s->stride = (n + 31) / 32 * 32;
-    s->particles_cuda = (struct particles_cuda){.count = s->particles, .stride = s->stride,
+    s->particles_cuda = (struct particles_cuda){.count = s->particles,
+                                                .stride = s->stride,
                                                 .masked = noise_on_device(count * 2 * s->stride),
                                                 .ctf = noise_on_device(count * s->stride),
                                                 .weight = noise_on_device(count * s->stride)};
@@ -131,7 +137,8 @@ static void time_case(struct setting *s, const struct work_case *c) {
     if (c->source == FROM_QUADS) make_quads(s);
     s->references_cuda.slices = NULL;
     if (c->source == FROM_SLICES) {
-        float *slices = on_device(NULL, (size_t)s->rows * s->rotations * 2 * fine_slice_row(&s->references_cuda), 4), one;
+        float *slices = on_device(NULL, (size_t)s->rows * s->rotations * 2 * fine_slice_row(&s->references_cuda), 4),
+              one;
         for (int i = 0; i < 2; i++) {
             double start = seconds();
             must(fine_slices_cuda(&s->references_cuda, &s->sampling, 0, s->rows, slices, NULL, &err), &err);
@@ -169,32 +176,71 @@ static void time_setting(struct setting s, const struct work_case *cases, int co
 static void times_of_real_work(void **state) {
     (void)state;
     const struct work_case global[] = {
-        {"3-D global", 0, 300, 10, true, FROM_SLICES},  {"3-D global", 0, 300, 10, true, FROM_GRID},
-        {"3-D global", 0, 300, 10, true, FROM_QUADS},
-        {"3-D global", 0, 300, 1, true, FROM_SLICES},   {"3-D global", 0, 300, 1, true, FROM_GRID},
-        {"3-D global", 0, 100, 21, true, FROM_SLICES},
+        {"3-D global", 0, 300, 10, true, FROM_SLICES}, {"3-D global", 0, 300, 10, true, FROM_GRID},
+        {"3-D global", 0, 300, 10, true, FROM_QUADS},  {"3-D global", 0, 300, 1, true, FROM_SLICES},
+        {"3-D global", 0, 300, 1, true, FROM_GRID},    {"3-D global", 0, 100, 21, true, FROM_SLICES},
     };
-    time_setting((struct setting){.dimensions = 3, .box = 128, .size = 64, .coarse_size = 40, .references = 1, .order = 2,
-                                  .particles = 192, .shift_range = 5, .shift_step = 2, .children = true},
+    time_setting((struct setting){.dimensions = 3,
+                                  .box = 128,
+                                  .size = 64,
+                                  .coarse_size = 40,
+                                  .references = 1,
+                                  .order = 2,
+                                  .particles = 192,
+                                  .shift_range = 5,
+                                  .shift_step = 2,
+                                  .children = true},
                  global, 6);
-    time_setting((struct setting){.dimensions = 3, .box = 128, .size = 40, .coarse_size = 40, .references = 1, .order = 2,
-                                  .particles = 192, .shift_range = 5, .shift_step = 2, .children = true},
+    time_setting((struct setting){.dimensions = 3,
+                                  .box = 128,
+                                  .size = 40,
+                                  .coarse_size = 40,
+                                  .references = 1,
+                                  .order = 2,
+                                  .particles = 192,
+                                  .shift_range = 5,
+                                  .shift_step = 2,
+                                  .children = true},
                  global, 2);
     const struct work_case local[] = {
         {"3-D near, coarse", 1, 400, 29, false, FROM_GRID}, {"3-D near, coarse", 1, 400, 29, false, FROM_QUADS},
         {"3-D near, fine", 1, 30, 4, true, FROM_GRID},      {"3-D near, fine", 1, 30, 4, true, FROM_QUADS},
         {"3-D near, fine", 1, 30, 10, true, FROM_QUADS},
     };
-    time_setting((struct setting){.dimensions = 3, .box = 128, .size = 80, .coarse_size = 64, .references = 1, .order = 5,
-                                  .particles = 192, .shift_range = 3, .shift_step = 1, .children = true},
+    time_setting((struct setting){.dimensions = 3,
+                                  .box = 128,
+                                  .size = 80,
+                                  .coarse_size = 64,
+                                  .references = 1,
+                                  .order = 5,
+                                  .particles = 192,
+                                  .shift_range = 3,
+                                  .shift_step = 1,
+                                  .children = true},
                  local, 5);
-    time_setting((struct setting){.dimensions = 3, .box = 128, .size = 128, .coarse_size = 128, .references = 1,
-                                  .order = 5, .particles = 192, .shift_range = 3, .shift_step = 1, .children = true},
+    time_setting((struct setting){.dimensions = 3,
+                                  .box = 128,
+                                  .size = 128,
+                                  .coarse_size = 128,
+                                  .references = 1,
+                                  .order = 5,
+                                  .particles = 192,
+                                  .shift_range = 3,
+                                  .shift_step = 1,
+                                  .children = true},
                  local, 5);
     const struct work_case classes_2d[] = {{"2-D", 0, 150, 4, true, FROM_SLICES},
                                            {"2-D", 0, 150, 4, true, FROM_GRID},
                                            {"2-D", 0, 400, 21, true, FROM_SLICES}};
-    time_setting((struct setting){.dimensions = 2, .box = 128, .size = 64, .coarse_size = 40, .references = 50,
-                                  .psi_count = 30, .particles = 512, .shift_range = 5, .shift_step = 2, .children = true},
+    time_setting((struct setting){.dimensions = 2,
+                                  .box = 128,
+                                  .size = 64,
+                                  .coarse_size = 40,
+                                  .references = 50,
+                                  .psi_count = 30,
+                                  .particles = 512,
+                                  .shift_range = 5,
+                                  .shift_step = 2,
+                                  .children = true},
                  classes_2d, 3);
 }

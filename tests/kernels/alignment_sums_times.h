@@ -80,19 +80,21 @@ static void real_list(struct world *w, const struct timed *t, const struct sampl
         w->begin[p] = w->count;
         if (t->every) {
             for (uint32_t slice = (uint32_t)p; slice < slices; slice += (uint32_t)w->particles)
-                w->list[w->count++] = (struct contribution_cuda){
-                    pose_of(w, slice, (int)(slice % (uint32_t)w->shift_count)), p, 1e-3f};
+                w->list[w->count++] =
+                    (struct contribution_cuda){pose_of(w, slice, (int)(slice % (uint32_t)w->shift_count)), p, 1e-3f};
         } else {
             rows_of(w, t, s, rows);
             int shift = (int)(uniform() * (w->shift_count - t->shifts));
             for (int i = 0; i < each; i++)
-                w->list[w->count++] = (struct contribution_cuda){
-                    {(uint32_t)rows[i / t->shifts / w->rotations], (uint16_t)(i / t->shifts % w->rotations),
-                     (uint16_t)(shift + i % t->shifts)},
-                    p, 1.0f / (float)each};
+                w->list[w->count++] = (struct contribution_cuda){{(uint32_t)rows[i / t->shifts / w->rotations],
+                                                                  (uint16_t)(i / t->shifts % w->rotations),
+                                                                  (uint16_t)(shift + i % t->shifts)},
+                                                                 p,
+                                                                 1.0f / (float)each};
         }
-        w->best[p] = (struct best_cuda){.weight_sum = 1, .pose.row = w->list[w->begin[p]].pose.row,
-                                         .pose.rotation = w->list[w->begin[p]].pose.rotation};
+        w->best[p] = (struct best_cuda){.weight_sum = 1,
+                                        .pose.row = w->list[w->begin[p]].pose.row,
+                                        .pose.rotation = w->list[w->begin[p]].pose.rotation};
     }
     w->begin[w->particles] = w->count;
     free(rows);

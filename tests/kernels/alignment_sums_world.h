@@ -156,8 +156,7 @@ static void make_list(struct world *w) {
         for (int i = 0; i < n; i++) {
             uint32_t limit = w->sharing > 0 ? (uint32_t)w->sharing : slices;
             list[i] = (struct contribution_cuda){
-                .particle = p,
-                .pose = pose_of(w, (uint32_t)(uniform() * limit), (int)(uniform() * w->shift_count))};
+                .particle = p, .pose = pose_of(w, (uint32_t)(uniform() * limit), (int)(uniform() * w->shift_count))};
         }
         qsort(list, (size_t)n, sizeof *list, by_place);
         for (int i = 0; i < n; i++)

@@ -42,7 +42,7 @@ struct outcome {
     double seconds;
 };
 
-static inline void *new(size_t count, size_t size) {
+static inline void *new (size_t count, size_t size) {
     void *memory = calloc(count, size);
     assert_non_null(memory);
     return memory;
@@ -50,7 +50,8 @@ static inline void *new(size_t count, size_t size) {
 
 /* A phantom's projection, its centre moved by (x, y), with noise of deviation 1. The second phantom is the mirror image
  * of the first. With symmetry: of its copies, so that the contrast stays what it is. */
-static inline void project(const struct data *d, const double pose[9], int reference, double x, double y, float *image) {
+static inline void project(const struct data *d, const double pose[9], int reference, double x, double y,
+                           float *image) {
     int box = d->trial.box, copies = d->symmetry.count;
     for (int i = 0; i < box * box; i++)
         image[i] = (float)phantom_normal(&seed);
@@ -117,10 +118,10 @@ static inline void make(const struct trial *t, struct data *d) {
     struct err err = {0};
     size_t box = (size_t)t->box, n = (size_t)t->particles;
     *d = (struct data){.trial = *t};
-    d->images = new(n * box * box, sizeof(float));
-    d->ctfs = new(n, sizeof *d->ctfs);
-    d->particles = new(n, sizeof *d->particles);
-    d->sigma2 = new(2 * (box / 2 + 1), sizeof(float));
+    d->images = new (n * box * box, sizeof(float));
+    d->ctfs = new (n, sizeof *d->ctfs);
+    d->particles = new (n, sizeof *d->particles);
+    d->sigma2 = new (2 * (box / 2 + 1), sizeof(float));
     for (size_t s = 0; s < 2 * (box / 2 + 1); s++)
         d->sigma2[s] = (float)((s < box / 2 + 1 ? 1 : 1.3) / (2.0 * (double)(box * box)));
     must(fourier_pixels_create(t->box, t->size, &d->pixels, &err), &err);
@@ -129,7 +130,7 @@ static inline void make(const struct trial *t, struct data *d) {
          &err);
     sampling_perturb(&d->sampling, 0.21);
     for (int k = 0; k < t->references; k++) {
-        d->maps[k] = new(box * box * box, sizeof(float));
+        d->maps[k] = new (box * box * box, sizeof(float));
         make_map(d, k, d->maps[k]);
         must(projector_create(3, t->box, threads, &d->projectors[k], &err), &err);
         must(projector_set_map(d->projectors[k], d->maps[k], t->size, &err), &err);
@@ -155,9 +156,9 @@ static inline void make_outcome(const struct data *d, struct outcome *o) {
     struct err err = {0};
     size_t n = (size_t)d->trial.particles, shells = (size_t)d->trial.box / 2 + 1,
            references = (size_t)d->trial.references;
-    *o = (struct outcome){.results = new(n, sizeof *o->results)};
-    o->power = new(n * shells, sizeof(float));
-    o->weights = new(n * references, sizeof(float));
+    *o = (struct outcome){.results = new (n, sizeof *o->results)};
+    o->power = new (n * shells, sizeof(float));
+    o->weights = new (n * references, sizeof(float));
     memset(o->power, 0xff, n * shells * sizeof(float));
     for (size_t i = 0; i < n; i++) {
         o->results[i].power = o->power + i * shells;

@@ -95,9 +95,13 @@ static inline void make_images(struct comparison *c, double sigma, const double 
     c->ctf = host_new((size_t)c->particles * n, sizeof(float));
     c->weight = host_new((size_t)c->particles * n, sizeof(float));
     for (int p = 0; p < c->particles; p++) {
-        struct ctf ctf = {.defocus_u = 12000 + 3000 * uniform(), .defocus_v = 9000 + 2000 * uniform(),
-                          .defocus_angle = 180 * uniform(), .voltage = 300, .spherical_aberration = 2.7,
-                          .amplitude_contrast = 0.1, .scale = 1};
+        struct ctf ctf = {.defocus_u = 12000 + 3000 * uniform(),
+                          .defocus_v = 9000 + 2000 * uniform(),
+                          .defocus_angle = 180 * uniform(),
+                          .voltage = 300,
+                          .spherical_aberration = 2.7,
+                          .amplitude_contrast = 0.1,
+                          .scale = 1};
         float *image = c->images + (size_t)p * 2 * n, *contrast = c->ctf + (size_t)p * n;
         const float *slice = c->host_slices + (size_t)(p % c->slices) * 2 * n;
         ctf_at(&ctf, c->box, 2.2, c->n, c->pixels.kx, c->pixels.ky, contrast);
@@ -243,7 +247,8 @@ static inline size_t best_of(const double *values, size_t count) {
 
 /* How far a particle's are off, relative to its best; those that are next to impossible need not be as near. */
 static const double POSSIBLE = 20;
-static inline double log_weights_off(const struct comparison *c, int particle, const double *found, const double *truth) {
+static inline double log_weights_off(const struct comparison *c, int particle, const double *found,
+                                     const double *truth) {
     size_t count = (size_t)c->slices * (size_t)c->shifts, best = best_of(truth, count);
     double worst = 0;
     for (size_t i = 0; i < count; i++) {
@@ -266,9 +271,10 @@ static inline void tell_comparison(const struct comparison *c, const char *what,
         for (size_t i = 0; i < each; i++)
             possible += own[i] - best < POSSIBLE;
     }
-    printf("%d-D, box %d, size %d, %s: log-weights are off by %.2g at most (%.2g allowed); %zu of %zu possible, the best "
-           "%.0f\n", c->dimensions, c->box, c->pixels.size, what, worst, bound, possible, each * (size_t)c->particles,
-           -least);
+    printf(
+        "%d-D, box %d, size %d, %s: log-weights are off by %.2g at most (%.2g allowed); %zu of %zu possible, the best "
+        "%.0f\n",
+        c->dimensions, c->box, c->pixels.size, what, worst, bound, possible, each * (size_t)c->particles, -least);
     assert_true(possible >= 10 * (size_t)c->particles);
 }
 

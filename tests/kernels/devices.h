@@ -33,7 +33,8 @@ static inline void check_values(const char *what, const float *found, const floa
                      (double)expected[i], largest);
         worst = fmax(worst, error);
     }
-    if (count > 100) printf("    %s: off by %.2g of the largest at most (%.2g allowed)\n", what, worst / largest, bound);
+    if (count > 100)
+        printf("    %s: off by %.2g of the largest at most (%.2g allowed)\n", what, worst / largest, bound);
 }
 
 /* Memory of the device that holds what the host's does, or NaNs. */

@@ -63,15 +63,19 @@ static struct world *make_world(double noise) {
     make_projector(w);
     for (int i = 0; i < OPTICS * SHELLS; i++)
         w->sigma2[i] = (float)(noise * (i < SHELLS ? 1 : 4) * (1 + i % SHELLS / 8.0));
-    w->ctf = (struct ctf){.defocus_u = 9000, .defocus_v = 8000, .defocus_angle = 20, .voltage = 300,
-                          .spherical_aberration = 2.7, .amplitude_contrast = 0.3, .scale = 1};
+    w->ctf = (struct ctf){.defocus_u = 9000,
+                          .defocus_v = 8000,
+                          .defocus_angle = 20,
+                          .voltage = 300,
+                          .spherical_aberration = 2.7,
+                          .amplitude_contrast = 0.3,
+                          .scale = 1};
     for (int i = 0; i < PARTICLES; i++)
-        w->particles[i] = (struct accuracy_particle){
-            .angles = {360 * uniform(), 30 + 120 * uniform(), 360 * uniform()},
-            .ctf = i % 4 == 0 ? NULL : &w->ctf,
-            .optics = i / 3 % OPTICS,
-            .turned = i % 3,
-            .along_x = i % 2 == 0};
+        w->particles[i] = (struct accuracy_particle){.angles = {360 * uniform(), 30 + 120 * uniform(), 360 * uniform()},
+                                                     .ctf = i % 4 == 0 ? NULL : &w->ctf,
+                                                     .optics = i / 3 % OPTICS,
+                                                     .turned = i % 3,
+                                                     .along_x = i % 2 == 0};
     return w;
 }
 
@@ -144,8 +148,8 @@ static void steps_tell_what_the_noise_allows(void **state) {
         if (angle < 30 && !(difference(w, p, angle, 0) > told * (1 - slack)))
             fail_msg("particle %d turned by %g°: %g (seed %u)", i, angle, difference(w, p, angle, 0), seed);
         if (!(difference(w, p, angle_before, 0) <= told * (1 + slack)))
-            fail_msg("particle %d turned by %g° only: %g (seed %u)", i, angle_before,
-                     difference(w, p, angle_before, 0), seed);
+            fail_msg("particle %d turned by %g° only: %g (seed %u)", i, angle_before, difference(w, p, angle_before, 0),
+                     seed);
         if (offset < 10 && !(difference(w, p, 0, offset) > told * (1 - slack)))
             fail_msg("particle %d moved by %g px: %g (seed %u)", i, offset, difference(w, p, 0, offset), seed);
         if (!(difference(w, p, 0, offset_before) <= told * (1 + slack)))
@@ -163,9 +167,14 @@ static void steps_tell_what_the_noise_allows(void **state) {
 static void noise_without_end_tells_nothing(void **state) {
     (void)state;
     struct world *w = make_world(1e6);
-    const struct accuracy_input input = {.pixels = &w->pixels, .pixel_size = 3, .projector = w->projector,
-                                         .sigma2 = w->sigma2, .optics_count = OPTICS, .particles = w->particles,
-                                         .count = PARTICLES, .threads = 1};
+    const struct accuracy_input input = {.pixels = &w->pixels,
+                                         .pixel_size = 3,
+                                         .projector = w->projector,
+                                         .sigma2 = w->sigma2,
+                                         .optics_count = OPTICS,
+                                         .particles = w->particles,
+                                         .count = PARTICLES,
+                                         .threads = 1};
     OK(accuracy_estimate(&input, NULL, w->angles, w->offsets, &failure));
     for (int i = 0; i < PARTICLES; i++)
         assert_true(w->angles[i] == 30 && w->offsets[i] == 10);

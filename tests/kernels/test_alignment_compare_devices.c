@@ -34,7 +34,7 @@ struct setting {
     struct fourier_pixels pixels;
     struct sampling grid;
     struct projector *projectors[REFERENCES_MOST];
-    struct sampling_cuda sampling;      /* of the device */
+    struct sampling_cuda sampling;          /* of the device */
     struct references_cuda references_cuda; /* of the device */
     struct particles_cuda particles_cuda;   /* of the device */
     int rows, rotations;
@@ -101,10 +101,13 @@ static void make_sampling(struct setting *s) {
     must(sampling_create(s->order, NULL, s->shift_range, s->shift_step, &s->grid, &err), &err);
     sampling_perturb(&s->grid, 0.37);
     if (is_3d) s->psi_count = s->grid.psi_count;
-    *d = (struct sampling_cuda){.references = s->references, .directions = is_3d ? s->grid.direction_count : 1,
-                                .psi_count = s->psi_count, .shift_count = s->grid.shift_count,
+    *d = (struct sampling_cuda){.references = s->references,
+                                .directions = is_3d ? s->grid.direction_count : 1,
+                                .psi_count = s->psi_count,
+                                .shift_count = s->grid.shift_count,
                                 .direction_children = is_3d && s->children ? 4 : 1,
-                                .psi_children = s->children ? 2 : 1, .shift_children = s->children ? 4 : 1};
+                                .psi_children = s->children ? 2 : 1,
+                                .shift_children = s->children ? 4 : 1};
     s->rotations = d->direction_children * d->psi_children;
     s->rows = d->directions * d->psi_count * s->references;
     make_frames(s);
@@ -158,9 +161,12 @@ static void make_reference(struct setting *s, int which) {
     must(projector_set_map(s->projectors[which], map, s->size, &err), &err);
     free(map);
     struct projector_grid g = projector_grid(s->projectors[which]);
-    s->references_cuda.grids[which] = (struct grid_cuda){
-        .values = put(g.values, 2 * (size_t)g.nx * g.ny * g.nz), .nx = g.nx, .ny = g.ny, .reach = g.reach,
-        .r_max = g.r_max, .dimensions = g.dimensions};
+    s->references_cuda.grids[which] = (struct grid_cuda){.values = put(g.values, 2 * (size_t)g.nx * g.ny * g.nz),
+                                                         .nx = g.nx,
+                                                         .ny = g.ny,
+                                                         .reach = g.reach,
+                                                         .r_max = g.r_max,
+                                                         .dimensions = g.dimensions};
 }
 
 static void make_references(struct setting *s) {
@@ -169,9 +175,10 @@ static void make_references(struct setting *s) {
     size_t n = (size_t)s->pixels.count;
     for (int k = 0; k < s->references; k++)
         make_reference(s, k);
-    s->references_cuda.pixels =
-        (struct pixels_cuda){.kx = on_device(s->pixels.kx, n, sizeof(short)),
-                             .ky = on_device(s->pixels.ky, n, sizeof(short)), .box = s->box, .count = (int)n};
+    s->references_cuda.pixels = (struct pixels_cuda){.kx = on_device(s->pixels.kx, n, sizeof(short)),
+                                                     .ky = on_device(s->pixels.ky, n, sizeof(short)),
+                                                     .box = s->box,
+                                                     .count = (int)n};
     s->references_cuda.shell = on_device(s->pixels.shell, n, sizeof(short));
     s->references_cuda.coarse_pixels = fourier_pixels_within(&s->pixels, s->coarse_size);
 }
@@ -189,16 +196,21 @@ static void slice_of(const struct setting *s, int row, int rotation, bool child,
 static void make_particles(struct setting *s, double noise) {
     size_t n = (size_t)s->pixels.count, count = (size_t)s->particles;
     s->stride = n + 13; /* any */
-    s->masked = floats(count * 2 * s->stride), s->ctf = floats(count * s->stride), s->weight = floats(count * s->stride);
+    s->masked = floats(count * 2 * s->stride), s->ctf = floats(count * s->stride),
+    s->weight = floats(count * s->stride);
     memset(s->masked, 0xff, count * 2 * s->stride * sizeof(float));
     memset(s->ctf, 0xff, count * s->stride * sizeof(float));
     memset(s->weight, 0xff, count * s->stride * sizeof(float));
     float *slice = floats(2 * n);
     for (size_t p = 0; p < count; p++) {
         float *image = s->masked + p * 2 * s->stride, *c = s->ctf + p * s->stride, *w = s->weight + p * s->stride;
-        struct ctf ctf = {.defocus_u = 12000 + 3000 * uniform(), .defocus_v = 9000 + 2000 * uniform(),
-                          .defocus_angle = 180 * uniform(), .voltage = 300, .spherical_aberration = 2.7,
-                          .amplitude_contrast = 0.1, .scale = 1};
+        struct ctf ctf = {.defocus_u = 12000 + 3000 * uniform(),
+                          .defocus_v = 9000 + 2000 * uniform(),
+                          .defocus_angle = 180 * uniform(),
+                          .voltage = 300,
+                          .spherical_aberration = 2.7,
+                          .amplitude_contrast = 0.1,
+                          .scale = 1};
         ctf_at(&ctf, s->box, 2.2, (int)n, s->pixels.kx, s->pixels.ky, c);
         s->own[p] = (int)(uniform() * s->rows);
         slice_of(s, s->own[p], 0, false, (int)n, slice);
@@ -216,7 +228,8 @@ static void make_particles(struct setting *s, double noise) {
         }
     }
     free(slice);
-    s->particles_cuda = (struct particles_cuda){.count = s->particles, .stride = s->stride,
+    s->particles_cuda = (struct particles_cuda){.count = s->particles,
+                                                .stride = s->stride,
                                                 .masked = on_device(s->masked, count * 2 * s->stride, sizeof(float)),
                                                 .ctf = on_device(s->ctf, count * s->stride, sizeof(float)),
                                                 .weight = on_device(s->weight, count * s->stride, sizeof(float))};
@@ -241,7 +254,8 @@ static void upload_list(struct list *l, int particles, uint32_t row_count) {
             row++;
         row_begin[p] = row, begin[p] = l->rows[row].first;
     }
-    *d = (struct samples_cuda){.count = l->rows[row_count].first, .row_count = row_count,
+    *d = (struct samples_cuda){.count = l->rows[row_count].first,
+                               .row_count = row_count,
                                .rows = on_device(l->rows, row_count + 1, sizeof *l->rows),
                                .samples = on_device(l->samples, l->rows[row_count].first + 1, sizeof *l->samples),
                                .begin = on_device(begin, (size_t)particles + 1, sizeof *begin),
@@ -263,8 +277,7 @@ static void make_list(const struct setting *s, double rows, double shifts, struc
             l->rows[row_count++] = (struct row_cuda){.particle = p, .row = row, .first = count};
             size_t always = (size_t)(uniform() * (double)t);
             for (size_t shift = 0; shift < t; shift++)
-                if (shift == always || uniform() < shifts)
-                    l->samples[count++] = (uint32_t)((size_t)row * t + shift);
+                if (shift == always || uniform() < shifts) l->samples[count++] = (uint32_t)((size_t)row * t + shift);
         }
     l->rows[row_count] = (struct row_cuda){.particle = s->particles, .first = count};
     upload_list(l, s->particles, row_count);
@@ -340,7 +353,8 @@ static float *run_once(const struct setting *s, const struct list *l, bool fine)
     struct err err = {0};
     size_t each = fine ? (size_t)s->rotations * (size_t)s->sampling.shift_children : 1, count = l->device.count * each;
     float *values = on_device(NULL, count + GUARD, sizeof *values), *found = floats(count + GUARD);
-    must(compare_cuda(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values, NULL, &err), &err);
+    must(compare_cuda(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values, NULL, &err),
+         &err);
     from_device(found, values, (count + GUARD) * sizeof *found);
     for (size_t i = 0; i < GUARD; i++) {
         uint32_t bits;
@@ -398,8 +412,9 @@ static void trial(struct setting s, double noise, double rows) {
     float *slices = on_device(NULL, (size_t)s.rows * row, sizeof *slices);
     int part = s.rows / 3;
     must(fine_slices_cuda(&s.references_cuda, &s.sampling, 0, part, slices, NULL, &err), &err);
-    must(fine_slices_cuda(&s.references_cuda, &s.sampling, part, s.rows - part, slices + (size_t)part * row, NULL, &err),
-         &err);
+    must(
+        fine_slices_cuda(&s.references_cuda, &s.sampling, part, s.rows - part, slices + (size_t)part * row, NULL, &err),
+        &err);
     s.references_cuda.slices = slices;
     compare_list(&s, rows, 0.3, true, ", from slices");
     compare_list(&s, rows, 1, true, ", from slices");
@@ -410,32 +425,104 @@ static void trial(struct setting s, double noise, double rows) {
 
 static void volumes(void **state) {
     (void)state;
-    trial((struct setting){.dimensions = 3, .box = 32, .size = 20, .coarse_size = 12, .references = 3, .order = 0,
-                           .particles = 4, .shift_range = 4, .shift_step = 2, .children = true}, 10, 0.3);
-    trial((struct setting){.dimensions = 3, .box = 64, .size = 64, .coarse_size = 40, .references = 1, .order = 1,
-                           .particles = 3, .shift_range = 5, .shift_step = 1, .children = true}, 20, 0.006);
-    trial((struct setting){.dimensions = 3, .box = 48, .size = 30, .coarse_size = 30, .references = 2, .order = 1,
-                           .particles = 5, .shift_range = 3, .shift_step = 1.5, .children = false}, 10, 0.1);
-    trial((struct setting){.dimensions = 3, .box = 32, .size = 32, .coarse_size = 32, .references = 1, .order = 0,
-                           .particles = 1, .shift_range = 8.2, .shift_step = 1, .children = false}, 10, 0.3);
+    trial((struct setting){.dimensions = 3,
+                           .box = 32,
+                           .size = 20,
+                           .coarse_size = 12,
+                           .references = 3,
+                           .order = 0,
+                           .particles = 4,
+                           .shift_range = 4,
+                           .shift_step = 2,
+                           .children = true},
+          10, 0.3);
+    trial((struct setting){.dimensions = 3,
+                           .box = 64,
+                           .size = 64,
+                           .coarse_size = 40,
+                           .references = 1,
+                           .order = 1,
+                           .particles = 3,
+                           .shift_range = 5,
+                           .shift_step = 1,
+                           .children = true},
+          20, 0.006);
+    trial((struct setting){.dimensions = 3,
+                           .box = 48,
+                           .size = 30,
+                           .coarse_size = 30,
+                           .references = 2,
+                           .order = 1,
+                           .particles = 5,
+                           .shift_range = 3,
+                           .shift_step = 1.5,
+                           .children = false},
+          10, 0.1);
+    trial((struct setting){.dimensions = 3,
+                           .box = 32,
+                           .size = 32,
+                           .coarse_size = 32,
+                           .references = 1,
+                           .order = 0,
+                           .particles = 1,
+                           .shift_range = 8.2,
+                           .shift_step = 1,
+                           .children = false},
+          10, 0.3);
 }
 
 static void classes(void **state) {
     (void)state;
-    trial((struct setting){.dimensions = 2, .box = 48, .size = 36, .coarse_size = 20, .references = 3, .psi_count = 11,
-                           .particles = 5, .shift_range = 5, .shift_step = 2, .children = true}, 4, 0.6);
-    trial((struct setting){.dimensions = 2, .box = 64, .size = 64, .coarse_size = 64, .references = 2, .psi_count = 7,
-                           .particles = 3, .shift_range = 5.5, .shift_step = 1, .children = true}, 4, 0.5);
-    trial((struct setting){.dimensions = 2, .box = 32, .size = 26, .coarse_size = 14, .references = 3, .psi_count = 30,
-                           .particles = 3, .shift_range = 0, .shift_step = 1, .children = false}, 4, 0.5);
+    trial((struct setting){.dimensions = 2,
+                           .box = 48,
+                           .size = 36,
+                           .coarse_size = 20,
+                           .references = 3,
+                           .psi_count = 11,
+                           .particles = 5,
+                           .shift_range = 5,
+                           .shift_step = 2,
+                           .children = true},
+          4, 0.6);
+    trial((struct setting){.dimensions = 2,
+                           .box = 64,
+                           .size = 64,
+                           .coarse_size = 64,
+                           .references = 2,
+                           .psi_count = 7,
+                           .particles = 3,
+                           .shift_range = 5.5,
+                           .shift_step = 1,
+                           .children = true},
+          4, 0.5);
+    trial((struct setting){.dimensions = 2,
+                           .box = 32,
+                           .size = 26,
+                           .coarse_size = 14,
+                           .references = 3,
+                           .psi_count = 30,
+                           .particles = 3,
+                           .shift_range = 0,
+                           .shift_step = 1,
+                           .children = false},
+          4, 0.5);
 }
 
 /* Sums over 51,000 pixels of particles as they are, an SNR of 0.1: what fits them comes to thousands. */
 static void images_of_360(void **state) {
     (void)state;
     struct err err = {0};
-    struct setting s = {.dimensions = 2, .box = 360, .size = 360, .coarse_size = 246, .references = 1, .psi_count = 1440,
-                        .particles = 3, .shift_range = 3.2, .shift_step = 1, .children = true, .near = 5};
+    struct setting s = {.dimensions = 2,
+                        .box = 360,
+                        .size = 360,
+                        .coarse_size = 246,
+                        .references = 1,
+                        .psi_count = 1440,
+                        .particles = 3,
+                        .shift_range = 3.2,
+                        .shift_step = 1,
+                        .children = true,
+                        .near = 5};
     must(arena_open(arena, ARENA_ITERATION, &err), &err);
     make_sampling(&s);
     make_references(&s);

@@ -25,7 +25,7 @@ static void fetch_all(const struct data *d, enum place place, struct outcome *o)
     for (int k = 0; k < d->trial.references; k++) {
         struct accumulator_grid there = accumulator_grid(o->sums[k]);
         if (place >= SUMS_THERE) {
-            void *values = new(1, there.bytes);
+            void *values = new (1, there.bytes);
             must(device_get(&device, values, there.values, there.bytes, &err), &err);
             must(accumulator_clear(o->sums[k], d->trial.size, &err), &err);
             memcpy(o->sums[k]->voxels, values, there.bytes);
@@ -40,7 +40,7 @@ static enum status make_maps(const struct data *d, struct outcome *o, struct err
     const struct reconstruct_options options = {.tau_fudge = 1, .threads = threads};
     size_t box = (size_t)d->trial.box;
     for (int k = 0; d->trial.symmetry != NULL && k < d->trial.references; k++) {
-        o->maps[k] = new(box * box * box, sizeof(float));
+        o->maps[k] = new (box * box * box, sizeof(float));
         TRY(accumulator_finish(o->sums[k], &d->symmetry, threads, err));
         TRY(reconstruct_map(o->sums[k], &options, o->maps[k], NULL, NULL, err));
     }
@@ -88,8 +88,8 @@ static void check_alike(const struct data *d, const struct outcome *a, const str
         for (int s = 1; s < shells; s++)
             if (fabsf(x->power[s] - y->power[s]) > 2e-3f * x->power[s])
                 fail_msg("particle %d, shell %d: power %g and %g", i, s, (double)x->power[s], (double)y->power[s]);
-        if (same && (fabs(x->residual - y->residual) > 1e-3 * x->residual ||
-                     fabs(x->reliability - y->reliability) > 1e-3))
+        if (same &&
+            (fabs(x->residual - y->residual) > 1e-3 * x->residual || fabs(x->reliability - y->reliability) > 1e-3))
             fail_msg("particle %d: residual %g and %g, reliability %g and %g", i, x->residual, y->residual,
                      x->reliability, y->reliability);
         for (int k = 0; k < d->trial.references; k++)
@@ -119,32 +119,130 @@ static void check_maps(const struct data *d, const struct outcome *a, const stru
 
 /* Without a bound on samples: which of those about as good come last within it is a matter of rounding. */
 static const struct trial TRIALS[] = {
-    {.box = 32, .size = 24, .coarse_size = 12, .order = 1, .references = 1, .particles = 40, .offset_range = 3,
-     .offset_step = 1.5, .oversampled = true, .max_significant = 100000},
-    {.box = 32, .size = 32, .coarse_size = 14, .order = 1, .references = 2, .particles = 33, .offset_range = 3,
-     .offset_step = 2, .oversampled = true, .max_significant = 100000},
-    {.box = 48, .size = 40, .coarse_size = 40, .order = 4, .references = 1, .particles = 20, .offset_range = 2,
-     .offset_step = 1, .oversampled = true, .local = true, .max_significant = 100000},
-    {.box = 32, .size = 20, .coarse_size = 20, .order = 2, .references = 2, .particles = 9, .offset_range = 2,
-     .offset_step = 1, .oversampled = false, .max_significant = 100000},
-    {.box = 32, .size = 28, .coarse_size = 14, .order = 1, .references = 2, .particles = 21, .offset_range = 3,
-     .offset_step = 2, .oversampled = true, .max_significant = 100000, .shared_shell = 5},
-    {.box = 48, .size = 40, .coarse_size = 30, .order = 4, .references = 1, .particles = 12, .offset_range = 2,
-     .offset_step = 1, .oversampled = true, .local = true, .max_significant = 100000, .shared_shell = 8},
+    {.box = 32,
+     .size = 24,
+     .coarse_size = 12,
+     .order = 1,
+     .references = 1,
+     .particles = 40,
+     .offset_range = 3,
+     .offset_step = 1.5,
+     .oversampled = true,
+     .max_significant = 100000},
+    {.box = 32,
+     .size = 32,
+     .coarse_size = 14,
+     .order = 1,
+     .references = 2,
+     .particles = 33,
+     .offset_range = 3,
+     .offset_step = 2,
+     .oversampled = true,
+     .max_significant = 100000},
+    {.box = 48,
+     .size = 40,
+     .coarse_size = 40,
+     .order = 4,
+     .references = 1,
+     .particles = 20,
+     .offset_range = 2,
+     .offset_step = 1,
+     .oversampled = true,
+     .local = true,
+     .max_significant = 100000},
+    {.box = 32,
+     .size = 20,
+     .coarse_size = 20,
+     .order = 2,
+     .references = 2,
+     .particles = 9,
+     .offset_range = 2,
+     .offset_step = 1,
+     .oversampled = false,
+     .max_significant = 100000},
+    {.box = 32,
+     .size = 28,
+     .coarse_size = 14,
+     .order = 1,
+     .references = 2,
+     .particles = 21,
+     .offset_range = 3,
+     .offset_step = 2,
+     .oversampled = true,
+     .max_significant = 100000,
+     .shared_shell = 5},
+    {.box = 48,
+     .size = 40,
+     .coarse_size = 30,
+     .order = 4,
+     .references = 1,
+     .particles = 12,
+     .offset_range = 2,
+     .offset_step = 1,
+     .oversampled = true,
+     .local = true,
+     .max_significant = 100000,
+     .shared_shell = 8},
 };
 
 /* Directions of the asymmetric unit alone, or of the whole sphere near the last pose, as the refiner has them. */
 static const struct trial SYMMETRIC[] = {
-    {.box = 32, .size = 24, .coarse_size = 14, .order = 1, .references = 1, .particles = 24, .offset_range = 3,
-     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "C4"},
-    {.box = 32, .size = 28, .coarse_size = 14, .order = 1, .references = 2, .particles = 24, .offset_range = 3,
-     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "D2"},
-    {.box = 32, .size = 24, .coarse_size = 16, .order = 2, .references = 1, .particles = 24, .offset_range = 3,
-     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "O"},
-    {.box = 32, .size = 24, .coarse_size = 16, .order = 2, .references = 2, .particles = 24, .offset_range = 3,
-     .offset_step = 1.5, .oversampled = true, .max_significant = 100000, .symmetry = "I"},
-    {.box = 48, .size = 40, .coarse_size = 40, .order = 4, .references = 1, .particles = 12, .offset_range = 2,
-     .offset_step = 1, .oversampled = true, .local = true, .max_significant = 100000, .symmetry = "O"},
+    {.box = 32,
+     .size = 24,
+     .coarse_size = 14,
+     .order = 1,
+     .references = 1,
+     .particles = 24,
+     .offset_range = 3,
+     .offset_step = 1.5,
+     .oversampled = true,
+     .max_significant = 100000,
+     .symmetry = "C4"},
+    {.box = 32,
+     .size = 28,
+     .coarse_size = 14,
+     .order = 1,
+     .references = 2,
+     .particles = 24,
+     .offset_range = 3,
+     .offset_step = 1.5,
+     .oversampled = true,
+     .max_significant = 100000,
+     .symmetry = "D2"},
+    {.box = 32,
+     .size = 24,
+     .coarse_size = 16,
+     .order = 2,
+     .references = 1,
+     .particles = 24,
+     .offset_range = 3,
+     .offset_step = 1.5,
+     .oversampled = true,
+     .max_significant = 100000,
+     .symmetry = "O"},
+    {.box = 32,
+     .size = 24,
+     .coarse_size = 16,
+     .order = 2,
+     .references = 2,
+     .particles = 24,
+     .offset_range = 3,
+     .offset_step = 1.5,
+     .oversampled = true,
+     .max_significant = 100000,
+     .symmetry = "I"},
+    {.box = 48,
+     .size = 40,
+     .coarse_size = 40,
+     .order = 4,
+     .references = 1,
+     .particles = 12,
+     .offset_range = 2,
+     .offset_step = 1,
+     .oversampled = true,
+     .local = true,
+     .max_significant = 100000,
+     .symmetry = "O"},
 };
 
 static void check_trial(const struct trial *trial) {
@@ -191,8 +289,12 @@ static void symmetric_particles(void **state) {
 
 /* ret[3]: mean, D, N. */
 static void find_scale(const struct data *d, enum device_kind kind, double ret[3]) {
-    struct alignment_options options = {.device = {kind, 0}, .threads = 2, .memory = 2e9, .box = d->trial.box,
-                                        .pixel_size = 1.5, .mask_radius = 0.42 * d->trial.box,
+    struct alignment_options options = {.device = {kind, 0},
+                                        .threads = 2,
+                                        .memory = 2e9,
+                                        .box = d->trial.box,
+                                        .pixel_size = 1.5,
+                                        .mask_radius = 0.42 * d->trial.box,
                                         .max_significant = d->trial.max_significant};
     struct alignment *alignment = NULL;
     struct outcome o;
@@ -254,12 +356,34 @@ static void little_memory_is_enough_or_refused(void **state) {
 /* As iterations of a refinement of 128² particles are. */
 static void time_all(int particles) {
     static const struct trial trials[] = {
-        {.box = 128, .size = 40, .coarse_size = 26, .order = 2, .references = 1, .offset_range = 5, .offset_step = 2,
-         .oversampled = true, .max_significant = 2000},
-        {.box = 128, .size = 60, .coarse_size = 40, .order = 3, .references = 1, .offset_range = 5, .offset_step = 2,
-         .oversampled = true, .max_significant = 2000},
-        {.box = 128, .size = 90, .coarse_size = 90, .order = 5, .references = 1, .offset_range = 2.5, .offset_step = 1,
-         .oversampled = true, .local = true, .max_significant = 2000},
+        {.box = 128,
+         .size = 40,
+         .coarse_size = 26,
+         .order = 2,
+         .references = 1,
+         .offset_range = 5,
+         .offset_step = 2,
+         .oversampled = true,
+         .max_significant = 2000},
+        {.box = 128,
+         .size = 60,
+         .coarse_size = 40,
+         .order = 3,
+         .references = 1,
+         .offset_range = 5,
+         .offset_step = 2,
+         .oversampled = true,
+         .max_significant = 2000},
+        {.box = 128,
+         .size = 90,
+         .coarse_size = 90,
+         .order = 5,
+         .references = 1,
+         .offset_range = 2.5,
+         .offset_step = 1,
+         .oversampled = true,
+         .local = true,
+         .max_significant = 2000},
     };
     for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
         struct trial t = trials[i];

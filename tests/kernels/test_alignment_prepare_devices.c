@@ -41,9 +41,14 @@ static void make_particle(struct trial *t, int i) {
     p->optics = (int)(uniform() * GROUPS);
     p->has_ctf = uniform() < 0.8;
     p->scale = (float)(0.5 + uniform());
-    t->ctfs[i] = (struct ctf){.defocus_u = 3000 + 30000 * uniform(), .defocus_angle = 360 * uniform(), .voltage = 300,
-                              .spherical_aberration = 2.7, .amplitude_contrast = 0.1, .scale = 0.5 + uniform(),
-                              .phase_shift = i % 3 == 0 ? 90 * uniform() : 0, .b_factor = i % 2 ? 80 * uniform() : 0};
+    t->ctfs[i] = (struct ctf){.defocus_u = 3000 + 30000 * uniform(),
+                              .defocus_angle = 360 * uniform(),
+                              .voltage = 300,
+                              .spherical_aberration = 2.7,
+                              .amplitude_contrast = 0.1,
+                              .scale = 0.5 + uniform(),
+                              .phase_shift = i % 3 == 0 ? 90 * uniform() : 0,
+                              .b_factor = i % 2 ? 80 * uniform() : 0};
     t->ctfs[i].defocus_v = t->ctfs[i].defocus_u + 1500 * normal();
     struct ctf_terms terms = ctf_prepare(&t->ctfs[i]);
     const double values[7] = {terms.xx, terms.xy, terms.yy, terms.quartic, terms.offset, terms.decay, terms.scale};
@@ -81,9 +86,9 @@ static void free_trial(struct trial *t) {
 static struct prepared new_prepared(const struct trial *t) {
     size_t count = (size_t)t->count;
     size_t values = count * t->stride;
-    return (struct prepared){host_new(2 * values, sizeof(float)),       host_new(2 * values, sizeof(float)),
-                             host_new(values, sizeof(float)),           host_new(values, sizeof(float)),
-                             host_new(count * SHIFTS, sizeof(float)),   host_new(count * t->shells, sizeof(float)),
+    return (struct prepared){host_new(2 * values, sizeof(float)),     host_new(2 * values, sizeof(float)),
+                             host_new(values, sizeof(float)),         host_new(values, sizeof(float)),
+                             host_new(count * SHIFTS, sizeof(float)), host_new(count * t->shells, sizeof(float)),
                              host_new(count, sizeof(double))};
 }
 
@@ -103,10 +108,12 @@ static double run(const struct trial *t, struct prepared *ret, int repeats) {
     must(prepare_cuda_create(t->box, t->most, &prepare, &err), &err);
     struct references_cuda references = {.pixels = {.kx = on_device(t->pixels.kx, t->n, sizeof(short)),
                                                     .ky = on_device(t->pixels.ky, t->n, sizeof(short)),
-                                                    .box = t->box, .count = t->pixels.count},
+                                                    .box = t->box,
+                                                    .count = t->pixels.count},
                                          .shell = on_device(t->pixels.shell, t->n, sizeof(short))};
     struct sampling_cuda sampling = {.shift_count = SHIFTS, .shifts = on_device(t->shifts, 2 * SHIFTS, sizeof(float))};
-    struct particles_cuda p = {.count = t->count, .stride = t->stride,
+    struct particles_cuda p = {.count = t->count,
+                               .stride = t->stride,
                                .masked = on_device(NULL, 2 * count * t->stride, sizeof(float)),
                                .unmasked = on_device(NULL, 2 * count * t->stride, sizeof(float)),
                                .ctf = on_device(NULL, count * t->stride, sizeof(float)),
@@ -144,7 +151,8 @@ static double run(const struct trial *t, struct prepared *ret, int repeats) {
 /* |found − expected| ≤ bound; NaN fails. */
 static void near(const char *what, int particle, size_t at, double found, double expected, double bound) {
     if (!(fabs(found - expected) <= bound))
-        fail_msg("%s of particle %d, %zu: %.9g, expected %.9g (bound %.2g)", what, particle, at, found, expected, bound);
+        fail_msg("%s of particle %d, %zu: %.9g, expected %.9g (bound %.2g)", what, particle, at, found, expected,
+                 bound);
 }
 
 static void untouched(const char *what, int particle, const float *values, size_t count) {
@@ -160,8 +168,7 @@ static void untouched(const char *what, int particle, const float *values, size_
 static void check_particle(const struct trial *t, const struct prepared *p, int i, struct prepare *prepare,
                            float *masked, float *unmasked, float *ctf) {
     const struct prepare_particle_cuda *w = &t->which[i];
-    const struct prepare_options options = {w->shift_x, w->shift_y, (double)w->scale, t->mask_radius,
-                                            t->shared_shell};
+    const struct prepare_options options = {w->shift_x, w->shift_y, (double)w->scale, t->mask_radius, t->shared_shell};
     const float *image = t->images + (size_t)i * t->area, *sigma2 = t->sigma2 + (size_t)w->optics * t->shells;
     float power[4097];
     double rms = 0, mean = 0, constant = 0, terms = 0;
@@ -206,7 +213,11 @@ static void same(const char *what, const void *a, const void *b, size_t bytes) {
 
 static void prepare_trial(int box, int size, int count, int most, double mask_radius, int shared_shell) {
     struct err err = {0};
-    struct trial t = {.box = box, .size = size, .count = count, .most = most, .mask_radius = mask_radius,
+    struct trial t = {.box = box,
+                      .size = size,
+                      .count = count,
+                      .most = most,
+                      .mask_radius = mask_radius,
                       .shared_shell = shared_shell};
     struct prepare *prepare = NULL;
     make_trial(&t);
@@ -268,7 +279,8 @@ static void no_particles_are_nothing(void **state) {
     struct references_cuda references = {.pixels = {.box = 32, .count = 10}};
     struct sampling_cuda sampling = {.shift_count = 1};
     struct particles_cuda none = {.count = 0, .stride = 10};
-    must(prepare_cuda_run(prepare, &references, &sampling, NULL, NULL, 1, 10, 0, NULL, 1, NULL, &none, NULL, &err), &err);
+    must(prepare_cuda_run(prepare, &references, &sampling, NULL, NULL, 1, 10, 0, NULL, 1, NULL, &none, NULL, &err),
+         &err);
     references.pixels.box = 34;
     assert_int_equal(
         prepare_cuda_run(prepare, &references, &sampling, NULL, NULL, 1, 10, 0, NULL, 1, NULL, &none, NULL, &err),
@@ -284,7 +296,10 @@ static void time_of_real_sizes(void **state) {
                             {128, 80, 2048}, {254, 200, 64}, {360, 200, 64},  {360, 360, 64}};
     printf("%5s %5s %9s %9s %9s %6s\n", "box", "size", "particles", "ms", "floor", "ratio");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        struct trial t = {.box = sizes[i][0], .size = sizes[i][1], .count = sizes[i][2], .most = sizes[i][2],
+        struct trial t = {.box = sizes[i][0],
+                          .size = sizes[i][1],
+                          .count = sizes[i][2],
+                          .most = sizes[i][2],
                           .mask_radius = 0.4 * sizes[i][0]};
         make_trial(&t);
         struct prepared p = new_prepared(&t);

@@ -267,8 +267,8 @@ static void check_contributions(const struct fine *f, const float *weights, cons
         const struct contribution_cuda *a = &list[i], *b = &truth.list[i];
         if (a->particle != b->particle || memcmp(&a->pose, &b->pose, sizeof a->pose) != 0 ||
             !(fabsf(a->weight - b->weight) <= 1e-6f * b->weight))
-            fail_msg("contribution %u: particle %d, row %u, rotation %d, shift %d, weight %g, not %d, %u, %d, %d, %g", i,
-                     a->particle, a->pose.row, a->pose.rotation, a->pose.shift, (double)a->weight, b->particle,
+            fail_msg("contribution %u: particle %d, row %u, rotation %d, shift %d, weight %g, not %d, %u, %d, %d, %g",
+                     i, a->particle, a->pose.row, a->pose.rotation, a->pose.shift, (double)a->weight, b->particle,
                      b->pose.row, b->pose.rotation, b->pose.shift, (double)b->weight);
     }
     const float *given = (const float *)(list + total);

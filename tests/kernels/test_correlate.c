@@ -68,8 +68,14 @@ static void plant(float *image, const float *template, int x, int y, float heigh
 }
 
 static struct template_spectra *make_spectra(const float *template, int work, int rotations) {
-    struct template_spectra_options options = {.size = SIZE, .work = work, .box = BOX, .radius = RADIUS, .count = 1,
-        .rotations = rotations, .memory_limit = SIZE_MAX, .threads = 2};
+    struct template_spectra_options options = {.size = SIZE,
+                                               .work = work,
+                                               .box = BOX,
+                                               .radius = RADIUS,
+                                               .count = 1,
+                                               .rotations = rotations,
+                                               .memory_limit = SIZE_MAX,
+                                               .threads = 2};
     struct template_spectra *spectra = NULL;
     struct err err = {0};
     if (template_spectra_create(&options, template, &spectra, &err) != STATUS_OK) fail_msg("%s", err.message);
@@ -152,7 +158,8 @@ static void correlation_is_the_mean_over_the_circle(void **state) {
             double sum = 0;
             for (int j = 0; j < BOX; j++)
                 for (int i = 0; i < BOX; i++)
-                    sum += turned[j * BOX + i] * image[(y + j - BOX / 2 + SIZE) % SIZE * SIZE + (x + i - BOX / 2 + SIZE) % SIZE];
+                    sum += turned[j * BOX + i] *
+                           image[(y + j - BOX / 2 + SIZE) % SIZE * SIZE + (x + i - BOX / 2 + SIZE) % SIZE];
             if (sum / inside > most) {
                 most = sum / inside;
                 which = r;

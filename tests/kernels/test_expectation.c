@@ -49,8 +49,13 @@ static void make_data(struct data *d) {
     d->n = fourier_pixels_within(&d->pixels, 20);
     d->slices = random_values((size_t)ORIENTATIONS * 2 * (size_t)d->n, 1);
     for (int p = 0; p < PARTICLES; p++) {
-        struct ctf ctf = {.defocus_u = 12000 + 1500 * p, .defocus_v = 9000, .defocus_angle = 37 * p, .voltage = 300,
-                          .spherical_aberration = 2.7, .amplitude_contrast = 0.1, .scale = 1};
+        struct ctf ctf = {.defocus_u = 12000 + 1500 * p,
+                          .defocus_v = 9000,
+                          .defocus_angle = 37 * p,
+                          .voltage = 300,
+                          .spherical_aberration = 2.7,
+                          .amplitude_contrast = 0.1,
+                          .scale = 1};
         d->owned[p][0] = random_values(2 * (size_t)d->pixels.count, 1);
         d->owned[p][1] = random_values((size_t)d->pixels.count, 1);
         d->owned[p][2] = random_values((size_t)d->pixels.count, 1);
@@ -92,9 +97,9 @@ static void the_matrix_product_equals_the_sum(void **state) {
         assert_int_equal(expectation_create(&d.pixels, threads, &e, &err), STATUS_OK);
         /* Once small, then all: the workspace grows. */
         assert_int_equal(expectation_coarse(e, d.n, d.slices, 7, d.particles, 1, d.shifts, 2, found, &err), STATUS_OK);
-        assert_int_equal(expectation_coarse(e, d.n, d.slices, ORIENTATIONS, d.particles, PARTICLES, d.shifts, SHIFTS,
-                                            found, &err),
-                         STATUS_OK);
+        assert_int_equal(
+            expectation_coarse(e, d.n, d.slices, ORIENTATIONS, d.particles, PARTICLES, d.shifts, SHIFTS, found, &err),
+            STATUS_OK);
         for (int p = 0; p < PARTICLES; p++) {
             expectation_reference(&d.pixels, d.n, d.slices, ORIENTATIONS, &d.particles[p], d.shifts, SHIFTS, truth);
             for (int i = 0; i < ORIENTATIONS * SHIFTS; i++)
@@ -120,9 +125,8 @@ static void one_column_is_enough(void **state) {
     assert_int_equal(expectation_coarse(e, d.n, d.slices, 1, d.particles, 1, d.shifts + 3, 1, &found, &err), STATUS_OK);
     expectation_reference(&d.pixels, d.n, d.slices, 1, d.particles, d.shifts + 3, 1, &truth);
     assert_near(truth, found);
-    assert_int_equal(
-        expectation_coarse(e, d.pixels.count + 1, d.slices, 1, d.particles, 1, d.shifts, 1, &found, &err),
-        STATUS_BAD_ARGUMENT);
+    assert_int_equal(expectation_coarse(e, d.pixels.count + 1, d.slices, 1, d.particles, 1, d.shifts, 1, &found, &err),
+                     STATUS_BAD_ARGUMENT);
     expectation_destroy(&e);
     free_data(&d);
 }
@@ -145,9 +149,9 @@ static void pose_lists_equal_the_sum(void **state) {
             shift[i] = rand() % (SHIFTS - 1); /* the last shift is never used */
         }
         expectation_reference(&d.pixels, d.n, d.slices, ORIENTATIONS, &d.particles[p], d.shifts, SHIFTS, truth);
-        assert_int_equal(expectation_fine(e, d.n, d.slices, &d.particles[p], d.shifts, SHIFTS, slice, shift, POSES,
-                                          found, &err),
-                         STATUS_OK);
+        assert_int_equal(
+            expectation_fine(e, d.n, d.slices, &d.particles[p], d.shifts, SHIFTS, slice, shift, POSES, found, &err),
+            STATUS_OK);
         for (int i = 0; i < POSES; i++)
             assert_near(truth[slice[i] * SHIFTS + shift[i]], found[i]);
     }
@@ -170,8 +174,8 @@ static void a_shifted_copy_fits_best_at_its_shift(void **state) {
     fourier_pixels_shift(&d.pixels, d.n, image, -d.shifts[4][0], -d.shifts[4][1], d.owned[0][0]);
     float *found = calloc((size_t)ORIENTATIONS * SHIFTS, sizeof *found);
     assert_int_equal(expectation_create(&d.pixels, 2, &e, &err), STATUS_OK);
-    assert_int_equal(
-        expectation_coarse(e, d.n, d.slices, ORIENTATIONS, d.particles, 1, d.shifts, SHIFTS, found, &err), STATUS_OK);
+    assert_int_equal(expectation_coarse(e, d.n, d.slices, ORIENTATIONS, d.particles, 1, d.shifts, SHIFTS, found, &err),
+                     STATUS_OK);
     int best = 0;
     for (int i = 0; i < ORIENTATIONS * SHIFTS; i++)
         best = found[i] < found[best] ? i : best;
@@ -257,8 +261,8 @@ static void the_largest_are_those_of_a_sort(void **state) {
     for (int kind = 0; kind < 6; kind++) {
         for (int i = 0; i < N; i++) {
             double u = rand() / (RAND_MAX + 1.0);
-            const double values[] = {u, exp(-60 * u), exp(-0.001 * u), 0.25, u < 0.9 ? 0 : u,
-                                     (double)nextafterf(1.0f, i % 2 == 0 ? 2.0f : 0.0f)};
+            const double values[] = {u,    exp(-60 * u),    exp(-0.001 * u),
+                                     0.25, u < 0.9 ? 0 : u, (double)nextafterf(1.0f, i % 2 == 0 ? 2.0f : 0.0f)};
             w[i] = (float)values[kind];
         }
         memcpy(sorted, w, sizeof w);
@@ -296,12 +300,9 @@ static void top_sum_of_nothing_keeps_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_matrix_product_equals_the_sum),
-        cmocka_unit_test(one_column_is_enough),
-        cmocka_unit_test(pose_lists_equal_the_sum),
-        cmocka_unit_test(a_shifted_copy_fits_best_at_its_shift),
-        cmocka_unit_test(top_sum_equals_sort_and_scan),
-        cmocka_unit_test(top_sum_of_nothing_keeps_all),
+        cmocka_unit_test(the_matrix_product_equals_the_sum), cmocka_unit_test(one_column_is_enough),
+        cmocka_unit_test(pose_lists_equal_the_sum),          cmocka_unit_test(a_shifted_copy_fits_best_at_its_shift),
+        cmocka_unit_test(top_sum_equals_sort_and_scan),      cmocka_unit_test(top_sum_of_nothing_keeps_all),
         cmocka_unit_test(the_largest_are_those_of_a_sort),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,8 @@
  * test_expectation_devices [SEED], or `360 [SEED]` for volumes of that box. Outputs are poisoned before. */
 #include <math.h>
 #include <setjmp.h>
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -180,9 +180,15 @@ static void run_coarse(const struct comparison *c, enum coarse_precision precisi
     must(coarse_cuda_create(0, &coarse, &err), &err);
     struct projector_grid g = projector_grid(c->projector);
     struct grid_cuda grid = {.values = on_device(g.values, 2 * (size_t)g.nx * g.ny * g.nz, sizeof(float)),
-                             .nx = g.nx, .ny = g.ny, .reach = g.reach, .r_max = g.r_max, .dimensions = g.dimensions};
+                             .nx = g.nx,
+                             .ny = g.ny,
+                             .reach = g.reach,
+                             .r_max = g.r_max,
+                             .dimensions = g.dimensions};
     struct pixels_cuda pixels = {.kx = on_device(c->pixels.kx, n, sizeof(short)),
-                                 .ky = on_device(c->pixels.ky, n, sizeof(short)), .box = c->box, .count = c->n};
+                                 .ky = on_device(c->pixels.ky, n, sizeof(short)),
+                                 .box = c->box,
+                                 .count = c->n};
     float *matrices = on_device(c->matrices, (size_t)c->slices * 9, sizeof(float));
     float *images = on_device(c->images, (size_t)c->particles * 2 * n, sizeof(float));
     float *ctf = on_device(c->ctf, (size_t)c->particles * n, sizeof(float));
@@ -209,8 +215,8 @@ static void run_coarse(const struct comparison *c, enum coarse_precision precisi
          &err);
     from_device(r->dots, dots, samples * sizeof(float));
     from_device(r->norms, norms, (size_t)c->particles * c->slices * sizeof(float));
-    struct posterior_input posterior = {dots, norms, slice_prior, shift_prior, c->particles, c->shifts, c->slices, 0,
-                                        0.999};
+    struct posterior_input posterior = {dots,      norms,     slice_prior, shift_prior, c->particles,
+                                        c->shifts, c->slices, 0,           0.999};
     void *scratch = on_device(NULL, 1, top_sum_scratch(c->particles));
     for (int limit = 0; limit < LIMITS; limit++) {
         posterior.most = MOST[limit];
@@ -268,9 +274,9 @@ static void check_weights(const struct comparison *c, const struct coarse_result
         double least, sum, above = 0, kept = 0;
         size_t bits = 0;
         for (size_t i = 0; i < count; i++)
-            value[i] = r->dots[p * count + i] + (r->norms[(size_t)p * c->slices + i % c->slices] -
-                                                 c->slice_prior[i % c->slices] -
-                                                 c->shift_prior[(size_t)p * c->shifts + i / c->slices]);
+            value[i] = r->dots[p * count + i] +
+                       (r->norms[(size_t)p * c->slices + i % c->slices] - c->slice_prior[i % c->slices] -
+                        c->shift_prior[(size_t)p * c->shifts + i / c->slices]);
         posterior_weights(value, 1, (int)count, NULL, NULL, &least, &sum);
         assert_true(fabs(least - found->least) <= 1e-6 * fabs(least) + 1e-5);
         assert_true(fabs(sum - found->total) <= 1e-3 * sum);
@@ -296,10 +302,10 @@ static void check_weights(const struct comparison *c, const struct coarse_result
 static void coarse_trial(struct comparison c, int size, double noise, double bound) {
     make_comparison(&c, size, noise);
     size_t samples = (size_t)c.particles * c.shifts * c.slices;
-    struct coarse_result r = {host_new(samples, sizeof(float)), host_new((size_t)c.particles * c.slices, sizeof(float)),
-                              host_new((size_t)c.particles * LIMITS, sizeof *r.sums),
-                              host_new(kept_words(c.slices) * (size_t)c.shifts * (size_t)c.particles * LIMITS,
-                                       sizeof *r.kept)};
+    struct coarse_result r = {
+        host_new(samples, sizeof(float)), host_new((size_t)c.particles * c.slices, sizeof(float)),
+        host_new((size_t)c.particles * LIMITS, sizeof *r.sums),
+        host_new(kept_words(c.slices) * (size_t)c.shifts * (size_t)c.particles * LIMITS, sizeof *r.kept)};
     double *truth = true_log_weights(&c);
     for (int precision = COARSE_FP32; precision <= COARSE_TF32X3; precision++) {
         run_coarse(&c, (enum coarse_precision)precision, &r);
@@ -344,9 +350,9 @@ static void volumes_of_360(void **state) {
     (void)state;
     static const int SIZES[] = {124, 246, 360};
     for (int i = 0; i < 3; i++)
-        coarse_trial((struct comparison){.dimensions = 3, .box = 360, .particles = 3, .shifts = 9, .slices = 600,
-                                         .near = true},
-                     SIZES[i], REAL_NOISE, 0.03);
+        coarse_trial(
+            (struct comparison){.dimensions = 3, .box = 360, .particles = 3, .shifts = 9, .slices = 600, .near = true},
+            SIZES[i], REAL_NOISE, 0.03);
 }
 
 int main(int argc, char **argv) {

@@ -32,8 +32,7 @@ static void brute_force(const float *a, const float *b, double *fsc) {
         for (int ky = -BOX / 2; ky < BOX / 2; ky++)
             for (int kx = -BOX / 2; kx < BOX / 2; kx++) {
                 int shell = (int)(sqrt(kx * kx + ky * ky + kz * kz) + 0.5);
-                if (shell >= SHELLS)
-                    continue;
+                if (shell >= SHELLS) continue;
                 double f[2][2] = {0};
                 for (int i = 0; i < MAP; i++) {
                     int x = i % BOX, y = i / BOX % BOX, z = i / BOX / BOX;

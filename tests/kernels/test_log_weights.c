@@ -39,8 +39,8 @@ static void trial(struct comparison c, int size, double bound) {
     off(&c, "coarse", found, truth, bound);
     memset(found, 0xff, all * sizeof *found);
     for (int p = 0; p < c.particles; p++)
-        must(expectation_fine(e, c.n, c.host_slices, &particles[p], (const double(*)[2])c.shifts_double, c.shifts, slice,
-                              shift, (int)each, found + (size_t)p * each, &err),
+        must(expectation_fine(e, c.n, c.host_slices, &particles[p], (const double(*)[2])c.shifts_double, c.shifts,
+                              slice, shift, (int)each, found + (size_t)p * each, &err),
              &err);
     off(&c, "fine", found, truth, bound);
     expectation_destroy(&e);
@@ -54,16 +54,16 @@ static void trial(struct comparison c, int size, double bound) {
 
 static void of_128(void **state) {
     (void)state;
-    trial((struct comparison){.dimensions = 3, .box = 128, .particles = 2, .shifts = 5, .slices = 150, .near = true}, 128,
-          0.01);
+    trial((struct comparison){.dimensions = 3, .box = 128, .particles = 2, .shifts = 5, .slices = 150, .near = true},
+          128, 0.01);
 }
 
 static void of_360(void **state) {
     (void)state;
-    trial((struct comparison){.dimensions = 2, .box = 360, .particles = 2, .shifts = 5, .slices = 150, .near = true}, 360,
-          0.03);
-    trial((struct comparison){.dimensions = 2, .box = 360, .particles = 2, .shifts = 5, .slices = 150, .near = true}, 124,
-          0.03);
+    trial((struct comparison){.dimensions = 2, .box = 360, .particles = 2, .shifts = 5, .slices = 150, .near = true},
+          360, 0.03);
+    trial((struct comparison){.dimensions = 2, .box = 360, .particles = 2, .shifts = 5, .slices = 150, .near = true},
+          124, 0.03);
 }
 
 /* Terms of one value, `large` of them, and then of a quarter: added to the sum of the large ones one by one these would all

@@ -31,9 +31,9 @@ int __wrap_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags) {
 
 /* What an iteration came to, beside its results. */
 struct account {
-    int batch;           /* particles at a time */
-    size_t used;         /* bytes of the device: by the program, at most */
-    int allocations;     /* after alignment_begin, of all iterations */
+    int batch;       /* particles at a time */
+    size_t used;     /* bytes of the device: by the program, at most */
+    int allocations; /* after alignment_begin, of all iterations */
     struct arena_step *steps;
     size_t step_count;
     enum status status;
@@ -48,8 +48,8 @@ static size_t used(void) {
     return bytes;
 }
 
-static enum status iterate(const struct data *d, struct alignment *alignment, struct outcome *o, struct account *account,
-                           struct err *err) {
+static enum status iterate(const struct data *d, struct alignment *alignment, struct outcome *o,
+                           struct account *account, struct err *err) {
     const struct alignment_iteration iteration = iteration_of(d, o, NULL);
     account->batch = 0;
     TRY(alignment_begin(alignment, &iteration, err));
@@ -195,30 +195,80 @@ struct limited {
 
 static const struct limited SMALL[] = {
     {"order 3",
-     {.box = 128, .size = 60, .coarse_size = 40, .order = 3, .references = 1, .particles = 700, .offset_range = 5,
-      .offset_step = 2, .oversampled = true, .max_significant = 300},
+     {.box = 128,
+      .size = 60,
+      .coarse_size = 40,
+      .order = 3,
+      .references = 1,
+      .particles = 700,
+      .offset_range = 5,
+      .offset_step = 2,
+      .oversampled = true,
+      .max_significant = 300},
      {16, 4, 2, 1}},
     {"order 3, whole size",
-     {.box = 128, .size = 128, .coarse_size = 56, .order = 3, .references = 1, .particles = 300, .offset_range = 5,
-      .offset_step = 2, .oversampled = true, .max_significant = 300},
+     {.box = 128,
+      .size = 128,
+      .coarse_size = 56,
+      .order = 3,
+      .references = 1,
+      .particles = 300,
+      .offset_range = 5,
+      .offset_step = 2,
+      .oversampled = true,
+      .max_significant = 300},
      {16, 4, 2, 1}},
     {"order 2, two references",
-     {.box = 128, .size = 48, .coarse_size = 30, .order = 2, .references = 2, .particles = 1200, .offset_range = 5,
-      .offset_step = 2, .oversampled = true, .max_significant = 2000},
+     {.box = 128,
+      .size = 48,
+      .coarse_size = 30,
+      .order = 2,
+      .references = 2,
+      .particles = 1200,
+      .offset_range = 5,
+      .offset_step = 2,
+      .oversampled = true,
+      .max_significant = 2000},
      {16, 4, 2, 1}},
     {"order 5, local",
-     {.box = 128, .size = 128, .coarse_size = 100, .order = 5, .references = 1, .particles = 700, .offset_range = 2.5,
-      .offset_step = 1, .oversampled = true, .local = true, .max_significant = 300},
+     {.box = 128,
+      .size = 128,
+      .coarse_size = 100,
+      .order = 5,
+      .references = 1,
+      .particles = 700,
+      .offset_range = 2.5,
+      .offset_step = 1,
+      .oversampled = true,
+      .local = true,
+      .max_significant = 300},
      {16, 4, 2, 1}},
 };
 static const struct limited LARGE[] = {
     {"order 3 at 360 px",
-     {.box = 360, .size = 140, .coarse_size = 60, .order = 3, .references = 1, .particles = 100, .offset_range = 5,
-      .offset_step = 2, .oversampled = true, .max_significant = 300},
+     {.box = 360,
+      .size = 140,
+      .coarse_size = 60,
+      .order = 3,
+      .references = 1,
+      .particles = 100,
+      .offset_range = 5,
+      .offset_step = 2,
+      .oversampled = true,
+      .max_significant = 300},
      {32, 8}},
     {"order 6, local, whole size at 360 px",
-     {.box = 360, .size = 360, .coarse_size = 200, .order = 6, .references = 1, .particles = 100, .offset_range = 2.5,
-      .offset_step = 1, .oversampled = true, .local = true, .max_significant = 300},
+     {.box = 360,
+      .size = 360,
+      .coarse_size = 200,
+      .order = 6,
+      .references = 1,
+      .particles = 100,
+      .offset_range = 2.5,
+      .offset_step = 1,
+      .oversampled = true,
+      .local = true,
+      .max_significant = 300},
      {32, 8}},
 };
 
@@ -243,10 +293,11 @@ static int try_limits(const struct limited *l) {
     struct outcome first = {0}, o;
     int differ = 0, tried = 0;
     make(&l->trial, &d);
-    print_message("%s: box %d, size %d, %d particles\nlimit GiB  batch  seconds  used GiB  top GiB  allocations  same\n",
-                  l->name, l->trial.box, l->trial.size, l->trial.particles);
+    print_message(
+        "%s: box %d, size %d, %d particles\nlimit GiB  batch  seconds  used GiB  top GiB  allocations  same\n", l->name,
+        l->trial.box, l->trial.size, l->trial.particles);
     for (int i = 0; l->limits[i] > 0; i++) {
-        struct account a = {.steps = new(STEPS, sizeof *a.steps)};
+        struct account a = {.steps = new (STEPS, sizeof *a.steps)};
         run(&d, l->limits[i] * GIB, &o, &a);
         bool lacks = a.status == STATUS_NO_MEMORY && a.batch == 0 && l->limits[i + 1] > 0;
         if (lacks) print_message("%9g  the device has less\n", l->limits[i]);
@@ -256,7 +307,9 @@ static int try_limits(const struct limited *l) {
             differ += !same;
             print_message("%9g  %5d  %7.3f  %8.3f  %7.3f  %11d  %s\n", l->limits[i], a.batch, o.seconds,
                           (double)a.used / GIB, (double)highest(&a) / GIB, a.allocations,
-                          tried == 0 ? "-" : same ? "yes" : "NO");
+                          tried == 0 ? "-"
+                          : same     ? "yes"
+                                     : "NO");
             check_account(l, &d, l->limits[i] * GIB, &a, &o);
         }
         free(a.steps);
@@ -308,7 +361,7 @@ static void print_trace(void) {
     struct trial t = SMALL[0].trial;
     struct data d;
     struct outcome o;
-    struct account a = {.steps = new(STEPS, sizeof *a.steps)};
+    struct account a = {.steps = new (STEPS, sizeof *a.steps)};
     t.particles = 200;
     make(&t, &d);
     run(&d, GIB, &o, &a);

@@ -120,7 +120,8 @@ static void constant_image(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scores_and_fill),
-        cmocka_unit_test(one_kind_of_outlier_hides_no_other), cmocka_unit_test(outliers_and_nonsense),
+        cmocka_unit_test(one_kind_of_outlier_hides_no_other),
+        cmocka_unit_test(outliers_and_nonsense),
         cmocka_unit_test(constant_image),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* Peak search and both ways of thinning out, on small cases with known answers. */
 #include <math.h>
 #include <setjmp.h>
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -89,7 +89,9 @@ static void constant_map_is_one_plateau(void **state) {
 /* Three in a row, the middle one weakest: greedy keeps the outer two. */
 static void of_close_ones_the_best_stays(void **state) {
     (void)state;
-    struct peak items[] = {{.x = 10, .y = 0, .merit = 1}, {.x = 0, .y = 0, .merit = 2}, {.x = 18, .y = 0, .merit = 3},
+    struct peak items[] = {{.x = 10, .y = 0, .merit = 1},
+                           {.x = 0, .y = 0, .merit = 2},
+                           {.x = 18, .y = 0, .merit = 3},
                            {.x = 0, .y = 50, .merit = 0.5f}};
     struct peak_list list = {.items = items, .count = 4, .capacity = 4};
     struct err err = {0};
@@ -127,7 +129,8 @@ static void pruning_is_that_of_all_pairs(void **state) {
         /* Each that was dropped has a better one near that stayed; those that stayed are apart. */
         for (size_t i = 0; i < list.count; i++)
             for (size_t k = 0; k < i; k++)
-                assert_true(hypot(list.items[i].x - list.items[k].x, list.items[i].y - list.items[k].y) >= distance - 1e-3);
+                assert_true(hypot(list.items[i].x - list.items[k].x, list.items[i].y - list.items[k].y) >=
+                            distance - 1e-3);
         for (int i = 0; i < COUNT; i++) {
             bool explained = false;
             for (size_t k = 0; k < list.count && !explained; k++)
@@ -144,8 +147,8 @@ static void pruning_is_that_of_all_pairs(void **state) {
 static void relion_rule(void **state) {
     (void)state;
     /* A chain of 5 px steps is one cluster at radius 6; 12 px apart survive in it. */
-    struct peak items[] = {{.x = 0, .merit = 5}, {.x = 5, .merit = 4}, {.x = 10, .merit = 3}, {.x = 15, .merit = 4.5f},
-                           {.x = 100, .merit = 1}, {.x = 108, .merit = 2}};
+    struct peak items[] = {{.x = 0, .merit = 5},     {.x = 5, .merit = 4},   {.x = 10, .merit = 3},
+                           {.x = 15, .merit = 4.5f}, {.x = 100, .merit = 1}, {.x = 108, .merit = 2}};
     struct peak_list list = {.items = items, .count = 6, .capacity = 6};
     struct err err = {0};
     assert_int_equal(peaks_prune_clusters(&list, 6, 12, &err), STATUS_OK);
@@ -166,9 +169,12 @@ static void relion_rule(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_local_maxima),           cmocka_unit_test(tops_of_parabolas),
-        cmocka_unit_test(constant_map_is_one_plateau),  cmocka_unit_test(of_close_ones_the_best_stays),
-        cmocka_unit_test(relion_rule),                  cmocka_unit_test(pruning_is_that_of_all_pairs),
+        cmocka_unit_test(finds_local_maxima),
+        cmocka_unit_test(tops_of_parabolas),
+        cmocka_unit_test(constant_map_is_one_plateau),
+        cmocka_unit_test(of_close_ones_the_best_stays),
+        cmocka_unit_test(relion_rule),
+        cmocka_unit_test(pruning_is_that_of_all_pairs),
     };
     print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,9 +261,12 @@ static void files_can_be_read(void **state) {
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(b_factor_comes_back),       cmocka_unit_test(mask_is_corrected_for),
-        cmocka_unit_test(equal_halves_are_no_error), cmocka_unit_test(automatic_mask_holds_the_density),
-        cmocka_unit_test(what_makes_no_sense_is_refused), cmocka_unit_test(files_can_be_read),
+        cmocka_unit_test(b_factor_comes_back),
+        cmocka_unit_test(mask_is_corrected_for),
+        cmocka_unit_test(equal_halves_are_no_error),
+        cmocka_unit_test(automatic_mask_holds_the_density),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(files_can_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

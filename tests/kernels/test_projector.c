@@ -38,8 +38,8 @@ static double slice_error(const struct fourier_pixels *pixels, int dimensions, c
     double off = 0, power = 0;
     for (int i = 0; i < pixels->count; i++) {
         int shell = pixels->shell[i];
-        if (shell < first || shell > last || 4 * (pixels->kx[i] * pixels->kx[i] + pixels->ky[i] * pixels->ky[i]) >
-                                                 pixels->size * pixels->size)
+        if (shell < first || shell > last ||
+            4 * (pixels->kx[i] * pixels->kx[i] + pixels->ky[i] * pixels->ky[i]) > pixels->size * pixels->size)
             continue;
         double re, im;
         phantom_slice(BOX, dimensions, matrix, pixels->kx[i], pixels->ky[i], &re, &im);
@@ -110,8 +110,7 @@ static void quarter_turns_are_exact(void **state) {
     for (int i = 0; i < pixels.count; i++) {
         /* Image (kx, ky) of the turned view is plane point kx·row1 + ky·row2 = (−ky, kx). */
         int x = -pixels.ky[i], y = pixels.kx[i], conjugate = x < 0 || (x == 0 && y < 0);
-        if (conjugate)
-            x = -x, y = -y;
+        if (conjugate) x = -x, y = -y;
         for (int j = 0; j < pixels.count; j++)
             if (pixels.kx[j] == x && pixels.ky[j] == y) {
                 assert_true(turned[2 * i] == plain[2 * j]);

@@ -115,8 +115,7 @@ static void recover(int ctf, double tolerance) {
     float fsc[SHELLS];
     assert_int_equal(fsc_maps(BOX, map, truth, fsc, NULL), STATUS_OK);
     for (int shell = 1; shell <= 8 * BOX / 20; shell++)
-        if (!(fsc[shell] > 0.99f))
-            fail_msg("FSC with the phantom is %g in shell %d", (double)fsc[shell], shell);
+        if (!(fsc[shell] > 0.99f)) fail_msg("FSC with the phantom is %g in shell %d", (double)fsc[shell], shell);
     /* No slice holds the origin's value (the pixel list leaves it out): maps are compared without their means. */
     remove_mean(MAP, map);
     remove_mean(MAP, truth);

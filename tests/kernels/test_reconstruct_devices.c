@@ -530,7 +530,9 @@ static double seconds_of(struct timing *t, enum step step) {
 static double floor_of(const struct timing *t, enum step step) {
     double box3 = pow(t->padded ? t->a.box : 0, 3), bytes = (double)accumulator_cuda_bytes(&t->a);
     double inside = 2 * M_PI / 3 * pow(2.0 * t->a.r_max, 3) * 32;
-    const double all[STEPS] = {[FINISH] = 2.0 * t->a.ny * t->a.nz * 32, [SYMMETRY] = bytes + inside, [FSC] = 2 * inside,
+    const double all[STEPS] = {[FINISH] = 2.0 * t->a.ny * t->a.nz * 32,
+                               [SYMMETRY] = bytes + inside,
+                               [FSC] = 2 * inside,
                                [MAP] = inside + 4 * box3,
                                [SET_MAP] = 4 * box3 + (double)projector_cuda_bytes(&t->grid)};
     return all[step] / COPIED;

@@ -12,16 +12,17 @@
 
 static void make(int order, const char *group, double range, double step, struct sampling *ret) {
     struct symmetry symmetry = {0};
-    if (group != NULL)
-        assert_int_equal(symmetry_create(group, &symmetry, NULL), STATUS_OK);
+    if (group != NULL) assert_int_equal(symmetry_create(group, &symmetry, NULL), STATUS_OK);
     assert_int_equal(sampling_create(order, group != NULL ? &symmetry : NULL, range, step, ret, NULL), STATUS_OK);
     symmetry_destroy(&symmetry);
 }
 
 static void grids_have_the_known_sizes(void **state) {
     (void)state;
-    const struct { int order, directions, psis; double step; } cases[] = {
-        {0, 12, 6, 60}, {1, 48, 12, 30}, {2, 192, 24, 15}, {3, 768, 48, 7.5}, {4, 3072, 96, 3.75}};
+    const struct {
+        int order, directions, psis;
+        double step;
+    } cases[] = {{0, 12, 6, 60}, {1, 48, 12, 30}, {2, 192, 24, 15}, {3, 768, 48, 7.5}, {4, 3072, 96, 3.75}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sampling s;
         make(cases[i].order, NULL, 10, 2, &s);
@@ -35,15 +36,18 @@ static void grids_have_the_known_sizes(void **state) {
 
 static void symmetry_leaves_one_unit(void **state) {
     (void)state;
-    const struct { const char *group; int mates; } cases[] = {{"C1", 1}, {"C4", 4}, {"D2", 4}, {"D7", 14}, {"T", 12},
-                                                              {"O", 24}, {"I1", 60}, {"I3", 60}};
+    const struct {
+        const char *group;
+        int mates;
+    } cases[] = {{"C1", 1}, {"C4", 4}, {"D2", 4}, {"D7", 14}, {"T", 12}, {"O", 24}, {"I1", 60}, {"I3", 60}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sampling s;
         make(4, cases[i].group, 4, 2, &s);
         double expected = 3072.0 / cases[i].mates;
         /* Pixels on the boundary of the unit may be kept on both sides: about its circumference in pixels. */
         if (s.direction_count < expected * 0.8 - 4 || s.direction_count > expected + 3 * sqrt(expected) + 4)
-            fail_msg("%s keeps %d of 3072 directions, about %.0f expected", cases[i].group, s.direction_count, expected);
+            fail_msg("%s keeps %d of 3072 directions, about %.0f expected", cases[i].group, s.direction_count,
+                     expected);
         for (int d = 1; d < s.direction_count; d++)
             assert_true(s.pixels[d] > s.pixels[d - 1]);
         sampling_destroy(&s);
@@ -132,8 +136,7 @@ static void near_is_all_within_three_sigma(int order, double sigma) {
         /* Nothing near is left out, at the poles too. */
         for (int o = 0; o < sampling_orientation_count(&s); o++) {
             sampling_matrix(&s, o, m);
-            if (rotation_between(m, pose) < 2.9 * sigma)
-                assert_true(chosen[o]);
+            if (rotation_between(m, pose) < 2.9 * sigma) assert_true(chosen[o]);
         }
         free(chosen);
     }

@@ -113,7 +113,8 @@ static void planted_templates_score_best(void **state) {
                 for (int x = cx - 12 / scale; x <= cx + 12 / scale; x++)
                     if (maps.score[y * options.work + x] > maps.score[best]) best = (size_t)(y * options.work + x);
             /* The deviation of a background of 900 pixels scatters by 2 %, which pulls a top by a pixel or two. */
-            assert_true(abs((int)best % options.work - cx) <= 2 / scale && abs((int)best / options.work - cy) <= 2 / scale);
+            assert_true(abs((int)best % options.work - cx) <= 2 / scale &&
+                        abs((int)best / options.work - cy) <= 2 / scale);
             assert_int_equal(maps.template[best], PLANTED[p].template);
             assert_true(fabs(remainder(maps.rotation[best] * 5.0 - PLANTED[p].psi, 360)) <= 15);
             /* Planted at 20 grey values to the template's 1; the neighbours' tails and the low-pass leave some of it. */
@@ -159,8 +160,12 @@ static void whitened_searches_undo_colour(void **state) {
 static void maps_belong_together(void **state) {
     (void)state;
     float *micrograph = make_micrograph(1.5f);
-    struct ctf ctf = {.defocus_u = 12000, .defocus_v = 11500, .voltage = 300, .spherical_aberration = 2.7,
-                      .amplitude_contrast = 0.1, .scale = 1};
+    struct ctf ctf = {.defocus_u = 12000,
+                      .defocus_v = 11500,
+                      .voltage = 300,
+                      .spherical_aberration = 2.7,
+                      .amplitude_contrast = 0.1,
+                      .scale = 1};
     struct search_options options = usual();
     struct search_maps maps = {0}, other = {0};
     size_t pixels = (size_t)options.work * options.work;
@@ -231,7 +236,8 @@ static void what_cannot_be_searched_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(planted_templates_score_best), cmocka_unit_test(whitened_searches_undo_colour),
+        cmocka_unit_test(planted_templates_score_best),
+        cmocka_unit_test(whitened_searches_undo_colour),
         cmocka_unit_test(maps_belong_together),
         cmocka_unit_test(noise_is_measured),
         cmocka_unit_test(what_cannot_be_searched_is_said),

@@ -227,8 +227,7 @@ static void run_trial(const struct trial *t) {
                       .scale = 0.9};
     printf("  %d x %d px in %d, work %d, %d templates of %d px, %d rotations%s%s%s%s%s\n", o.nx, o.ny, o.size, o.work,
            o.count, o.box, o.rotations, o.whiten ? ", whitened" : "", t->ctf ? ", CTF" : "",
-           t->per_template ? ", per template" : "",
-           t->kept ? ", kept" : "", t->constant ? ", constant" : "");
+           t->per_template ? ", per template" : "", t->kept ? ", kept" : "", t->constant ? ", constant" : "");
     float *templates = make_templates(t), *micrograph = make_micrograph(t, templates);
     succeed(search_create(&o, templates, &search, &err), &err);
     struct search_input input = {.host = micrograph};

@@ -96,7 +96,8 @@ static void check_mask(const float *found, const float *expected, size_t count) 
     assert_true(moved <= count / 1000);
 }
 
-static float *mask_trial(struct workspace *w, const struct solvent_sphere *sphere, double pixel_size, const float *map) {
+static float *mask_trial(struct workspace *w, const struct solvent_sphere *sphere, double pixel_size,
+                         const float *map) {
     struct err err = {0};
     int box = sphere->box;
     size_t count = voxels_of(box);

@@ -47,8 +47,7 @@ static double difference(const double a[9], const double b[9]) {
 
 static bool has(const struct symmetry *s, const double m[9]) {
     for (int i = 0; i < s->count; i++)
-        if (difference(s->matrices[i], m) < 1e-9)
-            return true;
+        if (difference(s->matrices[i], m) < 1e-9) return true;
     return false;
 }
 
@@ -137,7 +136,8 @@ static void unit_holds_one_mate(void **state) {
             for (int i = 0; i < s.count; i++) {
                 double m[3], away = 0;
                 for (int r = 0; r < 3; r++) {
-                    m[r] = s.matrices[i][3 * r] * d[0] + s.matrices[i][3 * r + 1] * d[1] + s.matrices[i][3 * r + 2] * d[2];
+                    m[r] =
+                        s.matrices[i][3 * r] * d[0] + s.matrices[i][3 * r + 1] * d[1] + s.matrices[i][3 * r + 2] * d[2];
                     away += (m[r] - d[r]) * (m[r] - d[r]);
                 }
                 inside += symmetry_in_unit(&s, m);
@@ -224,10 +224,10 @@ static void averaged_map_is_symmetric(void **state) {
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_closed),         cmocka_unit_test(axes_are_relions),
-        cmocka_unit_test(unit_holds_one_mate),       cmocka_unit_test(unit_of_dihedral_groups_is_relions),
-        cmocka_unit_test(wrong_names_are_refused),   cmocka_unit_test(angles_come_back),
-        cmocka_unit_test(distance_knows_mates),      cmocka_unit_test(averaged_map_is_symmetric),
+        cmocka_unit_test(groups_are_closed),       cmocka_unit_test(axes_are_relions),
+        cmocka_unit_test(unit_holds_one_mate),     cmocka_unit_test(unit_of_dihedral_groups_is_relions),
+        cmocka_unit_test(wrong_names_are_refused), cmocka_unit_test(angles_come_back),
+        cmocka_unit_test(distance_knows_mates),    cmocka_unit_test(averaged_map_is_symmetric),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,15 @@ static void fill(float *image, double psi) {
 }
 
 static struct template_spectra *make(const float *templates, int count, int rotations, bool invert, size_t limit) {
-    struct template_spectra_options options = {.size = SIZE, .work = WORK, .box = BOX, .radius = RADIUS, .count = count,
-        .rotations = rotations, .invert = invert, .memory_limit = limit, .threads = 2};
+    struct template_spectra_options options = {.size = SIZE,
+                                               .work = WORK,
+                                               .box = BOX,
+                                               .radius = RADIUS,
+                                               .count = count,
+                                               .rotations = rotations,
+                                               .invert = invert,
+                                               .memory_limit = limit,
+                                               .threads = 2};
     struct template_spectra *spectra = NULL;
     struct err err = {0};
     if (template_spectra_create(&options, templates, &spectra, &err) != STATUS_OK) fail_msg("%s", err.message);
@@ -156,8 +163,8 @@ static void resizing_keeps_grey_values(void **state) {
         assert_int_equal(template_resize(in, n, 1, m, out, &err), STATUS_OK);
         for (int j = 0; j < m; j++)
             for (int i = 0; i < m; i++)
-                assert_float_equal(out[j * m + i],
-                                   2 + cos(2 * M_PI * (3.0 * (i - m / 2.0) - 2.0 * (j - m / 2.0)) / m), 1e-4);
+                assert_float_equal(out[j * m + i], 2 + cos(2 * M_PI * (3.0 * (i - m / 2.0) - 2.0 * (j - m / 2.0)) / m),
+                                   1e-4);
     }
     float image[33 * 33] = {0}, out[64 * 64];
     assert_int_equal(template_resize(image, 33, 1, 64, out, &err), STATUS_BAD_ARGUMENT);
@@ -165,8 +172,8 @@ static void resizing_keeps_grey_values(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_the_fourier_transform),       cmocka_unit_test(rotations_turn_the_image),
-        cmocka_unit_test(quarter_turns_are_exact),        cmocka_unit_test(kept_or_worked_out_is_the_same),
+        cmocka_unit_test(is_the_fourier_transform),   cmocka_unit_test(rotations_turn_the_image),
+        cmocka_unit_test(quarter_turns_are_exact),    cmocka_unit_test(kept_or_worked_out_is_the_same),
         cmocka_unit_test(resizing_keeps_grey_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -389,12 +389,17 @@ static void bad_images_are_named(void **state) {
 int main(int argc, char **argv) {
     choose_seed(argc > 1 ? argv[1] : "20261122");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reference_is_right),     cmocka_unit_test(levels_are_floors),
-        cmocka_unit_test(counts_are_the_papers),  cmocka_unit_test(sums_are_exact),
-        cmocka_unit_test(patterns_agree),         cmocka_unit_test(shapes_agree),
+        cmocka_unit_test(reference_is_right),
+        cmocka_unit_test(levels_are_floors),
+        cmocka_unit_test(counts_are_the_papers),
+        cmocka_unit_test(sums_are_exact),
+        cmocka_unit_test(patterns_agree),
+        cmocka_unit_test(shapes_agree),
         cmocka_unit_test(borders_agree),
-        cmocka_unit_test(threads_change_nothing), cmocka_unit_test(slots_hold_one_image_each),
-        cmocka_unit_test(bad_options_are_named),  cmocka_unit_test(bad_images_are_named),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(slots_hold_one_image_each),
+        cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(bad_images_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

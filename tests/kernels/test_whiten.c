@@ -52,8 +52,7 @@ static float *noise_map(double (*colour)(double)) {
     for (int row = 0; row < WORK; row++)
         for (int kx = 0; kx < RINGS; kx++)
             for (int part = 0; part < 2; part++)
-                half[2 * (row * RINGS + kx) + part] *=
-                    (float)colour(hypot(kx, row <= WORK / 2 ? row : row - WORK));
+                half[2 * (row * RINGS + kx) + part] *= (float)colour(hypot(kx, row <= WORK / 2 ? row : row - WORK));
     fft_run(inverse, half, map);
     fft_destroy(&forward);
     fft_destroy(&inverse);
@@ -179,9 +178,12 @@ static void noise_follows_the_weights(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(white_noise_has_weights_of_one), cmocka_unit_test(colour_is_undone),
-        cmocka_unit_test(lumps_matter_little),            cmocka_unit_test(empty_maps_have_weights),
-        cmocka_unit_test(weights_apply_by_ring),          cmocka_unit_test(noise_follows_the_weights),
+        cmocka_unit_test(white_noise_has_weights_of_one),
+        cmocka_unit_test(colour_is_undone),
+        cmocka_unit_test(lumps_matter_little),
+        cmocka_unit_test(empty_maps_have_weights),
+        cmocka_unit_test(weights_apply_by_ring),
+        cmocka_unit_test(noise_follows_the_weights),
     };
     print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests(tests, NULL, NULL);

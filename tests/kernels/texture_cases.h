@@ -9,8 +9,7 @@
 /* Noise of all levels; smooth; one value; two; stripes, whose pairs are all alike; two halves; a square of another value
  * in a plain field, so that most windows are constant. */
 enum pattern { NOISE, SMOOTH, CONSTANT, TWO_LEVELS, STRIPES, HALVES, SPOT, PATTERNS };
-static const char *const PATTERN_NAMES[] = {"noise",   "smooth", "constant", "two levels",
-                                            "stripes", "halves", "spot"};
+static const char *const PATTERN_NAMES[] = {"noise", "smooth", "constant", "two levels", "stripes", "halves", "spot"};
 
 struct picture {
     int nx, ny;

@@ -26,8 +26,7 @@ static enum status read_floats(const char *path, size_t count, float **ret_value
     enum status status = mem_new(count, sizeof *values, path, &values, err);
     size_t got = status == STATUS_OK ? fread(values, sizeof *values, count, file) : 0;
     fclose(file);
-    if (status != STATUS_OK)
-        return status;
+    if (status != STATUS_OK) return status;
     if (got != count) {
         free(values);
         FAIL(err, STATUS_TRUNCATED, "%s holds %zu values, not %zu", path, got, count);
@@ -45,7 +44,7 @@ static enum status write_floats(const char *path, size_t count, const float *val
 }
 
 static enum status read_views(const char *path, float (**ret_matrices)[9], int *ret_count, struct err *err) {
-    float (*matrices)[9] = NULL;
+    float(*matrices)[9] = NULL;
     FILE *file = fopen(path, "r");
     FAIL_IF(file == NULL, err, STATUS_IO, "%s cannot be opened", path);
     enum status status = mem_new(MAX_VIEWS, sizeof *matrices, "views", &matrices, err);
@@ -155,8 +154,7 @@ static enum status postprocess(int box, char **argv, struct err *err) {
     TRY(read_floats(argv[1], voxels, &a, err));
     TRY(read_floats(argv[2], voxels, &b, err));
     bool automatic = strcmp(argv[3], "auto") == 0;
-    if (!automatic && strcmp(argv[3], "none") != 0)
-        TRY(read_floats(argv[3], voxels, &mask, err));
+    if (!automatic && strcmp(argv[3], "none") != 0) TRY(read_floats(argv[3], voxels, &mask, err));
     const struct postprocess_options options = {
         .box = box,
         .pixel_size = atof(argv[0]),
@@ -198,7 +196,6 @@ int main(int argc, char **argv) {
         status = postprocess(box, argv + 3, &err);
     else if (argc == 3 && strcmp(argv[1], "symmetry") == 0)
         status = print_symmetry(argv[2], &err);
-    if (status != STATUS_OK)
-        fprintf(stderr, "volume_tool: %s\n", err.message);
+    if (status != STATUS_OK) fprintf(stderr, "volume_tool: %s\n", err.message);
     return status == STATUS_OK ? 0 : 1;
 }

@@ -121,13 +121,13 @@ static void test_odd_yaml(void **state) {
         const char *text;
         size_t errors;
     } cases[] = {
-        {"stages: {a: &x [1, 2], b: {k: *x}}", 1},            /* a list for a stage */
-        {"stages: {a: {k: &x [1, 2]}, b: {k: *x}}", 0},       /* an alias of a list */
-        {"stages: {a: {k: &x [*x]}}", 1},                     /* a list in itself */
-        {"stages: {a: {<<: {k: 1}}}", 1},                     /* merge keys */
-        {"stages: {a: {? [1, 2] : 3}}", 1},                   /* a list for a key */
-        {"stages: {a: {k: \"x\\0y\"}}", 1},                   /* a NUL in a text */
-        {"stages: {a: {}}\n---\nstages: {b: {}}", 1},         /* whose stages would be meant? */
+        {"stages: {a: &x [1, 2], b: {k: *x}}", 1},      /* a list for a stage */
+        {"stages: {a: {k: &x [1, 2]}, b: {k: *x}}", 0}, /* an alias of a list */
+        {"stages: {a: {k: &x [*x]}}", 1},               /* a list in itself */
+        {"stages: {a: {<<: {k: 1}}}", 1},               /* merge keys */
+        {"stages: {a: {? [1, 2] : 3}}", 1},             /* a list for a key */
+        {"stages: {a: {k: \"x\\0y\"}}", 1},             /* a NUL in a text */
+        {"stages: {a: {}}\n---\nstages: {b: {}}", 1},   /* whose stages would be meant? */
         {"%YAML 9.9\n---\nstages: {a: {}}", 1},
         {"stages: {a: {k: *nowhere}}", 1},
         {"stages:\n\ta: {}", 1},
@@ -141,8 +141,7 @@ static void test_odd_yaml(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t errors;
         struct graph *graph = parse(cases[i].text, &errors);
-        if (errors != cases[i].errors)
-            fail_msg("%s: %zu errors, not %zu", cases[i].text, errors, cases[i].errors);
+        if (errors != cases[i].errors) fail_msg("%s: %zu errors, not %zu", cases[i].text, errors, cases[i].errors);
         graph_destroy(&graph);
     }
 }
@@ -157,8 +156,7 @@ static struct graph *checked(int replicas, size_t gpus) {
         stage->kind = stage->section.name;
         stage->replicas = 1;
         stage->lanes = 3;
-        if (i == 0)
-            continue;
+        if (i == 0) continue;
         stage->from = malloc(sizeof *stage->from);
         stage->from[0] = i - 1;
         stage->from_count = 1;
@@ -206,8 +204,7 @@ static void test_plan(void **state) {
     for (size_t i = 0; i < plan.edge_count; i++)
         for (size_t k = 0; k < plan.edge_count; k++) {
             assert_string_not_equal(plan.edges[i].data, plan.edges[k].ack);
-            if (i != k)
-                assert_string_not_equal(plan.edges[i].data, plan.edges[k].data);
+            if (i != k) assert_string_not_equal(plan.edges[i].data, plan.edges[k].data);
         }
     plan_clear(&plan);
     graph_destroy(&graph);
@@ -232,9 +229,12 @@ static void test_plan_without_gpu(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_and_lines), cmocka_unit_test(test_kept_graph_is_the_same),
-        cmocka_unit_test(test_differences_are_named), cmocka_unit_test(test_odd_yaml),
-        cmocka_unit_test(test_plan), cmocka_unit_test(test_plan_without_gpu),
+        cmocka_unit_test(test_values_and_lines),
+        cmocka_unit_test(test_kept_graph_is_the_same),
+        cmocka_unit_test(test_differences_are_named),
+        cmocka_unit_test(test_odd_yaml),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_without_gpu),
     };
     return scratch_run("graph", tests, sizeof tests / sizeof tests[0]);
 }

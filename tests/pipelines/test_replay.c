@@ -129,18 +129,16 @@ static void test_faults(void **state) {
 
 static void test_bad_faults(void **state) {
     (void)state;
-    static const char *const bad[] = {"",         "corrupt",      "corrupt:",      "corrupt:0",    "corrupt:9",
-                                      "kill:",    "kill:@3",      "kill:a",        "kill:a@",      "kill:a@x",
-                                      "delay:1",  "delay:1:",     "delay:1:-2",    "delay:1:soon", "duplicate:1:2",
-                                      "other:1"};
+    static const char *const bad[] = {
+        "",        "corrupt",  "corrupt:", "corrupt:0", "corrupt:9",  "kill:",        "kill:@3",       "kill:a",
+        "kill:a@", "kill:a@x", "delay:1",  "delay:1:",  "delay:1:-2", "delay:1:soon", "duplicate:1:2", "other:1"};
     char path[PATH_SIZE];
     record("bad");
     scratch_path("bad", path);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct replay replay;
         struct err err = {0};
-        if (replay_create(path, 1, &bad[i], 1, &replay, &err) == STATUS_OK)
-            fail_msg("'%s' was taken", bad[i]);
+        if (replay_create(path, 1, &bad[i], 1, &replay, &err) == STATUS_OK) fail_msg("'%s' was taken", bad[i]);
     }
 }
 
@@ -157,8 +155,9 @@ static void test_not_into_itself(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order_and_pace), cmocka_unit_test(test_all_at_once), cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_faults),         cmocka_unit_test(test_bad_faults),  cmocka_unit_test(test_not_into_itself),
+        cmocka_unit_test(test_order_and_pace), cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_goes_on),        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_bad_faults),     cmocka_unit_test(test_not_into_itself),
     };
     return scratch_run("replay", tests, sizeof tests / sizeof tests[0]);
 }

@@ -26,8 +26,7 @@ enum { CHILDREN_MAX = 4 };
 
 static void touch(const char *path) {
     int file = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
-    if (file < 0 || write(file, "x", 1) != 1 || close(file) != 0)
-        _exit(99);
+    if (file < 0 || write(file, "x", 1) != 1 || close(file) != 0) _exit(99);
 }
 
 static void pause_for_ever(void) {
@@ -43,8 +42,7 @@ static void on_interrupt(int signal) {
 static int fake(char **argv) {
     const char *mode = argv[2], *file = argv[3];
     struct stat info;
-    if (strcmp(mode, "exit") == 0)
-        return atoi(argv[4]);
+    if (strcmp(mode, "exit") == 0) return atoi(argv[4]);
     if (strcmp(mode, "fail-times") == 0) { /* dies so many times, then ends well */
         touch(file);
         return stat(file, &info) == 0 && info.st_size > atoi(argv[4]) ? 0 : 1;
@@ -60,33 +58,28 @@ static int fake(char **argv) {
         pause_for_ever();
     }
     if (strcmp(mode, "hang-once") == 0) {
-        if (access(file, F_OK) == 0)
-            return 0;
+        if (access(file, F_OK) == 0) return 0;
         touch(file);
         pause_for_ever();
     }
-    if (strcmp(mode, "lacks") == 0) { /* twice at once, then after some life, then no more; beats in the file of argv[4] */
+    if (strcmp(mode, "lacks") ==
+        0) { /* twice at once, then after some life, then no more; beats in the file of argv[4] */
         const struct timespec life = {0, 300000000};
         touch(file);
-        if (stat(file, &info) != 0 || info.st_size > 3)
-            return 0;
+        if (stat(file, &info) != 0 || info.st_size > 3) return 0;
         if (info.st_size == 3) {
             touch(argv[4]);
             nanosleep(&life, NULL);
         }
         return EXIT_UNAVAILABLE;
     }
-    if (strcmp(mode, "abort") == 0)
-        abort();
+    if (strcmp(mode, "abort") == 0) abort();
     if (strcmp(mode, "leave-grandchild") == 0) {
         int ends[2];
-        if (access(file, F_OK) == 0)
-            return 0;
-        if (pipe(ends) != 0)
-            return 99;
+        if (access(file, F_OK) == 0) return 0;
+        if (pipe(ends) != 0) return 99;
         pid_t pid = fork();
-        if (pid == 0)
-            pause_for_ever();
+        if (pid == 0) pause_for_ever();
         FILE *out = fopen(file, "w");
         fprintf(out, "%d\n", (int)pid);
         fclose(out);
@@ -155,10 +148,8 @@ static enum supervisor_outcome run(struct scene *scene) {
     const struct supervisor_hooks hooks = {.context = scene, .died = died, .tick = tick, .say = say};
     enum supervisor_outcome outcome;
     struct err err = {0};
-    enum status status =
-        supervisor_run(scene->children, scene->count, &scene->options, &hooks, &outcome, &err);
-    if (status != STATUS_OK)
-        fail_msg("%s", err.message);
+    enum status status = supervisor_run(scene->children, scene->count, &scene->options, &hooks, &outcome, &err);
+    if (status != STATUS_OK) fail_msg("%s", err.message);
     return outcome;
 }
 
@@ -166,8 +157,7 @@ static int begin(void **state) {
     struct scene *scene = calloc(1, sizeof *scene);
     char folder[256];
     snprintf(folder, sizeof folder, "/tmp/icestream-supervisor-XXXXXX");
-    if (scene == NULL || mkdtemp(folder) == NULL)
-        return 1;
+    if (scene == NULL || mkdtemp(folder) == NULL) return 1;
     scene->folder = strdup(folder);
     supervisor_defaults(&scene->options);
     scene->options.backoff = 0;
@@ -179,10 +169,8 @@ static int begin(void **state) {
 static int end(void **state) {
     struct scene *scene = *state;
     for (size_t i = 0; i < CHILDREN_MAX; i++) {
-        if (scene->files[i][0])
-            unlink(scene->files[i]);
-        if (scene->logs[i][0])
-            unlink(scene->logs[i]);
+        if (scene->files[i][0]) unlink(scene->files[i]);
+        if (scene->logs[i][0]) unlink(scene->logs[i]);
     }
     rmdir(scene->folder);
     free(scene->folder);
@@ -342,8 +330,7 @@ static bool is_gone(pid_t pid) {
     char path[64], text[512] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return true;
+    if (file == NULL) return true;
     size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';
@@ -366,8 +353,7 @@ static void test_grandchildren_go_too(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 4 && strcmp(argv[1], "--fake") == 0)
-        return fake(argv);
+    if (argc > 4 && strcmp(argv[1], "--fake") == 0) return fake(argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_end_well, begin, end),
         cmocka_unit_test_setup_teardown(test_restarts_what_dies, begin, end),

@@ -66,8 +66,7 @@ static void work(struct ledger *ledger, const char *id, enum ledger_state state,
                                          .run_token = "token",
                                          .sends = &send,
                                          .send_count = state == LEDGER_DONE && edge != NULL};
-    if (state != LEDGER_IN_FLIGHT)
-        assert_ok(ledger_finish_item(ledger, &finish, &err));
+    if (state != LEDGER_IN_FLIGHT) assert_ok(ledger_finish_item(ledger, &finish, &err));
     item_destroy(&item);
 }
 
@@ -172,7 +171,8 @@ static void test_stranger(void **state) {
     char reason[256] = "";
     struct tally tally;
     make_session("stranger");
-    struct ledger *watcher = make_ledger("watcher"), *picker = make_ledger("picker"), *extractor = make_ledger("extractor");
+    struct ledger *watcher = make_ledger("watcher"), *picker = make_ledger("picker"),
+                  *extractor = make_ledger("extractor");
     for (int i = 0; i < 3; i++) {
         const char *id = (const char *[]){"a", "b", "c"}[i];
         originate(watcher, id, LEDGER_DONE, "watcher.0>picker");
@@ -191,8 +191,7 @@ static void test_stranger(void **state) {
     acknowledge(picker, "picker.0>stranger", 1, "failed");
     take(&tally);
     expect(&tally, "stranger", (int64_t[]){3, 1, 1, 1, 0});
-    if (!tally_adds_up(&tally, reason, sizeof reason))
-        fail_msg("%s", reason);
+    if (!tally_adds_up(&tally, reason, sizeof reason)) fail_msg("%s", reason);
     tally_clear(&tally);
     ledger_close(&watcher);
     ledger_close(&picker);

@@ -3,8 +3,8 @@
 #define ICESTREAM_TESTS_STAGES_BLOBS_H
 
 #include <math.h>
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -103,11 +103,12 @@ static inline void write_particles(const char *folder, const char *name, const s
     snprintf(path, sizeof path, "%s/%s.star", folder, name);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fprintf(f,
-            "# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnImagePixelSize #3\n"
-            "_rlnVoltage #4\n_rlnSphericalAberration #5\n_rlnAmplitudeContrast #6\n1 og %g 300 2.7 0.1\n\n"
-            "data_particles\n\nloop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n_ownColumn #3\n",
-            PIXEL);
+    fprintf(
+        f,
+        "# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnImagePixelSize #3\n"
+        "_rlnVoltage #4\n_rlnSphericalAberration #5\n_rlnAmplitudeContrast #6\n1 og %g 300 2.7 0.1\n\n"
+        "data_particles\n\nloop_\n_rlnImageName #1\n_rlnOpticsGroup #2\n_ownColumn #3\n",
+        PIXEL);
     for (int i = 0; i < count; i++)
         fprintf(f, "%06d@%s.mrcs 1 %d\n", i + 1, name, 7 * i);
     assert_int_equal(fclose(f), 0);

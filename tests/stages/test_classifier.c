@@ -191,8 +191,8 @@ static void a_state_is_taken_up_again(void **state) {
 
 static void run_stage(struct item *const *items, size_t count) {
     char ledger[PATH_MAX];
-    const char *const parameters[] = {"classes", "6",      "diameter", "100",          "threads",
-                                      "2",       "visits", "2",        "final_passes", "2", NULL};
+    const char *const parameters[] = {"classes", "6", "diameter",     "100", "threads", "2",
+                                      "visits",  "2", "final_passes", "2",   NULL};
     struct stage_results results = {0};
     snprintf(ledger, sizeof ledger, "%.200s/classifier.sqlite", folder);
     OK(stage_run_results(&classifier_stage, folder, ledger, parameters, items, count, &results, &err));
@@ -460,8 +460,7 @@ static void bad_tables_are_refused(void **state) {
         struct dataset_batch *batch = NULL;
         if (cases[i].optics != NULL)
             snprintf(text, sizeof text,
-                     "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnImagePixelSize\n_rlnVoltage\n%s\n\n",
-                     cases[i].optics);
+                     "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnImagePixelSize\n_rlnVoltage\n%s\n\n", cases[i].optics);
         size_t length = strlen(text);
         snprintf(text + length, sizeof text - length,
                  "data_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n%s%s\n%s\n",
@@ -503,11 +502,16 @@ static void pixel_sizes_are_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_are_told_apart),     cmocka_unit_test(a_stream_ends_like_a_batch),
-        cmocka_unit_test(a_state_is_taken_up_again), cmocka_unit_test(any_number_of_classes),
-        cmocka_unit_test(rules_are_read),            cmocka_unit_test(images_leave_room_for_classes),
-        cmocka_unit_test(broken_images_spoil_nothing), cmocka_unit_test(few_particles_are_enough),
-        cmocka_unit_test(bad_tables_are_refused),    cmocka_unit_test(pixel_sizes_are_found),
+        cmocka_unit_test(shapes_are_told_apart),
+        cmocka_unit_test(a_stream_ends_like_a_batch),
+        cmocka_unit_test(a_state_is_taken_up_again),
+        cmocka_unit_test(any_number_of_classes),
+        cmocka_unit_test(rules_are_read),
+        cmocka_unit_test(images_leave_room_for_classes),
+        cmocka_unit_test(broken_images_spoil_nothing),
+        cmocka_unit_test(few_particles_are_enough),
+        cmocka_unit_test(bad_tables_are_refused),
+        cmocka_unit_test(pixel_sizes_are_found),
         cmocka_unit_test(batches_become_smaller),
         cmocka_unit_test(broken_snapshots_are_passed_over),
     };

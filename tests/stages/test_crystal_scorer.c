@@ -113,13 +113,11 @@ static void scores_are_smoothed(void **state) {
                 {"other", 0.5F, 0.6F},              /* no series: a drop of its own, of which the prior is known */
                 {"B_t2", 0.5F, 0.6F},
                 {"A_t9", 0.2F, 0.0792F / 0.2136F}};
-    const struct model model = {.classes = 2,
-                                .outcomes = {OUTCOME_CLEAR, OUTCOME_SKIN},
-                                .has_series = true,
-                                .series = {.classes = 2,
-                                           .prior = {0.6, 0.4},
-                                           .transition = {{0.7, 0.3}, {0.4, 0.6}},
-                                           .share = {0.5, 0.5}}};
+    const struct model model = {
+        .classes = 2,
+        .outcomes = {OUTCOME_CLEAR, OUTCOME_SKIN},
+        .has_series = true,
+        .series = {.classes = 2, .prior = {0.6, 0.4}, .transition = {{0.7, 0.3}, {0.4, 0.6}}, .share = {0.5, 0.5}}};
     struct scores scores = {0};
     struct err err = {0};
     char path[PATH_SIZE];
@@ -136,7 +134,8 @@ static void scores_are_smoothed(void **state) {
         for (k = 0; strcmp(rows[k].id, scores.rows[i].id) != 0; k++)
             ;
         const float *known = scores.rows[i].smoothed;
-        if (!(fabsf(known[OUTCOME_CLEAR] - rows[k].known) < 1e-5F)) fail_msg("%s: %g", rows[k].id, known[OUTCOME_CLEAR]);
+        if (!(fabsf(known[OUTCOME_CLEAR] - rows[k].known) < 1e-5F))
+            fail_msg("%s: %g", rows[k].id, known[OUTCOME_CLEAR]);
         assert_true(fabsf(known[OUTCOME_CLEAR] + known[OUTCOME_SKIN] - 1) < 1e-5F);
     }
     scores_clear(&scores);
@@ -246,8 +245,8 @@ static double recognised(float weight) {
             rows[i][k] = k == 3 ? (float)(i % 2) : (float)(noise >> 40) * 0x1p-24F;
         }
     }
-    const struct forest_options options = {.classes = 2, .features = FEATURES, .trees = 10, .subsample = 0.2, .seed = 1,
-                                           .threads = 1, .weights = weights};
+    const struct forest_options options = {
+        .classes = 2, .features = FEATURES, .trees = 10, .subsample = 0.2, .seed = 1, .threads = 1, .weights = weights};
     assert_ok(forest_create(&options, &forest, &err));
     for (int part = 0; part < FOREST_PARTS; part++)
         assert_ok(forest_grow(forest, part, rows[0], classes, COUNT, &err));
@@ -395,7 +394,8 @@ static void broken_models_are_refused(void **state) {
         {MODEL FEATURES CLASSES SERIES "}\n", "series is neither"},
         {MODEL FEATURES CLASSES ",\"series\":null}\n", "forest is not described"},
         {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"features\":225}}\n", "forest is not described"},
-        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"features\":3150,\"xgboost\":\"1\"}}\n", "forest is not described"},
+        {MODEL FEATURES CLASSES FOREST "{\"bytes\":2,\"features\":3150,\"xgboost\":\"1\"}}\n",
+         "forest is not described"},
         {MODEL FEATURES CLASSES FOREST DESCRIBED, "ends after 0 of its forest's 2 bytes"},
         {MODEL FEATURES CLASSES FOREST DESCRIBED ZEROS "a", "ends after 1 of its forest's 2 bytes"},
         {MODEL FEATURES CLASSES FOREST DESCRIBED ZEROS "ab", "is not what was written"},

@@ -105,7 +105,8 @@ static int run_stage(const char *const *key_values, struct star_file **ret_star)
     size_t count = 0;
     enum status status = stage_run_in_process(&lowpass_picker_stage, folder, key_values, &item, 1, &out, &count, &err);
     int picks = -1;
-    if (status != STATUS_OK || count != 1) print_message("%s: %zu items: %s\n", status_name(status), count, err.message);
+    if (status != STATUS_OK || count != 1)
+        print_message("%s: %zu items: %s\n", status_name(status), count, err.message);
     if (status == STATUS_OK && count == 1) {
         picks = (int)item_number(out[0], "picks.count", -2);
         const char *star = item_string(out[0], "picks.star");
@@ -161,8 +162,8 @@ static void templates_find_what_was_planted(void **state) {
         write_micrograph(shapes[s][0], shapes[s][1], true, 1.5f, &truth);
         int picks = run_stage(keys, &star);
         int hits = matched(star, &truth, 5, &psi);
-        print_message("%d x %d: %d planted, %d picked, %d right, psi right of %.2f\n", shapes[s][0], shapes[s][1], truth.count,
-                      picks, hits, psi);
+        print_message("%d x %d: %d planted, %d picked, %d right, psi right of %.2f\n", shapes[s][0], shapes[s][1],
+                      truth.count, picks, hits, psi);
         assert_true(hits >= 0.95 * truth.count && picks <= 1.05 * truth.count);
         assert_true(psi >= 0.85);
         star_destroy(&star);
@@ -175,8 +176,8 @@ static void relion_pruning_runs(void **state) {
     struct star_file *star = NULL;
     double psi = 0;
     write_micrograph(400, 400, true, 1.0f, &truth);
-    const char *keys[] = {"templates", templates_path, "diameter", "76", "lowpass", "12", "prune", "relion",
-                          "threshold", "0.3", "write_png", "false", NULL};
+    const char *keys[] = {"templates", templates_path, "diameter", "76",        "lowpass", "12", "prune",
+                          "relion",    "threshold",    "0.3",      "write_png", "false",   NULL};
     run_stage(keys, &star);
     assert_true(matched(star, &truth, 5, &psi) >= 0.8 * truth.count);
     star_destroy(&star);
@@ -232,7 +233,7 @@ static void what_is_wrong_is_said(void **state) {
     struct truth truth = {0};
     write_micrograph(200, 200, true, 1, &truth);
     const char *const cases[][8] = {
-        {NULL},                                        /* neither templates nor a diameter */
+        {NULL},                                         /* neither templates nor a diameter */
         {"method", "template", "diameter", "76", NULL}, /* no templates */
         {"templates", "absent.mrcs", NULL},
         {"diameter", "64", "threshold", "high", NULL},
@@ -313,10 +314,14 @@ static int remove_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(templates_find_what_was_planted), cmocka_unit_test(relion_pruning_runs),
-        cmocka_unit_test(log_finds_what_was_planted),      cmocka_unit_test(empty_micrographs_stay_empty),
-        cmocka_unit_test(same_again),                      cmocka_unit_test(what_is_wrong_is_said),
-        cmocka_unit_test(thresholds_split_two_heaps),      cmocka_unit_test(one_heap_is_noise),
+        cmocka_unit_test(templates_find_what_was_planted),
+        cmocka_unit_test(relion_pruning_runs),
+        cmocka_unit_test(log_finds_what_was_planted),
+        cmocka_unit_test(empty_micrographs_stay_empty),
+        cmocka_unit_test(same_again),
+        cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(thresholds_split_two_heaps),
+        cmocka_unit_test(one_heap_is_noise),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -26,7 +26,8 @@ enum { BLOBS = 14 };
 static struct object object;
 
 /* Empty images: enough for what is not refined. */
-static void write_plain(const char *folder, const char *name, int box, double pixel_size, int count, const char *image) {
+static void write_plain(const char *folder, const char *name, int box, double pixel_size, int count,
+                        const char *image) {
     char path[PATH_SIZE + 64];
     float *stack = calloc((size_t)(count * box * box), sizeof *stack);
     const struct image images = {.nx = box, .ny = box, .nz = count, .pixel_size = (float)pixel_size, .data = stack};
@@ -67,9 +68,10 @@ static struct item *particles_item(const char *name, const char *kind, const cha
 
 static void run_within(const char *folder, const char *reference, const char *diameter, const char *iterations,
                        const char *least, struct item **items, size_t count) {
-    const char *parameters[] = {"reference",     reference, "diameter",   diameter, "initial_lowpass", "50",
-                                "healpix_order", "1",       "live_order", "1",      "max_iterations",  iterations,
-                                "offset_range",  "3",       "min_particles", least, NULL};
+    const char *parameters[] = {
+        "reference",  reference, "diameter",       diameter,   "initial_lowpass", "50", "healpix_order", "1",
+        "live_order", "1",       "max_iterations", iterations, "offset_range",    "3",  "min_particles", least,
+        NULL};
     struct item **out = NULL;
     size_t out_count = 0;
     struct err err = {0};
@@ -82,8 +84,7 @@ static void run_within(const char *folder, const char *reference, const char *di
         item_destroy(&items[i]);
 }
 
-static void run(const char *folder, const char *reference, const char *iterations, struct item **items,
-                size_t count) {
+static void run(const char *folder, const char *reference, const char *iterations, struct item **items, size_t count) {
     run_within(folder, reference, "150", iterations, "50", items, count);
 }
 
@@ -136,8 +137,7 @@ static void an_object_comes_back_from_its_images(void **state) {
     read_map(folder, "run_class001.mrc", map);
     assert_int_equal(fsc_maps(BOX, truth, map, fsc, NULL), STATUS_OK);
     for (int s = 1; s <= 6; s++) /* to 32 Å; a mirrored or shifted map fails from shell 3 on */
-        if (!(fsc[s] > 0.8))
-            fail_msg("FSC with the truth is %.3f in shell %d", (double)fsc[s], s);
+        if (!(fsc[s] > 0.8)) fail_msg("FSC with the truth is %.3f in shell %d", (double)fsc[s], s);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
     assert_int_equal(fsc_maps(BOX, half, map, fsc, NULL), STATUS_OK);
@@ -370,8 +370,14 @@ static void a_restart_knows_how_certain_poses_were(void **state) {
     scratch_path("object", scratch);
     snprintf(folder, sizeof folder, "%s/refiner", scratch);
     snprintf(reference, sizeof reference, "%s/reference.mrc", scratch);
-    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 1,
-                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_step = 1,
+    const struct refiner_options options = {.reference = reference,
+                                            .diameter = 150,
+                                            .initial_lowpass = 50,
+                                            .threads = 1,
+                                            .healpix_order = 1,
+                                            .memory = 0x1p28,
+                                            .symmetry = "C1",
+                                            .offset_step = 1,
                                             .max_significant = 300};
     struct err err = {0};
     int last = refiner_last(folder, 1000);
@@ -400,8 +406,14 @@ static void broken_iterations_are_passed_over(void **state) {
     scratch_path("object", scratch);
     snprintf(folder, sizeof folder, "%s/refiner", scratch);
     snprintf(reference, sizeof reference, "%s/reference.mrc", scratch);
-    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 1,
-                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_step = 1,
+    const struct refiner_options options = {.reference = reference,
+                                            .diameter = 150,
+                                            .initial_lowpass = 50,
+                                            .threads = 1,
+                                            .healpix_order = 1,
+                                            .memory = 0x1p28,
+                                            .symmetry = "C1",
+                                            .offset_step = 1,
                                             .max_significant = 300};
     int last = refiner_last(folder, 1000);
     assert_true(last > 1 && refiner_last(folder, last) == last - 1);

@@ -42,9 +42,10 @@ static void symmetrise(struct object *o) {
 
 static void run_expecting(enum status expected, const char *folder, const char *reference, const char *symmetry,
                           const char *classes, const char *iterations) {
-    const char *parameters[] = {"reference", reference, "diameter", "150", "initial_lowpass", "50", "healpix_order",
-                                "1", "offset_range", "3", "symmetry", symmetry, "classes", classes, "iterations",
-                                iterations, "keep_iterations", "2", NULL};
+    const char *parameters[] = {
+        "reference",       reference, "diameter", "150",    "initial_lowpass", "50",    "healpix_order", "1",
+        "offset_range",    "3",       "symmetry", symmetry, "classes",         classes, "iterations",    iterations,
+        "keep_iterations", "2",       NULL};
     struct item *item = NULL, **out = NULL;
     size_t out_count = 0;
     char path[PATH_SIZE + 64];
@@ -52,8 +53,7 @@ static void run_expecting(enum status expected, const char *folder, const char *
     snprintf(path, sizeof path, "%s/mixed.star", folder);
     assert_int_equal(item_create("mixed", "particles", &item, NULL), STATUS_OK);
     assert_int_equal(item_set_string(item, "particles.star", path, NULL), STATUS_OK);
-    enum status status =
-        stage_run_in_process(&refiner_stage, folder, parameters, &item, 1, &out, &out_count, &err);
+    enum status status = stage_run_in_process(&refiner_stage, folder, parameters, &item, 1, &out, &out_count, &err);
     if (status != expected) fail_msg("%s", err.message);
     for (size_t i = 0; i < out_count; i++)
         item_destroy(&out[i]);

@@ -75,10 +75,19 @@ static void files_are_of_their_iteration(void **state) {
     snprintf(later, sizeof later, "%s/later", scratch);
     assert_int_equal(file_make_folders(then, 0755, NULL), STATUS_OK);
     assert_int_equal(file_make_folders(later, 0755, NULL), STATUS_OK);
-    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50, .threads = 2,
-                                            .healpix_order = 1, .memory = 0x1p28, .symmetry = "C1", .offset_range = 3,
-                                            .offset_step = 1, .max_significant = 300, .join_resolution = 40,
-                                            .local_order = 4, .tau_fudge = 1};
+    const struct refiner_options options = {.reference = reference,
+                                            .diameter = 150,
+                                            .initial_lowpass = 50,
+                                            .threads = 2,
+                                            .healpix_order = 1,
+                                            .memory = 0x1p28,
+                                            .symmetry = "C1",
+                                            .offset_range = 3,
+                                            .offset_step = 1,
+                                            .max_significant = 300,
+                                            .join_resolution = 40,
+                                            .local_order = 4,
+                                            .tau_fudge = 1};
     assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
     assert_int_equal(snapshot_create(&snapshot, NULL), STATUS_OK);
     snapshot_return(snapshot, refiner);
@@ -119,8 +128,9 @@ static void a_file_that_cannot_be_written_ends_the_run(void **state) {
     snprintf(item_path, sizeof item_path, "%s/a.star", scratch);
     assert_int_equal(item_create("a", "particles", &item, NULL), STATUS_OK);
     assert_int_equal(item_set_string(item, "particles.star", item_path, NULL), STATUS_OK);
-    const char *parameters[] = {"reference", reference, "diameter", "150", "initial_lowpass", "50", "healpix_order", "1",
-                                "live_order", "1", "max_iterations", "4", "offset_range", "3", NULL};
+    const char *parameters[] = {"reference",     reference, "diameter",   "150", "initial_lowpass", "50",
+                                "healpix_order", "1",       "live_order", "1",   "max_iterations",  "4",
+                                "offset_range",  "3",       NULL};
     enum status status = stage_run_in_process(&refiner_stage, scratch, parameters, &item, 1, &out, &count, &err);
     assert_int_equal(status, STATUS_IO);
     assert_non_null(strstr(err.message, "run_it002_half2_model.star"));

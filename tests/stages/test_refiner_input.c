@@ -103,7 +103,8 @@ static void halves_must_have_particles(void **state) {
     prepare(&w, "halves");
     FILE *f = fopen(w.star, "w");
     assert_non_null(f);
-    fprintf(f, "data_\n\nloop_\n_rlnImageName #1\n_rlnRandomSubset #2\n_rlnMagnification #3\n_rlnDetectorPixelSize #4\n");
+    fprintf(f,
+            "data_\n\nloop_\n_rlnImageName #1\n_rlnRandomSubset #2\n_rlnMagnification #3\n_rlnDetectorPixelSize #4\n");
     for (int i = 0; i < COUNT; i++)
         fprintf(f, "%06d@a.mrcs 1 10000 6\n", i + 1);
     assert_int_equal(fclose(f), 0);
@@ -125,8 +126,8 @@ static void the_grid_of_the_reference_is_told(void **state) {
     struct world w;
     prepare(&w, "grid");
     for (int i = 0; i < VOXELS; i++)
-        map[i] = (float)exp(-0.05 * (pow(i % BOX - BOX / 2, 2) + pow(i / BOX % BOX - BOX / 2, 2) +
-                                     pow(i / BOX / BOX - BOX / 2, 2)));
+        map[i] = (float)exp(
+            -0.05 * (pow(i % BOX - BOX / 2, 2) + pow(i / BOX % BOX - BOX / 2, 2) + pow(i / BOX / BOX - BOX / 2, 2)));
     const struct image image = {.nx = BOX, .ny = BOX, .nz = BOX, .pixel_size = 12, .data = map};
     assert_int_equal(mrc_write(w.reference, &image, MRC_VOLUME, MRC_FLOAT32, NULL), STATUS_OK);
     struct refiner *refiner = create(&w);
@@ -162,10 +163,8 @@ static void spoiled_images_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maps_must_be_densities),
-        cmocka_unit_test(halves_must_have_particles),
-        cmocka_unit_test(particles_must_be_images),
-        cmocka_unit_test(the_grid_of_the_reference_is_told),
+        cmocka_unit_test(maps_must_be_densities),     cmocka_unit_test(halves_must_have_particles),
+        cmocka_unit_test(particles_must_be_images),   cmocka_unit_test(the_grid_of_the_reference_is_told),
         cmocka_unit_test(spoiled_images_are_counted),
     };
     return scratch_run("refiner_input", tests, sizeof tests / sizeof *tests);

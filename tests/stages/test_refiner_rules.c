@@ -61,8 +61,11 @@ static void make_half(struct half *h, bool second) {
     struct reference *c = calloc(1, sizeof *c);
     assert_non_null(c);
     *h = (struct half){.references = c, .member_count = 100, .norm_sum = 100, .offset2_sum = 800, .weight_sum = 100};
-    *c = (struct reference){.map = floats(voxels), .unfiltered = floats(voxels), .tau2 = floats(SMALL_SHELLS),
-                            .ssnr = floats(SMALL_SHELLS), .completeness = floats(SMALL_SHELLS),
+    *c = (struct reference){.map = floats(voxels),
+                            .unfiltered = floats(voxels),
+                            .tau2 = floats(SMALL_SHELLS),
+                            .ssnr = floats(SMALL_SHELLS),
+                            .completeness = floats(SMALL_SHELLS),
                             .sigma2_reconstruction = floats(SMALL_SHELLS)};
     OK(accumulator_create(3, SMALL, SMALL, &c->accumulator, &failure));
     OK(accumulator_clear(c->accumulator, SMALL_SIZE, &failure));
@@ -80,9 +83,14 @@ static void discard_half(struct half *h) {
 
 /* τ² = T σ² FSC/(1 − FSC), with σ² = 1/(2³ · mean weight) of a reconstruction, up to where images were compared. */
 static void check_prior(double tau_fudge) {
-    struct refiner r = {.box = SMALL, .shells = SMALL_SHELLS, .pixel_size = 4, .half_count = 2, .reference_count = 1,
-                        .mask_radius = 7, .options = {.threads = 1, .tau_fudge = tau_fudge, .join_resolution = 40,
-                                                      .initial_lowpass = 40}};
+    struct refiner r = {
+        .box = SMALL,
+        .shells = SMALL_SHELLS,
+        .pixel_size = 4,
+        .half_count = 2,
+        .reference_count = 1,
+        .mask_radius = 7,
+        .options = {.threads = 1, .tau_fudge = tau_fudge, .join_resolution = 40, .initial_lowpass = 40}};
     r.schedule.current_size = SMALL_SIZE;
     r.pixels.size = SMALL_SIZE;
     OK(symmetry_create("C1", &r.symmetry, &failure));
@@ -124,18 +132,20 @@ static void noise_norm_and_offsets_are_means(void **state) {
     enum { SHELLS = 5, OPTICS = 3 };
     const struct refiner r = {.shells = SHELLS, .sigma2_optics = OPTICS, .pixel_size = 2};
     float sigma2[OPTICS * SHELLS];
-    double counts[OPTICS] = {100, 40, 10}, sums[OPTICS * SHELLS] = {
-        -1, 300, 200, 100, 0.5,
-        -1, 240, 160, 80, 40,
-        -1, 90, 90, 90, 90};
-    static const double EXPECTED[OPTICS * SHELLS] = {
-        7, 3, 2, 1, 0.09,              /* 0.5/100 is less than 3 % of 3 */
-        7, 6, 4, 2, 1,
-        7, 4.2, 3, 1.8, 130.5 / 150};  /* 630/150, 450/150, 270/150 */
+    double counts[OPTICS] = {100, 40, 10},
+           sums[OPTICS * SHELLS] = {-1, 300, 200, 100, 0.5, -1, 240, 160, 80, 40, -1, 90, 90, 90, 90};
+    static const double EXPECTED[OPTICS * SHELLS] = {7, 3,   2, 1,   0.09, /* 0.5/100 is less than 3 % of 3 */
+                                                     7, 6,   4, 2,   1,
+                                                     7, 4.2, 3, 1.8, 130.5 / 150}; /* 630/150, 450/150, 270/150 */
     for (int i = 0; i < OPTICS * SHELLS; i++)
         sigma2[i] = 7;
-    struct half h = {.sigma2 = sigma2, .sigma2_sum = sums, .optics_weight = counts, .member_count = 150,
-                     .norm_sum = 225, .offset2_sum = 900, .weight_sum = 50};
+    struct half h = {.sigma2 = sigma2,
+                     .sigma2_sum = sums,
+                     .optics_weight = counts,
+                     .member_count = 150,
+                     .norm_sum = 225,
+                     .offset2_sum = 900,
+                     .weight_sum = 50};
     mstep_parameters(&r, &h);
     for (int i = 0; i < OPTICS * SHELLS; i++)
         near("noise", i, sigma2[i], EXPECTED[i], 1e-6);
@@ -159,8 +169,11 @@ static void the_coarse_pass_looks_as_far_as_its_grid(void **state) {
     };
     for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
         struct refiner r = {.box = 64, .pixel_size = 3, .options = {.diameter = KNOWN[i].diameter}};
-        r.schedule = (struct schedule){.order = KNOWN[i].order, .offset_range = 2, .offset_step = 2,
-                                       .current_size = 64, .telling_size = KNOWN[i].telling};
+        r.schedule = (struct schedule){.order = KNOWN[i].order,
+                                       .offset_range = 2,
+                                       .offset_step = 2,
+                                       .current_size = 64,
+                                       .telling_size = KNOWN[i].telling};
         OK(symmetry_create("C1", &r.symmetry, &failure));
         OK(estep_open(&r, &failure));
         if (r.coarse_pixels != fourier_pixels_within(&r.pixels, KNOWN[i].size))
@@ -215,10 +228,19 @@ static struct refiner *make_refiner(const char *name) {
     make_map(&object, map, SIGMA);
     write_map(scratch, "reference.mrc", map, reference);
     write_particles(scratch, "a", &object, 1, PARTICLES, 1.0);
-    const struct refiner_options options = {.reference = reference, .diameter = 150, .initial_lowpass = 50,
-                                            .threads = 1, .memory = 0x1p28, .symmetry = "C1", .offset_range = 3,
-                                            .offset_step = 1, .max_significant = 30, .join_resolution = 40,
-                                            .local_order = 4, .tau_fudge = 1, .classes = 1};
+    const struct refiner_options options = {.reference = reference,
+                                            .diameter = 150,
+                                            .initial_lowpass = 50,
+                                            .threads = 1,
+                                            .memory = 0x1p28,
+                                            .symmetry = "C1",
+                                            .offset_range = 3,
+                                            .offset_step = 1,
+                                            .max_significant = 30,
+                                            .join_resolution = 40,
+                                            .local_order = 4,
+                                            .tau_fudge = 1,
+                                            .classes = 1};
     OK(refiner_create(&options, &refiner, &failure));
     OK(path_join(scratch, "a.star", path, sizeof path, &failure));
     OK(star_read(path, &file, &failure));
@@ -274,9 +296,9 @@ static void bands_end_where_halves_agree_far_enough(void **state) {
         double join, initial;
         int shell, shared; /* to which the halves agree; what is kept apart */
     } CASES[] = {
-        {64, 40, 60, 0, 5},  {64, 40, 60, 5, 5},   {64, 40, 60, 7, 5},  {64, 40, 60, 8, 0},   {64, 40, 60, 20, 0},
-        {64, 60, 60, 6, 4},  {64, 60, 60, 7, 0},   {64, 120, 120, 4, 2}, {64, 120, 120, 5, 0}, {64, 60, 40, 7, 5},
-        {64, 60, 40, 8, 0},  {240, 40, 60, 26, 18}, {240, 40, 60, 27, 0}, {12, 7, 60, 0, 0}, /* shell 6 is the last */
+        {64, 40, 60, 0, 5}, {64, 40, 60, 5, 5},    {64, 40, 60, 7, 5},   {64, 40, 60, 8, 0},   {64, 40, 60, 20, 0},
+        {64, 60, 60, 6, 4}, {64, 60, 60, 7, 0},    {64, 120, 120, 4, 2}, {64, 120, 120, 5, 0}, {64, 60, 40, 7, 5},
+        {64, 60, 40, 8, 0}, {240, 40, 60, 26, 18}, {240, 40, 60, 27, 0}, {12, 7, 60, 0, 0}, /* shell 6 is the last */
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct refiner r = {.box = CASES[i].box, .pixel_size = 3};

@@ -197,9 +197,11 @@ static void formats_show_the_same(void **state) {
     if (bin == NULL) skip();
     scratch_path("formats", folder);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(scratch_shell("'%s/icestream-simulate' --o '%s/%s' --format %s --seed 3 --micrographs 1 --size 256 "
-                                       "--particles 4 --interval 0 --box 64", bin, folder, i ? "tiff" : "mrc",
-                                       i ? "tiff" : "mrc"), 0);
+        assert_int_equal(
+            scratch_shell("'%s/icestream-simulate' --o '%s/%s' --format %s --seed 3 --micrographs 1 --size 256 "
+                          "--particles 4 --interval 0 --box 64",
+                          bin, folder, i ? "tiff" : "mrc", i ? "tiff" : "mrc"),
+            0);
     scratch_path("formats/mrc/micrographs/mic_00001.mrc", path);
     assert_ok(image_read_micrograph(path, &mrc, &err));
     scratch_path("formats/tiff/micrographs/mic_00001.tif", path);

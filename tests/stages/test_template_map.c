@@ -13,9 +13,7 @@
 
 enum { BOX = 40, BLOBS = 3 };
 static const double SIGMA = 2.5;
-static const struct {
-    double x, y, z, height;
-} blobs[BLOBS] = {{6, 1, -3, 1}, {-4, 5, 2, 0.6}, {0, -7, 5, -0.4}};
+static const struct { double x, y, z, height; } blobs[BLOBS] = {{6, 1, -3, 1}, {-4, 5, 2, 0.6}, {0, -7, 5, -0.4}};
 
 static void draw(struct image *map) {
     struct err err = {0};

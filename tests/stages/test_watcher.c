@@ -277,7 +277,8 @@ static void names_that_cannot_be_ids_are_reported(void **state) {
     watched_date("names/c\xfe.mrc", 2000);
     watched_put("names/it's \"e\".mrc", 8, 8, WATCHED_WHOLE);
     /* The hashes tell two names apart that differ in a byte that cannot be shown. */
-    expect(watcher, 0, "a?b~6876b90b7b789ed3! c?~5a1d3a8737a32029! c?~ed65fba4100a62f2! d~57b01620c3ab9243! it's \"e\"!");
+    expect(watcher, 0,
+           "a?b~6876b90b7b789ed3! c?~5a1d3a8737a32029! c?~ed65fba4100a62f2! d~57b01620c3ab9243! it's \"e\"!");
     expect(watcher, 100, "");
     watcher_destroy(&watcher);
 }

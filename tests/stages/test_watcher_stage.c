@@ -245,9 +245,10 @@ static void structures_go_on(void **state) {
     assert_string_equal(item_kind(emitted(&results, "e")), "micrograph");
     int failed = 0;
     for (size_t i = 0; i < results.outcome_count; i++)
-        failed += results.outcomes[i].state == LEDGER_FAILED &&
-                  strstr(results.outcomes[i].reason, results.outcomes[i].id[0] == 'c' ? "the file is empty"
-                                                                                      : "ends before the coordinates") != NULL;
+        failed +=
+            results.outcomes[i].state == LEDGER_FAILED &&
+            strstr(results.outcomes[i].reason,
+                   results.outcomes[i].id[0] == 'c' ? "the file is empty" : "ends before the coordinates") != NULL;
     assert_int_equal(failed, 2);
     stage_results_clear(&results);
 }
