@@ -62,3 +62,58 @@ size_t text_six_decimals(double value, char *text) {
     *at = '\0';
     return (size_t)(at - text);
 }
+
+void text_key(const char *key, char *out, size_t size) {
+    snprintf(out, size, "%s", key);
+    for (char *p = out; *p; p++)
+        if (*p == '-') *p = '_';
+}
+
+static int smaller(int a, int b) {
+    return a < b ? a : b;
+}
+
+/* Edit distance in which two swapped neighbours count as one slip, as typing makes them. */
+static int edit_distance(const char *a, const char *b) {
+    enum { LENGTH_MAX = 63 };
+    int rows[3][LENGTH_MAX + 1];
+    int m = (int)strlen(a), n = (int)strlen(b);
+    if (m > LENGTH_MAX || n > LENGTH_MAX) return LENGTH_MAX;
+    int *before = rows[0], *last = rows[1], *now = rows[2];
+    for (int j = 0; j <= n; j++)
+        last[j] = before[j] = j;
+    for (int i = 1; i <= m; i++) {
+        now[0] = i;
+        for (int j = 1; j <= n; j++) {
+            now[j] = smaller(smaller(last[j], now[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = smaller(now[j], before[j - 2] + 1);
+        }
+        int *oldest = before;
+        before = last;
+        last = now;
+        now = oldest;
+    }
+    return last[n];
+}
+
+const char *text_nearest(const char *word, const char *const *candidates, size_t count) {
+    char key[64];
+    text_key(word, key, sizeof key);
+    const char *best = NULL;
+    int best_distance = 0;
+    for (size_t i = 0; i < count; i++) {
+        char candidate[64];
+        text_key(candidates[i], candidate, sizeof candidate);
+        int distance = edit_distance(key, candidate);
+        /* A beginning that was typed out only half is near, however much is missing. */
+        size_t length = strlen(key);
+        if (length >= 3 && strncmp(key, candidate, length) == 0) distance = smaller(distance, 1);
+        if (best == NULL || distance < best_distance) {
+            best = candidates[i];
+            best_distance = distance;
+        }
+    }
+    int allowed = 1 + (int)strlen(key) / 4;
+    return best != NULL && best_distance <= allowed ? best : NULL;
+}

@@ -21,4 +21,10 @@ uint64_t text_fnv(uint64_t begin, const void *bytes, size_t length);
 /* A number as printf has it with "%.6f", several times faster; text: 64 bytes, |value| below 1e9. Returns its length. */
 size_t text_six_decimals(double value, char *text);
 
+/* Copies a key as tables have it: hyphens become underscores. Cuts it to size. */
+void text_key(const char *key, char *out, size_t size);
+/* Returns the candidate that is nearest to a mistyped word, or NULL where none is near. Two swapped letters count as one
+ * slip; a word of three letters or more that a candidate begins with is near, however much is missing. */
+const char *text_nearest(const char *word, const char *const *candidates, size_t count);
+
 #endif

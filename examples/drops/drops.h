@@ -4,8 +4,8 @@
  * So that brightness tells nothing, each picture's grey levels inside the drop are mapped, by one rising curve, towards a
  * histogram that is drawn at random, whatever the outcome; curve, light, focus, noise, dust and places differ from
  * picture to picture. The same seed gives the same pictures on every machine. */
-#ifndef ICESTREAM_EXAMPLES_DROPS_H
-#define ICESTREAM_EXAMPLES_DROPS_H
+#ifndef ICESTREAM_EXAMPLES_DROPS_DROPS_H
+#define ICESTREAM_EXAMPLES_DROPS_DROPS_H
 
 #include <stdint.h>
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/picture.h"
+#include "common/harness/params.h"
 #include "common/memory.h"
-#include "common/params.h"
-#include "common/picture.h"
 #include "examples/drops/drops.h"
 
 struct options {

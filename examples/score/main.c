@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/ledger.h"
+#include "common/edges/ledger.h"
+#include "common/formats/star.h"
+#include "common/harness/params.h"
 #include "common/memory.h"
-#include "common/params.h"
-#include "common/star.h"
 #include "examples/score/score.h"
 
 struct options {

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "common/fft.h"
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/star.h"
 #include "kernels/fsc/fsc.h"
 
 struct points {

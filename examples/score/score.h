@@ -1,6 +1,6 @@
 /* What a run on a simulated session came to, against the truth. Paths: session and truth folders. */
-#ifndef ICESTREAM_EXAMPLES_SCORE_H
-#define ICESTREAM_EXAMPLES_SCORE_H
+#ifndef ICESTREAM_EXAMPLES_SCORE_SCORE_H
+#define ICESTREAM_EXAMPLES_SCORE_SCORE_H
 
 #include "common/status.h"
 

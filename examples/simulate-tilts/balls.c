@@ -1,4 +1,4 @@
-#include "balls.h"
+#include "examples/simulate-tilts/balls.h"
 
 #include <math.h>
 #include <stdlib.h>

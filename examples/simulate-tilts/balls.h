@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "common/status.h"
 
 struct ball {

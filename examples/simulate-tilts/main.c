@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/harness/params.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/params.h"
 #include "examples/simulate-tilts/balls.h"
 #include "examples/simulate-tilts/series_files.h"
 #include "examples/simulate/arguments.h"

@@ -1,4 +1,4 @@
-#include "series_files.h"
+#include "examples/simulate-tilts/series_files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,8 +10,8 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "examples/simulate/random.h"
 
 enum { SHIFTS = 1, NOISE = 2 }; /* streams of random numbers */

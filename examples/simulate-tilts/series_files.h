@@ -3,7 +3,7 @@
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_TILTS_SERIES_FILES_H
 #define ICESTREAM_EXAMPLES_SIMULATE_TILTS_SERIES_FILES_H
 
-#include "balls.h"
+#include "examples/simulate-tilts/balls.h"
 
 /* Every `step` from `from` to `to`, by angle, or as dose-symmetric schemes take them: the middle first, then further
  * and further out by turns. angles is freed by the caller. */

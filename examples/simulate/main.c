@@ -10,8 +10,8 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/harness/params.h"
 #include "common/memory.h"
-#include "common/params.h"
 #include "examples/simulate/arguments.h"
 #include "examples/simulate/output.h"
 #include "examples/simulate/truth.h"

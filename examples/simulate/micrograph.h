@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "common/fft.h"
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "common/status.h"
 #include "examples/simulate/phantom.h"
 

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 
 enum { PIECES = 16, PIECE_BYTES = 1 << 16 };
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "common/status.h"
 
 enum output_format { OUTPUT_MRC, OUTPUT_TIFF };

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "common/status.h"
 
 struct residue {

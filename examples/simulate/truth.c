@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/star.h"
 
 static enum status add_columns(struct star_table *table, const char *const *names, int count, struct err *err) {
     for (int i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-#include "brightness.h"
+#include "examples/stage-c/brightness.h"
 
 #include <math.h>
 

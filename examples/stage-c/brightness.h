@@ -1,8 +1,8 @@
 /* Mean and standard deviation of a micrograph: a stand-in for whatever a stage of your own computes. */
-#ifndef ICESTREAM_EXAMPLES_BRIGHTNESS_H
-#define ICESTREAM_EXAMPLES_BRIGHTNESS_H
+#ifndef ICESTREAM_EXAMPLES_STAGE_C_BRIGHTNESS_H
+#define ICESTREAM_EXAMPLES_STAGE_C_BRIGHTNESS_H
 
-#include "common/image.h"
+#include "common/formats/image.h"
 
 struct brightness {
     double mean, deviation;

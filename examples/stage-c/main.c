@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "brightness.h"
 #include "common/files.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
-#include "common/stage.h"
+#include "examples/stage-c/brightness.h"
 
 struct parameters {
     double darkest;

@@ -8,8 +8,8 @@
  *
  * Both devices give the same poses and weights but for rounding. Results do not depend on the number of threads and, on
  * one device, repeat bit for bit. */
-#ifndef ICESTREAM_KERNELS_ALIGNMENT_H
-#define ICESTREAM_KERNELS_ALIGNMENT_H
+#ifndef ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_H
+#define ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_H
 
 #include <math.h>
 #include <stdbool.h>

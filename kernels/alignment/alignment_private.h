@@ -1,6 +1,6 @@
 /* What alignment.c, which both devices share, asks of each. */
-#ifndef ICESTREAM_KERNELS_ALIGNMENT_PRIVATE_H
-#define ICESTREAM_KERNELS_ALIGNMENT_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_PRIVATE_H
+#define ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_PRIVATE_H
 
 #include "kernels/alignment/alignment.h"
 

@@ -1,7 +1,7 @@
 /* The E-step as the mathematics has it: every pose by itself, differences, weights and sums in double, one particle at a
  * time. What every fast path is tested against; thousands of times slower than they are. */
-#ifndef ICESTREAM_KERNELS_ALIGNMENT_REFERENCE_H
-#define ICESTREAM_KERNELS_ALIGNMENT_REFERENCE_H
+#ifndef ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_REFERENCE_H
+#define ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_REFERENCE_H
 
 #include "kernels/alignment/alignment.h"
 

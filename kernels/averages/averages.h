@@ -5,8 +5,8 @@
  * others.
  *
  * Pointers are the host's. For one thread at a time. */
-#ifndef ICESTREAM_KERNELS_AVERAGES_H
-#define ICESTREAM_KERNELS_AVERAGES_H
+#ifndef ICESTREAM_KERNELS_AVERAGES_AVERAGES_H
+#define ICESTREAM_KERNELS_AVERAGES_AVERAGES_H
 
 #include "common/status.h"
 #include "kernels/fourier/workspace.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/fourier/cufft.cuh"
-#include "kernels/reconstruct/wiener_cuda.cuh"
+#include "kernels/reconstruct/wiener_device.cuh"
 
 /* Transforms are of 2 box: rows of n/2 + 1 complex values, in place of n + 2 real ones. */
 struct averages_cuda {

@@ -3,8 +3,8 @@
  * on `stream` (a cudaStream_t) and not waited for. Results repeat bit for bit.
  *
  * Double and single precision as in kernels/reconstruct/reconstruct_cuda.h. */
-#ifndef ICESTREAM_KERNELS_AVERAGES_CUDA_H
-#define ICESTREAM_KERNELS_AVERAGES_CUDA_H
+#ifndef ICESTREAM_KERNELS_AVERAGES_AVERAGES_CUDA_H
+#define ICESTREAM_KERNELS_AVERAGES_AVERAGES_CUDA_H
 
 #include "kernels/averages/averages.h"
 #include "kernels/projector/projector_cuda.h"

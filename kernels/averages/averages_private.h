@@ -1,6 +1,6 @@
 /* What averages.c, which both devices share, asks of each. */
-#ifndef ICESTREAM_KERNELS_AVERAGES_PRIVATE_H
-#define ICESTREAM_KERNELS_AVERAGES_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_AVERAGES_AVERAGES_PRIVATE_H
+#define ICESTREAM_KERNELS_AVERAGES_AVERAGES_PRIVATE_H
 
 #include "kernels/averages/averages.h"
 

@@ -11,8 +11,8 @@
  *
  * Objects of the size of a particle that occur often and alike are particles, however strong; only what is far stronger
  * than they are is marked among them. */
-#ifndef ICESTREAM_KERNELS_CONTAMINATION_H
-#define ICESTREAM_KERNELS_CONTAMINATION_H
+#ifndef ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_H
+#define ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Parts of the contamination mask, on maps [ny][nx] without gaps. */
-#ifndef ICESTREAM_KERNELS_CONTAMINATION_PRIVATE_H
-#define ICESTREAM_KERNELS_CONTAMINATION_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_PRIVATE_H
+#define ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_PRIVATE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * micrograph's transform times whatever is common to all rotations (CTF, 1/(size² n_o)). Only the maximum of C over psi
  * and its psi are kept: the figure of merit rises with C. Of equal values the first rotation wins, for any number of
  * threads. */
-#ifndef ICESTREAM_KERNELS_CORRELATE_H
-#define ICESTREAM_KERNELS_CORRELATE_H
+#ifndef ICESTREAM_KERNELS_CORRELATE_CORRELATE_H
+#define ICESTREAM_KERNELS_CORRELATE_CORRELATE_H
 
 #include <stdint.h>
 

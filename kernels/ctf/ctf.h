@@ -1,8 +1,8 @@
 /* Contrast transfer function. Source: reference mathematics of RELION's CTF model; Rohou & Grigorieff 2015 for terms.
  *   CTF = sin(π λ D(a) u² − (π/2) Cs λ³ u⁴ + φ + asin Q0) · exp(−B u²/4) · scale,
  *   D(a) = (U+V)/2 + (U−V)/2 cos 2(a − angle);  positive just after the origin for underfocus. */
-#ifndef ICESTREAM_KERNELS_CTF_H
-#define ICESTREAM_KERNELS_CTF_H
+#ifndef ICESTREAM_KERNELS_CTF_CTF_H
+#define ICESTREAM_KERNELS_CTF_CTF_H
 
 #ifdef __cplusplus
 extern "C" {

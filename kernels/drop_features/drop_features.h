@@ -43,8 +43,8 @@
  * Models are trained of these numbers: whoever changes one raises the version that models and files of features carry.
  *
  * On the CPU only: it takes some 50 ms beside seconds of texture, and lanes run it at once. */
-#ifndef ICESTREAM_KERNELS_DROP_FEATURES_H
-#define ICESTREAM_KERNELS_DROP_FEATURES_H
+#ifndef ICESTREAM_KERNELS_DROP_FEATURES_DROP_FEATURES_H
+#define ICESTREAM_KERNELS_DROP_FEATURES_DROP_FEATURES_H
 
 #include "common/status.h"
 

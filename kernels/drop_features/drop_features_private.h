@@ -1,6 +1,6 @@
 /* What the groups of a drop's features share: the circle in a square patch [side][side] with room around it. */
-#ifndef ICESTREAM_KERNELS_DROP_FEATURES_PRIVATE_H
-#define ICESTREAM_KERNELS_DROP_FEATURES_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_DROP_FEATURES_DROP_FEATURES_PRIVATE_H
+#define ICESTREAM_KERNELS_DROP_FEATURES_DROP_FEATURES_PRIVATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

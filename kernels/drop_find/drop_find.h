@@ -10,8 +10,8 @@
  *
  * A picture that shows no circle, but coarse structure of several directions, lies inside the drop: its middle is
  * taken. */
-#ifndef ICESTREAM_KERNELS_DROP_FIND_H
-#define ICESTREAM_KERNELS_DROP_FIND_H
+#ifndef ICESTREAM_KERNELS_DROP_FIND_DROP_FIND_H
+#define ICESTREAM_KERNELS_DROP_FIND_DROP_FIND_H
 
 #include <stdbool.h>
 

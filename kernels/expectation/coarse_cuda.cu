@@ -5,7 +5,7 @@
 #include "common/device_cuda.h"
 #include "kernels/expectation/expectation_cuda.h"
 #include "kernels/expectation/grid_device.cuh"
-#include "kernels/expectation/product_cuda.cuh"
+#include "kernels/expectation/product.cuh"
 
 struct coarse_cuda {
     struct product_cuda *product;

@@ -7,8 +7,8 @@
  * particles. Three ways, one result: expectation_reference (the sum as it stands, in double, for tests),
  * expectation_coarse (a matrix product: rows orientations, columns particles × shifts), expectation_fine (lists of
  * poses, per particle). Pixel lists as kernels/fourier/pixels.h. Sizes: n_pixels complex pixels used. */
-#ifndef ICESTREAM_KERNELS_EXPECTATION_H
-#define ICESTREAM_KERNELS_EXPECTATION_H
+#ifndef ICESTREAM_KERNELS_EXPECTATION_EXPECTATION_H
+#define ICESTREAM_KERNELS_EXPECTATION_EXPECTATION_H
 
 #include <stddef.h>
 #include <stdint.h>

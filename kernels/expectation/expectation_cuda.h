@@ -1,8 +1,8 @@
 /* The parts of the E-step that run on a CUDA device. Pointers are the device's unless said otherwise, sizes and meanings
  * those of kernels/expectation/expectation.h and posterior.h; work is queued on `stream` (a cudaStream_t) and not waited
  * for. Results repeat bit for bit. */
-#ifndef ICESTREAM_KERNELS_EXPECTATION_CUDA_H
-#define ICESTREAM_KERNELS_EXPECTATION_CUDA_H
+#ifndef ICESTREAM_KERNELS_EXPECTATION_EXPECTATION_CUDA_H
+#define ICESTREAM_KERNELS_EXPECTATION_EXPECTATION_CUDA_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* Values of a prepared reference between its points, for .cu files: the interpolation of kernels/projector, by the same
  * rules, in full precision. */
-#ifndef ICESTREAM_KERNELS_GRID_DEVICE_CUH
-#define ICESTREAM_KERNELS_GRID_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_EXPECTATION_GRID_DEVICE_CUH
+#define ICESTREAM_KERNELS_EXPECTATION_GRID_DEVICE_CUH
 
 #include "kernels/expectation/expectation_cuda.h"
 

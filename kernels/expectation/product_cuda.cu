@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/device_cuda.h"
-#include "kernels/expectation/product_cuda.cuh"
+#include "kernels/expectation/product.cuh"
 
 #define CUBLAS_TRY(call, err, what)                                                                                    \
     do {                                                                                                               \

@@ -5,8 +5,8 @@
  * the value of the nearest edge pixel. Cropping keeps logical frequencies up to size/2 and the grey values' mean.
  * Background: pixels of the final box farther than background_radius from its centre; a plane fitted to them by least
  * squares is taken from every pixel, then their mean becomes 0 and their standard deviation 1. */
-#ifndef ICESTREAM_KERNELS_EXTRACT_H
-#define ICESTREAM_KERNELS_EXTRACT_H
+#ifndef ICESTREAM_KERNELS_EXTRACT_EXTRACT_H
+#define ICESTREAM_KERNELS_EXTRACT_EXTRACT_H
 
 #include <stdbool.h>
 

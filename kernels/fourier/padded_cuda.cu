@@ -1,7 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/fourier/padded_cuda.cuh"
+#include "kernels/fourier/padded.cuh"
 
 namespace {
 

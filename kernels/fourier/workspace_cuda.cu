@@ -1,6 +1,6 @@
 #include "common/device_busy_cuda.h"
 #include "common/device_cuda.h"
-#include "kernels/fourier/padded_cuda.cuh"
+#include "kernels/fourier/padded.cuh"
 #include "kernels/fourier/workspace_cuda.h"
 
 extern "C" enum status workspace_cuda_adopt(const struct workspace *w, struct err *err) {

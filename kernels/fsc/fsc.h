@@ -1,7 +1,7 @@
 /* Fourier shell correlation of two maps, and the soft sphere.
  * FSC(i) = Re Σ F1 conj F2 / √(Σ|F1|² Σ|F2|²), shell ROUND(|k|), i = 0..box/2. */
-#ifndef ICESTREAM_KERNELS_FSC_H
-#define ICESTREAM_KERNELS_FSC_H
+#ifndef ICESTREAM_KERNELS_FSC_FSC_H
+#define ICESTREAM_KERNELS_FSC_FSC_H
 
 #include "common/status.h"
 #include "kernels/fourier/workspace.h"

@@ -1,7 +1,7 @@
 /* fsc_spectra on a CUDA device. Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited
  * for. Products and sums in double, in a fixed order. */
-#ifndef ICESTREAM_KERNELS_FSC_CUDA_H
-#define ICESTREAM_KERNELS_FSC_CUDA_H
+#ifndef ICESTREAM_KERNELS_FSC_FSC_CUDA_H
+#define ICESTREAM_KERNELS_FSC_FSC_CUDA_H
 
 #include <stddef.h>
 

@@ -4,8 +4,8 @@
  *   B = { −box/2 ≤ i, j < box/2 } without { i² + j² < radius² },
  * by correlation, with transforms cut to the work size. Maps have the work size; map pixel p is micrograph pixel
  * p · size / work. sigma is 1 where the variance is not above 1e-10. */
-#ifndef ICESTREAM_KERNELS_LOCAL_STATS_H
-#define ICESTREAM_KERNELS_LOCAL_STATS_H
+#ifndef ICESTREAM_KERNELS_LOCAL_STATS_LOCAL_STATS_H
+#define ICESTREAM_KERNELS_LOCAL_STATS_LOCAL_STATS_H
 
 #include "common/status.h"
 

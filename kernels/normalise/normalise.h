@@ -4,8 +4,8 @@
  * 0 everywhere. Mean and deviation are taken again without what is clipped, until that is no more or NORMALISE_PASSES
  * times: one hot column must not make dead ones look like the rest. The nx × ny pixels stand in the size × size square at (normalise_offset(size, nx), …(size, ny)); what is
  * new around them is N(0,1) noise from `seed`. The same input and seed give the same output for any number of threads. */
-#ifndef ICESTREAM_KERNELS_NORMALISE_H
-#define ICESTREAM_KERNELS_NORMALISE_H
+#ifndef ICESTREAM_KERNELS_NORMALISE_NORMALISE_H
+#define ICESTREAM_KERNELS_NORMALISE_NORMALISE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Local maxima of a map of merits, and which of close ones stay. */
-#ifndef ICESTREAM_KERNELS_PEAKS_H
-#define ICESTREAM_KERNELS_PEAKS_H
+#ifndef ICESTREAM_KERNELS_PEAKS_PEAKS_H
+#define ICESTREAM_KERNELS_PEAKS_PEAKS_H
 
 #include <stdbool.h>
 #include <stddef.h>

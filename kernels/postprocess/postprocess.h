@@ -1,6 +1,6 @@
-/* Mask-corrected FSC, B-factor sharpening and FSC weighting of two unfiltered half maps; postprocess.mrc and .star. */
-#ifndef ICESTREAM_KERNELS_POSTPROCESS_H
-#define ICESTREAM_KERNELS_POSTPROCESS_H
+/* Mask-corrected FSC, B-factor sharpening and FSC weighting of two unfiltered half maps. */
+#ifndef ICESTREAM_KERNELS_POSTPROCESS_POSTPROCESS_H
+#define ICESTREAM_KERNELS_POSTPROCESS_POSTPROCESS_H
 
 #include <stdbool.h>
 
@@ -41,9 +41,5 @@ enum status postprocess_run(const struct postprocess_options *options, const flo
  * extended by 3 px, edge 6 px. ret_mask: box³. */
 enum status postprocess_make_mask(int box, double pixel_size, const float *map, float *ret_mask, struct err *err);
 void postprocess_result_destroy(struct postprocess_result *result);
-/* Files as RELION names them below folder: postprocess.mrc, postprocess_masked.mrc, postprocess_mask.mrc, .star.
- * half1_name, half2_name: as the STAR file is to name them; the new maps are named beside half 1. */
-enum status postprocess_write(const struct postprocess_result *result, const struct postprocess_options *options,
-                              const char *folder, const char *half1_name, const char *half2_name, struct err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Kernels of solvent_device_cuda.c. Maps are box³ of the device; work is queued on `stream` (a cudaStream_t) and not
+/* Kernels of solvent_workspace_cuda.c. Maps are box³ of the device; work is queued on `stream` (a cudaStream_t) and not
  * waited for. */
 #ifndef ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_CUDA_H
 #define ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_CUDA_H

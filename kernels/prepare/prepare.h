@@ -4,8 +4,8 @@
  * to that shell and beyond it, and nothing of a band that the mask carries into the other is kept: poses that are chosen
  * by what is shared would else be chosen, alike in both halves, by the noise just beyond it. Zeros that a shift brings in
  * would mix shells just so: such an image is shifted around. */
-#ifndef ICESTREAM_KERNELS_PREPARE_H
-#define ICESTREAM_KERNELS_PREPARE_H
+#ifndef ICESTREAM_KERNELS_PREPARE_PREPARE_H
+#define ICESTREAM_KERNELS_PREPARE_PREPARE_H
 
 #include "common/status.h"
 #include "kernels/fourier/pixels.h"

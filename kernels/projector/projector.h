@@ -3,8 +3,8 @@
  * pad · Aᵀ k. Values are on the scale of a box × box transform with 1/box² norm of the map's projection, phase origin
  * at index box/2. For 2-D references only rows 1 and 2, columns 1 and 2 of the matrices are used: A = [[c,s],[−s,c]]
  * for psi. */
-#ifndef ICESTREAM_KERNELS_PROJECTOR_H
-#define ICESTREAM_KERNELS_PROJECTOR_H
+#ifndef ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_H
+#define ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_H
 
 #include "common/status.h"
 #include "kernels/fourier/pixels.h"

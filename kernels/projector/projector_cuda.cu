@@ -1,5 +1,5 @@
 /* From a map to the grid that slices are taken from. */
-#include "kernels/fourier/padded_cuda.cuh"
+#include "kernels/fourier/padded.cuh"
 #include "kernels/projector/projector_cuda.h"
 
 namespace {

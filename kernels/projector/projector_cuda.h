@@ -1,8 +1,8 @@
 /* References prepared on a CUDA device: what projector_set_map and projector_power do (kernels/projector/projector.h).
  * Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited for. Results repeat bit for
  * bit. */
-#ifndef ICESTREAM_KERNELS_PROJECTOR_CUDA_H
-#define ICESTREAM_KERNELS_PROJECTOR_CUDA_H
+#ifndef ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_CUDA_H
+#define ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_CUDA_H
 
 #include "kernels/expectation/expectation_cuda.h"
 #include "kernels/fourier/padded_cuda.h"

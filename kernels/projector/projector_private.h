@@ -1,6 +1,6 @@
 /* What a projector is made of: for the files of this folder only. */
-#ifndef ICESTREAM_KERNELS_PROJECTOR_PRIVATE_H
-#define ICESTREAM_KERNELS_PROJECTOR_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_PRIVATE_H
+#define ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_PRIVATE_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Order statistics of floats without sorting them. */
-#ifndef ICESTREAM_KERNELS_QUANTILE_H
-#define ICESTREAM_KERNELS_QUANTILE_H
+#ifndef ICESTREAM_KERNELS_QUANTILE_QUANTILE_H
+#define ICESTREAM_KERNELS_QUANTILE_QUANTILE_H
 
 #include <stddef.h>
 

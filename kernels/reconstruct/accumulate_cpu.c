@@ -7,7 +7,7 @@
 
 #include "common/memory.h"
 #include "common/multiversion.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 
 /* Pixels are placed BLOCK at a time, and their voxels asked for AHEAD of use. */
 enum { PAD = ACCUMULATOR_PAD, BLOCK = 256, AHEAD = 16, MAX_SLABS = 256, SAMPLED_SLICES = 512 };

@@ -1,5 +1,5 @@
 /* Sums, wherever they lie. */
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 
 #include <string.h>
 

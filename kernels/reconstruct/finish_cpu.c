@@ -5,7 +5,7 @@
 
 #include "common/memory.h"
 #include "common/multiversion.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 
 enum { PAD = ACCUMULATOR_PAD, STRETCH = 64, BRICK = 16 };
 

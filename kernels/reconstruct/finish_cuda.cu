@@ -1,6 +1,6 @@
 /* What is done to sums before they become a map, and their correlation: finish_cpu.c on a CUDA device. */
-#include "kernels/reconstruct/accumulator.h"
-#include "kernels/reconstruct/accumulator_cuda.cuh"
+#include "kernels/reconstruct/accumulator_device.cuh"
+#include "kernels/reconstruct/accumulator_private.h"
 
 namespace {
 

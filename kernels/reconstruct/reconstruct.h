@@ -4,8 +4,8 @@
  *
  * Sums lie in the host's memory or on a device (accumulator_clear_on), and where they lie the work on them is done; two
  * that are worked on together lie in one place. Devices agree with the CPU but for rounding. */
-#ifndef ICESTREAM_KERNELS_RECONSTRUCT_H
-#define ICESTREAM_KERNELS_RECONSTRUCT_H
+#ifndef ICESTREAM_KERNELS_RECONSTRUCT_RECONSTRUCT_H
+#define ICESTREAM_KERNELS_RECONSTRUCT_RECONSTRUCT_H
 
 #include <stddef.h>
 

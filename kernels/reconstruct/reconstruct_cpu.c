@@ -6,7 +6,7 @@
 #include "common/fft.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 
 enum { PAD = ACCUMULATOR_PAD };
 

@@ -1,6 +1,6 @@
 /* The M-step on a CUDA device: a Wiener filter over the grid, and from there to the map. */
-#include "kernels/fourier/padded_cuda.cuh"
-#include "kernels/reconstruct/wiener_cuda.cuh"
+#include "kernels/fourier/padded.cuh"
+#include "kernels/reconstruct/wiener_device.cuh"
 
 namespace {
 
@@ -69,7 +69,7 @@ __global__ void describe_shells(wiener all, const double *totals_of_all, int she
     if (ret_completeness) ret_completeness[at] = (float)(covered / count);
 }
 
-/* ret_lines[rows][columns][n_z], rows y = first_y .. (padded_cuda.cuh). */
+/* ret_lines[rows][columns][n_z], rows y = first_y .. (padded.cuh). */
 __global__ void fill_lines(wiener w, const double *totals, int first_y, int n_z, float2 *ret_lines) {
     __shared__ float2 tile[TILE][TILE + 1];
     int x0 = (int)blockIdx.y * TILE, z0 = (int)blockIdx.x * TILE, y = first_y + (int)blockIdx.z;

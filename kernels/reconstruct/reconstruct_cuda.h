@@ -6,8 +6,8 @@
  * Wiener filter with its floor and its division, where weights span ten orders of magnitude and single precision loses
  * shells (the paper met it in RELION's iterative gridding, which is not needed with weights from the sums). Single, as on
  * the CPU: what operators read, and the transform of the filtered grid, whose values are all on one scale. */
-#ifndef ICESTREAM_KERNELS_RECONSTRUCT_CUDA_H
-#define ICESTREAM_KERNELS_RECONSTRUCT_CUDA_H
+#ifndef ICESTREAM_KERNELS_RECONSTRUCT_RECONSTRUCT_CUDA_H
+#define ICESTREAM_KERNELS_RECONSTRUCT_RECONSTRUCT_CUDA_H
 
 #include "kernels/fourier/padded_cuda.h"
 #include "kernels/reconstruct/reconstruct.h"
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Sums: [count][nz][ny][nx] of four doubles, re im weight 0, as kernels/reconstruct/accumulator.h has them. count: of so
+/* Sums: [count][nz][ny][nx] of four doubles, re im weight 0, as kernels/reconstruct/accumulator_private.h has them. count: of so
  * many references, one after the other; functions that take more than one say so. */
 struct accumulator_cuda {
     double *voxels;

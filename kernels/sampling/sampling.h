@@ -11,8 +11,8 @@
  *
  * A grid is perturbed each iteration by a fraction d of its step: shifts move by d · step and orientations by
  * A ← A · A(e, e, e), e = d · angle step, so that no pose stays between grid points for ever. */
-#ifndef ICESTREAM_KERNELS_SAMPLING_H
-#define ICESTREAM_KERNELS_SAMPLING_H
+#ifndef ICESTREAM_KERNELS_SAMPLING_SAMPLING_H
+#define ICESTREAM_KERNELS_SAMPLING_SAMPLING_H
 
 #include "common/status.h"
 #include "kernels/symmetry/symmetry.h"

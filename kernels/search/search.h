@@ -18,8 +18,8 @@
  *
  * Both devices give the same maps to 1e-4 of their standard deviation; of equal scores the first template and, in it, the
  * first rotation wins. */
-#ifndef ICESTREAM_KERNELS_SEARCH_H
-#define ICESTREAM_KERNELS_SEARCH_H
+#ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_H
+#define ICESTREAM_KERNELS_SEARCH_SEARCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  *
  * A transform serves two rotations, psi and psi + 180°, where the number of rotations is even: the second product is
  * with its conjugate. "Pair" p of a template is rotation p with its second half, or alone. */
-#include "kernels/search/search_device.cuh"
+#include "kernels/search/search_plan.cuh"
 
 enum { THREADS = 256 };
 

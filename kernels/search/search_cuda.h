@@ -1,7 +1,7 @@
 /* The part of kernels/search that runs on a CUDA device, between search_cuda.c and the .cu files. Plain pointers and
  * numbers; the meaning of them is that of kernels/search/search.h. */
-#ifndef ICESTREAM_KERNELS_SEARCH_CUDA_H
-#define ICESTREAM_KERNELS_SEARCH_CUDA_H
+#ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_CUDA_H
+#define ICESTREAM_KERNELS_SEARCH_SEARCH_CUDA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/search/search_device.cuh"
-#include "kernels/search/search_fft.cuh"
+#include "kernels/fourier/block_fft_device.cuh"
+#include "kernels/search/search_plan.cuh"
 
 /* Threads of a block at most, so that registers suffice. */
 enum { MOST_THREADS = 512 };

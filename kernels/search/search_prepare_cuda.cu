@@ -2,7 +2,7 @@
  * local mean and deviation, and the product of all that the rotations have in common. The steps, and their arithmetic,
  * are those of kernels/normalise, fourier, local_stats and ctf. */
 #include "kernels/normalise/normalise.h"
-#include "kernels/search/search_device.cuh"
+#include "kernels/search/search_plan.cuh"
 
 enum { THREADS = 256, SUM_BLOCKS = 1056 };
 

@@ -1,6 +1,6 @@
 /* What search.c, which both devices share, asks of each. */
-#ifndef ICESTREAM_KERNELS_SEARCH_PRIVATE_H
-#define ICESTREAM_KERNELS_SEARCH_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_PRIVATE_H
+#define ICESTREAM_KERNELS_SEARCH_SEARCH_PRIVATE_H
 
 #include "kernels/search/search.h"
 #include "kernels/whiten/whiten.h"

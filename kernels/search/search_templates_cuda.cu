@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/search/search_device.cuh"
+#include "kernels/search/search_plan.cuh"
 
 enum { THREADS = 256, TERM_BLOCKS = 128 };
 

@@ -1,7 +1,7 @@
 /* What the parts of a search take, for tests/benchmarks. */
 #include <math.h>
 
-#include "kernels/search/search_device.cuh"
+#include "kernels/search/search_plan.cuh"
 
 /* Bare transforms are tried with so many at a time; the fastest counts. */
 static const int BATCHES[] = {4, 8, 12, 24, 36, 72};

@@ -2,7 +2,7 @@
  * the weighted transform with its local mean. The same arithmetic as on the CPU; sums are in a fixed order. */
 #include <stdlib.h>
 
-#include "kernels/search/search_device.cuh"
+#include "kernels/search/search_plan.cuh"
 #include "kernels/whiten/whiten.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32, DIGIT = 8, BINS = 1 << DIGIT };

@@ -16,8 +16,8 @@
  * make that cheap; otherwise in single with the sums of every 128 atoms added apart, and every pair that comes out
  * below an RMSD of 4e-4 Rg² (in Å: 0.16 at Rg 20, 4 at Rg 100), where rounding would show, is done again in double.
  * Both devices and the reference methods agree within 0.005 Å; the same calls give the same bits. */
-#ifndef ICESTREAM_KERNELS_SUPERPOSE_H
-#define ICESTREAM_KERNELS_SUPERPOSE_H
+#ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_H
+#define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * Structures lie on the device as rows [structures][3][stride] of floats: centred, times √w, one row for x, y and z
  * each; stride is atoms rounded up to SUPERPOSE_CHUNK, and what is beyond atoms, or beyond the structures that are
  * there up to a multiple of SUPERPOSE_TILE, is zero. norms [structures] are G. */
-#ifndef ICESTREAM_KERNELS_SUPERPOSE_CUDA_H
-#define ICESTREAM_KERNELS_SUPERPOSE_CUDA_H
+#ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_CUDA_H
+#define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_CUDA_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* What superpose.c, which both devices share, asks of each. */
-#ifndef ICESTREAM_KERNELS_SUPERPOSE_PRIVATE_H
-#define ICESTREAM_KERNELS_SUPERPOSE_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_PRIVATE_H
+#define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_PRIVATE_H
 
 #include "kernels/superpose/superpose.h"
 

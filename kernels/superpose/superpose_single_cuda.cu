@@ -2,7 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "common/device_cuda.h"
-#include "kernels/superpose/superpose_tile_cuda.cuh"
+#include "kernels/superpose/superpose_tile_device.cuh"
 
 /* 16 × 16 threads; each has the pairs of two structures with two, 16 apart, so that it holds R as a whole. With rows 20
  * floats apart, eight threads that read neighbouring structures meet no bank twice. Sums of SUM_CHUNKS chunks are added

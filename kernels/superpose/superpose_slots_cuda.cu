@@ -1,7 +1,7 @@
 /* Ranges of rows on a CUDA device: the slots that take turns, and what is below a cut-off. */
 #include <string.h>
 
-#include "kernels/superpose/superpose_device_cuda.cuh"
+#include "kernels/superpose/superpose_ensemble.cuh"
 
 enum { PICK_THREADS = 256, PICK_WARPS = PICK_THREADS / 32 };
 

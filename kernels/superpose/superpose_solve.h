@@ -4,8 +4,8 @@
  * With t = |R|² (Frobenius), e = the sum of squares of R's 2 × 2 minors and d = det R, λ is the largest root of
  * λ⁴ − 2 t λ² − 8 d λ + t² − 4 e, whose four roots s1 + s2 + s3 (with two signs changed at a time, d < 0: with one) are
  * all real. */
-#ifndef ICESTREAM_KERNELS_SUPERPOSE_SOLVE_H
-#define ICESTREAM_KERNELS_SUPERPOSE_SOLVE_H
+#ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_SOLVE_H
+#define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_SOLVE_H
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Point groups Cn, Dn, T, O, I (I1-I4), and Euler angles (ZYZ; rows of the matrix: image x, image y, view direction).
  * Axes as RELION orients them. Matrices are row-major double[9]. Angles in degrees. */
-#ifndef ICESTREAM_KERNELS_SYMMETRY_H
-#define ICESTREAM_KERNELS_SYMMETRY_H
+#ifndef ICESTREAM_KERNELS_SYMMETRY_SYMMETRY_H
+#define ICESTREAM_KERNELS_SYMMETRY_SYMMETRY_H
 
 #include <stdbool.h>
 

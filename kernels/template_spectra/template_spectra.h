@@ -7,8 +7,8 @@
  * is the conjugate of the first.
  *
  * Rotated transforms are kept when they fit into the memory limit, and else worked out at each call. */
-#ifndef ICESTREAM_KERNELS_TEMPLATE_SPECTRA_H
-#define ICESTREAM_KERNELS_TEMPLATE_SPECTRA_H
+#ifndef ICESTREAM_KERNELS_TEMPLATE_SPECTRA_TEMPLATE_SPECTRA_H
+#define ICESTREAM_KERNELS_TEMPLATE_SPECTRA_TEMPLATE_SPECTRA_H
 
 #include <stdbool.h>
 #include <stddef.h>

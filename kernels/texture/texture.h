@@ -23,8 +23,8 @@
  * from which all features follow. Sums are exact, so every order gives the same: both devices have the same integers,
  * and features that differ by the rounding of exp and √ in double. The same call gives the same bits, whatever the
  * number of threads. */
-#ifndef ICESTREAM_KERNELS_TEXTURE_H
-#define ICESTREAM_KERNELS_TEXTURE_H
+#ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_H
+#define ICESTREAM_KERNELS_TEXTURE_TEXTURE_H
 
 #include <stdbool.h>
 #include <stddef.h>

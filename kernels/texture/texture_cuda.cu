@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/device.h"
-#include "kernels/texture/texture_device_cuda.cuh"
+#include "kernels/texture/texture_device.cuh"
 
 /* Records of a slot, where those of one length do not need more. */
 static const size_t RECORD_BYTES = (size_t)384 << 20;

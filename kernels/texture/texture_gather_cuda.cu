@@ -1,6 +1,6 @@
 /* Features of the matrices whose sums slide has written, and what becomes of them over displacements and pixels. Every
  * sum is made in a fixed order. */
-#include "kernels/texture/texture_device_cuda.cuh"
+#include "kernels/texture/texture_device.cuh"
 
 enum { WARP = 32, WARPS = TEXTURE_GATHER_THREADS / WARP };
 

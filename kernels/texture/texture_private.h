@@ -1,6 +1,6 @@
 /* What texture.c, which both devices share, gives them and asks of them. */
-#ifndef ICESTREAM_KERNELS_TEXTURE_PRIVATE_H
-#define ICESTREAM_KERNELS_TEXTURE_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_PRIVATE_H
+#define ICESTREAM_KERNELS_TEXTURE_TEXTURE_PRIVATE_H
 
 #include "kernels/texture/texture.h"
 #include "kernels/texture/texture_terms.h"

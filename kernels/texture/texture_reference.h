@@ -1,6 +1,6 @@
 /* Texture by definition, for tests: every matrix is built and every feature summed over it, in double. */
-#ifndef ICESTREAM_KERNELS_TEXTURE_REFERENCE_H
-#define ICESTREAM_KERNELS_TEXTURE_REFERENCE_H
+#ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_REFERENCE_H
+#define ICESTREAM_KERNELS_TEXTURE_TEXTURE_REFERENCE_H
 
 #include "kernels/texture/texture.h"
 

@@ -7,7 +7,7 @@
  * 107 KiB for 32 windows, and 64 windows a multiprocessor. To have more than two warps of them there, each of a block's
  * warps keeps a part of the counts (its role): cells, sums, differences or marginals. Roles share nothing but what they
  * read, so a block never waits for itself. */
-#include "kernels/texture/texture_device_cuda.cuh"
+#include "kernels/texture/texture_device.cuh"
 
 /* BATCH: pairs whose pixels are read before the first of them is counted. */
 enum { WARP = 32, ROLES = 4, BATCH = 4 };

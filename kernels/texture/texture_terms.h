@@ -9,8 +9,8 @@
  *
  * and everything else is a moment of i + j or of |i − j|: ij = ((i + j)² − (i − j)²) / 4. T is a table of int64 in
  * units of 2^−44, so sums are exact and return to 0, and an entropy that is 0 is 0: all its terms cancel. */
-#ifndef ICESTREAM_KERNELS_TEXTURE_TERMS_H
-#define ICESTREAM_KERNELS_TEXTURE_TERMS_H
+#ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_TERMS_H
+#define ICESTREAM_KERNELS_TEXTURE_TEXTURE_TERMS_H
 
 #include <math.h>
 #include <stdint.h>

@@ -38,8 +38,8 @@
  * and rule the residual. Rays and voxels whose sum is below 1e-6 stay out.
  *
  * A plan is used by one thread at a time; the same calls give the same bits. CPU results do not depend on threads. */
-#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_H
-#define ICESTREAM_KERNELS_TOMOGRAPHY_H
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_H
+#define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * [block][tilt][ray][lane]. All rows share u(x, z), so that a weight is worked out once and multiplies whole vectors,
  * and nothing is gathered. A *tile* is a piece of a slice small enough that its rows stay in the caches while all tilts
  * pass over it. Rays are padded: ray r of the image stands at r + TOMOGRAPHY_PAD. */
-#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_CPU_H
-#define ICESTREAM_KERNELS_TOMOGRAPHY_CPU_H
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_CPU_H
+#define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_CPU_H
 
 #include <stdint.h>
 

@@ -10,8 +10,8 @@
  *
  * Pointers are the device's; work is queued on `stream` (a cudaStream_t) of the calling thread's current device and not
  * waited for. */
-#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_CUDA_H
-#define ICESTREAM_KERNELS_TOMOGRAPHY_CUDA_H
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_CUDA_H
+#define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_CUDA_H
 
 #include <stdbool.h>
 #include <stddef.h>

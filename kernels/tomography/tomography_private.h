@@ -1,6 +1,6 @@
 /* What tomography.c, which both devices share, asks of each, and what it makes for both. */
-#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_PRIVATE_H
-#define ICESTREAM_KERNELS_TOMOGRAPHY_PRIVATE_H
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_PRIVATE_H
+#define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_PRIVATE_H
 
 #include "kernels/tomography/tomography.h"
 

@@ -1,6 +1,6 @@
 /* SIRT as its formulas stand, voxel by voxel and in double: what both devices are tested against. Slow. */
-#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_REFERENCE_H
-#define ICESTREAM_KERNELS_TOMOGRAPHY_REFERENCE_H
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_REFERENCE_H
+#define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_REFERENCE_H
 
 #include "kernels/tomography/tomography.h"
 

@@ -14,8 +14,8 @@
  *   P(r) = median over the tiles (value of rank tiles/2) · (size/work)² / (9/64 T²); P(0) = P(1) = P(2)
  *   weight(r) = P^(−1/2), r = 0 … work/2 on the half plane of the map, P linear between rings at r · T/work, and at least
  *     1e-7 of its greatest value. */
-#ifndef ICESTREAM_KERNELS_WHITEN_H
-#define ICESTREAM_KERNELS_WHITEN_H
+#ifndef ICESTREAM_KERNELS_WHITEN_WHITEN_H
+#define ICESTREAM_KERNELS_WHITEN_WHITEN_H
 
 #include <math.h>
 

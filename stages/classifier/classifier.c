@@ -1,4 +1,4 @@
-#include "classifier.h"
+#include "stages/classifier/classifier.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "common/memory.h"
 #include "kernels/quantile/quantile.h"
-#include "seed.h"
+#include "stages/classifier/seed.h"
 
 enum { EMPTY_FROM_UPDATE = 6, SPLITS_PER_UPDATE = 3 };
 

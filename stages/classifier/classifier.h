@@ -7,10 +7,10 @@
 #ifndef ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
 #define ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
 
-#include "dataset.h"
-#include "estep.h"
-#include "model.h"
-#include "quality.h"
+#include "stages/classifier/dataset.h"
+#include "stages/classifier/estep.h"
+#include "stages/classifier/model.h"
+#include "stages/classifier/quality.h"
 
 struct classifier_options {
     int classes;

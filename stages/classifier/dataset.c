@@ -1,4 +1,4 @@
-#include "dataset.h"
+#include "stages/classifier/dataset.h"
 
 #include <limits.h>
 #include <math.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 
 struct dataset {
     pthread_mutex_t lock; /* pending, and the shape that batches must have */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/star.h"
+#include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 

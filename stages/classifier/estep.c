@@ -1,4 +1,4 @@
-#include "estep.h"
+#include "stages/classifier/estep.h"
 
 #include <math.h>
 #include <string.h>

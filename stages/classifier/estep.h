@@ -4,8 +4,8 @@
 #define ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 
 #include "common/device.h"
-#include "dataset.h"
-#include "model.h"
+#include "stages/classifier/dataset.h"
+#include "stages/classifier/model.h"
 
 struct estep_options {
     double psi_step;                  /* ° */

@@ -1,4 +1,4 @@
-#include "classifier_stage.h"
+#include "stages/classifier/stage.h"
 
 int main(int argc, char **argv) {
     return stage_main(&classifier_stage, argc, argv);

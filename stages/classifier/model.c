@@ -1,4 +1,4 @@
-#include "model.h"
+#include "stages/classifier/model.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "parameters.h"
+#include "stages/classifier/parameters.h"
 
 #include <limits.h>
 #include <stddef.h>

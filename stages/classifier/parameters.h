@@ -2,7 +2,7 @@
 #ifndef ICESTREAM_STAGES_CLASSIFIER_PARAMETERS_H
 #define ICESTREAM_STAGES_CLASSIFIER_PARAMETERS_H
 
-#include "common/stage.h"
+#include "common/harness/stage.h"
 
 struct classifier_params {
     int classes, particles_per_class, minimum_particles, final_passes, image_memory, seed;

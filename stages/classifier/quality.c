@@ -1,4 +1,4 @@
-#include "quality.h"
+#include "stages/classifier/quality.h"
 
 #include <ctype.h>
 #include <math.h>

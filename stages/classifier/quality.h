@@ -10,8 +10,8 @@
 #ifndef ICESTREAM_STAGES_CLASSIFIER_QUALITY_H
 #define ICESTREAM_STAGES_CLASSIFIER_QUALITY_H
 
-#include "dataset.h"
-#include "model.h"
+#include "stages/classifier/dataset.h"
+#include "stages/classifier/model.h"
 
 /* A rule over what is known of a class: "auto" (quality >= 0.3), "all", or comparisons joined by "and", as "quality >=
  * 0.4 and distribution > 0.01". Names: quality (0 to 1), distribution (fraction of the particles), resolution (Å),

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "snapshot_private.h"
+#include "stages/classifier/snapshot_private.h"
 
 enum { ITERATIONS_MAX = 1000000 };
 

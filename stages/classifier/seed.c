@@ -1,10 +1,10 @@
-#include "seed.h"
+#include "stages/classifier/seed.h"
 
 #include <math.h>
 
 #include "common/memory.h"
-#include "estep.h"
 #include "kernels/prepare/prepare.h"
+#include "stages/classifier/estep.h"
 
 /* One particle, over the pixels of the model's size. */
 struct sample {

@@ -2,8 +2,8 @@
 #ifndef ICESTREAM_STAGES_CLASSIFIER_SEED_H
 #define ICESTREAM_STAGES_CLASSIFIER_SEED_H
 
-#include "dataset.h"
-#include "model.h"
+#include "stages/classifier/dataset.h"
+#include "stages/classifier/model.h"
 
 /* The noise spectrum: power of which[count]. */
 enum status seed_noise(struct model *model, struct dataset *dataset, const size_t *which, size_t count,

@@ -1,4 +1,4 @@
-#include "snapshot.h"
+#include "stages/classifier/snapshot.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "snapshot_private.h"
+#include "stages/classifier/snapshot_private.h"
 
 static enum status put(struct star_table *t, size_t row, const char *name, double value, struct err *err) {
     int column;

@@ -2,8 +2,8 @@
 #ifndef ICESTREAM_STAGES_CLASSIFIER_SNAPSHOT_H
 #define ICESTREAM_STAGES_CLASSIFIER_SNAPSHOT_H
 
-#include "classifier.h"
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "stages/classifier/classifier.h"
 
 struct snapshot {
     const char *folder;   /* absolute */

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "common/formats/relion.h"
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
-#include "common/relion.h"
-#include "common/star_cells.h"
-#include "snapshot_private.h"
+#include "stages/classifier/snapshot_private.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/picture.h"
 #include "common/memory.h"
-#include "common/picture.h"
-#include "snapshot.h"
+#include "stages/classifier/snapshot.h"
 
 enum { FRAME = 3, DIGIT_WIDTH = 3, DIGIT_HEIGHT = 5 };
 

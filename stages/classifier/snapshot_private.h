@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "snapshot.h"
+#include "stages/classifier/snapshot.h"
 
 /* There is one noise spectrum: for RELION 3.1, which has one for each group, all particles are of this one. */
 #define SNAPSHOT_GROUP "group_1"

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "kernels/drop_features/drop_features.h"
 #include "kernels/drop_find/drop_find.h"
 #include "kernels/texture/texture.h"

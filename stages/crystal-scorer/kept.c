@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/npy.h"
 #include "common/memory.h"
-#include "common/npy.h"
 
 static const size_t TEXTURE_SHAPE[] = {TEXTURE_QUANTISATIONS, TEXTURE_LENGTHS, TEXTURE_FEATURES, TEXTURE_AGGREGATES};
 static const size_t SIMPLE_SHAPE[] = {DROP_FEATURES_COUNT};

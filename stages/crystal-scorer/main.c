@@ -1,4 +1,4 @@
-#include "stages/crystal-scorer/scorer_stage.h"
+#include "stages/crystal-scorer/stage.h"
 
 int main(int argc, char **argv) {
     return stage_main(&crystal_scorer_stage, argc, argv);

@@ -6,10 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/csv.h"
 #include "common/files.h"
+#include "common/formats/csv.h"
+#include "common/harness/params.h"
 #include "common/memory.h"
-#include "common/params.h"
+#include "common/text.h"
 
 static const char *const NAMES[OUTCOMES] = {"clear",
                                             "precipitate",
@@ -51,7 +52,7 @@ bool outcome_parse(const char *text, enum outcome *ret_outcome) {
 }
 
 const char *outcome_nearest(const char *text) {
-    return params_nearest(text, NAMES, OUTCOMES);
+    return text_nearest(text, NAMES, OUTCOMES);
 }
 
 static int by_path(const void *a, const void *b) {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/csv.h"
 #include "common/files.h"
+#include "common/formats/csv.h"
 #include "common/memory.h"
 
 void score_set(struct score *score, const struct model *model, const float *of_class) {

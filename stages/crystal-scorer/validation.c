@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/csv.h"
 #include "common/files.h"
+#include "common/formats/csv.h"
 #include "common/memory.h"
 #include "stages/crystal-scorer/training.h"
 

@@ -1,4 +1,4 @@
-#include "extractor.h"
+#include "stages/extractor/extractor.h"
 
 #include <math.h>
 #include <stdlib.h>

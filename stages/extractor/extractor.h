@@ -1,13 +1,13 @@
 /* Cuts the picked particles out of each micrograph and writes them as stacks and STAR files that RELION reads. */
-#ifndef ICESTREAM_STAGES_EXTRACTOR_H
-#define ICESTREAM_STAGES_EXTRACTOR_H
+#ifndef ICESTREAM_STAGES_EXTRACTOR_EXTRACTOR_H
+#define ICESTREAM_STAGES_EXTRACTOR_EXTRACTOR_H
 
 #include <limits.h>
 #include <stdbool.h>
 
-#include "common/image.h"
-#include "common/stage.h"
-#include "common/star.h"
+#include "common/formats/image.h"
+#include "common/formats/star.h"
+#include "common/harness/stage.h"
 #include "kernels/extract/extract.h"
 
 struct extractor_params {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "extractor.h"
+#include "stages/extractor/extractor.h"
 
 static enum status put_text(struct star_table *table, size_t row, const char *name, const char *value,
                             struct err *err) {

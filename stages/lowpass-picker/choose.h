@@ -1,7 +1,7 @@
 /* From the maps of a search to picks: what lies on contamination is left out, a threshold found, peaks sought, and of
  * close ones the better kept. Needs the maps alone, so kept maps can be thresholded again. */
-#ifndef ICESTREAM_CHOOSE_H
-#define ICESTREAM_CHOOSE_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_CHOOSE_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_CHOOSE_H
 
 #include <stdbool.h>
 #include <stddef.h>

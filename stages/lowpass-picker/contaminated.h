@@ -1,6 +1,6 @@
 /* Where on the maps of a search no particle may have its centre. */
-#ifndef ICESTREAM_PICK_CONTAMINATED_H
-#define ICESTREAM_PICK_CONTAMINATED_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_CONTAMINATED_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_CONTAMINATED_H
 
 #include "stages/lowpass-picker/choose.h"
 

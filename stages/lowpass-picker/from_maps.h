@@ -1,6 +1,6 @@
 /* Picking from the maps that an earlier run kept: what is asked for must be theirs. */
-#ifndef ICESTREAM_FROM_MAPS_H
-#define ICESTREAM_FROM_MAPS_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_FROM_MAPS_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_FROM_MAPS_H
 
 #include "stages/lowpass-picker/lowpass_picker.h"
 

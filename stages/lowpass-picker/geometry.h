@@ -1,6 +1,6 @@
 /* The sizes of a search's maps, and where these lie on their micrograph. */
-#ifndef ICESTREAM_PICK_GEOMETRY_H
-#define ICESTREAM_PICK_GEOMETRY_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_GEOMETRY_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_GEOMETRY_H
 
 #include "stages/lowpass-picker/picker.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/files.h"
-#include "common/picture.h"
-#include "common/star.h"
+#include "common/formats/picture.h"
+#include "common/formats/star.h"
 #include "common/text.h"
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/maps_file.h"

@@ -1,11 +1,11 @@
 /* The stage lowpass-picker: micrographs in, picks out. */
-#ifndef ICESTREAM_LOWPASS_PICKER_H
-#define ICESTREAM_LOWPASS_PICKER_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_LOWPASS_PICKER_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_LOWPASS_PICKER_H
 
 #include "common/device.h"
-#include "common/image.h"
-#include "common/params.h"
-#include "common/stage.h"
+#include "common/formats/image.h"
+#include "common/harness/params.h"
+#include "common/harness/stage.h"
 #include "stages/lowpass-picker/choose.h"
 #include "stages/lowpass-picker/pick_picture.h"
 #include "stages/lowpass-picker/picker.h"

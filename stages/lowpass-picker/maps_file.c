@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 
 enum { VERSION = 2, COMMON_MAPS = 3, WORK_MOST = 32768, TEMPLATES_MOST = 10000, DESCRIPTION_MOST = 1 << 24 };
 

@@ -1,10 +1,10 @@
 /* Maps of a search in files, so that picks can be chosen again with another threshold:
  *   MIC_maps.mrcs  stack of work × work floats: image, mean, deviation, then score and rotation of each template
  *   MIC_maps.json  what they mean: micrograph, sizes, particle, noise, terms of the templates */
-#ifndef ICESTREAM_MAPS_FILE_H
-#define ICESTREAM_MAPS_FILE_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_MAPS_FILE_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_MAPS_FILE_H
 
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "common/status.h"
 #include "stages/lowpass-picker/picker.h"
 

@@ -1,6 +1,6 @@
 #include "stages/lowpass-picker/pick_files.h"
 
-#include "common/star.h"
+#include "common/formats/star.h"
 
 static enum status fill(struct star_table *table, const struct pick_list *picks, struct err *err) {
     int x = 0, y = 0, class_number = 0, merit = 0, psi = 0;

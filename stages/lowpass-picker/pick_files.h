@@ -1,6 +1,6 @@
 /* STAR files of picks, as RELION names and reads them. */
-#ifndef ICESTREAM_PICK_FILES_H
-#define ICESTREAM_PICK_FILES_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_PICK_FILES_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_PICK_FILES_H
 
 #include "common/status.h"
 #include "stages/lowpass-picker/choose.h"

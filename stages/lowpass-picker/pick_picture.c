@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/fft.h"
+#include "common/formats/picture.h"
 #include "common/memory.h"
-#include "common/picture.h"
 #include "kernels/fourier/window.h"
 #include "kernels/normalise/normalise.h"
 

@@ -1,7 +1,7 @@
 /* A picture of a micrograph with its picks: low-passed as it was searched, stretched in contrast, red where no
  * pick may be, a circle a pick. */
-#ifndef ICESTREAM_PICK_PICTURE_H
-#define ICESTREAM_PICK_PICTURE_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_PICK_PICTURE_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_PICK_PICTURE_H
 
 #include "common/status.h"
 #include "stages/lowpass-picker/choose.h"

@@ -2,8 +2,8 @@
  * and the choice (choose.h), which takes picks from the search's maps. Here: shapes, sizes, and the templates, from a
  * stack (PICKER_TEMPLATE) or round ones (PICKER_LOG: Laplacians of Gaussians and high-passed spheres).
  * Lengths in Å unless said. */
-#ifndef ICESTREAM_PICKER_H
-#define ICESTREAM_PICKER_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_PICKER_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_PICKER_H
 
 #include <stdbool.h>
 #include <stdint.h>

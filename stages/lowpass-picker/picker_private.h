@@ -1,6 +1,6 @@
 /* What picker.c, picker_template.c and picker_log.c share. */
-#ifndef ICESTREAM_PICKER_PRIVATE_H
-#define ICESTREAM_PICKER_PRIVATE_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_PICKER_PRIVATE_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_PICKER_PRIVATE_H
 
 #include "stages/lowpass-picker/picker.h"
 

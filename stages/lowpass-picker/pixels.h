@@ -1,8 +1,8 @@
 /* Micrographs in which there is nothing to find: a shutter that stayed closed, a transfer or a correction that failed. */
-#ifndef ICESTREAM_PICKER_PIXELS_H
-#define ICESTREAM_PICKER_PIXELS_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_PIXELS_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_PIXELS_H
 
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "kernels/contamination/contamination.h"
 
 /* STATUS_BAD_FORMAT when no pixel is a number, when all are the same, and when one is absurd, which would swamp all others

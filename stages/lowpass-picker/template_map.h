@@ -1,10 +1,10 @@
 /* Templates from a three-dimensional map: its projections along all directions of its asymmetric unit. */
-#ifndef ICESTREAM_PICK_TEMPLATE_MAP_H
-#define ICESTREAM_PICK_TEMPLATE_MAP_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_MAP_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_MAP_H
 
 #include <stdbool.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
 
 /* Whether a file's images are the slices of a map: as many as they are wide, in a file that is not called a stack
  * (.mrcs, .st). */

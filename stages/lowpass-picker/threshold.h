@@ -1,8 +1,8 @@
 /* Where noise ends and particles begin, from the scores of a micrograph's peaks alone: the split that leaves the least
  * variance within its two classes (Otsu 1979), over peaks of which close ones are suppressed already, so that noise and
  * particles come in comparable numbers. The best few, gold and ice, are cut to a percentile and pull nothing. */
-#ifndef ICESTREAM_THRESHOLD_H
-#define ICESTREAM_THRESHOLD_H
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_THRESHOLD_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_THRESHOLD_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* How far a pose must be off before the images can tell, from which the next sampling follows: over some of the
- * particles of a half (kernels/alignment/accuracy.h), with the map and noise of the E-step that has just been done. */
+ * particles of a half (kernels/accuracy/accuracy.h), with the map and noise of the E-step that has just been done. */
 #include <string.h>
 
-#include "kernels/alignment/accuracy.h"
+#include "kernels/accuracy/accuracy.h"
 #include "stages/refiner/refiner_private.h"
 
 enum { ACCURACY_PARTICLES = 100 };

@@ -5,8 +5,8 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 
 enum status arrivals_init(struct arrivals *a, struct err *err) {
     *a = (struct arrivals){0};

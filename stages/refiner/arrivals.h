@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "common/stage.h"
-#include "common/star.h"
+#include "common/formats/star.h"
+#include "common/harness/stage.h"
 #include "stages/refiner/refiner.h"
 
 struct arrival {

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/formats/picture.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/picture.h"
 #include "stages/refiner/tables.h"
 
 enum status output_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {

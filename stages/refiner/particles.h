@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/star.h"
+#include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 

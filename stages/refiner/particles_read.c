@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 
 /* Columns of one file's particle table; −1 where absent. */
 struct columns {

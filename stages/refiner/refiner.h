@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 #include "common/device.h"
-#include "common/star.h"
+#include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/alignment/alignment.h"
 

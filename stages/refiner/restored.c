@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "kernels/sampling/sampling.h"
 
 enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000, BOX_MIN = 16, BOX_MAX = 2048 };

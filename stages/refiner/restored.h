@@ -3,8 +3,8 @@
 #ifndef ICESTREAM_STAGES_REFINER_RESTORED_H
 #define ICESTREAM_STAGES_REFINER_RESTORED_H
 
-#include "common/image.h"
-#include "common/star.h"
+#include "common/formats/image.h"
+#include "common/formats/star.h"
 #include "stages/refiner/particles.h"
 #include "stages/refiner/schedule.h"
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/refiner_private.h"
 

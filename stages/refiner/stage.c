@@ -7,6 +7,7 @@
 #include "common/files.h"
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/arrivals.h"
+#include "stages/refiner/postprocess_write.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/writer.h"
 

@@ -2,7 +2,7 @@
 #ifndef ICESTREAM_STAGES_REFINER_STAGE_H
 #define ICESTREAM_STAGES_REFINER_STAGE_H
 
-#include "common/stage.h"
+#include "common/harness/stage.h"
 
 extern const struct stage_descriptor refiner_stage;
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/relion.h"
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
-#include "common/relion.h"
-#include "common/star_cells.h"
 
 static enum status put_text(struct star_table *t, size_t row, const char *column, const char *text, struct err *err) {
     const struct star_cell cell = {.column = column, .text = text};

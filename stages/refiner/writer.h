@@ -2,7 +2,7 @@
 #ifndef ICESTREAM_STAGES_REFINER_WRITER_H
 #define ICESTREAM_STAGES_REFINER_WRITER_H
 
-#include "common/stage.h"
+#include "common/harness/stage.h"
 #include "stages/refiner/refiner.h"
 
 struct writer;

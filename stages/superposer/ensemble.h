@@ -4,7 +4,7 @@
 #ifndef ICESTREAM_STAGES_SUPERPOSER_ENSEMBLE_H
 #define ICESTREAM_STAGES_SUPERPOSER_ENSEMBLE_H
 
-#include "common/structure.h"
+#include "common/formats/structure.h"
 
 enum ensemble_weights { WEIGHTS_NONE, WEIGHTS_MASS, WEIGHTS_OCCUPANCY, WEIGHTS_B_FACTOR };
 #define ENSEMBLE_WEIGHTS_CHOICES "none|mass|occupancy|b_factor"

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "common/files.h"
+#include "common/formats/npy.h"
 #include "common/memory.h"
-#include "common/npy.h"
 
 /* A file that has changed since would give other atoms than were compared. */
 static enum status check_atoms(const struct superposer *s, const struct ensemble_view *view, const char *name,

@@ -1,4 +1,4 @@
-#include "superposer_stage.h"
+#include "stages/superposer/stage.h"
 
 int main(int argc, char **argv) {
     return stage_main(&superposer_stage, argc, argv);

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "common/files.h"
+#include "common/formats/npy.h"
 #include "common/memory.h"
-#include "common/npy.h"
 
 static enum status write_names(const struct superposer *s, const char *folder, struct err *err) {
     _cleanup_(file_discard) struct file_output *output = NULL;

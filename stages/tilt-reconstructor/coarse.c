@@ -1,4 +1,4 @@
-#include "coarse.h"
+#include "stages/tilt-reconstructor/coarse.h"
 
 #include <math.h>
 #include <stdlib.h>

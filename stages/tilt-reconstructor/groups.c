@@ -1,4 +1,4 @@
-#include "groups.h"
+#include "stages/tilt-reconstructor/groups.h"
 
 #include <math.h>
 #include <pthread.h>

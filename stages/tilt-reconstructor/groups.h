@@ -7,7 +7,7 @@
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_GROUPS_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_GROUPS_H
 
-#include "series.h"
+#include "stages/tilt-reconstructor/series.h"
 
 struct arrival {
     const char *series, *path;

@@ -1,15 +1,15 @@
-#include "job.h"
+#include "stages/tilt-reconstructor/job.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "coarse.h"
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 #include "common/text.h"
+#include "stages/tilt-reconstructor/coarse.h"
 
 enum { COARSE_SIDE = 512 };        /* px: what shifts are found in */
 static const double WEAK_PEAK = 5; /* σ: below it a shift may be chance */

@@ -7,10 +7,10 @@
 #include <stdbool.h>
 
 #include "common/device.h"
-#include "common/mrc.h"
+#include "common/formats/mrc.h"
 #include "kernels/tomography/tomography.h"
-#include "projections.h"
-#include "series.h"
+#include "stages/tilt-reconstructor/projections.h"
+#include "stages/tilt-reconstructor/series.h"
 
 /* What the user set. */
 struct job_settings {

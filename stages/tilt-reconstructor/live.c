@@ -1,4 +1,4 @@
-#include "live.h"
+#include "stages/tilt-reconstructor/live.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -5,9 +5,9 @@
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_LIVE_H
 
 #include "common/files.h"
-#include "groups.h"
-#include "products.h"
-#include "settings.h"
+#include "stages/tilt-reconstructor/groups.h"
+#include "stages/tilt-reconstructor/parameters.h"
+#include "stages/tilt-reconstructor/products.h"
 
 struct live;
 

@@ -1,4 +1,4 @@
-#include "products.h"
+#include "stages/tilt-reconstructor/products.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,8 +8,8 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/picture.h"
 #include "common/memory.h"
-#include "common/picture.h"
 
 static const char *const matrices[] = {"auto", "on-the-fly", "ellr", "blob-ellr"};
 static const char *const bases[] = {"blob", "linear", "voxel"};

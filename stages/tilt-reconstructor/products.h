@@ -4,7 +4,7 @@
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_PRODUCTS_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_PRODUCTS_H
 
-#include "job.h"
+#include "stages/tilt-reconstructor/job.h"
 
 struct products {
     const char *tomogram, *slices, *residuals, *record; /* paths; residuals, record: NULL: not written */

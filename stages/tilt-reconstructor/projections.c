@@ -1,13 +1,13 @@
-#include "projections.h"
+#include "stages/tilt-reconstructor/projections.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "common/multiversion.h"
-#include "resample.h"
+#include "stages/tilt-reconstructor/resample.h"
 
 void projections_clear(struct projections *projections) {
     projections_source_clear(&projections->source);

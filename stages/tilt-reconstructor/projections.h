@@ -6,9 +6,9 @@
 #include <stddef.h>
 
 #include "common/device.h"
-#include "common/image.h"
-#include "common/mrc.h"
-#include "series.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
+#include "stages/tilt-reconstructor/series.h"
 
 /* mass: a projection holds the same mass at every tilt, so each image is multiplied to the mean of all of them. Where
  * that mean is more than the images' contrast it is a background (the beam of a bright-field image) or fills the field,

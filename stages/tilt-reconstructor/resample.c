@@ -1,4 +1,4 @@
-#include "resample.h"
+#include "stages/tilt-reconstructor/resample.h"
 
 #include <limits.h>
 #include <math.h>

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#include "common/image.h"
-#include "common/tilts.h"
+#include "common/formats/image.h"
+#include "common/formats/tilts.h"
 
 /* out[ny][nx]: X' = A (X − C) + D + C', with C the centre in `in` (px, pixel 0 at 0), C' the middle of `out`, and
  * shifts in px of `in`. Pixels of `out` without an image get its mean. Any number of threads gives the same bits. */

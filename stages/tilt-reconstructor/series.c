@@ -1,4 +1,4 @@
-#include "series.h"
+#include "stages/tilt-reconstructor/series.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/mdoc.h"
+#include "common/formats/mdoc.h"
 #include "common/memory.h"
 
 /* Angles closer than this are of one tilt: no series has such small steps. */

@@ -9,8 +9,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "common/formats/tilts.h"
 #include "common/status.h"
-#include "common/tilts.h"
 
 struct tilt {
     int number;    /* the view's */

@@ -6,10 +6,10 @@
 #include <strings.h>
 
 #include "common/files.h"
-#include "common/image.h"
-#include "common/mdoc.h"
+#include "common/formats/image.h"
+#include "common/formats/mdoc.h"
 #include "common/memory.h"
-#include "series.h"
+#include "stages/tilt-reconstructor/series.h"
 
 static bool ends_with(const char *path, const char *ending) {
     size_t length = strlen(path), tail = strlen(ending);

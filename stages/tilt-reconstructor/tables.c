@@ -1,4 +1,4 @@
-#include "tables.h"
+#include "stages/tilt-reconstructor/tables.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_TABLES_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_TABLES_H
 
-#include "common/star.h"
+#include "common/formats/star.h"
 
 struct tomogram_table;
 enum status tomogram_table_create(struct tomogram_table **ret_table, struct err *err);

@@ -9,8 +9,8 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/star.h"
 #include "common/text.h"
 
 struct ctf_rows {

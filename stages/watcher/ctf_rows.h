@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/item.h"
+#include "common/edges/item.h"
 #include "common/status.h"
 
 struct ctf_rows;

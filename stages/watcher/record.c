@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/star.h"
 
 static double first_of(double a, double b, double fallback) {
     return !isnan(a) ? a : !isnan(b) ? b : fallback;

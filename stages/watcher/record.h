@@ -2,9 +2,9 @@
 #ifndef ICESTREAM_STAGES_WATCHER_RECORD_H
 #define ICESTREAM_STAGES_WATCHER_RECORD_H
 
-#include "common/image.h"
-#include "common/item.h"
-#include "common/stage.h"
+#include "common/edges/item.h"
+#include "common/formats/image.h"
+#include "common/harness/stage.h"
 #include "stages/watcher/ctf_rows.h"
 #include "stages/watcher/tilt_names.h"
 

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "common/edges/ledger.h"
 #include "common/files.h"
-#include "common/ledger.h"
 #include "common/memory.h"
 
 static const double ROUND = 0.1; /* s between looks at what need not be looked at for every file */

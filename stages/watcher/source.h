@@ -2,7 +2,7 @@
 #ifndef ICESTREAM_STAGES_WATCHER_SOURCE_H
 #define ICESTREAM_STAGES_WATCHER_SOURCE_H
 
-#include "common/stage.h"
+#include "common/harness/stage.h"
 
 struct watcher_params {
     char *directory, *pattern, *ctf, *series;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/ledger.h"
+#include "common/edges/ledger.h"
 #include "common/memory.h"
 #include "stages/watcher/source_private.h"
 

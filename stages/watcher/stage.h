@@ -1,7 +1,7 @@
 #ifndef ICESTREAM_STAGES_WATCHER_STAGE_H
 #define ICESTREAM_STAGES_WATCHER_STAGE_H
 
-#include "common/stage.h"
+#include "common/harness/stage.h"
 
 extern const struct stage_descriptor watcher_stage;
 

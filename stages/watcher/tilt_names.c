@@ -10,9 +10,9 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "common/mdoc.h"
+#include "common/formats/mdoc.h"
+#include "common/formats/tilts.h"
 #include "common/memory.h"
-#include "common/tilts.h"
 
 struct known_mdoc {
     char *path;   /* absolute */

@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/edges/item.h"
 #include "common/files.h"
-#include "common/item.h"
+#include "common/formats/structure.h"
 #include "common/memory.h"
-#include "common/structure.h"
 #include "common/text.h"
 #include "stages/watcher/watcher_private.h"
 

@@ -7,13 +7,13 @@
  * a duplicate. Costs per file are constant or logarithmic.
  *
  * Time is what the caller says it is: `now` in seconds on any clock that does not go backwards. One thread. */
-#ifndef ICESTREAM_STAGES_WATCHER_H
-#define ICESTREAM_STAGES_WATCHER_H
+#ifndef ICESTREAM_STAGES_WATCHER_WATCHER_H
+#define ICESTREAM_STAGES_WATCHER_WATCHER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
 #include "common/status.h"
 
 enum watcher_order { WATCHER_OLDEST, WATCHER_NEWEST };

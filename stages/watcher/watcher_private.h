@@ -1,6 +1,6 @@
 /* What the parts of the watcher share: the queue of files that wait for a look, the sweep. */
-#ifndef ICESTREAM_STAGES_WATCHER_PRIVATE_H
-#define ICESTREAM_STAGES_WATCHER_PRIVATE_H
+#ifndef ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
+#define ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
 
 #include "common/files.h"
 #include "common/pattern.h"

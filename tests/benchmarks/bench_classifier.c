@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "stages/classifier/snapshot.h"
 
 enum { BOX = 48, STACKS = 20, PER_MICROGRAPH = 200, STEP = 10000, PATH = 4096 };

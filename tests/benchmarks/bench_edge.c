@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/edges/transport.h"
 #include "common/files.h"
-#include "common/transport.h"
 
 enum { SYNCS = 100, PAGE = 4096, BACKLOG = 1000 };
 

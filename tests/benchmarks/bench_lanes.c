@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
+#include "common/formats/star.h"
+#include "common/harness/stage_private.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/stage_private.h"
-#include "common/star.h"
 
 enum { PICKS = 300, FILES = 8 };
 

@@ -12,9 +12,9 @@
 
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 
 static const struct {
     enum mrc_mode mode;

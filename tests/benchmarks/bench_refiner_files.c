@@ -8,10 +8,10 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/formats/picture.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/picture.h"
-#include "common/star.h"
 #include "stages/refiner/particles.h"
 
 static struct err err;

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/structure.h"
 #include "common/memory.h"
-#include "common/structure.h"
 
 static unsigned long long random_state = 20261121;
 

@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "common/fft.h"
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "kernels/ctf/ctf.h"
 #include "kernels/fourier/pixels.h"
 #include "kernels/projector/projector.h"

@@ -1,38 +1,71 @@
 #!/usr/bin/env bash
-# What the folders may know of each other, and other rules that a compiler does not check.
+# Checks what the folders may know of each other, and other rules that a compiler does not check.
 set -u
 shopt -s nullglob
 cd "${ICESTREAM_SOURCE:-$(dirname "${BASH_SOURCE[0]}")/../..}" || exit 1
 bad=0
-# forbid WHY PATTERN PATH...: no line of the C and CUDA sources below PATH may match.
+fail() {
+  printf '%s\n\n' "$*"
+  bad=1
+}
+# forbid WHY PATTERN PATH...: no line of the C and CUDA sources below PATH may match; lines that match $allowed are left out.
 forbid() {
   local why=$1 pattern=$2 found
   shift 2
   found=$(grep -rnE --include='*.[ch]' --include='*.cu' --include='*.cuh' -- "$pattern" "$@" | grep -vE "${allowed:-^$}")
-  if [ -n "$found" ]; then
-    printf '%s:\n%s\n\n' "$why" "$found"
-    bad=1
-  fi
+  [ -z "$found" ] || fail "$why:"$'\n'"$found"
 }
+
+# Folders: stages → kernels → common, never back.
 forbid 'common knows nothing of kernels, stages or pipelines' '#include "(kernels|stages|pipelines|tests)/' common
 forbid 'kernels know nothing of stages or pipelines' '#include "(stages|pipelines|tests)/' kernels
-forbid 'stages know nothing of pipelines or of each other' '#include "(pipelines|tests)/' stages
+forbid 'stages know nothing of pipelines' '#include "(pipelines|tests)/' stages
 for stage in stages/*/; do
-  others=$(ls -d stages/*/ | grep -v "^$stage$" | sed 's,/$,,' | paste -sd'|')
+  others=$(find stages -mindepth 1 -maxdepth 1 -type d ! -path "${stage%/}" | paste -sd'|')
   forbid "a stage includes another one" "#include \"($others)/" "$stage"
 done
 forbid 'pipelines starts stages as programs and links none' '#include "(kernels|stages)/' pipelines
-allowed='^common/transport' forbid 'ZeroMQ is common/transport only' '#include <zmq' common kernels stages pipelines
-allowed='^(kernels/|common/device)' forbid 'CUDA is kernels/ and common/device only' '#include [<"](cuda|cublas|cufft)' common kernels stages pipelines
+
+# Rooms of common: the ground lies flat; formats and edges stand on the ground alone; the harness stands on all of them.
+forbid 'the ground of common includes none of its rooms' '#include "common/(formats|edges|harness)/' common/*.[ch] common/*.cu
+forbid 'formats include the ground only' '#include "common/(edges|harness)/' common/formats
+forbid 'edges include the ground only' '#include "common/(formats|harness)/' common/edges
+forbid 'kernels include the ground of common only' '#include "common/(formats|edges|harness)/' kernels
+# A stage outside this tree is built against these headers: they include each other and jansson, and no other library.
+public=(common/harness/stage.h common/edges/item.h common/harness/params.h common/status.h common/log.h common/device.h)
+names=$(printf '|%s' "${public[@]}")
+allowed="#include \"(${names#|})\"|#include <(jansson|stdbool|stddef|stdint|stdio|stdarg)\.h>" \
+  forbid 'public headers include only each other and jansson' '#include' "${public[@]}"
+
+# Libraries that one place owns.
+allowed='^common/edges/transport' forbid 'ZeroMQ is common/edges/transport only' '#include <zmq' common kernels stages pipelines
+allowed='^(kernels/|common/device)' \
+  forbid 'CUDA is kernels/ and common/device only' '#include [<"](cuda|cublas|cufft)' common kernels stages pipelines
 forbid 'libraries do not end the program' '(^|[^_[:alnum:]])(exit|abort|_exit|quick_exit)[[:space:]]*\(' kernels
-allowed='^common/stage' forbid 'libraries do not end the program' '(^|[^_[:alnum:]])(exit|abort|_exit|quick_exit)[[:space:]]*\(' common
+allowed='^common/harness/' \
+  forbid 'libraries do not end the program' '(^|[^_[:alnum:]])(exit|abort|_exit|quick_exit)[[:space:]]*\(' common
 forbid 'libraries do not print' '(^|[^_[:alnum:]])(printf|puts|perror)[[:space:]]*\(' common kernels
-for file in stages/*/main.c; do
-  lines=$(wc -l <"$file")
-  [ "$lines" -le 90 ] || { echo "$file has $lines lines: a stage's main.c is a descriptor (80 or so)"; bad=1; }
+
+# Every stage has the same files; what else it needs has names of its own.
+for stage in stages/*/; do
+  name=$(basename "$stage" | tr - _)
+  for file in CMakeLists.txt main.c parameters.c parameters.h stage.c "$name.c" "$name.h"; do
+    [ -f "$stage$file" ] || fail "$stage has no $file: every stage has CMakeLists.txt, main.c, parameters.[ch], stage.c and NAME.[ch]"
+  done
+  lines=$(wc -l <"${stage}main.c")
+  [ "$lines" -le 12 ] || fail "${stage}main.c has $lines lines: it calls stage_main with the descriptor of stage.c, and nothing else"
 done
+
+# A file name tells where the code runs: OP_device.cuh is device code, X_cuda.c and X_cuda.cu are not two halves of one name.
+for file in $(find kernels -name '*_device*' ! -name '*_device.cuh'); do
+  fail "$file: _device in a name is for device code in a header (X_device.cuh)"
+done
+for file in $(find common kernels -name '*.cu'); do
+  [ ! -e "${file%u}" ] || fail "${file%u} beside $file: two files of one name"
+done
+
 while read -r file; do
   lines=$(wc -l <"$file")
-  [ "$lines" -le 700 ] || { echo "$file has $lines lines: is it still one idea? (700)"; bad=1; }
+  [ "$lines" -le 700 ] || fail "$file has $lines lines: is it still one idea? (700)"
 done < <(find common kernels stages pipelines examples tests -name '*.[ch]' -o -name '*.cu')
 exit $bad

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/files.h"
-#include "common/stage.h"
+#include "common/harness/stage.h"
 
 struct parameters {
     int count, abort_at, abort_times, hang_at, hang_times, fail_at;

@@ -9,11 +9,11 @@
 
 #include <tiffio.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
+#include "common/formats/picture.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/picture.h"
-#include "common/star.h"
 #include "tests/common/scratch.h"
 
 enum { SIDE = 32, MRC_BYTES = 1024 + SIDE * SIDE * 4 };

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "common/csv.h"
 #include "common/files.h"
+#include "common/formats/csv.h"
 #include "tests/common/scratch.h"
 
 static enum status read_text(const char *text, size_t length, struct csv *csv, struct err *err) {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/stage_private.h"
+#include "common/harness/stage_private.h"
 #include "tests/common/scratch.h"
 
 enum { ITEMS = 12, PATIENCE = 60 };

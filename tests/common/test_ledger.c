@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/ledger.h"
+#include "common/edges/ledger.h"
 #include "tests/common/scratch.h"
 
 static struct item *make_item(const char *id) {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/item.h"
-#include "common/message.h"
+#include "common/edges/item.h"
+#include "common/edges/message.h"
 #include "tests/common/scratch.h"
 
 static void members_are_named_by_path(void **state) {

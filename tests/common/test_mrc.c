@@ -1,4 +1,4 @@
-#include "common/mrc.h"
+#include "common/formats/mrc.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/formats/mrc_pixels.h"
 #include "common/memory.h"
-#include "common/mrc_pixels.h"
 #include "tests/common/scratch.h"
 
 static const enum mrc_mode MODES[] = {MRC_INT8, MRC_INT16, MRC_FLOAT32, MRC_UINT16, MRC_FLOAT16};

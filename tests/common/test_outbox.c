@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/outbox.h"
+#include "common/edges/outbox.h"
 #include "tests/common/scratch.h"
 
 static const char edge_name[] = "w.0>p";

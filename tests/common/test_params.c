@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/device.h"
+#include "common/harness/params.h"
+#include "common/harness/rules.h"
 #include "common/memory.h"
-#include "common/params.h"
-#include "common/rules.h"
 #include "tests/common/scratch.h"
 
 struct picker {

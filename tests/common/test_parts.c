@@ -1,7 +1,7 @@
 /* What the parts of an instance did with their time, by a clock that the test sets. */
 #include <string.h>
 
-#include "common/parts.h"
+#include "common/harness/parts.h"
 #include "tests/common/scratch.h"
 
 /* Two threads load, one computes: 2 s of set-up in process, loads that overlap, a run from 10 to 20. */

@@ -1,4 +1,4 @@
-#include "common/picture.h"
+#include "common/formats/picture.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "common/relion.h"
-#include "common/star_cells.h"
+#include "common/formats/relion.h"
+#include "common/formats/star_cells.h"
 
 static const char *const OPTIMISER[] = {"OutputRootName",
                                         "ModelStarFile",

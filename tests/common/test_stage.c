@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/stage_private.h"
+#include "common/harness/stage_private.h"
 #include "tests/common/scratch.h"
 
 enum { ITEMS = 20, TRACE_MAX = 4096 };

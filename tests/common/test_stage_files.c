@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/image.h"
-#include "common/mrc.h"
-#include "common/stage_private.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
+#include "common/harness/stage_private.h"
 #include "tests/common/scratch.h"
 
 static const struct stage_descriptor reader = {.name = "reader", .summary = "", .in = "micrograph", .out = ""};

@@ -1,4 +1,4 @@
-#include "common/star.h"
+#include "common/formats/star.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/structure_private.h"
 #include "common/memory.h"
-#include "common/structure_private.h"
 #include "tests/common/scratch.h"
 
 static enum status open_text(const char *text, size_t length, const struct structure_model *topology,

@@ -1,4 +1,4 @@
-#include "common/tiff.h"
+#include "common/formats/tiff.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 #include <tiffio.h>
 
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "tests/common/scratch.h"
 
 /* Every file of the shared collection: shape and mean, which Pillow and tifffile find as well, or why it is refused. */

@@ -1,14 +1,14 @@
 /* Readers of .tlt, .xf and .mdoc: what good files hold, what is said of bad ones, and real files where they are there.
  */
-#include "scratch.h"
+#include "tests/common/scratch.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/mdoc.h"
-#include "common/tilts.h"
+#include "common/formats/mdoc.h"
+#include "common/formats/tilts.h"
 
 static enum status angles_of(const char *text, double **ret_angles, int *ret_count, struct err *err) {
     return tilts_parse_angles("t.tlt", text, strlen(text), ret_angles, ret_count, err);

@@ -10,7 +10,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/stage_private.h"
+#include "common/harness/stage_private.h"
 
 struct parameters {
     int count, meet;

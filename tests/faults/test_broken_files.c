@@ -9,15 +9,15 @@
 
 #include <cmocka.h>
 
+#include "common/edges/message.h"
 #include "common/files.h"
-#include "common/image.h"
-#include "common/mdoc.h"
+#include "common/formats/image.h"
+#include "common/formats/mdoc.h"
+#include "common/formats/star.h"
+#include "common/formats/tilts.h"
 #include "common/memory.h"
-#include "common/message.h"
-#include "common/star.h"
-#include "common/tilts.h"
-#include "pipelines/graph.h"
-#include "pipelines/program.h"
+#include "pipelines/launcher/graph/graph.h"
+#include "pipelines/launcher/program.h"
 
 static const char *const status_names[] = {
     [STATUS_OK] = "OK",

@@ -5,15 +5,15 @@
 #include <string.h>
 
 #include "common/files.h"
-#include "pipelines/graph_check.h"
-#include "pipelines/program.h"
-#include "pipelines/session.h"
-#include "pipelines/status.h"
+#include "pipelines/launcher/graph/graph_check.h"
+#include "pipelines/launcher/program.h"
+#include "pipelines/launcher/session.h"
+#include "pipelines/launcher/status.h"
 
 static const uint8_t *answer;
 static size_t answer_length;
 
-/* In the place of pipelines/program.c, which would start programs. */
+/* In the place of pipelines/launcher/program.c, which would start programs. */
 enum status program_find(const char *name, char **ret_path, struct err *err) {
     (void)name;
     *ret_path = strdup("/bin/true");

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "common/csv.h"
+#include "common/formats/csv.h"
 #include "stages/crystal-scorer/model.h"
 #include "stages/crystal-scorer/outcomes.h"
 #include "stages/crystal-scorer/scores.h"

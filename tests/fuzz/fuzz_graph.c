@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "pipelines/graph_check.h"
-#include "pipelines/session.h"
+#include "pipelines/launcher/graph/graph_check.h"
+#include "pipelines/launcher/session.h"
 
 static struct graph *parse(const char *text, size_t length, size_t *ret_errors) {
     struct problems problems;

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "common/stage_private.h"
+#include "common/harness/stage_private.h"
 
 struct options {
     char *word;

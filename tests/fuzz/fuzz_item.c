@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/item.h"
+#include "common/edges/item.h"
 
 /* What a stage may be sent. An item that can be parsed is the same after it has been printed and parsed again. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/message.h"
+#include "common/edges/message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     struct message message = {0}, again = {0};

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/mrc.h"
+#include "common/formats/mrc.h"
 
 /* What can be read can be written, and is the same when it is read again. */
 static void check_round_trip(const struct image *image, const struct mrc_header *header) {

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "stages/classifier/dataset.h"
 #include "stages/refiner/particles.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "kernels/sampling/sampling.h"
 #include "stages/classifier/snapshot.h"
 #include "stages/refiner/restored.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/star.h"
+#include "common/formats/star.h"
 
 static void check_same(struct star_file *a, struct star_file *b) {
     FUZZ_CHECK(star_table_count(a) == star_table_count(b));

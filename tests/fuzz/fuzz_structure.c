@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/structure.h"
+#include "common/formats/structure.h"
 
 static struct structure_model topology; /* of three atoms, for trajectories */
 

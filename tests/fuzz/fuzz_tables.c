@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/files.h"
-#include "common/mrc.h"
-#include "common/stage_private.h"
+#include "common/formats/mrc.h"
+#include "common/harness/stage_private.h"
 #include "stages/classifier/dataset.h"
 #include "stages/extractor/extractor.h"
 #include "stages/lowpass-picker/maps_file.h"

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/mdoc.h"
-#include "common/tilts.h"
+#include "common/formats/mdoc.h"
+#include "common/formats/tilts.h"
 #include "stages/watcher/tilt_names.h"
 
 static void angles(const char *text, size_t length) {

@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "common/params.h"
+#include "common/harness/params.h"
+#include "common/harness/rules.h"
 #include "common/pattern.h"
-#include "common/rules.h"
 #include "kernels/symmetry/symmetry.h"
-#include "pipelines/replay.h"
+#include "pipelines/launcher/replay.h"
 #include "stages/classifier/quality.h"
 
 struct values {

@@ -7,9 +7,9 @@
 #include <tiffio.h>
 
 #include "common/files.h"
-#include "common/mrc.h"
-#include "common/picture.h"
-#include "common/structure.h"
+#include "common/formats/mrc.h"
+#include "common/formats/picture.h"
+#include "common/formats/structure.h"
 
 enum { NX = 7, NY = 5 };
 

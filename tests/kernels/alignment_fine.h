@@ -2,7 +2,7 @@
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_FINE_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_FINE_H
 
-#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/cuda/alignment.h"
 #include "kernels/expectation/expectation.h"
 #include "tests/kernels/alignment_lists.h"
 #include "tests/kernels/devices.h"

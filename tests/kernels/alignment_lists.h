@@ -1,8 +1,8 @@
-/* Lists of samples (kernels/alignment/alignment_cuda.h) on the host, made by plain loops. */
+/* Lists of samples (kernels/alignment/cuda/alignment.h) on the host, made by plain loops. */
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_LISTS_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_LISTS_H
 
-#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/cuda/alignment.h"
 #include "tests/kernels/devices.h"
 
 struct host_lists {

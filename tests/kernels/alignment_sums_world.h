@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/cuda/alignment.h"
 #include "kernels/fourier/pixels.h"
 #include "tests/kernels/devices.h"
 

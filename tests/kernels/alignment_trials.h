@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "kernels/alignment/alignment.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 #include "kernels/symmetry/symmetry.h"
 #include "tests/kernels/devices.h"
 #include "tests/kernels/phantom.h"

@@ -1,6 +1,6 @@
 /* A phantom without symmetry: Gaussian blobs, whose projections and transforms are known exactly. For tests only. */
-#ifndef ICESTREAM_TESTS_PHANTOM_H
-#define ICESTREAM_TESTS_PHANTOM_H
+#ifndef ICESTREAM_TESTS_KERNELS_PHANTOM_H
+#define ICESTREAM_TESTS_KERNELS_PHANTOM_H
 
 #include <math.h>
 #include <stddef.h>

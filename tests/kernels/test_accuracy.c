@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/alignment/accuracy_private.h"
+#include "kernels/accuracy/accuracy_private.h"
 #include "kernels/symmetry/symmetry.h"
 
 enum { BOX = 32, SIZE = 28, SHELLS = BOX / 2 + 1, BLOBS = 9, PARTICLES = 24, OPTICS = 2 };

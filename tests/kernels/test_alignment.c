@@ -15,7 +15,7 @@
 
 #include "kernels/alignment/alignment.h"
 #include "kernels/alignment/alignment_reference.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 
 enum { BOX = 24, SHELLS = BOX / 2 + 1, BLOBS = 7, REFERENCES = 3, PARTICLES = 14, OPTICS = 2, FEW = 10 };
 static const double PIXEL = 4;

@@ -16,7 +16,7 @@
 
 #include "common/arena.h"
 #include "common/memory.h"
-#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/cuda/alignment.h"
 #include "kernels/ctf/ctf.h"
 #include "kernels/projector/projector.h"
 #include "kernels/sampling/sampling.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "kernels/alignment/accuracy.h"
+#include "kernels/accuracy/accuracy.h"
 #include "tests/kernels/alignment_trials.h"
 
 static const struct trial TRIALS[] = {

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "common/clock.h"
-#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/cuda/alignment.h"
 #include "kernels/ctf/ctf.h"
 #include "kernels/prepare/prepare.h"
 #include "tests/kernels/devices.h"

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/cuda/alignment.h"
 #include "tests/kernels/alignment_fine.h"
 #include "tests/kernels/alignment_lists.h"
 #include "tests/kernels/alignment_samples_times.h"

@@ -2,7 +2,7 @@
  * gpu_averages [SEED]. */
 #include <stdio.h>
 
-#include "kernels/alignment/alignment_cuda.h"
+#include "kernels/alignment/cuda/alignment.h"
 #include "kernels/averages/averages.h"
 #include "tests/kernels/devices.h"
 

@@ -13,11 +13,12 @@
 #include <cmocka.h>
 
 #include "common/fft.h"
+#include "common/formats/mrc.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/star.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/postprocess/postprocess.h"
+#include "stages/refiner/postprocess_write.h"
 #include "tests/kernels/phantom.h"
 
 enum { BOX = 32, MAP = BOX * BOX * BOX, SHELLS = BOX / 2 + 1 };

@@ -15,7 +15,7 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/projector/projector.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 #include "kernels/reconstruct/reconstruct.h"
 #include "tests/kernels/phantom.h"
 

@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "kernels/projector/projector.h"
 #include "kernels/projector/projector_cuda.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "kernels/reconstruct/accumulator_private.h"
 #include "kernels/reconstruct/reconstruct_cuda.h"
 #include "tests/kernels/devices.h"
 

@@ -1,6 +1,6 @@
 /* Superposition on the CPU. Truth of one pair: no rotation is better than the one that is found, and the atoms stand
  * where it puts them; of ensembles: Kabsch in double, pair by pair. test_superpose [SEED]. */
-#include "superpose_cases.h"
+#include "tests/kernels/superpose_cases.h"
 
 #include <time.h>
 

@@ -1,6 +1,6 @@
 /* Clusters of random distances, with many ties, against the plainest way to find them. test_superpose_clusters [SEED].
  */
-#include "superpose_cases.h"
+#include "tests/kernels/superpose_cases.h"
 
 #include <time.h>
 

@@ -1,6 +1,6 @@
 /* Superposition on a CUDA device against the CPU, by both products: random ensembles of odd sizes from a printed seed,
  * poisoned outputs, twice bit for bit. test_superpose_devices [SEED], or `time`: what the parts take, beside floors. */
-#include "superpose_cases.h"
+#include "tests/kernels/superpose_cases.h"
 
 #include <time.h>
 

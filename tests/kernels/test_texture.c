@@ -1,7 +1,7 @@
 /* Texture on the CPU. Truth: every matrix built and every feature summed over it by definition
  * (kernels/texture/texture_reference.h), itself checked against matrices worked out by hand; the consensus values of
  * the IBSI phantom and scikit-image are in compare_texture.py. test_texture [SEED]. */
-#include "texture_cases.h"
+#include "tests/kernels/texture_cases.h"
 
 #include <limits.h>
 

@@ -1,7 +1,7 @@
 /* Texture on a CUDA device against the CPU, from a printed seed: both have the same integers, so features differ by a
  * rounding of what they are made of, 1 ulp at most; outputs are poisoned; twice, and among other images in flight, bit
  * for bit. test_texture_devices [SEED]. */
-#include "texture_cases.h"
+#include "tests/kernels/texture_cases.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* Tomography on the CPU against formulas in double, weight by weight. test_tomography [SEED]. */
-#include "tomography_cases.h"
+#include "tests/kernels/tomography_cases.h"
 
 #include <time.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* On a CUDA device Wᵀ is the transpose of W: <W c, p> = <c, Wᵀ p>, of random c and p, with the sums in double.
  * test_tomography_adjoint_devices [SEED]. */
-#include "tomography_cases.h"
+#include "tests/kernels/tomography_cases.h"
 
 #include "common/device_cuda.h"
 #include "kernels/tomography/slab_cuda.h"

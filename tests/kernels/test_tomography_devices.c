@@ -1,7 +1,7 @@
 /* Tomography on CUDA devices against the CPU: random series of odd sizes from a printed seed, poisoned volumes, twice
  * bit for bit; slabs, passes and devices in any number give the same bits. Where there is one device it stands for
  * several. test_tomography_devices [SEED]. */
-#include "tomography_cases.h"
+#include "tests/kernels/tomography_cases.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* What tomograms are good for: phantoms of balls with exact projections. test_tomography_phantoms [SEED]. */
-#include "tomography_balls.h"
+#include "tests/kernels/tomography_balls.h"
 
 #include <time.h>
 

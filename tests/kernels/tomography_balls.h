@@ -2,7 +2,7 @@
 #ifndef ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_BALLS_H
 #define ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_BALLS_H
 
-#include "tomography_cases.h"
+#include "tests/kernels/tomography_cases.h"
 
 /* x, y, z from the centre and radius, px. */
 struct ball {

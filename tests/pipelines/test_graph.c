@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipelines/graph.h"
-#include "pipelines/plan.h"
-#include "pipelines/session.h"
+#include "pipelines/launcher/graph/graph.h"
+#include "pipelines/launcher/plan.h"
+#include "pipelines/launcher/session.h"
 #include "tests/common/scratch.h"
 
 static struct graph *parse(const char *text, size_t *ret_errors) {

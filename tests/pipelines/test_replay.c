@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pipelines/replay.h"
+#include "pipelines/launcher/replay.h"
 #include "tests/common/scratch.h"
 
 static void put(const char *name, const char *text, long seconds) {

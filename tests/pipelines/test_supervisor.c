@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "pipelines/supervisor.h"
+#include "pipelines/launcher/run/supervisor.h"
 
 enum { CHILDREN_MAX = 4 };
 

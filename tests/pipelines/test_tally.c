@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipelines/tally.h"
+#include "pipelines/launcher/tally.h"
 #include "tests/common/scratch.h"
 
 static struct session session;

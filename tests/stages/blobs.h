@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "common/files.h"
-#include "common/image.h"
-#include "common/mrc.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
 
 enum { BOX = 32, BLOBS_MOST = 64 };
 static const double PIXEL = 6, SIGMA = 1.3; /* Å; px, of a blob */

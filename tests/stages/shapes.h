@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "common/files.h"
-#include "common/mrc.h"
+#include "common/formats/mrc.h"
 #include "stages/classifier/classifier.h"
 
 enum { BOX = 32, SHAPES = 3, PER_SHAPE = 70, NOISE = 30, COUNT = SHAPES * PER_SHAPE + NOISE, PARTS = 3 };

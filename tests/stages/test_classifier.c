@@ -14,11 +14,11 @@
 #include <cmocka.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/harness/stage_private.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/stage_private.h"
-#include "stages/classifier/classifier_stage.h"
 #include "stages/classifier/snapshot.h"
+#include "stages/classifier/stage.h"
 #include "tests/stages/shapes.h"
 
 static void run(struct classifier *c, bool final, int most) {

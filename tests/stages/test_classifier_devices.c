@@ -2,9 +2,9 @@
  * bit for bit, with one class, with and without an empty one, with more classes than particles in a batch, and with
  * little memory; more classes than a device takes are refused. */
 #include "common/device.h"
+#include "common/harness/stage_private.h"
 #include "common/memory.h"
-#include "common/stage_private.h"
-#include "stages/classifier/classifier_stage.h"
+#include "stages/classifier/stage.h"
 #include "tests/stages/shapes.h"
 
 enum { LOOKED_AT = 256 };

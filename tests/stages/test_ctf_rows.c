@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/star.h"
+#include "common/formats/star.h"
 #include "stages/watcher/record.h"
 #include "tests/stages/watched.h"
 

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "common/files.h"
-#include "common/mrc.h"
-#include "common/star.h"
+#include "common/formats/mrc.h"
+#include "common/formats/star.h"
 #include "stages/extractor/extractor.h"
 
 enum { NX = 90, NY = 70 };

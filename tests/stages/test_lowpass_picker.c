@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "common/image.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
+#include "common/formats/star.h"
 #include "common/memory.h"
-#include "common/mrc.h"
-#include "common/star.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/threshold.h"
 

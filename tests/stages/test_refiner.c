@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "common/files.h"
-#include "common/stage_private.h"
-#include "common/star.h"
+#include "common/formats/star.h"
+#include "common/harness/stage_private.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/refiner_private.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "common/star.h"
+#include "common/formats/star.h"
 #include "stages/refiner/refiner.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"

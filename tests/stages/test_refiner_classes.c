@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/star.h"
+#include "common/formats/star.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "common/star.h"
+#include "common/formats/star.h"
 #include "stages/refiner/snapshot.h"
 #include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"

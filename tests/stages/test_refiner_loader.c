@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/files.h"
-#include "common/mrc.h"
+#include "common/formats/mrc.h"
 #include "stages/refiner/loader.h"
 #include "tests/common/scratch.h"
 

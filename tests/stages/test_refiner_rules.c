@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "common/star.h"
-#include "kernels/reconstruct/accumulator.h"
+#include "common/formats/star.h"
+#include "kernels/reconstruct/accumulator_private.h"
 #include "stages/refiner/refiner_private.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"

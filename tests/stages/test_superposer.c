@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/ledger.h"
+#include "common/edges/ledger.h"
+#include "common/harness/stage_private.h"
 #include "common/memory.h"
-#include "common/stage_private.h"
+#include "stages/superposer/stage.h"
 #include "stages/superposer/superposer.h"
-#include "stages/superposer/superposer_stage.h"
 #include "tests/common/scratch.h"
 
 enum { ATOMS = 12, COUNT = 30, SEED = 99 };

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/mrc.h"
 #include "common/memory.h"
-#include "common/mrc.h"
 #include "examples/simulate-tilts/balls.h"
 #include "examples/simulate/random.h"
 #include "stages/tilt-reconstructor/coarse.h"

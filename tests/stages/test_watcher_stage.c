@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/ledger.h"
-#include "common/stage_private.h"
-#include "common/star.h"
+#include "common/edges/ledger.h"
+#include "common/formats/star.h"
+#include "common/harness/stage_private.h"
 #include "stages/watcher/notices.h"
 #include "stages/watcher/stage.h"
 #include "tests/stages/watched.h"

@@ -1,0 +1,65 @@
+/* The item: the record of one exposure (or set of particles) on its way. Small, JSON, versioned; it carries references
+ * to products, not pixels. Paths are relative to the session folder, or absolute for what lies outside it.
+ *
+ *   { "v": 1,
+ *     "id": "grid1/mic_0001",              the path below watcher.directory without its ending (MIC)
+ *     "kind": "micrograph",                micrograph | particles | selection | structure | clusters | tomogram
+ *     "time": 1732170000.25,               when the watcher found it, s since 1970
+ *     "micrograph": {"path", "nx", "ny", "nz"},       nz: of a stack
+ *     "optics":  {"group": "opticsGroup1", "pixel_size", "original_pixel_size", "voltage", "spherical_aberration",
+ *                 "amplitude_contrast"},
+ *     "columns": {"rlnDefocusU": 15000, …},   numbers of the micrograph, by RELION's names; reject_if looks here
+ *     "picks":     {"star", "count"},
+ *     "particles": {"stack", "star", "count", "box", "pixel_size"},
+ *     "selection": {"star", "count", "iteration"},     a cumulative set of particles that replaces earlier ones
+ *     "structure": {"path"},                           a file of one or more structures of the same atoms
+ *     "score":     {"csv", "outcome", "crystal"},      of a drop's photograph; crystal: the probability of any
+ *     "clusters":  {"csv", "count", "structures", "largest", "centre"},    of all structures so far; replaces the last
+ *     "tilt":      {"series", "angle", "number", "taken", "axis"},   of a micrograph: which tilt of which series it is; °
+ *     "tomogram":  {"path", "series", "tilts", "pixel_size"} }       of so many tilts; replaces the one of fewer
+ *
+ * Members that a stage does not know are passed on unchanged. Members are named by path: "micrograph.path". */
+#ifndef ICESTREAM_COMMON_EDGES_ITEM_H
+#define ICESTREAM_COMMON_EDGES_ITEM_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+struct item;
+
+enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20, ITEM_SEND_MAX = ITEM_TEXT_MAX - 1024 };
+
+enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err);
+enum status item_parse(const char *text, size_t length, struct item **ret_item, struct err *err);
+enum status item_from_json(const json_t *object, struct item **ret_item, struct err *err); /* copies */
+enum status item_adopt(json_t *object, struct item **ret_item, struct err *err); /* keeps a reference of its own */
+enum status item_clone(const struct item *item, struct item **ret_item, struct err *err);
+void item_destroy(struct item **item);
+
+const json_t *item_json(const struct item *item);
+/* Bytes of its text. What is longer than ITEM_SEND_MAX has no place in a message any more. */
+size_t item_size(const struct item *item);
+char *item_print(const struct item *item); /* compact JSON, freed by the caller; NULL: no memory */
+
+/* Whether an item can hold the text: it is UTF-8. */
+bool item_text_fits(const char *text);
+
+const char *item_id(const struct item *item);
+const char *item_kind(const struct item *item);
+bool item_has(const struct item *item, const char *path);
+/* NULL where absent or not a string; valid until the item changes. */
+const char *item_string(const struct item *item, const char *path);
+/* `fallback` where absent or not a number. */
+double item_number(const struct item *item, const char *path, double fallback);
+enum status item_need_string(const struct item *item, const char *path, const char **ret_value, struct err *err);
+enum status item_need_number(const struct item *item, const char *path, double *ret_value, struct err *err);
+enum status item_set_string(struct item *item, const char *path, const char *value, struct err *err);
+/* columns.NAME of a table's number. Names that cannot stand in an item (not UTF-8, with a dot, longer than 100 bytes) and
+ * more than 500 columns are left out: no stage looks for them. */
+enum status item_set_column(struct item *item, const char *name, double value, struct err *err);
+enum status item_set_number(struct item *item, const char *path, double value, struct err *err);
+
+#endif

@@ -1,0 +1,352 @@
+#include "common/edges/ledger.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/edges/ledger_private.h"
+#include "common/files.h"
+#include "common/memory.h"
+
+enum { SCHEMA_VERSION = 1, WAL_WAIT_MILLISECONDS = 5 };
+enum { FIRST_PAUSE_NS = 50000, PAUSES = 6 };
+
+/* The page cache is small and soon full, so that a stage's memory does not grow with the session. */
+static const char writable[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256;";
+static const char small_cache[] = "PRAGMA cache_size = -256;";
+
+static const char schema[] =
+    "CREATE TABLE items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, state INTEGER NOT NULL,"
+    "  reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL, token TEXT,"
+    "  item TEXT NOT NULL, time_seen REAL NOT NULL, time_changed REAL NOT NULL);"
+    "CREATE INDEX items_state ON items (state);"
+    "CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge TEXT NOT NULL, id TEXT NOT NULL,"
+    "  item TEXT NOT NULL, time_sent REAL NOT NULL, acknowledged REAL, verdict TEXT);"
+    "CREATE INDEX outbox_waiting ON outbox (edge, seq) WHERE acknowledged IS NULL;"
+    "CREATE INDEX outbox_id ON outbox (id);"
+    "CREATE TABLE ends (edge TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (edge, run));"
+    "PRAGMA user_version = 1;";
+
+#define SELECT_ROW "SELECT number, id, reason, item, state, attempts, instance, time_seen, time_changed FROM items"
+static const char *const sql[SQL_COUNT] = {
+    [SQL_BEGIN] = "BEGIN IMMEDIATE",
+    [SQL_COMMIT] = "COMMIT",
+    [SQL_ROLLBACK] = "ROLLBACK",
+    [SQL_COUNTS] = "SELECT state, COUNT(*) FROM items GROUP BY state",
+    /* Both from an index alone: the rows are long. */
+    [SQL_OUTBOX_COUNTS] = "SELECT (SELECT COUNT(*) FROM outbox),"
+                          " (SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL)",
+    [SQL_FIND_ITEM] = "SELECT state, instance, token FROM items WHERE id = ?1",
+    [SQL_INSERT_ITEM] = "INSERT INTO items (id, state, reason, attempts, crashes, instance, token, item, time_seen,"
+                        " time_changed) VALUES (?1, ?2, ?3, 1, 0, ?4, ?5, ?6, ?7, ?7)",
+    [SQL_CLAIM_ITEM] = "UPDATE items SET attempts = attempts + 1, instance = ?2, token = ?3, item = ?4,"
+                       " time_changed = ?5 WHERE id = ?1",
+    [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
+    [SQL_FINISH_ITEM] = "UPDATE items SET state = ?2, reason = ?3, item = COALESCE(?4, item), time_changed = ?5"
+                        " WHERE id = ?1 AND state = 0 AND instance = ?6 AND token = ?7",
+    [SQL_CRASH_ITEM] = "UPDATE items SET crashes = crashes + 1, time_changed = ?2 WHERE id = ?1 AND state = 0",
+    [SQL_SET_ASIDE] = "UPDATE items SET state = 3, reason = ?2, instance = -1, token = NULL, time_changed = ?3"
+                      " WHERE id = ?1 AND state = 0 AND crashes >= ?4",
+    [SQL_RETRY_FORGET] = "DELETE FROM items WHERE state = 3 AND instance = -2 AND (?1 IS NULL OR id = ?1)",
+    [SQL_RETRY_ITEMS] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
+                        " time_changed = ?2 WHERE state = 3 AND (?1 IS NULL OR id = ?1)",
+    [SQL_NEXT_ROW] = SELECT_ROW " WHERE number > ?1 ORDER BY number LIMIT 1",
+    /* By the index of states: those that failed are found without a look at all that did not. */
+    [SQL_NEXT_IN_STATE] = SELECT_ROW " WHERE state = ?2 AND number > ?1 ORDER BY number LIMIT 1",
+    [SQL_POST] = "INSERT INTO outbox (edge, id, item, time_sent) VALUES (?1, ?2, ?3, ?4)",
+    [SQL_POSTED] = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1",
+    [SQL_NEXT_PARCEL] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
+                        " ORDER BY seq LIMIT 1",
+    [SQL_EACH_WAITING] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
+                         " ORDER BY seq",
+    [SQL_ACKNOWLEDGE] = "UPDATE outbox SET acknowledged = ?3, verdict = ?4 WHERE edge = ?1 AND seq = ?2"
+                        " AND acknowledged IS NULL",
+    [SQL_ACKNOWLEDGED] = "SELECT 1 FROM outbox WHERE edge = ?1 AND seq = ?2 AND acknowledged IS NOT NULL",
+    [SQL_UNACKNOWLEDGED] = "SELECT COUNT(*) FROM outbox WHERE edge = ?1 AND acknowledged IS NULL",
+    [SQL_WITHDRAW] = "UPDATE outbox SET acknowledged = NULL, verdict = NULL WHERE id = ?2"
+                     " AND substr(edge, -length(?1)) = ?1",
+    [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
+    [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
+    [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",
+};
+
+const char *ledger_state_name(enum ledger_state state) {
+    static const char *const names[] = {"in_flight", "done", "rejected", "failed"};
+    return state <= LEDGER_FAILED ? names[state] : "unknown";
+}
+
+void ledger_hold(struct ledger *ledger) {
+    pthread_mutex_lock(&ledger->lock);
+}
+
+void ledger_let_go(struct ledger *ledger) {
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+/* A full or read-only disk, or one that is away, is waited out by those who can; a transaction has left nothing. */
+static enum status status_of_sqlite(int code) {
+    switch (code & 0xff) {
+    case SQLITE_NOMEM:
+        return STATUS_NO_MEMORY;
+    case SQLITE_IOERR:
+        return code == SQLITE_IOERR_NOMEM ? STATUS_NO_MEMORY : STATUS_UNAVAILABLE;
+    case SQLITE_FULL:
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_PROTOCOL:
+    case SQLITE_LOCKED:
+    case SQLITE_BUSY:
+        return STATUS_UNAVAILABLE;
+    default:
+        return STATUS_IO;
+    }
+}
+
+enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
+    int reason = sqlite3_system_errno(ledger->db), code = sqlite3_extended_errcode(ledger->db);
+    bool broken = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+    FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
+         sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
+         reason != 0 ? ")" : "",
+         broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in "
+                  "another folder"
+                : "");
+}
+
+enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
+                           struct err *err) {
+    sqlite3_stmt **statement = &ledger->statements[which];
+    if (*statement == NULL &&
+        sqlite3_prepare_v3(ledger->db, sql[which], -1, SQLITE_PREPARE_PERSISTENT, statement, NULL) != SQLITE_OK)
+        return ledger_fail(ledger, "used", err);
+    sqlite3_clear_bindings(*statement);
+    *ret_statement = *statement;
+    return STATUS_OK;
+}
+
+void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text) {
+    sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
+}
+
+enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err) {
+    int result = sqlite3_step(statement);
+    if (result != SQLITE_ROW) sqlite3_reset(statement);
+    if (result != SQLITE_ROW && result != SQLITE_DONE)
+        return ledger_fail(ledger, sqlite3_stmt_readonly(statement) ? "read" : "written", err);
+    *ret_row = result == SQLITE_ROW;
+    return STATUS_OK;
+}
+
+enum status ledger_run(struct ledger *ledger, sqlite3_stmt *statement, struct err *err) {
+    bool row;
+    enum status status = ledger_step(ledger, statement, &row, err);
+    sqlite3_reset(statement);
+    return status;
+}
+
+static enum status run_simple(struct ledger *ledger, enum ledger_statement which, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, which, &statement, err));
+    return ledger_run(ledger, statement, err);
+}
+
+pid_t ledger_writer(const char *path) {
+    enum { WAL_WRITE_LOCK = 120 }; /* byte of the wal-index: sqlite.org/walformat.html, "WAL Locks" */
+    char index[PATH_SIZE];
+    if ((size_t)snprintf(index, sizeof index, "%s-shm", path) >= sizeof index) return 0;
+    int descriptor = open(index, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return 0;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = WAL_WRITE_LOCK, .l_len = 1};
+    bool held = fcntl(descriptor, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(descriptor);
+    return held ? lock.l_pid : 0;
+}
+
+enum status ledger_set_durable(struct ledger *ledger, bool durable, struct err *err) {
+    if (durable == ledger->durable) return STATUS_OK;
+    const char *text = durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
+    if (sqlite3_exec(ledger->db, text, NULL, NULL, NULL) != SQLITE_OK) return ledger_fail(ledger, "set up", err);
+    ledger->durable = durable;
+    return STATUS_OK;
+}
+
+enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err) {
+    TRY(ledger_set_durable(ledger, durable, err));
+    return run_simple(ledger, SQL_BEGIN, err);
+}
+
+enum status ledger_end(struct ledger *ledger, enum status status, struct err *err) {
+    if (status == STATUS_OK) status = run_simple(ledger, SQL_COMMIT, err);
+    if (status != STATUS_OK && !sqlite3_get_autocommit(ledger->db)) run_simple(ledger, SQL_ROLLBACK, NULL);
+    return status;
+}
+
+static enum status read_version(struct ledger *ledger, int *ret_version, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(ledger->db, "PRAGMA user_version", -1, &statement, NULL) != SQLITE_OK)
+        return ledger_fail(ledger, "read (is it a ledger?)", err);
+    int result = sqlite3_step(statement);
+    int version = result == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
+    sqlite3_finalize(statement);
+    if (result != SQLITE_ROW) return ledger_fail(ledger, "read (is it a ledger?)", err);
+    *ret_version = version;
+    return STATUS_OK;
+}
+
+static enum status check_version(struct ledger *ledger, int version, struct err *err) {
+    FAIL_IF(version != SCHEMA_VERSION, err, STATUS_UNSUPPORTED,
+            "%s: the ledger has version %d; this program reads %d: use the program that began this session, or begin "
+            "a new one",
+            ledger->path, version, SCHEMA_VERSION);
+    return STATUS_OK;
+}
+
+/* Replicas may make a ledger at the same moment, and to change the journal SQLite does not always wait. */
+static enum status use_wal(struct ledger *ledger, struct err *err) {
+    double begin = clock_monotonic();
+    int result = sqlite3_exec(ledger->db, writable, NULL, NULL, NULL);
+    while (result == SQLITE_BUSY && clock_monotonic() - begin < ledger->patience) {
+        sqlite3_sleep(WAL_WAIT_MILLISECONDS);
+        result = sqlite3_exec(ledger->db, writable, NULL, NULL, NULL);
+    }
+    return result == SQLITE_OK ? STATUS_OK : ledger_fail(ledger, "opened for writing", err);
+}
+
+/* Other replicas hold the ledger for a transaction, mostly shorter than a millisecond. SQLite's own pauses grow to a
+ * hundred, in which many of them would stand and the disk rest. */
+static int wait_for_others(void *context, int tries) {
+    struct ledger *ledger = context;
+    double now = clock_monotonic();
+    if (tries == 0) ledger->busy_at = now;
+    if (now - ledger->busy_at > ledger->patience) return 0;
+    long pause = tries < PAUSES ? FIRST_PAUSE_NS << tries : FIRST_PAUSE_NS << PAUSES;
+    /* Not all at the same time. */
+    const struct timespec time = {0, pause + (long)((unsigned long)(1e9 * now) % (unsigned long)pause)};
+    nanosleep(&time, NULL);
+    return 1;
+}
+
+static enum status set_up(struct ledger *ledger, bool read_only, struct err *err) {
+    sqlite3_busy_handler(ledger->db, wait_for_others, ledger);
+    int version = 0;
+    if (read_only) {
+        if (sqlite3_exec(ledger->db, small_cache, NULL, NULL, NULL) != SQLITE_OK)
+            return ledger_fail(ledger, "set up", err);
+        TRY(read_version(ledger, &version, err));
+        FAIL_IF(version == 0, err, STATUS_NOT_FOUND, "%s: there is no ledger in it yet", ledger->path);
+        return check_version(ledger, version, err);
+    }
+    TRY(use_wal(ledger, err));
+    /* Several replicas may open a new ledger at once: who comes first makes the tables. */
+    TRY(ledger_begin(ledger, false, err));
+    enum status status = read_version(ledger, &version, err);
+    if (status == STATUS_OK && version == 0 && sqlite3_exec(ledger->db, schema, NULL, NULL, NULL) != SQLITE_OK)
+        status = ledger_fail(ledger, "set up", err);
+    else if (status == STATUS_OK && version != 0)
+        status = check_version(ledger, version, err);
+    return ledger_end(ledger, status, err);
+}
+
+enum status ledger_open_patient(const char *path, bool read_only, double patience, struct ledger **ret_ledger,
+                                struct err *err) {
+    struct ledger *ledger = calloc(1, sizeof *ledger);
+    FAIL_IF(ledger == NULL, err, STATUS_NO_MEMORY, "no memory for a ledger");
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&ledger->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    ledger->path = strdup(path);
+    ledger->read_only = read_only;
+    ledger->patience = patience;
+    int flags = SQLITE_OPEN_NOMUTEX | (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    enum status status = STATUS_OK;
+    if (ledger->path == NULL)
+        status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a ledger");
+    else if (sqlite3_open_v2(path, &ledger->db, flags, NULL) != SQLITE_OK)
+        status = ledger_fail(ledger, "opened", err);
+    else
+        status = set_up(ledger, read_only, err);
+    if (status != STATUS_OK) {
+        ledger_close(&ledger);
+        return status;
+    }
+    *ret_ledger = ledger;
+    return STATUS_OK;
+}
+
+enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err) {
+    return ledger_open_patient(path, read_only, LEDGER_PATIENCE, ret_ledger, err);
+}
+
+struct ledger *ledger_reading(struct ledger *ledger) {
+    struct ledger *reader = atomic_load(&ledger->reader);
+    if (reader != NULL || ledger->read_only || strcmp(ledger->path, ":memory:") == 0) return reader ? reader : ledger;
+    ledger_hold(ledger);
+    reader = atomic_load(&ledger->reader);
+    if (reader == NULL && ledger_open_patient(ledger->path, true, ledger->patience, &reader, NULL) == STATUS_OK)
+        atomic_store(&ledger->reader, reader);
+    ledger_let_go(ledger);
+    return reader != NULL ? reader : ledger;
+}
+
+void ledger_close(struct ledger **ledger) {
+    if (*ledger == NULL) return;
+    struct ledger *reader = atomic_load(&(*ledger)->reader);
+    ledger_close(&reader);
+    for (int i = 0; i < SQL_COUNT; i++)
+        sqlite3_finalize((*ledger)->statements[i]);
+    sqlite3_close((*ledger)->db);
+    pthread_mutex_destroy(&(*ledger)->lock);
+    free((*ledger)->path);
+    mem_free(ledger);
+}
+
+static enum status count_all(struct ledger *ledger, struct ledger_counts *counts, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_COUNTS, &statement, err));
+    bool row;
+    for (;;) {
+        TRY(ledger_step(ledger, statement, &row, err));
+        if (!row) break;
+        int64_t count = sqlite3_column_int64(statement, 1);
+        switch (sqlite3_column_int(statement, 0)) {
+        case LEDGER_IN_FLIGHT:
+            counts->in_flight = count;
+            break;
+        case LEDGER_DONE:
+            counts->done = count;
+            break;
+        case LEDGER_REJECTED:
+            counts->rejected = count;
+            break;
+        case LEDGER_FAILED:
+            counts->failed = count;
+            break;
+        default:
+            break;
+        }
+        counts->seen += count;
+    }
+    TRY(ledger_prepare(ledger, SQL_OUTBOX_COUNTS, &statement, err));
+    TRY(ledger_step(ledger, statement, &row, err));
+    counts->outbox = sqlite3_column_int64(statement, 0);
+    counts->outbox_unacknowledged = sqlite3_column_int64(statement, 1);
+    sqlite3_reset(statement);
+    return STATUS_OK;
+}
+
+enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_counts, struct err *err) {
+    struct ledger_counts counts = {0};
+    ledger_hold(ledger);
+    enum status status = count_all(ledger, &counts, err);
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_counts = counts;
+    return status;
+}

@@ -1,0 +1,346 @@
+/* Items in the ledger: claimed, finished, set aside, tried again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/edges/ledger_private.h"
+#include "common/memory.h"
+
+static enum status print_item(const struct item *item, char **ret_text, struct err *err) {
+    char *text = item_print(item);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory to write down the item %.200s", item_id(item));
+    *ret_text = text;
+    return STATUS_OK;
+}
+
+static enum status insert_item(struct ledger *ledger, const char *id, const char *text, enum ledger_state state,
+                               const char *reason, int instance, const char *token, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_INSERT_ITEM, &statement, err));
+    ledger_bind_text(statement, 1, id);
+    sqlite3_bind_int(statement, 2, (int)state);
+    ledger_bind_text(statement, 3, reason);
+    sqlite3_bind_int(statement, 4, instance);
+    ledger_bind_text(statement, 5, token);
+    ledger_bind_text(statement, 6, text);
+    sqlite3_bind_double(statement, 7, clock_realtime());
+    return ledger_run(ledger, statement, err);
+}
+
+struct found {
+    bool known, same_token;
+    enum ledger_state state;
+    int instance;
+};
+
+static enum status find(struct ledger *ledger, const char *id, const char *token, struct found *ret_found,
+                        struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_FIND_ITEM, &statement, err));
+    ledger_bind_text(statement, 1, id);
+    struct found found = {0};
+    TRY(ledger_step(ledger, statement, &found.known, err));
+    if (found.known) {
+        found.state = (enum ledger_state)sqlite3_column_int(statement, 0);
+        found.instance = sqlite3_column_int(statement, 1);
+        const char *held = (const char *)sqlite3_column_text(statement, 2);
+        found.same_token = held != NULL && token != NULL && strcmp(held, token) == 0;
+        sqlite3_reset(statement);
+    }
+    *ret_found = found;
+    return STATUS_OK;
+}
+
+static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, int instance, const char *token,
+                         struct err *err) {
+    const char *id = item_id(arrival->item);
+    struct found found;
+    TRY(find(ledger, id, token, &found, err));
+    arrival->state = found.known ? found.state : LEDGER_IN_FLIGHT;
+    if (arrival->state != LEDGER_IN_FLIGHT) {
+        arrival->claim = CLAIM_FINISHED;
+        return STATUS_OK;
+    }
+    /* An earlier incarnation of this instance is dead, or this one would not live. */
+    bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token);
+    if (found.known && !abandoned) {
+        arrival->claim = found.instance == instance ? CLAIM_HERE : CLAIM_ELSEWHERE;
+        return STATUS_OK;
+    }
+    arrival->claim = found.known ? CLAIM_AGAIN : CLAIM_NEW;
+    _cleanup_(mem_free) char *text = NULL;
+    TRY(print_item(arrival->item, &text, err));
+    if (!found.known) return insert_item(ledger, id, text, LEDGER_IN_FLIGHT, NULL, instance, token, err);
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_CLAIM_ITEM, &statement, err));
+    ledger_bind_text(statement, 1, id);
+    sqlite3_bind_int(statement, 2, instance);
+    ledger_bind_text(statement, 3, token);
+    ledger_bind_text(statement, 4, text);
+    sqlite3_bind_double(statement, 5, clock_realtime());
+    return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arrivals, size_t count, int instance,
+                               const char *run_token, struct err *err) {
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, false, err);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = claim(ledger, &arrivals[i], instance, run_token, err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+enum status ledger_claim_item(struct ledger *ledger, const struct item *item, int instance, const char *run_token,
+                              enum ledger_claim *ret_claim, struct err *err) {
+    struct ledger_arrival arrival = {.item = item};
+    TRY(ledger_claim_items(ledger, &arrival, 1, instance, run_token, err));
+    *ret_claim = arrival.claim;
+    return STATUS_OK;
+}
+
+enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
+    if (status == STATUS_OK) {
+        sqlite3_bind_int(statement, 1, instance);
+        status = ledger_run(ledger, statement, err);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+static enum status finish(struct ledger *ledger, const struct ledger_finish *what, bool *late, struct err *err) {
+    _cleanup_(mem_free) char *text = NULL;
+    if (what->item != NULL) TRY(print_item(what->item, &text, err));
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_FINISH_ITEM, &statement, err));
+    ledger_bind_text(statement, 1, what->id);
+    sqlite3_bind_int(statement, 2, (int)what->state);
+    ledger_bind_text(statement, 3, what->reason);
+    ledger_bind_text(statement, 4, text);
+    sqlite3_bind_double(statement, 5, clock_realtime());
+    sqlite3_bind_int(statement, 6, what->instance);
+    ledger_bind_text(statement, 7, what->run_token);
+    TRY(ledger_run(ledger, statement, err));
+    *late = sqlite3_changes(ledger->db) != 1;
+    return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
+}
+
+enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
+                                struct err *err) {
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = finish(ledger, &what[i], &ret_late[i], err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
+    bool late = false;
+    TRY(ledger_finish_items(ledger, what, 1, &late, err));
+    FAIL_IF(late, err, STATUS_BAD_STATE, "%s: the item %.200s is not, or no longer, in the hands of instance %d",
+            ledger->path, what->id, what->instance);
+    return STATUS_OK;
+}
+
+static enum status posted(struct ledger *ledger, const char *id, bool *ret_posted, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_POSTED, &statement, err));
+    ledger_bind_text(statement, 1, id);
+    TRY(ledger_step(ledger, statement, ret_posted, err));
+    sqlite3_reset(statement);
+    return STATUS_OK;
+}
+
+static enum status forget(struct ledger *ledger, const char *id, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_RETRY_FORGET, &statement, err));
+    ledger_bind_text(statement, 1, id);
+    return ledger_run(ledger, statement, err);
+}
+
+static enum status originate(struct ledger *ledger, const struct ledger_origin *what, bool *is_new, struct err *err) {
+    struct found found = {0};
+    const char *id = item_id(what->item);
+    TRY(find(ledger, id, NULL, &found, err));
+    bool tried_again = found.known && found.instance == INSTANCE_ORIGIN && found.state == LEDGER_FAILED &&
+                       what->state != LEDGER_FAILED;
+    *is_new = !found.known || tried_again;
+    if (!*is_new) return STATUS_OK;
+    if (tried_again) TRY(forget(ledger, id, err));
+    _cleanup_(mem_free) char *text = NULL;
+    TRY(print_item(what->item, &text, err));
+    TRY(insert_item(ledger, id, text, what->state, what->reason, INSTANCE_ORIGIN, NULL, err));
+    return ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
+}
+
+enum status ledger_originate_items(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
+                                   struct err *err) {
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
+            status = originate(ledger, &what[i], &ret_new[i], err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
+                             const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
+                             struct err *err) {
+    const struct ledger_origin what = {item, state, reason, sends, send_count};
+    bool is_new = false;
+    TRY(ledger_originate_items(ledger, &what, 1, &is_new, err));
+    *ret_new = is_new;
+    return STATUS_OK;
+}
+
+enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,
+                             bool *ret_new, struct err *err) {
+    ledger_hold(ledger);
+    bool known = false;
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) {
+        status = posted(ledger, id, &known, err);
+        if (status == STATUS_OK && !known) status = ledger_post(ledger, sends, send_count, NULL, NULL, err);
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_new = !known;
+    return status;
+}
+
+enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known, enum ledger_state *ret_state,
+                          struct err *err) {
+    struct found found;
+    ledger = ledger_reading(ledger);
+    ledger_hold(ledger);
+    enum status status = find(ledger, id, NULL, &found, err);
+    ledger_let_go(ledger);
+    TRY(status);
+    *ret_known = found.known;
+    if (found.known && ret_state != NULL) *ret_state = found.state;
+    return STATUS_OK;
+}
+
+static enum status crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *aside,
+                           struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_CRASH_ITEM, &statement, err));
+    ledger_bind_text(statement, 1, id);
+    sqlite3_bind_double(statement, 2, clock_realtime());
+    TRY(ledger_run(ledger, statement, err));
+    TRY(ledger_prepare(ledger, SQL_SET_ASIDE, &statement, err));
+    ledger_bind_text(statement, 1, id);
+    ledger_bind_text(statement, 2, reason);
+    sqlite3_bind_double(statement, 3, clock_realtime());
+    sqlite3_bind_int(statement, 4, limit);
+    TRY(ledger_run(ledger, statement, err));
+    *aside = sqlite3_changes(ledger->db) > 0;
+    return STATUS_OK;
+}
+
+enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,
+                           struct err *err) {
+    bool aside = false;
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) status = ledger_end(ledger, crashed(ledger, id, limit, reason, &aside, err), err);
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_set_aside = aside;
+    return status;
+}
+
+static enum status retry(struct ledger *ledger, const char *id, int64_t *count, struct err *err) {
+    static const enum ledger_statement steps[] = {SQL_RETRY_FORGET, SQL_RETRY_ITEMS};
+    for (int i = 0; i < 2; i++) {
+        sqlite3_stmt *statement = NULL;
+        TRY(ledger_prepare(ledger, steps[i], &statement, err));
+        ledger_bind_text(statement, 1, id);
+        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 2, clock_realtime());
+        TRY(ledger_run(ledger, statement, err));
+        *count += sqlite3_changes(ledger->db);
+    }
+    return STATUS_OK;
+}
+
+enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err) {
+    int64_t count = 0;
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) status = ledger_end(ledger, retry(ledger, id_or_null, &count, err), err);
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_count = count;
+    return status;
+}
+
+/* A row with copies of its texts, so that no lock is held while it is looked at. */
+struct row_copy {
+    int64_t number;
+    struct ledger_row row;
+    char *id, *reason, *item_text;
+};
+
+static void row_clear(struct row_copy *copy) {
+    free(copy->id);
+    free(copy->reason);
+    free(copy->item_text);
+    *copy = (struct row_copy){0};
+}
+
+static char *column_copy(sqlite3_stmt *statement, int column) {
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    return text != NULL ? strdup(text) : NULL;
+}
+
+static enum status next_row(struct ledger *ledger, int64_t after, int state, struct row_copy *copy, bool *found,
+                            struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, state < 0 ? SQL_NEXT_ROW : SQL_NEXT_IN_STATE, &statement, err));
+    sqlite3_bind_int64(statement, 1, after);
+    if (state >= 0) sqlite3_bind_int(statement, 2, state);
+    TRY(ledger_step(ledger, statement, found, err));
+    if (!*found) return STATUS_OK;
+    copy->number = sqlite3_column_int64(statement, 0);
+    copy->id = column_copy(statement, 1);
+    copy->reason = column_copy(statement, 2);
+    copy->item_text = column_copy(statement, 3);
+    copy->row = (struct ledger_row){.id = copy->id,
+                                    .reason = copy->reason,
+                                    .item_text = copy->item_text,
+                                    .state = (enum ledger_state)sqlite3_column_int(statement, 4),
+                                    .attempts = sqlite3_column_int(statement, 5),
+                                    .instance = sqlite3_column_int(statement, 6),
+                                    .time_seen = sqlite3_column_double(statement, 7),
+                                    .time_changed = sqlite3_column_double(statement, 8)};
+    sqlite3_reset(statement);
+    FAIL_IF(copy->id == NULL || copy->item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a row of the ledger");
+    return STATUS_OK;
+}
+
+enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visit *visit, void *context,
+                        struct err *err) {
+    ledger = ledger_reading(ledger);
+    for (int64_t after = 0;;) {
+        struct row_copy copy = {0};
+        bool found = false;
+        ledger_hold(ledger);
+        enum status status = next_row(ledger, after, state_or_minus_1, &copy, &found, err);
+        ledger_let_go(ledger);
+        after = copy.number;
+        if (status == STATUS_OK && found) status = visit(&copy.row, context, err);
+        row_clear(&copy);
+        if (status != STATUS_OK || !found) return status;
+    }
+}

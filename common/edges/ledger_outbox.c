@@ -1,0 +1,245 @@
+/* What a stage sends, until it is acknowledged, and which of its inputs have ended. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/edges/ledger_private.h"
+#include "common/memory.h"
+
+static enum status post(struct ledger *ledger, const struct ledger_send *send, const char *text, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_POST, &statement, err));
+    ledger_bind_text(statement, 1, send->edge);
+    ledger_bind_text(statement, 2, item_id(send->item));
+    ledger_bind_text(statement, 3, text);
+    sqlite3_bind_double(statement, 4, clock_realtime());
+    return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count,
+                        const struct item *printed, const char *text, struct err *err) {
+    _cleanup_(mem_free) char *own = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (sends[i].item != printed || text == NULL) {
+            mem_free(&own);
+            text = own = item_print(sends[i].item);
+            printed = sends[i].item;
+        }
+        FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory to send the item %.200s", item_id(sends[i].item));
+        TRY(post(ledger, &sends[i], text, err));
+    }
+    return STATUS_OK;
+}
+
+void ledger_parcel_clear(struct ledger_parcel *parcel) {
+    mem_free(&parcel->id);
+    mem_free(&parcel->item_text);
+}
+
+static enum status next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *parcel,
+                               bool *found, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_NEXT_PARCEL, &statement, err));
+    ledger_bind_text(statement, 1, edge);
+    sqlite3_bind_int64(statement, 2, after);
+    TRY(ledger_step(ledger, statement, found, err));
+    if (!*found) return STATUS_OK;
+    parcel->seq = sqlite3_column_int64(statement, 0);
+    parcel->id = strdup((const char *)sqlite3_column_text(statement, 1));
+    parcel->item_text = strdup((const char *)sqlite3_column_text(statement, 2));
+    sqlite3_reset(statement);
+    FAIL_IF(parcel->id == NULL || parcel->item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a parcel");
+    return STATUS_OK;
+}
+
+enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *ret_parcel,
+                               bool *ret_found, struct err *err) {
+    struct ledger_parcel parcel = {0};
+    bool found = false;
+    ledger_hold(ledger);
+    enum status status = next_parcel(ledger, edge, after, &parcel, &found, err);
+    ledger_let_go(ledger);
+    if (status != STATUS_OK) {
+        ledger_parcel_clear(&parcel);
+        return status;
+    }
+    *ret_parcel = parcel;
+    *ret_found = found;
+    return STATUS_OK;
+}
+
+static enum status walk_waiting(struct ledger *ledger, sqlite3_stmt *statement, ledger_waiting_visit *visit,
+                                void *context, struct err *err) {
+    bool row, stop = false;
+    while (!stop) {
+        TRY(ledger_step(ledger, statement, &row, err));
+        if (!row) break;
+        const struct ledger_waiting parcel = {sqlite3_column_int64(statement, 0),
+                                              (const char *)sqlite3_column_text(statement, 2)};
+        FAIL_IF(parcel.item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a parcel");
+        TRY(visit(&parcel, context, &stop, err));
+    }
+    return STATUS_OK;
+}
+
+enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t after, ledger_waiting_visit *visit,
+                                void *context, struct err *err) {
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_EACH_WAITING, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, edge);
+        sqlite3_bind_int64(statement, 2, after);
+        status = walk_waiting(ledger, statement, visit, context, err);
+        sqlite3_reset(statement);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+/* Ends, like acknowledgements, need not survive a power cut: what is not struck off then is sent again and acknowledged
+ * again, and an end is said anew in each run. */
+static enum status end_edge(struct ledger *ledger, const char *edge, int run, struct err *err) {
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_set_durable(ledger, false, err);
+    if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_END_INPUT, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, edge);
+        sqlite3_bind_int64(statement, 2, run);
+        status = ledger_run(ledger, statement, err);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+static enum status strike_off(struct ledger *ledger, const char *edge, const struct ledger_verdict *verdict,
+                              struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_ACKNOWLEDGE, &statement, err));
+    ledger_bind_text(statement, 1, edge);
+    sqlite3_bind_int64(statement, 2, verdict->seq);
+    sqlite3_bind_double(statement, 3, clock_realtime());
+    ledger_bind_text(statement, 4, verdict->verdict);
+    return ledger_run(ledger, statement, err);
+}
+
+enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, const struct ledger_verdict *verdicts,
+                                   size_t count, int64_t *ret_first, struct err *err) {
+    int64_t first = 0;
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, false, err);
+    if (status == STATUS_OK) {
+        for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+            status = strike_off(ledger, edge, &verdicts[i], err);
+            first += sqlite3_changes(ledger->db);
+        }
+        status = ledger_end(ledger, status, err);
+    }
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_first = first;
+    return status;
+}
+
+enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
+                               bool *ret_first, struct err *err) {
+    const struct ledger_verdict one = {seq, verdict};
+    int64_t first = 0;
+    TRY(ledger_acknowledge_all(ledger, edge, &one, 1, &first, err));
+    *ret_first = first > 0;
+    return STATUS_OK;
+}
+
+enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int64_t seq, bool *ret_is,
+                                   struct err *err) {
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    bool is = false;
+    enum status status = ledger_prepare(ledger, SQL_ACKNOWLEDGED, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, edge);
+        sqlite3_bind_int64(statement, 2, seq);
+        status = ledger_step(ledger, statement, &is, err);
+        sqlite3_reset(statement);
+    }
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_is = is;
+    return status;
+}
+
+static enum status count(struct ledger *ledger, sqlite3_stmt *statement, int64_t *ret_count, struct err *err) {
+    bool row;
+    TRY(ledger_step(ledger, statement, &row, err));
+    *ret_count = sqlite3_column_int64(statement, 0);
+    sqlite3_reset(statement);
+    return STATUS_OK;
+}
+
+enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err) {
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_UNACKNOWLEDGED, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, edge);
+        status = count(ledger, statement, ret_count, err);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err) {
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_set_durable(ledger, true, err);
+    if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, edge_suffix);
+        ledger_bind_text(statement, 2, id);
+        status = ledger_run(ledger, statement, err);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err) {
+    return end_edge(ledger, edge, run, err);
+}
+
+enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err) {
+    int64_t ended = 0;
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_ENDED_INPUTS, &statement, err);
+    if (status == STATUS_OK) {
+        sqlite3_bind_int(statement, 1, run);
+        status = count(ledger, statement, &ended, err);
+    }
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_count = (int)ended;
+    return status;
+}
+
+enum status ledger_end_output(struct ledger *ledger, int instance, int run, struct err *err) {
+    char name[32];
+    snprintf(name, sizeof name, "out %d", instance);
+    return end_edge(ledger, name, run, err);
+}
+
+enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bool *ret_ended, struct err *err) {
+    char name[32];
+    snprintf(name, sizeof name, "out %d", instance);
+    bool ended = false;
+    ledger_hold(ledger);
+    sqlite3_stmt *statement = NULL;
+    enum status status = ledger_prepare(ledger, SQL_OUTPUT_ENDED, &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, name);
+        sqlite3_bind_int(statement, 2, run);
+        status = ledger_step(ledger, statement, &ended, err);
+        sqlite3_reset(statement);
+    }
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_ended = ended;
+    return status;
+}

@@ -1,0 +1,286 @@
+#include "common/formats/mdoc.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/formats/tilts.h"
+#include "common/memory.h"
+
+enum { TEXT_LIMIT = 64 << 20 };
+
+struct parser {
+    const char *name;
+    int line;
+    int capacity;
+    bool in_tilt; /* inside a section of an image; else what is said is of the file */
+    struct mdoc mdoc;
+};
+
+struct span {
+    const char *at;
+    size_t length;
+};
+
+static struct span trim(const char *at, const char *end) {
+    while (at < end && isspace((unsigned char)*at))
+        at++;
+    while (end > at && isspace((unsigned char)end[-1]))
+        end--;
+    return (struct span){at, (size_t)(end - at)};
+}
+
+static bool is(struct span span, const char *word) {
+    return span.length == strlen(word) && memcmp(span.at, word, span.length) == 0;
+}
+
+/* A number at the beginning of the text. */
+static bool number_of(struct span text, double *ret_value) {
+    char word[64], *end;
+    size_t length = text.length < sizeof word - 1 ? text.length : sizeof word - 1;
+    memcpy(word, text.at, length);
+    word[length] = '\0';
+    *ret_value = strtod(word, &end);
+    return end != word;
+}
+
+/* A number that is followed by nothing, or by a blank: half of "0,5" would be another one. */
+static bool whole_number_of(struct span text, double *ret_value) {
+    char word[64], *end;
+    size_t length = 0;
+    while (length < text.length && !isspace((unsigned char)text.at[length]))
+        length++;
+    if (length == 0 || length >= sizeof word) return false;
+    memcpy(word, text.at, length);
+    word[length] = '\0';
+    double value = strtod(word, &end);
+    if (*end != '\0' || strpbrk(word, "xX") != NULL) return false;
+    *ret_value = value;
+    return true;
+}
+
+static enum status need_number(const struct parser *parser, const char *key, struct span text, double *ret_value,
+                               struct err *err) {
+    double value;
+    FAIL_IF(!whole_number_of(text, &value) || !isfinite(value), err, STATUS_BAD_FORMAT,
+            "%s: line %d: %s = '%.*s' is not a number", parser->name, parser->line, key,
+            (int)(text.length < 40 ? text.length : 40), text.at);
+    *ret_value = value;
+    return STATUS_OK;
+}
+
+static enum status keep_text(struct span text, char **target, struct err *err) {
+    free(*target);
+    *target = strndup(text.at, text.length);
+    FAIL_IF(*target == NULL, err, STATUS_NO_MEMORY, "no memory for a text of an .mdoc file");
+    return STATUS_OK;
+}
+
+static long days_since_1970(int year, int month, int day) {
+    static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+    long leap_years = (year - 1969) / 4; /* of those that are over; 2100 is far */
+    bool leap = year % 4 == 0 && month > 2;
+    return 365L * (year - 1970) + leap_years + before[month - 1] + leap + day - 1;
+}
+
+/* "08-Oct-21  07:39:08", or with the whole year. NaN: something else. */
+static double time_of(struct span text) {
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    char word[40], month[4];
+    int day, year, hour, minute, second;
+    if (text.length >= sizeof word) return NAN;
+    memcpy(word, text.at, text.length);
+    word[text.length] = '\0';
+    if (sscanf(word, "%2d-%3[A-Za-z]-%4d %2d:%2d:%2d", &day, month, &year, &hour, &minute, &second) != 6) return NAN;
+    const char *place = strlen(month) == 3 ? strstr(months, month) : NULL;
+    if (year >= 0 && year < 100) year += 2000;
+    if (place == NULL || (place - months) % 3 != 0 || year < 1970 || year > 2099 || day < 1 || day > 31) return NAN;
+    if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60) return NAN;
+    long days = days_since_1970(year, (int)(place - months) / 3 + 1, day);
+    return 86400.0 * (double)days + 3600.0 * hour + 60.0 * minute + second;
+}
+
+static enum status begin_tilt(struct parser *parser, struct span number, struct err *err) {
+    struct mdoc *mdoc = &parser->mdoc;
+    double z = NAN;
+    TRY(need_number(parser, "ZValue", number, &z, err));
+    FAIL_IF(!(z >= 0 && z < TILTS_MAX) || floor(z) < z, err, STATUS_BAD_FORMAT,
+            "%s: line %d: ZValue %g is not the number of an image: 0 to %d is expected", parser->name, parser->line, z,
+            TILTS_MAX - 1);
+    FAIL_IF(mdoc->count == TILTS_MAX, err, STATUS_BAD_FORMAT, "%s: more than %d sections", parser->name, TILTS_MAX);
+    if (mdoc->count == parser->capacity) {
+        int capacity = parser->capacity > 0 ? 2 * parser->capacity : 64;
+        struct mdoc_tilt *tilts = realloc(mdoc->tilts, (size_t)capacity * sizeof *tilts);
+        FAIL_IF(tilts == NULL, err, STATUS_NO_MEMORY, "no memory for %d tilts", capacity);
+        mdoc->tilts = tilts;
+        parser->capacity = capacity;
+    }
+    mdoc->tilts[mdoc->count++] = (struct mdoc_tilt){(int)z, NAN, NAN, NAN, NULL};
+    parser->in_tilt = true;
+    return STATUS_OK;
+}
+
+/* "Tilt axis angle = 85.3, binning = 4 …" somewhere in a title. */
+static void take_title(struct parser *parser, struct span text) {
+    static const char words[] = "Tilt axis angle";
+    for (size_t i = 0; i + sizeof words - 1 < text.length; i++) {
+        if (memcmp(text.at + i, words, sizeof words - 1) != 0) continue;
+        const char *sign = memchr(text.at + i, '=', text.length - i);
+        double angle;
+        if (sign == NULL) return;
+        if (number_of(trim(sign + 1, text.at + text.length), &angle) && isfinite(angle) && fabs(angle) <= 360)
+            parser->mdoc.tilt_axis = angle;
+        return;
+    }
+}
+
+static enum status take_section(struct parser *parser, struct span inside, struct err *err) {
+    const char *sign = memchr(inside.at, '=', inside.length);
+    struct span key = trim(inside.at, sign != NULL ? sign : inside.at + inside.length);
+    parser->in_tilt = false;
+    if (sign == NULL) return STATUS_OK;
+    struct span value = trim(sign + 1, inside.at + inside.length);
+    if (is(key, "FrameSet")) parser->mdoc.frames = true;
+    if (is(key, "ZValue") || is(key, "FrameSet")) return begin_tilt(parser, value, err);
+    if (is(key, "T")) take_title(parser, value);
+    return STATUS_OK;
+}
+
+static enum status take_tilt_value(struct parser *parser, struct span key, struct span value, struct err *err) {
+    struct mdoc_tilt *tilt = &parser->mdoc.tilts[parser->mdoc.count - 1];
+    if (is(key, "TiltAngle")) {
+        double angle = NAN;
+        TRY(need_number(parser, "TiltAngle", value, &angle, err));
+        FAIL_IF(fabs(angle) > TILT_ANGLE_MAX, err, STATUS_BAD_FORMAT, "%s: line %d: a tilt of %g° lies beyond ±90°",
+                parser->name, parser->line, angle);
+        tilt->angle = angle;
+    } else if (is(key, "ExposureDose"))
+        (void)whole_number_of(value, &tilt->dose);
+    else if (is(key, "DateTime"))
+        tilt->time = time_of(value);
+    else if (is(key, "PixelSpacing") && isnan(parser->mdoc.pixel_size))
+        (void)whole_number_of(value, &parser->mdoc.pixel_size);
+    else if (is(key, "SubFramePath") && value.length > 0)
+        return keep_text(value, &tilt->file, err);
+    else if (is(key, "PieceCoordinates"))
+        parser->mdoc.montage = true;
+    return STATUS_OK;
+}
+
+static enum status take_file_value(struct parser *parser, struct span key, struct span value, struct err *err) {
+    double number;
+    if (is(key, "T"))
+        take_title(parser, value);
+    else if (is(key, "PixelSpacing"))
+        (void)whole_number_of(value, &parser->mdoc.pixel_size);
+    else if (is(key, "ImageFile") && value.length > 0)
+        return keep_text(value, &parser->mdoc.image_file, err);
+    else if (is(key, "Montage") && whole_number_of(value, &number) && number > 0)
+        parser->mdoc.montage = true;
+    return STATUS_OK;
+}
+
+static enum status take_line(struct parser *parser, struct span line, struct err *err) {
+    if (line.length == 0) return STATUS_OK;
+    FAIL_IF(memchr(line.at, 0, line.length) != NULL, err, STATUS_BAD_FORMAT,
+            "%s: line %d holds a zero byte: this is not an .mdoc file", parser->name, parser->line);
+    if (line.at[0] == '[') {
+        const char *end = line.at[line.length - 1] == ']' ? line.at + line.length - 1 : line.at + line.length;
+        return take_section(parser, trim(line.at + 1, end), err);
+    }
+    const char *sign = memchr(line.at, '=', line.length);
+    FAIL_IF(sign == NULL && parser->line == 1, err, STATUS_BAD_FORMAT,
+            "%s: line 1 is no 'KEY = VALUE': this is not an .mdoc file", parser->name);
+    if (sign == NULL) return STATUS_OK; /* a note somebody made */
+    struct span key = trim(line.at, sign), value = trim(sign + 1, line.at + line.length);
+    return parser->in_tilt ? take_tilt_value(parser, key, value, err) : take_file_value(parser, key, value, err);
+}
+
+static void parser_clear(struct parser *parser) {
+    mdoc_clear(&parser->mdoc);
+}
+
+enum status mdoc_parse(const char *name, const char *text, size_t length, struct mdoc *ret_mdoc, struct err *err) {
+    _cleanup_(parser_clear) struct parser parser = {.name = name, .mdoc = {.pixel_size = NAN, .tilt_axis = NAN}};
+    const char *end = text + length;
+    /* Editors of Windows begin a text with a byte order mark. */
+    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3;
+    for (const char *at = text; at < end;) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (stop == NULL) stop = end;
+        parser.line++;
+        TRY(take_line(&parser, trim(at, stop), err));
+        at = stop < end ? stop + 1 : end;
+    }
+    if (!(parser.mdoc.pixel_size > 0) || isinf(parser.mdoc.pixel_size)) parser.mdoc.pixel_size = NAN;
+    *ret_mdoc = parser.mdoc;
+    parser.mdoc = (struct mdoc){0};
+    return STATUS_OK;
+}
+
+enum status mdoc_read(const char *path, struct mdoc *ret_mdoc, struct err *err) {
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length = 0;
+    TRY(file_read_whole(path, TEXT_LIMIT, &text, &length, err));
+    return mdoc_parse(path, text, length, ret_mdoc, err);
+}
+
+void mdoc_clear(struct mdoc *mdoc) {
+    for (int i = 0; i < mdoc->count; i++)
+        free(mdoc->tilts[i].file);
+    free(mdoc->tilts);
+    free(mdoc->image_file);
+    *mdoc = (struct mdoc){0};
+}
+
+const char *mdoc_file_name(const char *path) {
+    const char *name = path;
+    for (; *path != '\0'; path++)
+        if (*path == '/' || *path == '\\') name = path + 1;
+    return name;
+}
+
+bool mdoc_is_later(double first_time, double second_time, bool comes_second) {
+    if (first_time < second_time || first_time > second_time) return second_time > first_time;
+    return comes_second;
+}
+
+size_t mdoc_stem_length(const char *name) {
+    const char *dot = strrchr(name, '.');
+    bool ending = dot != NULL && dot != name && !isdigit((unsigned char)dot[1]);
+    return ending ? (size_t)(dot - name) : strlen(name);
+}
+
+enum { UNLIKE, POINTS_CHANGED, ENDING_CHANGED, SAME_NAME };
+
+/* named: as the .mdoc has it. */
+static int likeness(const char *named, const char *file) {
+    size_t length = mdoc_stem_length(named);
+    bool points = false;
+    if (strcmp(named, file) == 0) return SAME_NAME;
+    if (length != mdoc_stem_length(file)) return UNLIKE;
+    for (size_t i = 0; i < length; i++) {
+        if (named[i] == file[i]) continue;
+        if (named[i] != '.' || file[i] != '_') return UNLIKE;
+        points = true;
+    }
+    return points ? POINTS_CHANGED : ENDING_CHANGED;
+}
+
+int mdoc_find(const struct mdoc *mdoc, const char *file) {
+    const char *name = mdoc_file_name(file);
+    int found = -1, best = UNLIKE;
+    for (int i = 0; i < mdoc->count; i++) {
+        const struct mdoc_tilt *tilt = &mdoc->tilts[i];
+        int like = tilt->file != NULL ? likeness(mdoc_file_name(tilt->file), name) : UNLIKE;
+        if (like == UNLIKE || like < best) continue;
+        if (like == best && !mdoc_is_later(mdoc->tilts[found].time, tilt->time, true)) continue;
+        found = i;
+        best = like;
+    }
+    return found;
+}

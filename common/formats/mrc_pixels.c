@@ -1,0 +1,137 @@
+#include "common/formats/mrc_pixels.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/multiversion.h"
+
+size_t mrc_pixel_bytes(int mode) {
+    switch (mode) {
+    case MRC_INT8:
+        return 1;
+    case MRC_INT16:
+    case MRC_UINT16:
+    case MRC_FLOAT16:
+        return 2;
+    case MRC_FLOAT32:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+void mrc_swap(void *values, size_t count, size_t size) {
+    if (size == 2) {
+        uint16_t *v = values;
+        for (size_t i = 0; i < count; i++)
+            v[i] = __builtin_bswap16(v[i]);
+    } else if (size == 4) {
+        uint32_t *v = values;
+        for (size_t i = 0; i < count; i++)
+            v[i] = __builtin_bswap32(v[i]);
+    }
+}
+
+static inline float from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t to_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Exponents differ by 127 − 15 = 112; the product also makes subnormal halves normal floats. */
+static inline float half_to_float(uint16_t half) {
+    uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13;
+    uint32_t bits = to_bits(from_bits(magnitude) * 0x1p112f);
+    uint32_t special = magnitude | 0x7f800000u;
+    bits = (half & 0x7c00) == 0x7c00 ? special : bits;
+    return from_bits(bits | (uint32_t)(half & 0x8000) << 16);
+}
+
+static inline uint16_t float_to_half(float value) {
+    uint32_t sign = to_bits(value) >> 16 & 0x8000;
+    float size = fabsf(value);
+    size = size > 65504.0f ? 65504.0f : size;
+    uint32_t bits = to_bits(size);
+    /* Below 2^-14 the last place of a half is 2^-24: adding 0.5, whose last place that is, rounds to it. */
+    uint32_t small = to_bits(size + 0.5f) - 0x3f000000u;
+    uint32_t normal = (bits - (112u << 23) + 0xfff + (bits >> 13 & 1)) >> 13;
+    uint32_t half = size < 0x1p-14f ? small : normal;
+    return (uint16_t)(sign | (value == value ? half : 0x7e00u));
+}
+
+float mrc_half_to_float(uint16_t half) {
+    return half_to_float(half);
+}
+
+uint16_t mrc_float_to_half(float value) {
+    return float_to_half(value);
+}
+
+#define CONVERT(type)                                                                                                  \
+    do {                                                                                                               \
+        const type *in = stored;                                                                                       \
+        for (size_t i = 0; i < count; i++)                                                                             \
+            out[i] = (float)in[i];                                                                                     \
+    } while (0)
+
+MULTIVERSION void mrc_to_float(enum mrc_mode mode, const void *restrict stored, size_t count, float *restrict out) {
+    if (mode == MRC_FLOAT32) {
+        memcpy(out, stored, count * sizeof *out);
+    } else if (mode == MRC_INT8) {
+        CONVERT(int8_t);
+    } else if (mode == MRC_INT16) {
+        CONVERT(int16_t);
+    } else if (mode == MRC_UINT16) {
+        CONVERT(uint16_t);
+    } else {
+        const uint16_t *in = stored;
+        for (size_t i = 0; i < count; i++)
+            out[i] = half_to_float(in[i]);
+    }
+}
+
+MULTIVERSION void mrc_unsigned_to_float(const uint8_t *restrict stored, size_t count, float *restrict out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)stored[i];
+}
+
+/* A NaN fails both comparisons of the first line and then becomes 0. */
+static inline float clamped(float value, float least, float most) {
+    float v = value < least ? least : value > most ? most : value;
+    return v == v ? rintf(v) : 0.0f;
+}
+
+#define STORE(type, least, most)                                                                                       \
+    do {                                                                                                               \
+        type *to = stored;                                                                                             \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            as_stored[i] = clamped(values[i], least, most);                                                            \
+            to[i] = (type)as_stored[i];                                                                                \
+        }                                                                                                              \
+    } while (0)
+
+MULTIVERSION void mrc_from_float(enum mrc_mode mode, const float *restrict values, size_t count, void *restrict stored,
+                                 float *restrict as_stored) {
+    if (mode == MRC_FLOAT32) {
+        memcpy(stored, values, count * sizeof *values);
+        memcpy(as_stored, values, count * sizeof *values);
+    } else if (mode == MRC_INT8) {
+        STORE(int8_t, -128.0f, 127.0f);
+    } else if (mode == MRC_INT16) {
+        STORE(int16_t, -32768.0f, 32767.0f);
+    } else if (mode == MRC_UINT16) {
+        STORE(uint16_t, 0.0f, 65535.0f);
+    } else {
+        uint16_t *to = stored;
+        for (size_t i = 0; i < count; i++) {
+            to[i] = float_to_half(values[i]);
+            as_stored[i] = half_to_float(to[i]);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+/* On whose account a process came down: the item of the thread that the signal came from, whatever the others were at. */
+#include <signal.h>
+#include <string.h>
+
+#include "common/harness/stage_private.h"
+
+/* A handler is given no context but the thread that it runs on. */
+static _Thread_local struct {
+    char *page;
+    const char *id;
+} blame;
+
+void crash_blame(char *current, const char *id) {
+    blame.page = NULL;
+    blame.id = id;
+    atomic_signal_fence(memory_order_seq_cst);
+    blame.page = id != NULL && current != NULL ? current + PATH_SIZE : NULL;
+}
+
+static void on_crash(int number) {
+    if (blame.page != NULL) {
+        size_t length = strlen(blame.id);
+        memcpy(blame.page, blame.id, length < PATH_SIZE ? length : PATH_SIZE - 1);
+    }
+    /* The handler is gone by now, so this ends the process as if there had been none. */
+    raise(number);
+}
+
+void crash_watch(void) {
+    static const int signals[] = {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE};
+    struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND}, before;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        /* A sanitizer that has its own says more. */
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(signals[i], &action, NULL);
+}

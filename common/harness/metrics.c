@@ -1,0 +1,118 @@
+#include "common/harness/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/text.h"
+
+enum { BEAT_BYTES = 4096 };
+
+/* The texts change a few times a second at most, so a waiter may spin. */
+static void lock(struct metrics *metrics) {
+    while (atomic_exchange(&metrics->lock, 1))
+        sched_yield();
+}
+
+static void unlock(struct metrics *metrics) {
+    atomic_store(&metrics->lock, 0);
+}
+
+void metrics_item(struct metrics *metrics, const char *id) {
+    lock(metrics);
+    snprintf(metrics->item, sizeof metrics->item, "%s", id);
+    text_trim(metrics->item);
+    unlock(metrics);
+}
+
+void metrics_note(struct metrics *metrics, const char *note) {
+    lock(metrics);
+    snprintf(metrics->note, sizeof metrics->note, "%s", note);
+    text_trim(metrics->note);
+    unlock(metrics);
+}
+
+void metrics_trouble(struct metrics *metrics, const char *trouble) {
+    lock(metrics);
+    snprintf(metrics->trouble, sizeof metrics->trouble, "%s", trouble);
+    text_trim(metrics->trouble);
+    unlock(metrics);
+}
+
+void metrics_latency(struct metrics *metrics, double seconds) {
+    double before = atomic_load(&metrics->latency);
+    atomic_store(&metrics->latency, before == 0 ? seconds : 0.9 * before + 0.1 * seconds);
+}
+
+/* What the process has read and written so far, files and sockets alike. */
+static long long bytes_moved(void) {
+    FILE *stream = fopen("/proc/self/io", "re");
+    if (stream == NULL) return 0;
+    long long total = 0, value;
+    char line[128];
+    while (fgets(line, sizeof line, stream) != NULL)
+        if (sscanf(line, "rchar: %lld", &value) == 1 || sscanf(line, "wchar: %lld", &value) == 1) total += value;
+    fclose(stream);
+    return total;
+}
+
+static enum status put_text(const char *path, const char *text, size_t length, struct err *err) {
+    _cleanup_(file_close) int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
+    errno = ENOSPC; /* what a write that is cut short comes from */
+    FAIL_IF(pwrite(descriptor, text, length, 0) != (ssize_t)length || ftruncate(descriptor, (off_t)length) != 0, err,
+            status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+/* The text goes into the other of two files, whose blocks are its own for good, and the two change names: so a heartbeat
+ * needs no room on the disk, and goes on when there is none. */
+static enum status exchange(const char *path, const char *text, size_t length, struct err *err) {
+    char other[PATH_SIZE + 8];
+    snprintf(other, sizeof other, "%s.tmp", path);
+    TRY(put_text(other, text, length, err));
+    if (renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return STATUS_OK;
+    /* The first time there is nothing to change with; and some network file systems cannot. */
+    FAIL_IF(rename(other, path) != 0, err, status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
+    return put_text(other, text, length, err);
+}
+
+/* Filled up with blanks, so that a longer heartbeat needs no new block. */
+static enum status write_beat(const char *path, const char *text, struct err *err) {
+    size_t length = strlen(text), room = (length / BEAT_BYTES + 1) * BEAT_BYTES;
+    _cleanup_(mem_free) char *padded = malloc(room);
+    FAIL_IF(padded == NULL, err, STATUS_NO_MEMORY, "no memory for a heartbeat of %zu bytes", room);
+    memset(padded, ' ', room);
+    memcpy(padded, text, length);
+    padded[room - 1] = '\n';
+    return exchange(path, padded, room, err);
+}
+
+enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, const char *path, struct err *err) {
+    static const char *const states[] = {"waiting", "blocked", "processing"};
+    char item[sizeof metrics->item], note[sizeof metrics->trouble];
+    lock(metrics);
+    memcpy(item, metrics->item, sizeof item);
+    snprintf(note, sizeof note, "%s", metrics->trouble[0] != '\0' ? metrics->trouble : metrics->note);
+    unlock(metrics);
+    json_t *beat =
+        json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*, s:o*}", "time", clock_realtime(),
+                  "pid", (int)getpid(), "state", states[atomic_load(&metrics->state)], "item", item, "in",
+                  (json_int_t)atomic_load(&metrics->in), "out", (json_int_t)atomic_load(&metrics->out), "rejected",
+                  (json_int_t)atomic_load(&metrics->rejected), "failed", (json_int_t)atomic_load(&metrics->failed),
+                  "dropped", (json_int_t)atomic_load(&metrics->dropped), "bytes", (json_int_t)bytes_moved(), "latency",
+                  atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue), "note", note, "parts",
+                  parts->begun > 0 ? parts_json(parts, clock_monotonic()) : NULL);
+    _cleanup_(mem_free) char *text = beat != NULL ? json_dumps(beat, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(beat);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "the heartbeat cannot be put together");
+    return write_beat(path, text, err);
+}

@@ -1,0 +1,209 @@
+/* Parameters as JSON and as text for people. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/harness/params_private.h"
+#include "common/memory.h"
+#include "common/text.h"
+
+enum { JSON_PARAMS_MAX = 256, TEXT_MAX = 4096 };
+
+static const char *const type_names[] = {"bool", "int", "float", "string", "path", "choice", "floats"};
+
+json_t *params_describe(const struct param *table, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const struct param *param = &table[i];
+        bool limits = param->minimum != 0 || param->maximum != 0;
+        json_t *entry = json_object();
+        json_object_set_new(entry, "name", json_string(param->name));
+        json_object_set_new(entry, "type", json_string(type_names[param->type]));
+        json_object_set_new(entry, "unit", json_string(param->unit != NULL ? param->unit : ""));
+        json_object_set_new(entry, "default", param->default_text ? json_string(param->default_text) : json_null());
+        json_object_set_new(entry, "minimum",
+                            limits && isfinite(param->minimum) ? json_real(param->minimum) : json_null());
+        json_object_set_new(entry, "maximum",
+                            limits && isfinite(param->maximum) ? json_real(param->maximum) : json_null());
+        json_t *choices = json_null();
+        if (param->choices != NULL) {
+            char buffer[512];
+            snprintf(buffer, sizeof buffer, "%s", param->choices);
+            choices = json_array();
+            for (char *save = NULL, *word = strtok_r(buffer, "|", &save); word; word = strtok_r(NULL, "|", &save))
+                json_array_append_new(choices, json_string(word));
+        }
+        json_object_set_new(entry, "choices", choices);
+        json_object_set_new(entry, "count", param->list_count > 0 ? json_integer(param->list_count) : json_null());
+        json_object_set_new(entry, "required", json_boolean(param->required));
+        if (param->begins != NULL) json_object_set_new(entry, "begins", json_string(param->begins));
+        json_object_set_new(entry, "help", json_string(param->help != NULL ? param->help : ""));
+        json_array_append_new(list, entry);
+    }
+    return list;
+}
+
+/* The text of a scalar, or of a list of them with commas between. */
+enum status params_json_text(const char *key, const json_t *value, char *out, size_t size, const char *where,
+                             struct err *err) {
+    int used = 0;
+    if (json_is_string(value))
+        used = snprintf(out, size, "%s", json_string_value(value));
+    else if (json_is_boolean(value))
+        used = snprintf(out, size, "%s", json_is_true(value) ? "true" : "false");
+    else if (json_is_integer(value))
+        used = snprintf(out, size, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        used = snprintf(out, size, "%.15g", json_real_value(value));
+    else if (json_is_array(value)) {
+        out[0] = '\0';
+        size_t at = 0;
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            const json_t *element = json_array_get(value, i);
+            FAIL_IF(json_is_array(element) || json_is_object(element), err, STATUS_BAD_ARGUMENT,
+                    "%s: %s holds a list inside a list", where, key);
+            if (i > 0 && at + 1 < size) out[at++] = ',';
+            TRY(params_json_text(key, element, out + at, size - at, where, err));
+            at += strlen(out + at);
+        }
+        used = (int)at;
+    } else
+        FAIL(err, STATUS_BAD_ARGUMENT, "%s: %s must be a word, a number or a list of them", where, key);
+    FAIL_IF(used < 0 || (size_t)used >= size, err, STATUS_BAD_ARGUMENT, "%s: %s is longer than %zu characters", where,
+            key, size - 1);
+    return STATUS_OK;
+}
+
+enum status params_set_json(const struct param *table, size_t count, void *target, const json_t *object,
+                            const char *where, struct err *err) {
+    FAIL_IF(!json_is_object(object), err, STATUS_BAD_FORMAT, "%s: the parameters must be a JSON object", where);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        if (json_is_null(value)) {
+            /* A key with nothing behind it leaves the default, but must still be a key. */
+            TRY(params_known(table, count, key, where, err));
+            continue;
+        }
+        char text[TEXT_MAX];
+        TRY(params_json_text(key, value, text, sizeof text, where, err));
+        TRY(params_set(table, count, target, key, text, where, err));
+    }
+    return STATUS_OK;
+}
+
+static double json_limit(const json_t *entry, const char *key, double absent) {
+    const json_t *value = json_object_get(entry, key);
+    return json_is_number(value) ? json_number_value(value) : absent;
+}
+
+enum status params_check_json(const json_t *described_params, const char *key, const char *text, const char *where,
+                              struct err *err) {
+    const char *names[JSON_PARAMS_MAX];
+    char wanted[64];
+    text_key(key, wanted, sizeof wanted);
+    const json_t *entry = NULL;
+    size_t known = 0;
+    for (size_t i = 0; i < json_array_size(described_params) && known < JSON_PARAMS_MAX; i++) {
+        const json_t *candidate = json_array_get(described_params, i);
+        const char *name = json_string_value(json_object_get(candidate, "name"));
+        if (name == NULL) continue;
+        names[known++] = name;
+        if (strcmp(name, wanted) == 0) entry = candidate;
+    }
+    if (entry == NULL) return params_unknown(key, names, known, where, err);
+
+    struct param param = {.name = json_string_value(json_object_get(entry, "name")),
+                          .unit = json_string_value(json_object_get(entry, "unit")),
+                          .default_text = json_string_value(json_object_get(entry, "default")),
+                          .list_count = (int)json_integer_value(json_object_get(entry, "count"))};
+    const char *type = json_string_value(json_object_get(entry, "type"));
+    size_t index = 0;
+    while (index < sizeof type_names / sizeof *type_names && (type == NULL || strcmp(type, type_names[index]) != 0))
+        index++;
+    FAIL_IF(index == sizeof type_names / sizeof *type_names, err, STATUS_BAD_FORMAT,
+            "%s: the program describes %s with the unknown type '%s'", where, param.name, type ? type : "");
+    param.type = (enum param_type)index;
+    bool limits =
+        json_is_number(json_object_get(entry, "minimum")) || json_is_number(json_object_get(entry, "maximum"));
+    if (limits) {
+        param.minimum = json_limit(entry, "minimum", -INFINITY);
+        param.maximum = json_limit(entry, "maximum", INFINITY);
+    }
+    char choices[512] = "";
+    const json_t *list = json_object_get(entry, "choices");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+        size_t used = strlen(choices);
+        snprintf(choices + used, sizeof choices - used, "%s%s", used > 0 ? "|" : "", word != NULL ? word : "");
+    }
+    param.choices = choices;
+    union param_value value;
+    TRY(params_parse(&param, text, where, &value, err));
+    if (param.type == PARAM_PATH && *text != '\0') TRY(params_path_check(param.name, text, where, err));
+    return STATUS_OK;
+}
+
+static void print_details(const struct param *param, FILE *out) {
+    const char *between = " (";
+    if (param->choices != NULL) {
+        fprintf(out, "%s%s", between, param->choices);
+        between = "; ";
+    }
+    bool limits = param->minimum != 0 || param->maximum != 0;
+    if (limits && isfinite(param->minimum) && isfinite(param->maximum)) {
+        fprintf(out, "%s%.15g to %.15g", between, param->minimum, param->maximum);
+        between = "; ";
+    } else if (limits) {
+        fprintf(out, "%s%.15g or %s", between, isfinite(param->minimum) ? param->minimum : param->maximum,
+                isfinite(param->minimum) ? "more" : "less");
+        between = "; ";
+    }
+    if (param->required)
+        fprintf(out, "%srequired)", between);
+    else if (param->default_text != NULL)
+        fprintf(out, "%sdefault: %s)", between, param->default_text);
+    else
+        fputs(between[0] == ';' ? ")" : "", out);
+}
+
+/* Columns on a terminal: continuation bytes of UTF-8 (the Å) take none. */
+static int display_width(const char *text) {
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+void params_help(const struct param *table, size_t count, FILE *out) {
+    for (size_t i = 0; i < count; i++) {
+        const struct param *param = &table[i];
+        const char *what = "";
+        switch (param->type) {
+        case PARAM_BOOL:
+            break;
+        case PARAM_INT:
+        case PARAM_FLOAT:
+            what = param->unit != NULL && *param->unit ? param->unit : "NUMBER";
+            break;
+        case PARAM_STRING:
+            what = "TEXT";
+            break;
+        case PARAM_PATH:
+            what = "PATH";
+            break;
+        case PARAM_CHOICE:
+            what = "WORD";
+            break;
+        case PARAM_FLOATS:
+            what = param->unit != NULL && *param->unit ? param->unit : "LIST";
+            break;
+        }
+        char left[96];
+        snprintf(left, sizeof left, "--%s %s", param->name, what);
+        fprintf(out, "  %s%*s%s", left, 28 - display_width(left) > 1 ? 28 - display_width(left) : 1, "",
+                param->help != NULL ? param->help : "");
+        print_details(param, out);
+        fputc('\n', out);
+    }
+}

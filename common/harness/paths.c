@@ -1,0 +1,132 @@
+/* Where a stage may read and write. In a pipeline items come from elsewhere, so what they name must lie in the session or
+ * in an input folder, and what is named by their ids below the stage's own folder, wherever links lead. On files the
+ * user names what he likes. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/harness/stage_private.h"
+#include "common/memory.h"
+
+static enum status add_text(struct stage *stage, const char *path, struct err *err) {
+    char *copy = strdup(path);
+    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the input folders");
+    stage->places[stage->place_count++] = copy;
+    return STATUS_OK;
+}
+
+/* As it is written, for what is not there any more, and where it leads. */
+static enum status add_place(struct stage *stage, const char *path, struct err *err) {
+    char real[PATH_MAX];
+    FAIL_IF(path == NULL || path[0] != '/', err, STATUS_BAD_ARGUMENT, "'folders' must be a list of absolute paths");
+    TRY(add_text(stage, path, err));
+    return realpath(path, real) != NULL && strcmp(path, real) != 0 ? add_text(stage, real, err) : STATUS_OK;
+}
+
+enum status stage_confine(struct stage *stage, const json_t *folders, struct err *err) {
+    FAIL_IF(folders != NULL && !json_is_array(folders), err, STATUS_BAD_FORMAT, "'folders' must be a list");
+    size_t count = json_array_size(folders);
+    FAIL_IF(realpath(stage->folder, stage->real_folder) == NULL, err, STATUS_IO, "%s: the folder cannot be reached: %s",
+            stage->folder, strerror(errno));
+    stage->places = calloc(2 * (count + 2), sizeof *stage->places);
+    FAIL_IF(stage->places == NULL, err, STATUS_NO_MEMORY, "no memory for the input folders");
+    TRY(add_place(stage, stage->root, err));
+    TRY(add_place(stage, stage->folder, err));
+    for (size_t i = 0; i < count; i++)
+        TRY(add_place(stage, json_string_value(json_array_get(folders, i)), err));
+    return STATUS_OK;
+}
+
+void stage_places_clear(struct stage *stage) {
+    for (int i = 0; i < stage->place_count; i++)
+        free(stage->places[i]);
+    mem_free(&stage->places);
+    stage->place_count = 0;
+}
+
+static bool is_in_a_place(const struct stage *stage, const char *path) {
+    char real[PATH_MAX];
+    for (int i = 0; i < stage->place_count; i++)
+        if (path_is_below(path, stage->places[i], NULL)) return true;
+    /* One that was away when the stage began may be there by now, where a link leads. */
+    for (int i = 0; i < stage->place_count; i++)
+        if (realpath(stage->places[i], real) != NULL && path_is_below(path, real, NULL)) return true;
+    return false;
+}
+
+enum status stage_may_read(const struct stage *stage, const char *absolute, struct err *err) {
+    char real[PATH_MAX];
+    if (stage->place_count == 0) return STATUS_OK;
+    bool there = realpath(absolute, real) != NULL;
+    int reason = there ? 0 : errno;
+    if (there && is_in_a_place(stage, real)) return STATUS_OK;
+    /* What may not be read is not waited for either, should its folder not be there. */
+    if (!there && is_in_a_place(stage, absolute) && strstr(absolute, "/../") == NULL) {
+        if (reason == ENOENT) return file_missing(absolute, err);
+        FAIL(err, reason == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(reason), "%s: cannot be reached: %s",
+             absolute, strerror(reason));
+    }
+    bool leads = there && strcmp(absolute, real) != 0;
+    FAIL(err, STATUS_BAD_ARGUMENT,
+         "%s%s%s is neither in the session nor in an input folder, so that it is not read; if it belongs to the data, "
+         "name its folder in the graph: session: {inputs: [FOLDER]}",
+         absolute, leads ? " leads to " : "", leads ? real : "");
+}
+
+/* The nearest folder on the way to a product that is there already must be below the stage's own. */
+static enum status may_write(const struct stage *stage, const char *absolute, struct err *err) {
+    char folder[PATH_SIZE], real[PATH_MAX];
+    if (stage->place_count == 0) return STATUS_OK;
+    TRY(path_folder(absolute, folder, sizeof folder, err));
+    while (realpath(folder, real) == NULL) {
+        FAIL_IF(errno != ENOENT, err, status_of_writing(errno), "%s: cannot be reached: %s", folder, strerror(errno));
+        TRY(path_folder(folder, folder, sizeof folder, err));
+    }
+    FAIL_IF(!path_is_below(real, stage->real_folder, NULL), err, STATUS_BAD_ARGUMENT,
+            "%s would be written outside of %s: a link leads to %s; remove it", absolute, stage->folder, real);
+    return STATUS_OK;
+}
+
+enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
+                          char *absolute, struct err *err) {
+    char stem[PATH_SIZE], name[PATH_SIZE];
+    TRY(path_stem(item_id(item), stem, sizeof stem, err));
+    int used = snprintf(name, sizeof name, "%s%s", stem, suffix);
+    FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT,
+            "the name of a product of %.80s is too long", item_id(item));
+    TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));
+    TRY(path_join(path_name(stage->folder), name, relative, PATH_SIZE, err));
+    /* Made anew in silence, it would hide that what was in it is lost. */
+    FAIL_IF(!file_is_folder(stage->folder), err, STATUS_UNAVAILABLE,
+            "%s: the folder of the products is gone: put it back, or make it and have its products made again with "
+            "`icestream retry --lost`",
+            stage->folder);
+    TRY(may_write(stage, absolute, err));
+    return file_make_parents(absolute, 0777, err);
+}
+
+/* A path of a product, "NAME/…", whose stage's folder is gone: it may be put back. */
+static enum status folder_there(const struct stage *stage, const char *path, struct err *err) {
+    char first[PATH_SIZE], absolute[PATH_SIZE];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(path, "/"), path);
+    TRY(path_join(stage->root, first, absolute, sizeof absolute, err));
+    FAIL_IF(strchr(path, '/') != NULL && !file_is_folder(absolute), err, STATUS_UNAVAILABLE,
+            "%s: there is no such file, and the folder %s is gone: put it back", path, absolute);
+    return STATUS_OK;
+}
+
+enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err) {
+    TRY(path_join(stage->root, path, absolute, PATH_SIZE, err));
+    if (path[0] == '/' || file_exists(absolute)) return stage_may_read(stage, absolute, err);
+    char beside[PATH_SIZE], here[PATH_SIZE];
+    FAIL_IF(getcwd(here, sizeof here) == NULL, err, STATUS_IO, "the working directory cannot be found: %s",
+            strerror(errno));
+    TRY(path_join(here, path, beside, sizeof beside, err));
+    if (!file_exists(beside)) TRY(folder_there(stage, path, err));
+    FAIL_IF(!file_exists(beside), err, STATUS_NOT_FOUND, "'%s' is neither in %s nor in the working directory %s", path,
+            stage->root, here);
+    memcpy(absolute, beside, strlen(beside) + 1);
+    return stage_may_read(stage, absolute, err);
+}

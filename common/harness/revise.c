@@ -1,0 +1,78 @@
+/* What became of items together, after each of them was done. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/harness/stage_private.h"
+
+/* Between the call of store, which may have told the stage of it, and the ledger. With the lock held. */
+static bool is_on_its_way(const struct stage *stage, const char *id) {
+    for (uint64_t ticket = stage->done_ticket; ticket < stage->next_ticket; ticket++) {
+        const struct slot *slot = &stage->slots[ticket % (uint64_t)stage->slot_count];
+        bool between = slot->phase == SLOT_STORING || slot->phase == SLOT_STORED || slot->phase == SLOT_SETTLING;
+        if (between && strcmp(slot->id, id) == 0) return true;
+    }
+    return false;
+}
+
+/* All before an item that is being stored are so too, or further: none of them waits for this thread. */
+static enum status await_ledger(struct stage *stage, const char *const *ids, size_t count, struct err *err) {
+    enum status status = STATUS_OK;
+    stage_lock(stage);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        while (is_on_its_way(stage, ids[i]) && status == STATUS_OK) {
+            if (atomic_load(&stage->stopping) == STOP_NOW || stage->fatal != STATUS_OK || stage->threads_end)
+                status = err_set(err, STATUS_CANCELLED, __FILE__, __LINE__, "asked to stop");
+            else
+                stage_await_call(stage, PART_PROCESS, INFINITY);
+        }
+    stage_unlock(stage);
+    return status;
+}
+
+static bool is_among(const char *const *ids, size_t count, const char *id) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(ids[i], id) == 0) return true;
+    return false;
+}
+
+/* In process the outcomes are listed. */
+static void revise_outcomes(struct stage *stage, const char *const *ids, size_t count, const char *reason) {
+    if (stage->results == NULL) return;
+    stage_lock(stage);
+    for (size_t i = 0; i < stage->results->outcome_count; i++) {
+        struct stage_outcome *outcome = &stage->results->outcomes[i];
+        if (!is_among(ids, count, outcome->id) || (outcome->state == LEDGER_DONE) != (reason != NULL)) continue;
+        free(outcome->reason);
+        outcome->reason = reason != NULL ? strdup(reason) : NULL;
+        outcome->state = reason != NULL ? LEDGER_FAILED : LEDGER_DONE;
+    }
+    stage_unlock(stage);
+}
+
+/* This run may not have counted them as done: they may be of the one before. */
+static void move_count(atomic_llong *from, atomic_llong *to, long long count) {
+    long long counted = atomic_load(from);
+    atomic_fetch_sub(from, counted < count ? counted : count);
+    atomic_fetch_add(to, count);
+}
+
+enum status stage_revise(struct stage *stage, const char *const *ids, size_t count, const char *reason,
+                         struct err *err) {
+    struct stage_patience patience = {0};
+    struct metrics *metrics = &stage->metrics;
+    int64_t changed = 0;
+    if (count == 0) return STATUS_OK;
+    TRY(await_ledger(stage, ids, count, err));
+    enum status status;
+    do
+        status = ledger_revise(stage->ledger, ids, count, reason, &changed, err);
+    while (stage_wait_out(stage, status, err, &patience));
+    TRY(status);
+    if (reason != NULL)
+        move_count(&metrics->out, &metrics->failed, changed);
+    else
+        move_count(&metrics->failed, &metrics->out, changed);
+    revise_outcomes(stage, ids, count, reason);
+    return STATUS_OK;
+}

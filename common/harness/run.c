@@ -1,0 +1,68 @@
+/* A list of items through the lanes: the way of stages on files and in process. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/harness/stage_private.h"
+
+/* Gives back the lanes that are done, until there is room for one more item or all are free. False: stop. */
+static bool collect(struct stage *stage, bool until_empty) {
+    stage_lock(stage);
+    bool go_on;
+    for (;;) {
+        for (struct slot *slot = lanes_done(stage); slot != NULL; slot = lanes_done(stage))
+            lanes_free(stage, slot);
+        go_on = stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW;
+        if (!go_on || (until_empty ? lanes_empty(stage) : lanes_room(stage) > 0)) break;
+        stage_wait_until(stage, INFINITY);
+    }
+    stage_unlock(stage);
+    return go_on;
+}
+
+static enum status take_item(struct stage *stage, const struct item *item, struct err *err) {
+    enum ledger_claim claim;
+    TRY(ledger_claim_item(stage->ledger, item, stage->instance, stage->token, &claim, err));
+    if (claim != CLAIM_NEW && claim != CLAIM_AGAIN) {
+        if (claim == CLAIM_HERE || claim == CLAIM_ELSEWHERE)
+            log_write(stage->log, LOG_WARN, "duplicate", "%s: the same item comes twice; the first one counts",
+                      item_id(item));
+        return STATUS_OK;
+    }
+    struct item *copy = NULL;
+    TRY(item_clone(item, &copy, err));
+    lanes_take(stage, &copy, 0, 0);
+    return STATUS_OK;
+}
+
+static bool has_room(struct stage *stage) {
+    stage_lock(stage);
+    bool room = lanes_room(stage) > 0 && stage->fatal == STATUS_OK;
+    stage_unlock(stage);
+    return room && atomic_load(&stage->stopping) == STOP_NOT;
+}
+
+/* As many of items[*next …] as there are free lanes. */
+static enum status take_items(struct stage *stage, struct item *const *items, size_t count, size_t *next,
+                              struct err *err) {
+    enum status status = STATUS_OK;
+    ledger_hold(stage->ledger);
+    while (status == STATUS_OK && *next < count && has_room(stage))
+        status = take_item(stage, items[(*next)++], err);
+    ledger_let_go(stage->ledger);
+    return status;
+}
+
+enum status stage_run_items(struct stage *stage, struct item *const *items, size_t count, struct err *err) {
+    bool go_on = true;
+    for (size_t next = 0; next < count && go_on;) {
+        go_on = collect(stage, false) && atomic_load(&stage->stopping) == STOP_NOT;
+        if (go_on) TRY(take_items(stage, items, count, &next, err));
+    }
+    go_on = collect(stage, true) && go_on;
+    stage_lock(stage);
+    bool broken = stage->fatal != STATUS_OK;
+    stage_unlock(stage);
+    if (go_on || broken) return lanes_finish(stage, err);
+    /* Stopped by a person: what is there is joined, but nothing new is begun. */
+    FAIL(err, STATUS_CANCELLED, "stopped before the end");
+}

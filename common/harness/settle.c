@@ -1,0 +1,404 @@
+/* The outcomes of items, and what a stage sends of its own accord, go into the ledger. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/harness/stage_private.h"
+#include "common/memory.h"
+
+/* The limits of the session's own values: what is beyond them comes from a table or header that is wrong. A pixel size of 0
+ * stands for one that nobody knows. */
+static enum status check_optics(const struct item *item, struct err *err) {
+    size_t count;
+    const struct param *table = stage_session_params(&count);
+    for (size_t i = 0; i < count; i++) {
+        char member[64];
+        snprintf(member, sizeof member, "optics.%s", table[i].name);
+        double value = item_number(item, member, table[i].minimum);
+        bool unknown = value == 0 && strcmp(table[i].name, "pixel_size") == 0;
+        FAIL_IF(!unknown && !(value >= table[i].minimum && value <= table[i].maximum), err, STATUS_BAD_FORMAT,
+                "its %s is %g%s%s; %g to %g is expected: correct the optics table or header that it comes from, or set "
+                "session.%s",
+                table[i].name, value, *table[i].unit != '\0' ? " " : "", table[i].unit, table[i].minimum,
+                table[i].maximum, table[i].name);
+    }
+    return STATUS_OK;
+}
+
+enum status stage_check_input(const struct stage *stage, const struct item *item, struct err *err) {
+    char needs[256];
+    snprintf(needs, sizeof needs, "%s", stage->descriptor->in);
+    for (char *save = NULL, *word = strtok_r(needs, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        char choices[256];
+        snprintf(choices, sizeof choices, "%s", word);
+        bool has = false;
+        for (char *inner = NULL, *member = strtok_r(choices, "|", &inner); member; member = strtok_r(NULL, "|", &inner))
+            has = has || item_has(item, member);
+        FAIL_IF(!has, err, STATUS_NOT_FOUND, "the item has no '%s', which %s needs", word, stage->descriptor->name);
+    }
+    return check_optics(item, err);
+}
+
+enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *judged, struct err *err) {
+    return stage->rules.count == 0 ? STATUS_OK : rules_apply(&stage->rules, item, judged, err);
+}
+
+/* A rule whose column never comes is probably misspelt. */
+static void warn_unjudged(struct stage *stage, const struct item *item, uint32_t judged) {
+    for (int i = 0; i < stage->rules.count; i++) {
+        uint32_t bit = UINT32_C(1) << i;
+        if ((judged & bit) == 0 && (atomic_fetch_or(&stage->rules_warned, bit) & bit) == 0)
+            log_write(stage->log, LOG_WARN, "reject-if",
+                      "%s: there is no number '%s', so that this rule of reject_if decides nothing (said once)",
+                      item_id(item), stage->rules.rules[i].column);
+    }
+}
+
+static void *grow(void *list, size_t count, size_t size) {
+    /* Doubled at each power of two. */
+    if ((count & (count - 1)) != 0) return list;
+    return realloc(list, (count == 0 ? 1 : 2 * count) * size);
+}
+
+static void collect_emitted(struct stage *stage, const struct item *item) {
+    struct stage_results *results = stage->results;
+    struct item *copy = NULL;
+    if (results == NULL || item_clone(item, &copy, NULL) != STATUS_OK) return;
+    stage_lock(stage);
+    struct item **list = grow(results->emitted, results->emitted_count, sizeof *list);
+    if (list != NULL) {
+        results->emitted = list;
+        results->emitted[results->emitted_count++] = copy;
+    } else
+        item_destroy(&copy);
+    stage_unlock(stage);
+}
+
+static void collect_outcome(struct stage *stage, const char *id, enum ledger_state state, const char *reason) {
+    struct stage_results *results = stage->results;
+    if (results == NULL) return;
+    stage_lock(stage);
+    struct stage_outcome *list = grow(results->outcomes, results->outcome_count, sizeof *list);
+    if (list != NULL) {
+        results->outcomes = list;
+        results->outcomes[results->outcome_count++] =
+            (struct stage_outcome){strdup(id), reason != NULL ? strdup(reason) : NULL, state};
+    }
+    stage_unlock(stage);
+}
+
+static size_t fill_sends(const struct stage *stage, const struct item *item, struct ledger_send *sends) {
+    for (int i = 0; i < stage->output_count; i++)
+        sends[i] = (struct ledger_send){stage->outputs[i].edge, item};
+    return (size_t)stage->output_count;
+}
+
+/* Each output has so many more to send. With the ledger held, so that nobody counts in between. */
+static void count_sends(struct stage *stage, int count) {
+    stage_lock(stage);
+    for (int i = 0; i < stage->output_count; i++)
+        stage->outputs[i].unacknowledged += count;
+    stage_changed(stage);
+    stage_unlock(stage);
+}
+
+static void count_outcome(struct stage *stage, const struct item *item, enum ledger_state state, const char *reason) {
+    if (state == LEDGER_REJECTED) {
+        atomic_fetch_add(&stage->metrics.rejected, 1);
+        log_write(stage->log, LOG_INFO, "rejected", "%s: %s", item_id(item), reason);
+    } else if (state == LEDGER_FAILED) {
+        atomic_fetch_add(&stage->metrics.failed, 1);
+        log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
+    } else
+        atomic_fetch_add(&stage->metrics.out, 1);
+    collect_outcome(stage, item_id(item), state, reason);
+}
+
+/* One that has grown too long could never be sent, and would be in the way of all after it. */
+static enum status check_size(const struct item *item, struct err *err) {
+    size_t size = item_size(item);
+    FAIL_IF(size > ITEM_SEND_MAX, err, STATUS_BAD_FORMAT,
+            "the item has grown to %zu bytes, and at most %d can be sent on; a stage before has put too much into it",
+            size, ITEM_SEND_MAX);
+    return STATUS_OK;
+}
+
+/* One commit: what is to be written, and the rows of the outbox that belong to it. */
+struct settling {
+    struct ledger_finish finishes[SLOTS_MAX];
+    struct ledger_origin origins[EMISSIONS_MAX];
+    struct slot *slots[SLOTS_MAX];
+    bool flags[SLOTS_MAX];     /* late, or new */
+    struct ledger_send *sends; /* output_count for each */
+};
+
+enum status settling_create(int output_count, struct settling **ret_settling, struct err *err) {
+    _Static_assert((int)EMISSIONS_MAX <= (int)SLOTS_MAX, "flags are for both");
+    struct settling *settling = calloc(1, sizeof *settling);
+    if (settling != NULL)
+        settling->sends = calloc((size_t)SLOTS_MAX * (size_t)output_count + 1, sizeof *settling->sends);
+    if (settling == NULL || settling->sends == NULL) {
+        free(settling);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for what goes into the ledger");
+    }
+    *ret_settling = settling;
+    return STATUS_OK;
+}
+
+void settling_destroy(struct settling **settling) {
+    if (*settling == NULL) return;
+    free((*settling)->sends);
+    mem_free(settling);
+}
+
+/* What the ledger is to hold of an item. */
+static struct ledger_finish outcome(struct stage *stage, struct slot *slot, const struct ledger_send *sends,
+                                    size_t send_count) {
+    struct item *item = slot->item;
+    slot->state = slot->status == STATUS_OK         ? LEDGER_DONE
+                  : slot->status == STATUS_REJECTED ? LEDGER_REJECTED
+                                                    : LEDGER_FAILED;
+    bool done = slot->state == LEDGER_DONE;
+    const char *reason = slot->err.message[0] != '\0' ? slot->err.message : status_name(slot->status);
+    return (struct ledger_finish){.id = item_id(item),
+                                  .state = slot->state,
+                                  .reason = done ? NULL : reason,
+                                  .item = done ? item : NULL,
+                                  .instance = stage->instance,
+                                  .run_token = stage->token,
+                                  .sends = sends,
+                                  .send_count = send_count};
+}
+
+static void after_settling(struct stage *stage, struct slot *slot, const struct ledger_finish *what) {
+    struct item *item = slot->item;
+    if (slot->state == LEDGER_DONE) warn_unjudged(stage, item, slot->judged);
+    slot->settled = true;
+    count_outcome(stage, item, slot->state, what->reason);
+    if (slot->state == LEDGER_DONE && !stage->descriptor->cumulative) collect_emitted(stage, item);
+}
+
+/* Not finished, and not failed by its own fault: it stays in flight and comes again. */
+static bool is_unfinished(const struct slot *slot, bool stopping) {
+    return slot->status == STATUS_DEVICE ||
+           (stopping && (slot->status == STATUS_CANCELLED || slot->status == STATUS_UNAVAILABLE));
+}
+
+enum status stage_settle(struct stage *stage, struct slot *const *slots, int count, struct err *err) {
+    struct settling *settling = stage->settling;
+    int settled = 0;
+    bool stopping = atomic_load(&stage->stopping) == STOP_NOW;
+    for (int i = 0; i < count; i++) {
+        struct slot *slot = slots[i];
+        if (is_unfinished(slot, stopping)) continue;
+        struct ledger_send *sends = settling->sends + (size_t)settled * (size_t)stage->output_count;
+        bool forward = slot->status == STATUS_OK && !stage->descriptor->cumulative;
+        if (forward) slot->status = check_size(slot->item, &slot->err);
+        forward = forward && slot->status == STATUS_OK;
+        size_t send_count = forward ? fill_sends(stage, slot->item, sends) : 0;
+        settling->finishes[settled] = outcome(stage, slot, sends, send_count);
+        settling->slots[settled++] = slot;
+    }
+    const struct ledger_finish *what = settling->finishes;
+    if (settled > 0) TRY(ledger_finish_items(stage->ledger, what, (size_t)settled, settling->flags, err));
+    int sent = 0;
+    for (int i = 0; i < settled; i++)
+        sent += !settling->flags[i] && what[i].send_count > 0;
+    count_sends(stage, sent);
+    for (int i = 0; i < settled; i++) {
+        if (!settling->flags[i])
+            after_settling(stage, settling->slots[i], &what[i]);
+        else
+            log_write(stage->log, LOG_WARN, "late", "%s: it is no longer in the hands of this instance", what[i].id);
+    }
+    return STATUS_OK;
+}
+
+/* ---- What a source emits ----
+ * It waits in a list for the ledger thread, which writes down together what has come while it waited for the disk.
+ * What a power cut takes from the list is found again by the source, and nobody has been sent it. */
+
+enum status stage_settle_emissions(struct stage *stage, struct item *const *items, int count, struct err *err) {
+    struct settling *settling = stage->settling;
+    for (int i = 0; i < count; i++) {
+        struct ledger_send *sends = settling->sends + (size_t)i * (size_t)stage->output_count;
+        settling->origins[i] = (struct ledger_origin){.item = items[i], .state = LEDGER_DONE, .sends = sends};
+        settling->origins[i].send_count = fill_sends(stage, items[i], sends);
+    }
+    TRY(ledger_originate_items(stage->ledger, settling->origins, (size_t)count, settling->flags, err));
+    int sent = 0;
+    for (int i = 0; i < count; i++)
+        sent += settling->flags[i];
+    count_sends(stage, sent);
+    for (int i = 0; i < count; i++) {
+        if (!settling->flags[i]) continue;
+        atomic_fetch_add(&stage->metrics.in, 1);
+        count_outcome(stage, items[i], LEDGER_DONE, NULL);
+        collect_emitted(stage, items[i]);
+    }
+    return STATUS_OK;
+}
+
+void stage_drain_emissions(struct stage *stage) {
+    /* At the end of a stage that could not start all of its threads nobody else is there. */
+    while (stage->emission_count > 0 && stage->fatal == STATUS_OK && !stage->threads_end)
+        stage_await_call(stage, PART_PROCESS, INFINITY);
+}
+
+static bool emission_waits(struct stage *stage, const char *id) {
+    bool waits = false;
+    stage_lock(stage);
+    for (int i = 0; i < stage->emission_count && !waits; i++)
+        waits = strcmp(item_id(stage->emissions[i]), id) == 0;
+    stage_unlock(stage);
+    return waits;
+}
+
+/* A source goes no further than its windows allow. With the lock held. */
+static enum status wait_for_room(struct stage *stage, struct err *err) {
+    enum status status = STATUS_OK;
+    for (;;) {
+        bool room = stage->emission_count < EMISSIONS_MAX;
+        for (int i = 0; i < stage->output_count; i++)
+            room = room && stage->outputs[i].unacknowledged + stage->emission_count < stage->outputs[i].window;
+        if (room) break;
+        if (atomic_load(&stage->stopping) != STOP_NOT || stage->fatal != STATUS_OK) {
+            status = err_set(err, STATUS_CANCELLED, __FILE__, __LINE__, "asked to stop while waiting to send");
+            break;
+        }
+        atomic_store(&stage->metrics.state, METRICS_BLOCKED);
+        stage_await_call(stage, PART_PROCESS, INFINITY);
+        atomic_store(&stage->metrics.state, METRICS_WAITING);
+    }
+    return status;
+}
+
+/* Consumes the item. */
+static enum status queue_emission(struct stage *stage, struct item *item, struct err *err) {
+    stage_lock(stage);
+    enum status status = wait_for_room(stage, err);
+    if (status == STATUS_OK) {
+        stage->emissions[stage->emission_count++] = item;
+        stage_call(stage, PART_LEDGER);
+    }
+    stage_unlock(stage);
+    if (status != STATUS_OK) item_destroy(&item);
+    return status;
+}
+
+static enum status emit_from_source(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
+    bool known = false;
+    int before = LEDGER_DONE;
+    TRY(stage_lookup(stage, item_id(item), &known, &before, err));
+    if (known && before != LEDGER_FAILED) {
+        *ret_new = false;
+        return STATUS_OK;
+    }
+    uint32_t judged = 0;
+    struct err rejection = {0};
+    if (stage_judge(stage, item, &judged, &rejection) == STATUS_REJECTED) {
+        TRY(stage_set_aside(stage, item, LEDGER_REJECTED, rejection.message, err));
+        *ret_new = true;
+        return STATUS_OK;
+    }
+    warn_unjudged(stage, item, judged);
+    struct item *copy = NULL;
+    TRY(item_clone(item, &copy, err));
+    TRY(queue_emission(stage, copy, err));
+    *ret_new = true;
+    return STATUS_OK;
+}
+
+static enum status emit_once(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
+    if (stage->descriptor->produce != NULL) return emit_from_source(stage, item, ret_new, err);
+    struct ledger_send sends[EDGES_MAX];
+    size_t count = fill_sends(stage, item, sends);
+    bool is_new = false;
+    ledger_hold(stage->ledger);
+    enum status status = ledger_send_only(stage->ledger, item_id(item), sends, count, &is_new, err);
+    if (is_new) count_sends(stage, 1);
+    ledger_let_go(stage->ledger);
+    TRY(status);
+    if (is_new) collect_emitted(stage, item);
+    *ret_new = is_new;
+    return STATUS_OK;
+}
+
+enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
+    struct stage_patience patience = {0};
+    struct err own = {0};
+    bool is_new = false;
+    TRY(check_size(item, err));
+    enum status status;
+    do
+        status = emit_once(stage, item, &is_new, &own);
+    while (stage_wait_out(stage, status, &own, &patience));
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    if (ret_new != NULL) *ret_new = is_new;
+    return STATUS_OK;
+}
+
+static enum status set_aside_once(struct stage *stage, const struct item *item, int state, const char *reason,
+                                  struct err *err) {
+    bool is_new = false;
+    stage_lock(stage);
+    stage_drain_emissions(stage);
+    stage_unlock(stage);
+    TRY(ledger_originate(stage->ledger, item, (enum ledger_state)state, reason, NULL, 0, &is_new, err));
+    if (is_new) {
+        atomic_fetch_add(&stage->metrics.in, 1);
+        count_outcome(stage, item, (enum ledger_state)state, reason);
+    }
+    return STATUS_OK;
+}
+
+enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
+                            struct err *err) {
+    struct stage_patience patience = {0};
+    struct err own = {0};
+    enum status status;
+    do
+        status = set_aside_once(stage, item, state, reason, &own);
+    while (stage_wait_out(stage, status, &own, &patience));
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    return STATUS_OK;
+}
+
+/* What is on its way to the ledger is looked for first: meanwhile it may arrive there. */
+static enum status look_up(struct stage *stage, const char *id, bool *known, enum ledger_state *state,
+                           struct err *err) {
+    *known = emission_waits(stage, id);
+    return *known ? STATUS_OK : ledger_lookup(stage->ledger, id, known, state, err);
+}
+
+enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err) {
+    enum ledger_state state = LEDGER_DONE;
+    struct stage_patience patience = {0};
+    struct err own = {0};
+    enum status status;
+    do
+        status = look_up(stage, id, ret_known, &state, &own);
+    while (stage_wait_out(stage, status, &own, &patience));
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    if (*ret_known) *ret_state = (int)state;
+    return STATUS_OK;
+}
+
+struct done_walk {
+    stage_visit *visit;
+    void *context;
+};
+
+static enum status visit_done(const struct ledger_row *row, void *context, struct err *err) {
+    const struct done_walk *walk = context;
+    struct item *item = NULL;
+    TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
+    enum status status = walk->visit(item, walk->context, err);
+    item_destroy(&item);
+    return status;
+}
+
+enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err) {
+    struct done_walk walk = {visit, context};
+    return ledger_each(stage->ledger, LEDGER_DONE, visit_done, &walk, err);
+}

@@ -1,0 +1,24 @@
+/* What both devices share of kernels/accuracy/accuracy.h. */
+#ifndef ICESTREAM_KERNELS_ACCURACY_ACCURACY_PRIVATE_H
+#define ICESTREAM_KERNELS_ACCURACY_ACCURACY_PRIVATE_H
+
+#include "kernels/accuracy/accuracy.h"
+#include "kernels/accuracy/accuracy_cuda.h"
+
+static const double ACCURACY_TELLABLE = 4.60517;                         /* −ln 0.01 */
+static const double ACCURACY_ANGLE_MOST = 30, ACCURACY_OFFSET_MOST = 10; /* °, px */
+
+static inline double accuracy_next_angle(double e) {
+    return e + (e < 0.2 ? 0.05 : e < 1 ? 0.1 : e < 2 ? 0.2 : e < 5 ? 0.5 : e < 10 ? 1 : e < 20 ? 2 : 5);
+}
+static inline double accuracy_next_offset(double e) {
+    return e + (e < 1 ? 0.1 : e < 2 ? 0.2 : e < 5 ? 0.5 : 1);
+}
+
+void accuracy_matrix(const double angles[3], float ret_matrix[9]);
+
+/* Built where CUDA is. */
+enum status accuracy_device_estimate(const struct accuracy_input *input, struct workspace *workspace,
+                                     double *ret_angles, double *ret_offsets, struct err *err);
+
+#endif

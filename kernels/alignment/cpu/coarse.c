@@ -1,0 +1,184 @@
+/* The coarse pass: every pose of the grid in every reference, at a size at which neighbours of the grid differ just so
+ * much; what holds 99.9 % of the probability goes on to the fine pass. */
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/alignment/cpu/alignment.h"
+#include "kernels/expectation/posterior.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) {
+    return 0;
+}
+#endif
+
+/* Slices of rows first .. first+count−1, over the coarse pixels. */
+static void slice_rows(const struct alignment_cpu *a, int first, int count, float *out) {
+    enum { CHUNK = 1024 };
+    int n = a->iteration.coarse_pixels;
+    float matrices[CHUNK][9];
+    for (int done = 0, chunk; done < count; done += chunk) {
+        int row = first + done, reference = row / a->orientations, left = (reference + 1) * a->orientations - row;
+        chunk = count - done < CHUNK ? count - done : CHUNK;
+        if (chunk > left) chunk = left;
+        for (int i = 0; i < chunk; i++) {
+            double m[9];
+            sampling_matrix(a->iteration.sampling, (row + i) % a->orientations, m);
+            for (int j = 0; j < 9; j++)
+                matrices[i][j] = (float)m[j];
+        }
+        projector_slices(a->iteration.references[reference], &a->pixels, n, chunk, matrices[0], a->options.threads,
+                         out + (size_t)done * 2 * (size_t)n);
+    }
+}
+
+static struct expectation_particle comparison(const struct batch_particle *b) {
+    return (struct expectation_particle){.image = b->masked, .ctf = b->ctf, .weight = b->weight};
+}
+
+enum status alignment_compare_all(struct alignment_cpu *a, int count, bool empty, const double (*shifts)[2],
+                                  int n_shifts, float *ret_diff2, struct err *err) {
+    size_t n = (size_t)a->iteration.coarse_pixels, stride = (size_t)a->rows * (size_t)n_shifts;
+    struct expectation_particle comparisons[ALIGNMENT_BATCH_MOST];
+    _cleanup_(mem_free) float *nothing = NULL;
+    if (empty) TRY(mem_new(2 * n, sizeof *nothing, "an empty image", &nothing, err));
+    for (int i = 0; i < count; i++) {
+        comparisons[i] = comparison(&a->particles[i]);
+        if (empty) comparisons[i].image = nothing;
+    }
+    TRY(alignment_reserve(&a->coarse_slices, (size_t)a->slice_rows * 2 * n, "slices of the coarse pass", err));
+    for (int first = 0; first < a->rows; first += a->slice_rows) {
+        int rows = a->rows - first < a->slice_rows ? a->rows - first : a->slice_rows;
+        if (!a->sliced) slice_rows(a, first, rows, a->coarse_slices.data);
+        a->sliced = rows == a->rows;
+        TRY(expectation_coarse_part(a->expectation, (int)n, a->coarse_slices.data, rows, comparisons, count, shifts,
+                                    n_shifts, ret_diff2 + (size_t)first * (size_t)n_shifts, stride, err));
+    }
+    return STATUS_OK;
+}
+
+/* The row of the grid that a row of a particle's coarse pass is. */
+static int grid_row(const struct alignment_cpu *a, const struct batch_particle *b, int row) {
+    if (!a->iteration.local) return row;
+    return row / b->near.count * a->orientations + b->near.orientations[row % b->near.count];
+}
+
+/* Weights of the coarse samples in place of their differences, and the list of those that matter. */
+static enum status select_samples(const struct alignment_cpu *a, struct batch_particle *b, int rows,
+                                  const float *row_prior, struct err *err) {
+    int shifts = a->shifts;
+    size_t samples = (size_t)rows * (size_t)shifts, kept;
+    size_t most = alignment_most_samples(&a->options, &a->iteration);
+    float threshold;
+    posterior_weights(b->coarse, rows, shifts, row_prior, b->shift_log_prior, NULL, NULL);
+    expectation_top_sum(b->coarse, samples, ALIGNMENT_FRACTION, &threshold, &kept);
+    b->result->significant = (int)kept;
+    /* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most
+     * of the time of the first iterations only to say so again. The best of them stand for the rest. */
+    if (kept > most) expectation_largest(b->coarse, samples, threshold, most, &threshold, &kept);
+    TRY(alignment_reserve_list(&b->significant, (int)kept, err));
+    TRY(alignment_reserve_list(&b->rows, rows < (int)kept ? rows : (int)kept, err));
+    b->significant.count = b->rows.count = 0;
+    for (int row = 0; row < rows; row++) {
+        const float *weights = b->coarse + (size_t)row * (size_t)shifts;
+        int before = b->significant.count;
+        for (int t = 0; t < shifts; t++)
+            if (weights[t] >= threshold) b->significant.data[b->significant.count++] = row * shifts + t;
+        if (b->significant.count > before) b->rows.data[b->rows.count++] = grid_row(a, b, row);
+    }
+    return STATUS_OK;
+}
+
+/* Priors of the rows near a particle's pose. */
+static enum status near_priors(const struct alignment_cpu *a, const struct batch_particle *b,
+                               struct thread_space *space, const float **ret_prior, struct err *err) {
+    int near = b->near.count, references = a->iteration.reference_count;
+    *ret_prior = b->near.log_priors;
+    if (references == 1) return STATUS_OK;
+    TRY(alignment_reserve(&space->local_prior, (size_t)near * (size_t)references, "priors", err));
+    *ret_prior = space->local_prior.data;
+    for (int i = 0; i < near * references; i++)
+        space->local_prior.data[i] =
+            b->near.log_priors[i % near] +
+            (a->iteration.reference_log_prior != NULL ? a->iteration.reference_log_prior[i / near] : 0);
+    return STATUS_OK;
+}
+
+/* The grid near a particle's last pose, compared with it alone. */
+static enum status coarse_near(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *space,
+                               struct err *err) {
+    int near = b->near.count, references = a->iteration.reference_count, n = a->iteration.coarse_pixels;
+    size_t floats = (size_t)near * 2 * (size_t)n;
+    if (floats * (size_t)references + 9 * (size_t)near > space->local_slices.capacity)
+        TRY(alignment_reserve(&space->local_slices, 2 * (floats * (size_t)references + 9 * (size_t)near),
+                              "slices near a pose", err));
+    float *slices = space->local_slices.data, *matrices = slices + floats * (size_t)references;
+    const float *prior;
+    for (int i = 0; i < near; i++) {
+        double m[9];
+        sampling_matrix(a->iteration.sampling, b->near.orientations[i], m);
+        for (int j = 0; j < 9; j++)
+            matrices[9 * i + j] = (float)m[j];
+    }
+    for (int k = 0; k < references; k++)
+        projector_slices(a->iteration.references[k], &a->pixels, n, near, matrices, 1, slices + floats * (size_t)k);
+    struct expectation_particle e = comparison(b);
+    TRY(expectation_coarse(space->expectation, n, slices, near * references, &e, 1, (const double(*)[2])a->coarse_shift,
+                           a->shifts, b->coarse, err));
+    TRY(near_priors(a, b, space, &prior, err));
+    return select_samples(a, b, near * references, prior, err);
+}
+
+static enum status prepare_local(struct alignment_cpu *a, int count, struct err *err) {
+    size_t total = 0, each = (size_t)a->shifts * (size_t)a->iteration.reference_count;
+    double sigma = a->iteration.sampling->angle_step; /* twice the step of the fine pass */
+    for (int i = 0; i < count; i++) {
+        struct batch_particle *b = &a->particles[i];
+        TRY(sampling_near(a->iteration.sampling, b->particle->pose, sigma, &b->near, err));
+        FAIL_IF((size_t)b->near.count * each > INT_MAX, err, STATUS_UNSUPPORTED,
+                "%d poses near a particle at %zu shifts of references are more samples than can be numbered: search "
+                "fewer shifts",
+                b->near.count, each);
+        total += (size_t)b->near.count * each;
+    }
+    TRY(alignment_reserve(&a->coarse, total, "weights of the coarse pass", err));
+    total = 0;
+    for (int i = 0; i < count; i++) {
+        a->particles[i].coarse = a->coarse.data + total;
+        total += (size_t)a->particles[i].near.count * each;
+    }
+    return STATUS_OK;
+}
+
+static enum status prepare_global(struct alignment_cpu *a, int count, struct err *err) {
+    size_t samples = (size_t)a->rows * (size_t)a->shifts;
+    TRY(alignment_reserve(&a->coarse, samples * (size_t)count, "weights of the coarse pass", err));
+    for (int i = 0; i < count; i++)
+        a->particles[i].coarse = a->coarse.data + samples * (size_t)i;
+    return alignment_compare_all(a, count, false, (const double(*)[2])a->coarse_shift, a->shifts, a->coarse.data, err);
+}
+
+enum status alignment_coarse(struct alignment_cpu *a, int count, struct err *err) {
+    const float *row_prior = a->iteration.reference_log_prior != NULL ? a->row_prior.data : NULL;
+    TRY(a->iteration.local ? prepare_local(a, count, err) : prepare_global(a, count, err));
+    enum status failed = STATUS_OK;
+#pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
+    for (int i = 0; i < count; i++) {
+        struct err mine = {0};
+        struct thread_space *space = &a->threads[omp_get_thread_num()];
+        enum status status = a->iteration.local ? coarse_near(a, &a->particles[i], space, &mine)
+                                                : select_samples(a, &a->particles[i], a->rows, row_prior, &mine);
+        if (status != STATUS_OK) {
+#pragma omp critical(alignment_coarse)
+            {
+                failed = status;
+                if (err != NULL) *err = mine;
+            }
+        }
+    }
+    return failed;
+}

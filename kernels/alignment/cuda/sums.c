@@ -1,0 +1,145 @@
+/* Sums over particles on a CUDA device, a group of particles at a time. */
+#include "kernels/alignment/cuda/alignment_private.h"
+
+/* Of a group at most, where a third of what is left of the memory holds it: enough that a slice is scattered for many
+ * particles at once. */
+static const size_t SPECTRA_BYTES = (size_t)48 << 20;
+static const uint32_t CONTRIBUTIONS = 1 << 20;
+
+static size_t spectrum_bytes(const struct alignment_cuda *a) {
+    return (4 * a->stride + 1) * sizeof(float);
+}
+
+static enum status group_bytes(const struct alignment_cuda *a, const struct alignment_group *g, size_t *ret_scratch,
+                               size_t *ret_all, struct err *err) {
+    TRY(back_project_scratch(g->contributions_most, ret_scratch, err));
+    *ret_all = *ret_scratch + (size_t)g->most * spectrum_bytes(a) +
+               (size_t)g->contributions_most * sizeof(struct contribution_cuda);
+    return STATUS_OK;
+}
+
+enum status alignment_cuda_sums_plan(struct alignment_cuda *a, struct err *err) {
+    struct alignment_group *g = &a->group;
+    size_t scratch = 0, all = 0, most = SPECTRA_BYTES / spectrum_bytes(a);
+    *g = (struct alignment_group){.most = most > 1 ? (int)most : 1, .contributions_most = CONTRIBUTIONS};
+    a->sums_near = a->iteration.local && back_project_can_be_near(&a->sampling, &a->sums);
+    if (a->sums_near) return STATUS_OK;
+    FAIL_IF(
+        !back_project_can_sort(&a->sampling), err, STATUS_UNSUPPORTED,
+        "%d references at %d orientations have more children than can be sorted: search a coarser grid, or near the "
+        "last poses with fewer than %d shifts",
+        a->sampling.references, a->orientations, a->sampling.shift_count);
+    TRY(group_bytes(a, g, &scratch, &all, err));
+    while (all > arena_left(a->arena) / 3 && (g->most > 1 || g->contributions_most > 1024)) {
+        if (g->most > 1) g->most /= 2;
+        if (g->contributions_most > 1024) g->contributions_most /= 2;
+        TRY(group_bytes(a, g, &scratch, &all, err));
+    }
+    const char *what = "particles that are added to the sums";
+    size_t n = (size_t)g->most, stride = a->stride;
+    g->particles = (struct particles_cuda){.stride = stride};
+    TRY(arena_take(a->arena, n * 2 * stride, sizeof(float), what, &g->particles.unmasked, err));
+    TRY(arena_take(a->arena, n * stride, sizeof(float), what, &g->particles.ctf, err));
+    TRY(arena_take(a->arena, n * stride, sizeof(float), what, &g->particles.weight, err));
+    TRY(arena_take(a->arena, n, sizeof *g->factors, what, &g->factors, err));
+    TRY(arena_take(a->arena, g->contributions_most, sizeof *g->contributions, what, &g->contributions, err));
+    return arena_take(a->arena, scratch, 1, what, &g->scratch, err);
+}
+
+enum status alignment_cuda_sums_flush(struct alignment_cuda *a, struct err *err) {
+    struct alignment_group *g = &a->group;
+    uint32_t count = g->count;
+    struct particles_cuda particles = g->particles;
+    g->count = 0;
+    g->particles.count = 0;
+    if (count == 0) return STATUS_OK;
+    return back_project_cuda(&a->references, &a->sampling, &particles, g->factors, g->contributions, NULL, count, 0,
+                             g->scratch, &a->sums, stream_cuda_kernels(a->stream), err);
+}
+
+/* Particles of a part, `first` on, of which `count` contribute `length` poses from `begin` on. */
+struct piece {
+    int first, count;
+    uint32_t begin, length;
+};
+
+static enum status append(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
+                          const struct contribution_cuda *contributions, const struct piece *piece, struct err *err) {
+    struct alignment_group *g = &a->group;
+    size_t from = (size_t)piece->first, to = (size_t)g->particles.count, n = (size_t)piece->count, row = p->stride;
+    TRY(stream_cuda_copy(a->stream, g->particles.unmasked + to * 2 * row, p->unmasked + from * 2 * row,
+                         n * 2 * row * sizeof(float), err));
+    TRY(stream_cuda_copy(a->stream, g->particles.ctf + to * row, p->ctf + from * row, n * row * sizeof(float), err));
+    TRY(stream_cuda_copy(a->stream, g->particles.weight + to * row, p->weight + from * row, n * row * sizeof(float),
+                         err));
+    TRY(stream_cuda_copy(a->stream, g->factors + to, factors + from, n * sizeof *factors, err));
+    TRY(contributions_copy_cuda(contributions + piece->begin, piece->length, g->particles.count - piece->first,
+                                g->contributions + g->count, stream_cuda_kernels(a->stream), err));
+    g->particles.count += piece->count;
+    g->count += piece->length;
+    return STATUS_OK;
+}
+
+/* As many particles as the group has room for; one that fills more than a whole group comes alone, with count 0. */
+static struct piece next_piece(const struct alignment_cuda *a, int first, int end) {
+    const struct alignment_group *g = &a->group;
+    const uint32_t *begin = a->found->contributions;
+    struct piece piece = {.first = first, .begin = begin[first]};
+    while (first + piece.count < end && g->particles.count + piece.count < g->most &&
+           begin[first + piece.count + 1] - piece.begin <= g->contributions_most - g->count)
+        piece.count++;
+    piece.length = begin[first + piece.count] - piece.begin;
+    return piece;
+}
+
+/* The most that a particle contributes where that is more than a group holds, or 0. */
+static uint32_t too_many(const struct alignment_cuda *a, int count) {
+    uint32_t most = 0;
+    for (int i = 0; i < count; i++) {
+        uint32_t length = a->found->contributions[i + 1] - a->found->contributions[i];
+        if (length > a->group.contributions_most && length > most) most = length;
+    }
+    return most;
+}
+
+/* A particle that is a group by itself; its contributions are renumbered. */
+static enum status add_alone(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
+                             struct contribution_cuda *contributions, int i, void *scratch, struct err *err) {
+    const uint32_t *begin = a->found->contributions;
+    size_t row = (size_t)i * p->stride;
+    struct particles_cuda one = {.count = 1,
+                                 .stride = p->stride,
+                                 .unmasked = p->unmasked + 2 * row,
+                                 .ctf = p->ctf + row,
+                                 .weight = p->weight + row};
+    struct contribution_cuda *own = contributions + begin[i];
+    TRY(contributions_copy_cuda(own, begin[i + 1] - begin[i], -i, own, stream_cuda_kernels(a->stream), err));
+    return back_project_cuda(&a->references, &a->sampling, &one, factors + i, own, NULL, begin[i + 1] - begin[i], 0,
+                             scratch, &a->sums, stream_cuda_kernels(a->stream), err);
+}
+
+enum status alignment_cuda_sums_add(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
+                                    struct contribution_cuda *contributions, const uint32_t *begin, struct err *err) {
+    const uint32_t *found = a->found->contributions;
+    uint32_t most = too_many(a, p->count);
+    void *scratch = NULL;
+    if (a->sums_near)
+        return back_project_cuda(&a->references, &a->sampling, p, factors, contributions, begin, found[p->count], 1,
+                                 NULL, &a->sums, stream_cuda_kernels(a->stream), err);
+    if (most > 0) {
+        size_t bytes = 0;
+        TRY(back_project_scratch(most, &bytes, err));
+        TRY(arena_take(a->arena, bytes, 1, "poses that contribute", &scratch, err));
+    }
+    for (int first = 0; first < p->count;) {
+        struct piece piece = next_piece(a, first, p->count);
+        if (piece.count > 0) TRY(append(a, p, factors, contributions, &piece, err));
+        first += piece.count;
+        if (first == p->count) break;
+        TRY(alignment_cuda_sums_flush(a, err));
+        if (found[first + 1] - found[first] <= a->group.contributions_most) continue;
+        TRY(add_alone(a, p, factors, contributions, first, scratch, err));
+        first++;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,159 @@
+/* What the .cu files of kernels/search share. One stream does the work, another the downloads beside it. */
+#ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
+#define ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
+
+#include <cufft.h>
+
+#include "common/device_cuda.h"
+#include "kernels/search/search_cuda.h"
+
+#define CUFFT_TRY(call, err, what)                                                                                     \
+    do {                                                                                                               \
+        cufftResult cufft_result_ = (call);                                                                            \
+        if (cufft_result_ != CUFFT_SUCCESS) (void)cudaGetLastError();                                                  \
+        FAIL_IF(cufft_result_ != CUFFT_SUCCESS, err,                                                                   \
+                cufft_result_ == CUFFT_ALLOC_FAILED ? STATUS_NO_MEMORY : STATUS_DEVICE,                                \
+                "the CUDA device failed at %s: cuFFT error %d", what, (int)cufft_result_);                             \
+    } while (0)
+
+/* After a launch. */
+#define LAUNCH_TRY(err, what) CUDA_TRY(cudaGetLastError(), err, what)
+
+/* What normalisation takes from a micrograph. */
+struct search_scale {
+    float mean, factor, deviation;
+    float centre, reach; /* of what the next pass takes in */
+    double used;         /* pixels that the last took */
+    bool settled;
+};
+
+struct search_numbers {
+    search_scale scale;
+    double power[SEARCH_DEVICE_RINGS];
+};
+
+/* The padded transforms and how to turn them; by value into kernels. */
+struct search_templates {
+    const float2 *grid;   /* [count][2·reach+1][reach+2] */
+    const double2 *turns; /* [rotations]: cos and sin of psi times the step of the padded grid */
+    const int *last;      /* [work]: the last kx of a row inside the low-pass */
+    int reach, work;
+};
+
+struct search_fused;
+struct search_whiten;
+
+struct search_device {
+    struct search_setup o;
+    int turn;            /* rotations that are transformed: half a turn where the other half is their conjugate */
+    int pairs;           /* of rotations, correlated at a time */
+    size_t half, pixels; /* of the work size: complex, real */
+    int term_grid, term_batch;
+    cudaStream_t stream, copies;
+    cudaEvent_t event;
+    cufftHandle forward, inverse, term_inverse, batch_inverse; /* 0: none */
+    void *cufft_work;
+
+    float *micrograph; /* [ny][nx], where the caller has none on the device */
+    void *scratch;     /* shared by the steps, one after another */
+    double *parts;     /* partial sums */
+    search_scale *scale;
+    double *power;                            /* [SEARCH_DEVICE_RINGS] */
+    float2 *image, *square, *mask, *prepared; /* work half planes */
+    float *ctf;                               /* work half plane */
+    float *statistics;                        /* [3][work²]: mu, sigma, low-passed image */
+    float *circle;                            /* [term_grid²] */
+    double *terms, *plain_terms;              /* [count][2] with and without CTF */
+    search_templates templates;
+    float2 *padded_ft;
+    double2 *turns;
+    int *last;
+    float2 *rotated;          /* [count][turn] work half planes, or NULL */
+    unsigned long long *best; /* [work²]: see search_pack */
+    float *score;
+    uint16_t *best_template, *best_rotation;
+    float *scores; /* [count][work²] where wanted */
+    uint16_t *rotations;
+    search_whiten *whiten; /* NULL: the micrograph is searched as it is */
+    search_fused *fused;   /* NULL: cuFFT does the correlations */
+    /* Page-locked, of the host. */
+    search_numbers *numbers;
+    double *host_terms; /* [count][2]; after search_device_create without CTF */
+};
+
+/* search_prepare_cuda.cu */
+enum status search_prepare_create(search_device *s, err *err);
+/* The transform of the particle's circle, or of the rest of its box, cut to the size `to`; through s->scratch. */
+enum status search_mask(search_device *s, bool inside, int to, float factor, float2 *out, err *err);
+enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed,
+                               err *err);
+
+/* search_whiten_cuda.cu. map: the low-passed micrograph; s->image is weighed in place. */
+enum status search_whiten_create(search_device *s, search_whiten **ret_whiten, err *err);
+void search_whiten_destroy(search_whiten **whiten);
+enum status search_whiten_run(search_device *s, const float *map, err *err);
+/* [work²], the local mean of the weighted micrograph; [work/2+1]. */
+const float *search_whiten_mean(const search_whiten *w);
+const float *search_whiten_weights(const search_whiten *w);
+
+/* search_templates_cuda.cu */
+enum status search_templates_create(search_device *s, bool transposed, err *err);
+enum status search_terms_create(search_device *s, err *err);
+enum status search_terms_run(search_device *s, const float *ctf, double *terms, err *err);
+
+/* search_correlate_cuda.cu */
+enum status search_correlate_run(search_device *s, int t, err *err);
+enum status search_score_run(search_device *s, int t, err *err);
+
+/* search_fused_cuda.cu: NULL where the size is none of its own. */
+enum status search_fused_create(const search_device *s, search_fused **ret_fused, err *err);
+void search_fused_destroy(search_fused **fused);
+enum status search_fused_run(search_device *s, int t, err *err);
+
+static inline unsigned blocks_for(size_t count, unsigned threads) {
+    return (unsigned)((count + threads - 1) / threads);
+}
+
+#ifdef __CUDACC__
+/* In lane 0. */
+static __device__ inline double search_warp_sum(double value) {
+    for (int step = 16; step > 0; step /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, step);
+    return value;
+}
+
+/* A correlation and its rotation in one number that grows with the correlation and, of equal ones, is larger for the
+ * earlier rotation; 0 is less than all. */
+static __device__ inline unsigned long long search_pack(float value, int rotation) {
+    unsigned bits = __float_as_uint(value);
+    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (unsigned long long)bits << 32 | (0xffffffffu - (unsigned)rotation);
+}
+
+static __device__ inline float search_value(unsigned long long packed) {
+    unsigned bits = (unsigned)(packed >> 32);
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
+static __device__ inline int search_rotation(unsigned long long packed) {
+    return (int)(0xffffffffu - (unsigned)packed);
+}
+
+/* Value of a turned template at a work frequency: the bilinear interpolation of kernels/template_spectra. */
+static __device__ inline float2 search_rotated(const search_templates &t, int item, double2 turn, int kx, int row) {
+    if (kx > t.last[row]) return make_float2(0, 0);
+    int ky = row <= t.work / 2 ? row : row - t.work, stride = t.reach + 2;
+    float u = (float)(-turn.y * ky) + (float)kx * (float)turn.x, v = (float)(turn.x * ky) + (float)kx * (float)turn.y;
+    float sign = u < 0 ? -1.0f : 1.0f;
+    u *= sign;
+    v *= sign;
+    int x = (int)u, y = (int)(v + (float)t.reach);
+    float fx = u - (float)x, fy = v + (float)t.reach - (float)y;
+    const float2 *a = t.grid + ((size_t)item * (2 * t.reach + 1) + y) * stride + x;
+    float2 a0 = a[0], a1 = a[1], b0 = a[stride], b1 = a[stride + 1];
+    float re0 = a0.x + fx * (a1.x - a0.x), im0 = a0.y + fx * (a1.y - a0.y);
+    float re1 = b0.x + fx * (b1.x - b0.x), im1 = b0.y + fx * (b1.y - b0.y);
+    return make_float2(re0 + fy * (re1 - re0), sign * (im0 + fy * (im1 - im0)));
+}
+#endif
+#endif

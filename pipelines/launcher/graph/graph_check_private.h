@@ -1,0 +1,33 @@
+/* What the parts of the check share. */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_PRIVATE_H
+#define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_PRIVATE_H
+
+#include <stdbool.h>
+
+#include "pipelines/launcher/graph/graph_check.h"
+#include "pipelines/launcher/program.h"
+
+struct graph_checks {
+    struct graph *graph;
+    const struct machine *machine;
+    struct problems *problems;
+    struct program_names programs;
+    json_t *common_params; /* of keys that any stage may have, described */
+    struct err *err;
+};
+
+/* "--set ", of what was not read from the graph's text. */
+const char *graph_set_by(const struct graph_entry *entry);
+const json_t *graph_find_param(const json_t *described, const char *key);
+/* One value against a description; a complaint goes to the problems. */
+void graph_check_value(struct graph_checks *c, const json_t *described, const struct graph_section *section,
+                       const struct graph_entry *entry, const char *text);
+/* advice: where no key is near. with_common: the keys of any stage may be meant, too. */
+void graph_unknown_key(struct graph_checks *c, const json_t *described, bool with_common,
+                       const struct graph_section *section, const struct graph_entry *entry, const char *advice);
+
+/* The session (graph_check_session.c): its keys; once programs are described and edges known, what a pixel measures. */
+enum status graph_check_session(struct graph_checks *c);
+void graph_check_pixel_size(struct graph_checks *c);
+
+#endif

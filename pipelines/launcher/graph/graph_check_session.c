@@ -1,0 +1,138 @@
+/* The session of a graph: its keys, and the pixel size that everything needs. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/formats/star.h"
+#include "common/harness/params.h"
+#include "common/memory.h"
+#include "pipelines/launcher/graph/graph_check_private.h"
+
+/* The offsets serve no struct here: the table only validates and describes. */
+static const struct param session_table[] = {
+    {.name = "pixel_size", .type = PARAM_FLOAT, .unit = "Å", .minimum = 0.01, .maximum = 1000, .help = "Of a pixel."},
+    {.name = "voltage", .type = PARAM_FLOAT, .unit = "kV", .minimum = 1, .maximum = 5000, .help = "Of the microscope."},
+    {.name = "spherical_aberration", .type = PARAM_FLOAT, .unit = "mm", .minimum = 0, .maximum = 100, .help = "Cs."},
+    {.name = "amplitude_contrast", .type = PARAM_FLOAT, .unit = "", .minimum = 0, .maximum = 1, .help = "0 to 1."},
+    {.name = "transport",
+     .type = PARAM_CHOICE,
+     .unit = "",
+     .default_text = "ipc",
+     .choices = "ipc|tcp",
+     .help = "Sockets of this host, or encrypted ones."},
+    {.name = "listen",
+     .type = PARAM_STRING,
+     .unit = "",
+     .default_text = "127.0.0.1",
+     .help = "The address of this host on which the encrypted sockets listen."},
+    {.name = "inputs",
+     .type = PARAM_STRING,
+     .unit = "",
+     .help = "Further folders in which items may name files, such as where links in the watched folder lead."},
+};
+
+static void check_inputs(struct graph_checks *c, const struct graph_entry *entry) {
+    for (size_t i = 0; i < entry->value.count; i++)
+        if (entry->value.texts[i][0] != '/' || !file_is_folder(entry->value.texts[i]))
+            problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                         "%ssession.inputs: \"%s\" is not the absolute path of a folder", graph_set_by(entry),
+                         entry->value.texts[i]);
+}
+
+/* One address, by which other hosts and this one reach the sockets: so not 0.0.0.0, which is none. */
+static void check_listen(struct graph_checks *c, const struct graph_entry *entry) {
+    const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
+    struct in_addr address;
+    if (inet_pton(AF_INET, text, &address) != 1 || address.s_addr == htonl(INADDR_ANY))
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.listen: \"%s\" is not an address of this host, as in listen: 192.168.1.5 (0.0.0.0 is "
+                     "none that others could reach)",
+                     graph_set_by(entry), text);
+    else if (!c->graph->tcp)
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.listen: only `transport: tcp` listens on an address; add it, or leave `listen` out",
+                     graph_set_by(entry));
+    else
+        snprintf(c->graph->listen, sizeof c->graph->listen, "%s", text);
+}
+
+static enum status check_keys(struct graph_checks *c, const json_t *described) {
+    const struct graph_section *section = &c->graph->session;
+    for (size_t i = 0; i < section->count; i++) {
+        const struct graph_entry *entry = &section->entries[i];
+        _cleanup_(mem_free) char *text = graph_value_text(&entry->value);
+        FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
+        if (graph_find_param(described, entry->key) == NULL)
+            graph_unknown_key(c, described, false, section, entry,
+                              "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, transport, "
+                              "listen and inputs");
+        else
+            graph_check_value(c, described, section, entry, text);
+        if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
+        if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
+    }
+    return STATUS_OK;
+}
+
+enum status graph_check_session(struct graph_checks *c) {
+    const struct graph_section *section = &c->graph->session;
+    json_t *described = params_describe(session_table, sizeof session_table / sizeof session_table[0]);
+    enum status status = described != NULL ? check_keys(c, described) : STATUS_NO_MEMORY;
+    json_decref(described);
+    if (status != STATUS_OK) return status;
+    const struct graph_entry *listen = graph_entry(section, "listen");
+    if (listen != NULL) check_listen(c, listen);
+    return STATUS_OK;
+}
+
+/* Whether a STAR file of CTF values says what a pixel measures. */
+static bool star_has_pixel_size(const char *path) {
+    static const char *const columns[] = {"rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize",
+                                          "rlnImagePixelSize", "rlnDetectorPixelSize"};
+    struct star_file *file = NULL;
+    if (star_read(path, &file, NULL) != STATUS_OK) return false;
+    bool found = false;
+    for (size_t t = 0; t < star_table_count(file); t++)
+        for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+            found |= star_column_find(star_table_at(file, t), columns[i]) >= 0;
+    star_destroy(&file);
+    return found;
+}
+
+/* Structures of molecules have no pixels. A watcher that feeds nobody is taken for one of micrographs. */
+static bool feeds_structures_only(const struct graph *graph, size_t watcher) {
+    bool feeds = false;
+    for (size_t i = 0; i < graph->stage_count; i++) {
+        const struct graph_stage *stage = &graph->stages[i];
+        const char *in = json_string_value(json_object_get(stage->describe, "in"));
+        for (size_t k = 0; k < stage->from_count; k++) {
+            if (stage->from[k] != watcher) continue;
+            if (in == NULL || strcmp(in, "structure") != 0) return false;
+            feeds = true;
+        }
+    }
+    return feeds;
+}
+
+/* Of a session that has begun the table was good, and may just be written anew: its stage waits for it. */
+void graph_check_pixel_size(struct graph_checks *c) {
+    if (graph_entry(&c->graph->session, "pixel_size") != NULL || c->graph->begun) return;
+    for (size_t i = 0; i < c->graph->stage_count; i++) {
+        const struct graph_stage *stage = &c->graph->stages[i];
+        if (stage->describe == NULL || strcmp(stage->kind, "watcher") != 0) continue;
+        const struct graph_entry *scaled = graph_entry(&stage->section, "scaled");
+        if (feeds_structures_only(c->graph, i) ||
+            (scaled != NULL && scaled->value.count == 1 && strcmp(scaled->value.texts[0], "false") == 0))
+            continue;
+        /* An .mdoc tells it, and what brought tilts into shape writes headers; an image that has neither fails. */
+        if (graph_entry(&stage->section, "series") != NULL) continue;
+        const struct graph_entry *ctf = graph_entry(&stage->section, "ctf");
+        if (ctf == NULL || ctf->value.count != 1 || !star_has_pixel_size(ctf->value.texts[0]))
+            problems_add(c->problems, PROBLEM_ERROR,
+                         c->graph->session.line > 0 ? c->graph->session.line : stage->section.line,
+                         "session.pixel_size is required (Å), as in session: {pixel_size: 1.0}; only a `%s.ctf` with "
+                         "an optics table can stand for it",
+                         stage->section.name);
+    }
+}

@@ -1,0 +1,20 @@
+/* What the parts of the graph's reading share. */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_PRIVATE_H
+#define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_PRIVATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+#include "pipelines/launcher/graph/graph.h"
+
+/* Whether the text may be read as a graph; if not, why not is among the problems. Text that is no YAML passes. */
+enum status graph_check_shape(const char *text, size_t length, struct problems *problems, bool *ret_good,
+                              struct err *err);
+
+/* An empty entry of that key at the end. */
+enum status graph_entry_add(struct graph_section *section, const char *key, int line, struct graph_entry **ret_entry,
+                            struct err *err);
+enum status graph_value_append(struct graph_value *value, const char *text, size_t length, struct err *err);
+
+#endif

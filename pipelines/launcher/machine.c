@@ -1,0 +1,34 @@
+#include "pipelines/launcher/machine.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int visible_gpus(void) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible != NULL) {
+        int count = 0;
+        for (const char *c = visible; *c != '\0' && *c != '-'; c += strcspn(c, ",") + (strchr(c, ',') != NULL))
+            count++;
+        return count;
+    }
+    int count = 0;
+    DIR *devices = opendir("/dev");
+    for (struct dirent *entry = devices ? readdir(devices) : NULL; entry != NULL; entry = readdir(devices))
+        if (strncmp(entry->d_name, "nvidia", 6) == 0 && isdigit((unsigned char)entry->d_name[6])) count++;
+    if (devices != NULL) closedir(devices);
+    return count;
+}
+
+void machine_inspect(struct machine *ret_machine) {
+    cpu_set_t set;
+    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+#ifdef ICESTREAM_HAVE_CUDA
+    const bool cuda = true;
+#else
+    const bool cuda = false;
+#endif
+    *ret_machine = (struct machine){.cores = cores, .gpus = visible_gpus(), .cuda = cuda};
+}

@@ -1,0 +1,54 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "pipelines/launcher/options.h"
+
+static int run_command(const struct options *options) {
+    if (options->help) {
+        options_command_help(options->command, stdout);
+        return EXIT_OK;
+    }
+    switch (options->command) {
+    case COMMAND_RUN:
+        return command_run(options);
+    case COMMAND_REPLAY:
+        return command_replay(options);
+    case COMMAND_CHECK:
+        return command_check(options);
+    case COMMAND_STATUS:
+        return command_status(options);
+    case COMMAND_RETRY:
+        return command_retry(options);
+    case COMMAND_STAGES:
+        return command_stages(options);
+    }
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        options_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("icestream " ICESTREAM_VERSION);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        options_help(stdout);
+        return EXIT_OK;
+    }
+    struct options options;
+    struct err err = {0};
+    if (options_parse(argc - 1, argv + 1, &options, &err) != STATUS_OK) {
+        fprintf(stderr, "icestream: %s\n", err.message);
+        return EXIT_USAGE;
+    }
+    int code = run_command(&options);
+    options_clear(&options);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fputs("icestream: the output could not be written\n", stderr);
+        return code == EXIT_OK ? EXIT_ERROR : code;
+    }
+    return code;
+}

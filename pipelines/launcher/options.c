@@ -1,0 +1,234 @@
+#include "pipelines/launcher/options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/harness/params.h"
+#include "common/log.h"
+#include "common/text.h"
+
+enum option_kind { OPTION_TEXT, OPTION_TEXTS, OPTION_SECONDS, OPTION_SIZE, OPTION_COUNT, OPTION_SPEED, OPTION_FLAG };
+
+struct option_row {
+    const char *name, *value, *help;
+    unsigned commands;
+    enum option_kind kind;
+    size_t offset, count_offset;
+};
+
+#define AT(member) offsetof(struct options, member)
+enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
+
+static const struct option_row rows[] = {
+    {"session", "DIR", "The folder that holds all of a run.", RUNS | COMMAND_STATUS | COMMAND_RETRY, OPTION_TEXT,
+     AT(session), 0},
+    {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
+     OPTION_TEXTS, AT(sets), AT(set_count)},
+    {"until-idle", "SECONDS", "Ends the stream when nothing new has come for so long.", RUNS, OPTION_SECONDS,
+     AT(until_idle), 0},
+    {"speed", "X|max", "So many times the pace of the recording (1), or as fast as it goes.", COMMAND_REPLAY,
+     OPTION_SPEED, AT(speed), 0},
+    {"fault", "SPEC", "kill:STAGE@N, corrupt:N, delay:N:SECONDS or duplicate:N; may be given again.", COMMAND_REPLAY,
+     OPTION_TEXTS, AT(faults), AT(fault_count)},
+    {"restarts", "N", "Deaths of a process in a row, with nothing finished between them, before giving up (5).", RUNS,
+     OPTION_COUNT, AT(supervisor.restart_limit), 0},
+    {"backoff", "SECONDS", "Pause before a dead process is started again; doubled for each such death, up to 30 (0.5).",
+     RUNS, OPTION_SECONDS, AT(supervisor.backoff), 0},
+    {"hang-report", "SECONDS", "A process that is silent for so long is reported, and its items go to others (15).",
+     RUNS, OPTION_SECONDS, AT(supervisor.hang_report), 0},
+    {"hang-kill", "SECONDS", "It is killed and started again so long after that (60).", RUNS, OPTION_SECONDS,
+     AT(supervisor.hang_kill), 0},
+    {"log-size", "MIB", "A log of this size is renamed, and a new one begun; four old ones are kept (16).", RUNS,
+     OPTION_SIZE, AT(log_size), 0},
+    {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES, OPTION_FLAG, AT(json), 0},
+    {"follow", NULL, "Prints again whenever something has changed, until the run ends.", COMMAND_STATUS, OPTION_FLAG,
+     AT(follow), 0},
+    {"lost", NULL, "Also items that are done but whose products are not there any more.", COMMAND_RETRY, OPTION_FLAG,
+     AT(lost), 0},
+    {"stage", "NAME", "Only the items of this stage.", COMMAND_RETRY, OPTION_TEXT, AT(stage), 0},
+    {"help", NULL, "This text.", ~0u, OPTION_FLAG, AT(help), 0},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static const struct {
+    const char *name, *words, *summary;
+    enum command command;
+    size_t least, most; /* words */
+} commands[] = {
+    {"run", "GRAPH", "starts a session, or resumes it", COMMAND_RUN, 1, 1},
+    {"replay", "RECORDED GRAPH", "plays a recorded session, or a folder of micrographs, again", COMMAND_REPLAY, 2, 2},
+    {"check", "GRAPH", "says what is wrong with a graph, or prints the plan", COMMAND_CHECK, 1, 1},
+    {"status", "", "what became of every item of a session", COMMAND_STATUS, 0, 0},
+    {"retry", "[ITEM]…", "sends failed items through again (all, or those named)", COMMAND_RETRY, 0, SIZE_MAX},
+    {"stages", "", "lists the stage programs there are", COMMAND_STAGES, 0, 0},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+void options_help(FILE *out) {
+    fputs("icestream: streaming cryo-EM beside the microscope.\n\nUsage: icestream COMMAND …\n\n", out);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-8s %-16s %s\n", commands[i].name, commands[i].words, commands[i].summary);
+    fputs("\n`icestream COMMAND --help` tells more; `icestream --version` the version.\n"
+          "Exit codes: 0 nothing failed, 1 error, 2 usage or graph, 3 some items failed and the rest are done, 4 the\n"
+          "counts do not add up.\n",
+          out);
+}
+
+void options_command_help(enum command command, FILE *out) {
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (commands[i].command == command)
+            fprintf(out, "Usage: icestream %s%s%s [--OPTION VALUE]…\n%s.\n\n", commands[i].name,
+                    commands[i].words[0] ? " " : "", commands[i].words, commands[i].summary);
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].commands & command) {
+            char left[64];
+            snprintf(left, sizeof left, "--%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
+            fprintf(out, "  %-24s %s\n", left, rows[i].help);
+        }
+}
+
+static const struct option_row *find_row(const char *name, size_t length, enum command command) {
+    for (size_t i = 0; i < ROWS; i++) {
+        bool same = strlen(rows[i].name) == length && (rows[i].commands & command);
+        for (size_t k = 0; same && k < length; k++)
+            same = rows[i].name[k] == (name[k] == '_' ? '-' : name[k]);
+        if (same) return &rows[i];
+    }
+    return NULL;
+}
+
+static enum status unknown_option(const char *name, size_t length, enum command command, struct err *err) {
+    const char *names[ROWS];
+    size_t count = 0;
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].commands & command) names[count++] = rows[i].name;
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)(length < 63 ? length : 63), name);
+    const char *near = text_nearest(word, names, count);
+    FAIL(err, STATUS_BAD_ARGUMENT, "unknown option --%s%s%s%s", word, near ? "; did you mean --" : "", near ? near : "",
+         near ? "?" : " (--help lists them)");
+}
+
+static enum status put(struct options *options, const struct option_row *row, const char *value, struct err *err) {
+    char *place = (char *)options + row->offset;
+    char *end = NULL;
+    double number = value ? strtod(value, &end) : 0;
+    bool is_number = end != NULL && end != value && *end == '\0' && isfinite(number) && number >= 0;
+    switch (row->kind) {
+    case OPTION_TEXT:
+        *(const char **)place = value;
+        break;
+    case OPTION_TEXTS: {
+        size_t *count = (size_t *)((char *)options + row->count_offset);
+        (*(const char ***)place)[(*count)++] = value;
+        break;
+    }
+    case OPTION_SECONDS:
+        FAIL_IF(!is_number, err, STATUS_BAD_ARGUMENT, "--%s is '%s'; it must be a number of seconds, 0 or more",
+                row->name, value);
+        *(double *)place = number;
+        break;
+    case OPTION_SIZE:
+        FAIL_IF(!is_number || number <= 0 || number > 1e6, err, STATUS_BAD_ARGUMENT,
+                "--%s is '%s'; it must be a number of MiB above 0", row->name, value);
+        *(double *)place = number;
+        break;
+    case OPTION_COUNT:
+        FAIL_IF(!is_number || number != floor(number) || number > 1e6, err, STATUS_BAD_ARGUMENT,
+                "--%s is '%s'; it must be a whole number, 0 or more", row->name, value);
+        *(int *)place = (int)number;
+        break;
+    case OPTION_SPEED:
+        if (strcmp(value, "max") == 0)
+            number = INFINITY;
+        else
+            FAIL_IF(!is_number || number <= 0, err, STATUS_BAD_ARGUMENT,
+                    "--speed is '%s'; it must be a number above 0, or max", value);
+        *(double *)place = number;
+        break;
+    case OPTION_FLAG:
+        *(bool *)place = true;
+        break;
+    }
+    return STATUS_OK;
+}
+
+static enum status parse_option(int argc, char **argv, int *at, struct options *options, struct err *err) {
+    const char *name = argv[*at] + 2;
+    size_t length = strcspn(name, "=");
+    const struct option_row *row = find_row(name, length, options->command);
+    if (row == NULL) return unknown_option(name, length, options->command, err);
+    const char *value = name[length] == '=' ? name + length + 1 : NULL;
+    if (row->kind == OPTION_FLAG) {
+        FAIL_IF(value != NULL, err, STATUS_BAD_ARGUMENT, "--%s takes no value", row->name);
+    } else if (value == NULL) {
+        FAIL_IF(*at + 1 >= argc, err, STATUS_BAD_ARGUMENT, "--%s needs a value: --%s %s", row->name, row->name,
+                row->value);
+        value = argv[++*at];
+    }
+    return put(options, row, value, err);
+}
+
+static enum status check_words(const struct options *options, size_t which, struct err *err) {
+    if (options->help) return STATUS_OK;
+    FAIL_IF(options->word_count < commands[which].least, err, STATUS_BAD_ARGUMENT,
+            "usage: icestream %s %s …; %zu given where %zu %s needed", commands[which].name, commands[which].words,
+            options->word_count, commands[which].least, commands[which].least == 1 ? "is" : "are");
+    FAIL_IF(options->word_count > commands[which].most, err, STATUS_BAD_ARGUMENT,
+            "'%s' is one word too many; usage: icestream %s %s …", options->words[commands[which].most],
+            commands[which].name, commands[which].words);
+    FAIL_IF(options->session == NULL && find_row("session", 7, options->command) != NULL, err, STATUS_BAD_ARGUMENT,
+            "--session DIR is required");
+    FAIL_IF(options->session != NULL && options->session[0] == '\0', err, STATUS_BAD_ARGUMENT,
+            "--session is empty; it must name a folder");
+    return STATUS_OK;
+}
+
+enum status options_parse(int argc, char **argv, struct options *ret_options, struct err *err) {
+    struct options options = {.until_idle = -1, .speed = 1, .log_size = LOG_SIZE >> 20};
+    supervisor_defaults(&options.supervisor);
+    size_t which = 0;
+    while (which < COMMANDS && strcmp(commands[which].name, argv[0]) != 0)
+        which++;
+    if (which == COMMANDS) {
+        const char *names[COMMANDS];
+        for (size_t i = 0; i < COMMANDS; i++)
+            names[i] = commands[i].name;
+        const char *near = text_nearest(argv[0], names, COMMANDS);
+        FAIL(err, STATUS_BAD_ARGUMENT, "unknown command '%s'%s%s%s", argv[0], near ? "; did you mean '" : "",
+             near ? near : "", near ? "'?" : " (--help lists them)");
+    }
+    options.command = commands[which].command;
+    options.words = calloc((size_t)argc, sizeof *options.words);
+    options.sets = calloc((size_t)argc, sizeof *options.sets);
+    options.faults = calloc((size_t)argc, sizeof *options.faults);
+    enum status status = STATUS_OK;
+    if (options.words == NULL || options.sets == NULL || options.faults == NULL)
+        status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory");
+    bool only_words = false;
+    for (int at = 1; status == STATUS_OK && at < argc; at++) {
+        if (!only_words && strcmp(argv[at], "--") == 0)
+            only_words = true;
+        else if (!only_words && strncmp(argv[at], "--", 2) == 0)
+            status = parse_option(argc, argv, &at, &options, err);
+        else if (!only_words && strcmp(argv[at], "-h") == 0)
+            options.help = true;
+        else
+            options.words[options.word_count++] = argv[at];
+    }
+    if (status == STATUS_OK) status = check_words(&options, which, err);
+    if (status != STATUS_OK) {
+        options_clear(&options);
+        return status;
+    }
+    *ret_options = options;
+    return STATUS_OK;
+}
+
+void options_clear(struct options *options) {
+    free(options->words);
+    free(options->sets);
+    free(options->faults);
+    *options = (struct options){0};
+}

@@ -1,0 +1,52 @@
+/* The command line of `icestream`. */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_OPTIONS_H
+#define ICESTREAM_PIPELINES_LAUNCHER_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "common/status.h"
+#include "pipelines/launcher/run/supervisor.h"
+
+enum command {
+    COMMAND_RUN = 1 << 0,
+    COMMAND_REPLAY = 1 << 1,
+    COMMAND_CHECK = 1 << 2,
+    COMMAND_STATUS = 1 << 3,
+    COMMAND_RETRY = 1 << 4,
+    COMMAND_STAGES = 1 << 5,
+};
+
+struct options {
+    enum command command;
+    const char **words; /* what is not an option: GRAPH; RECORDED GRAPH; ITEM… */
+    size_t word_count;
+    const char *session, *stage;
+    const char **sets, **faults;
+    size_t set_count, fault_count;
+    double until_idle; /* s; negative: not given */
+    double speed;      /* infinite: max */
+    double log_size;   /* MiB */
+    bool json, follow, lost;
+    bool help;
+    struct supervisor_options supervisor;
+};
+
+/* All strings are borrowed from argv. argv[0] is the command's name. */
+enum status options_parse(int argc, char **argv, struct options *ret_options, struct err *err);
+void options_clear(struct options *options);
+void options_help(FILE *out);
+void options_command_help(enum command command, FILE *out);
+
+/* Exit codes, the same for all programs. */
+enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_COUNTS = 4 };
+
+int command_check(const struct options *options);
+int command_stages(const struct options *options);
+int command_run(const struct options *options);
+int command_replay(const struct options *options);
+int command_status(const struct options *options);
+int command_retry(const struct options *options);
+
+#endif

@@ -1,0 +1,49 @@
+/* Replay: the files of a recorded session appear in SESSION/replay/ as they once did, at another pace if wanted, and
+ * with faults put in. Everything is decided beforehand from the files' names and times, so that two replays are alike. */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_REPLAY_H
+#define ICESTREAM_PIPELINES_LAUNCHER_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "pipelines/launcher/run/supervisor.h"
+
+struct replay_file {
+    char *path;   /* below the recorded folder */
+    double time;  /* of its last change; s since 1970 */
+    double due;   /* s from the start */
+    bool corrupt; /* only its first half comes */
+    bool again;   /* it has come before, and comes once more */
+};
+
+struct replay_kill {
+    char stage[80];
+    int64_t after; /* items done */
+    bool happened;
+};
+
+struct replay {
+    char *source, *target;
+    struct replay_file *files; /* in the order in which they come */
+    size_t count, next;
+    size_t expected; /* files, each counted once */
+    double start;    /* CLOCK_MONOTONIC */
+    double longest_gap;
+    struct replay_kill *kills;
+    size_t kill_count;
+    bool drained;
+};
+
+/* Collects the files below source. speed: infinity for all at once. faults as on the command line. */
+enum status replay_create(const char *source, double speed, const char *const *faults, size_t fault_count,
+                          struct replay *ret_replay, struct err *err);
+void replay_clear(struct replay *replay);
+/* Where the files go; those that are there already (of an earlier, stopped replay) have come. */
+enum status replay_begin(struct replay *replay, const char *target, struct err *err);
+/* Puts in place all that is due. */
+enum status replay_advance(struct replay *replay, struct err *err);
+bool replay_all_in(const struct replay *replay);
+
+#endif

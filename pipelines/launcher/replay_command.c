@@ -1,0 +1,122 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "common/pattern.h"
+#include "pipelines/launcher/check.h"
+#include "pipelines/launcher/run/run.h"
+#include "pipelines/launcher/session.h"
+
+/* The folder that a session watched: from its graph.yaml. */
+static enum status watched_folder(const char *session, char *folder, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(path_join(session, "graph.yaml", path, sizeof path, err));
+    if (!file_exists(path)) {
+        snprintf(folder, PATH_SIZE, "%s", session);
+        return STATUS_OK;
+    }
+    struct problems problems;
+    struct graph *graph = NULL;
+    problems_init(&problems, path);
+    enum status status = graph_read(path, &problems, &graph, err);
+    problems_clear(&problems);
+    TRY(status);
+    bool found = false;
+    for (size_t i = 0; i < graph->stage_count && !found; i++) {
+        const struct graph_section *section = &graph->stages[i].section;
+        const struct graph_entry *directory = graph_entry(section, "directory");
+        if (graph_entry(section, "from") != NULL || directory == NULL || directory->value.count != 1) continue;
+        found = path_join(session, directory->value.texts[0], folder, PATH_SIZE, NULL) == STATUS_OK;
+    }
+    graph_destroy(&graph);
+    FAIL_IF(!found, err, STATUS_BAD_FORMAT, "%s: no stage with a `directory`, so there is nothing to play again", path);
+    return STATUS_OK;
+}
+
+/* How many of the files a watcher will take: with the pattern that the graph gives it, else as if it took all. */
+static enum status count_wanted(const struct graph_stage *watcher, const struct replay *replay, size_t *ret_count,
+                                struct err *err) {
+    const struct graph_entry *globs = graph_entry(&watcher->section, "pattern");
+    const struct graph_entry *deep = graph_entry(&watcher->section, "recursive");
+    bool recursive = deep == NULL || deep->value.count != 1 || strcmp(deep->value.texts[0], "false") != 0;
+    struct pattern pattern = {0};
+    if (globs != NULL) {
+        _cleanup_(mem_free) char *text = graph_value_text(&globs->value);
+        FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
+        TRY(pattern_create(text, &pattern, err));
+    }
+    for (size_t i = 0; i < replay->count; i++) {
+        const char *path = replay->files[i].path;
+        bool wanted = globs == NULL || pattern_match(&pattern, path);
+        *ret_count += wanted && (recursive || strchr(path, '/') == NULL) && !replay->files[i].again;
+    }
+    pattern_destroy(&pattern);
+    return STATUS_OK;
+}
+
+/* The stream ends when the watchers have seen so many. Too many cost seconds, until nothing has come for a while; after
+ * too few, the rest would not be seen. */
+static enum status count_expected(const struct graph *graph, struct replay *replay, struct err *err) {
+    replay->expected = 0;
+    for (size_t i = 0; i < graph->stage_count; i++)
+        if (strcmp(graph->stages[i].kind, "watcher") == 0)
+            TRY(count_wanted(&graph->stages[i], replay, &replay->expected, err));
+    return STATUS_OK;
+}
+
+static enum status redirect_watchers(struct graph *graph, const char *session, struct err *err) {
+    char target[PATH_SIZE];
+    TRY(file_make_folders(session, 0755, err));
+    TRY(path_join(session, "replay", target, sizeof target, err));
+    TRY(file_make_folders(target, 0755, err));
+    _cleanup_(mem_free) char *absolute = realpath(target, NULL);
+    FAIL_IF(absolute == NULL, err, STATUS_IO, "%s: cannot be found", target);
+    bool any = false;
+    for (size_t i = 0; i < graph->stage_count; i++)
+        if (strcmp(graph->stages[i].kind, "watcher") == 0) {
+            TRY(graph_put(&graph->stages[i].section, "directory", absolute, false, err));
+            any = true;
+        }
+    FAIL_IF(!any, err, STATUS_BAD_ARGUMENT, "the graph has no watcher, which a replay needs");
+    return STATUS_OK;
+}
+
+static int usage(const struct err *err) {
+    fprintf(stderr, "icestream: %s\n", err->message);
+    return err->status == STATUS_IO || err->status == STATUS_NO_MEMORY ? EXIT_ERROR : EXIT_USAGE;
+}
+
+static enum status check_kills(const struct graph *graph, const struct replay *replay, struct err *err) {
+    for (size_t i = 0; i < replay->kill_count; i++)
+        FAIL_IF(graph_find(graph, replay->kills[i].stage) == NULL, err, STATUS_BAD_ARGUMENT,
+                "--fault kill:%s@%lld: the graph has no such stage", replay->kills[i].stage,
+                (long long)replay->kills[i].after);
+    return STATUS_OK;
+}
+
+int command_replay(const struct options *options) {
+    char folder[PATH_SIZE];
+    struct err err = {0};
+    struct replay replay;
+    struct graph *graph;
+    struct plan plan;
+    if (watched_folder(options->words[0], folder, &err) != STATUS_OK ||
+        replay_create(folder, options->speed, options->faults, options->fault_count, &replay, &err) != STATUS_OK)
+        return usage(&err);
+    const struct preset preset = {.kind = "watcher", .key = "directory", .value = replay.source};
+    int code = check_graph(options->words[1], options, &preset, &graph, &plan);
+    if (code == EXIT_OK) {
+        if (check_kills(graph, &replay, &err) != STATUS_OK || count_expected(graph, &replay, &err) != STATUS_OK ||
+            redirect_watchers(graph, options->session, &err) != STATUS_OK) {
+            code = usage(&err);
+        } else {
+            code = run_graph(options, graph, &plan, &replay);
+        }
+        plan_clear(&plan);
+        graph_destroy(&graph);
+    }
+    replay_clear(&replay);
+    return code;
+}

@@ -1,0 +1,156 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipelines/launcher/options.h"
+#include "pipelines/launcher/session.h"
+#include "pipelines/launcher/tally.h"
+
+static bool wanted(const struct options *options, const char *id) {
+    for (size_t i = 0; i < options->word_count; i++)
+        if (strcmp(options->words[i], id) == 0) return true;
+    return options->word_count == 0;
+}
+
+/* The item's sender is told to send it again; a source finds it anew. */
+static enum status send_again(const struct session *session, const json_t *planned, const char *stage, const char *id,
+                              struct err *err) {
+    char suffix[128];
+    snprintf(suffix, sizeof suffix, ">%s", stage);
+    size_t i;
+    json_t *up;
+    json_array_foreach(json_object_get(planned, "from"), i, up) {
+        struct ledger *ledger = NULL;
+        TRY(session_ledger(session, json_string_value(up), false, &ledger, err));
+        if (ledger == NULL) continue;
+        enum status status = ledger_withdraw(ledger, suffix, id, err);
+        ledger_close(&ledger);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+/* What failed; and what a retry that was cut short left in flight at the stage, with nobody to send it. */
+static bool needs_retry(const struct tally_item *item, bool running) {
+    bool stranded = !running && item->own && item->sent && !item->waiting && item->state == LEDGER_IN_FLIGHT;
+    return item->state == LEDGER_FAILED || stranded;
+}
+
+/* Ids of items whose products are gone. */
+struct lost {
+    const struct session *session;
+    const char *stage;
+    char **ids;
+    size_t count;
+};
+
+/* Whether something that the item names below the stage's own folder is missing. */
+static bool names_missing(const struct lost *lost, json_t *value) {
+    const char *key, *text = json_string_value(value);
+    size_t i, length = strlen(lost->stage);
+    json_t *inner;
+    char path[PATH_SIZE];
+    if (text != NULL && strncmp(text, lost->stage, length) == 0 && text[length] == '/')
+        return path_join(lost->session->path, text, path, sizeof path, NULL) == STATUS_OK && !file_exists(path);
+    json_object_foreach(value, key, inner) if (names_missing(lost, inner)) return true;
+    json_array_foreach(value, i, inner) if (names_missing(lost, inner)) return true;
+    return false;
+}
+
+static enum status note_lost(const struct ledger_row *row, void *context, struct err *err) {
+    struct lost *lost = context;
+    json_t *item = json_loads(row->item_text, 0, NULL);
+    bool missing = item != NULL && names_missing(lost, item);
+    json_decref(item);
+    if (!missing) return STATUS_OK;
+    char **ids = realloc(lost->ids, (lost->count + 1) * sizeof *ids);
+    FAIL_IF(ids == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
+    lost->ids = ids;
+    lost->ids[lost->count] = strdup(row->id);
+    FAIL_IF(lost->ids[lost->count] == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
+    lost->count++;
+    return STATUS_OK;
+}
+
+static enum status redo_lost(const struct options *options, const struct session *session, const json_t *planned,
+                             const char *stage, struct ledger *ledger, int64_t *total, struct err *err) {
+    struct lost lost = {.session = session, .stage = stage};
+    enum status status = ledger_each(ledger, LEDGER_DONE, note_lost, &lost, err);
+    for (size_t i = 0; i < lost.count; i++) {
+        bool redone = false;
+        if (status == STATUS_OK && wanted(options, lost.ids[i])) {
+            status = ledger_redo(ledger, lost.ids[i], &redone, err);
+            if (status == STATUS_OK && redone) status = send_again(session, planned, stage, lost.ids[i], err);
+        }
+        if (redone) {
+            printf("%s: %s goes through again, since its products are gone\n", stage, lost.ids[i]);
+            ++*total;
+        }
+        free(lost.ids[i]);
+    }
+    free(lost.ids);
+    return status;
+}
+
+static enum status retry_stage(const struct options *options, const struct session *session, const json_t *planned,
+                               const struct tally_stage *stage, bool running, int64_t *total, struct err *err) {
+    struct ledger *ledger = NULL;
+    TRY(session_ledger(session, stage->name, false, &ledger, err));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < stage->item_count; i++) {
+        const struct tally_item *item = &stage->items[i];
+        if (!needs_retry(item, running) || !wanted(options, item->id)) continue;
+        /* The stage's own ledger first: an item that came again while it still says "failed" would be acknowledged
+         * unseen. */
+        int64_t count = 0;
+        if (ledger != NULL) status = ledger_retry(ledger, item->id, &count, err);
+        if (status == STATUS_OK) status = send_again(session, planned, stage->name, item->id, err);
+        if (status == STATUS_OK) {
+            printf("%s: %s goes through again\n", stage->name, item->id);
+            ++*total;
+        }
+    }
+    if (status == STATUS_OK && options->lost && ledger != NULL)
+        status = redo_lost(options, session, planned, stage->name, ledger, total, err);
+    ledger_close(&ledger);
+    return status;
+}
+
+static enum status retry(const struct options *options, int64_t *total, bool *running, struct err *err) {
+    struct session session;
+    json_t *plan = NULL;
+    struct tally tally = {0};
+    TRY(session_find(options->session, &session, err));
+    *running = session_is_running(&session);
+    FAIL_IF(*running && options->lost, err, STATUS_BAD_STATE,
+            "%s is running: end it (Ctrl-C) before its lost products are made again", session.path);
+    TRY(session_read_plan(&session, &plan, err));
+    enum status status = tally_take(&session, plan, TALLY_ITEMS, &tally, err);
+    if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
+        status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session.path, options->stage);
+    for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
+        if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
+            status = retry_stage(options, &session, json_array_get(json_object_get(plan, "stages"), i),
+                                 &tally.stages[i], *running, total, err);
+    tally_clear(&tally);
+    json_decref(plan);
+    return status;
+}
+
+int command_retry(const struct options *options) {
+    struct err err = {0};
+    int64_t total = 0;
+    bool running = false;
+    enum status status = retry(options, &total, &running, &err);
+    if (status == STATUS_OK && options->word_count > (size_t)total)
+        status = err_set(&err, STATUS_NOT_FOUND, __FILE__, __LINE__,
+                         "%lld of the %zu items named have failed (status --json lists them by id)", (long long)total,
+                         options->word_count);
+    if (status == STATUS_OK && total == 0)
+        puts(options->lost ? "nothing has failed, and nothing is lost" : "nothing has failed");
+    else if (status == STATUS_OK && !running)
+        puts("run the session again to send them through");
+    if (status == STATUS_OK) return EXIT_OK;
+    fprintf(stderr, "icestream: %s\n", err.message);
+    return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
+}

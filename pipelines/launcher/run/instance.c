@@ -1,0 +1,133 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "pipelines/launcher/program.h"
+#include "pipelines/launcher/session.h"
+
+/* What the launcher alone needs to know. */
+static const char *const session_only[] = {"transport", "listen", "inputs"};
+static bool for_launcher_only(const char *key) {
+    static const char *const keys[] = {"from", "replicas", "program", "gpu", "threads", "device"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
+static json_t *section_json(const struct graph_section *section, bool all) {
+    json_t *object = json_object();
+    for (size_t i = 0; i < section->count; i++)
+        if (all || !for_launcher_only(section->entries[i].key))
+            json_object_set_new(object, section->entries[i].key, graph_value_json(&section->entries[i].value));
+    return object;
+}
+
+static json_t *edges_json(const struct plan *plan, size_t instance, bool inputs) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < plan->edge_count; i++) {
+        const struct plan_edge *edge = &plan->edges[i];
+        if (inputs ? edge->to != plan->instances[instance].stage : edge->instance != instance) continue;
+        json_t *object = json_pack("{s:s, s:s, s:s}", "edge", edge->name, "data", edge->data, "ack", edge->ack);
+        if (!inputs) json_object_set_new(object, "window", json_integer(edge->window));
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+static void add_folder(json_t *list, const char *path) {
+    json_array_append_new(list, json_string(path));
+}
+
+/* A source reads what its tables name beside them; of other files that the graph names, only these themselves, and of what
+ * is away, and may be a folder, too. */
+static void add_inputs(json_t *list, const struct graph_stage *stage) {
+    size_t i;
+    const json_t *param;
+    char folder[PATH_SIZE];
+    json_array_foreach(program_params(stage->describe), i, param) {
+        const char *name = json_string_value(json_object_get(param, "name"));
+        const char *type = json_string_value(json_object_get(param, "type"));
+        const struct graph_entry *entry = name != NULL ? graph_entry(&stage->section, name) : NULL;
+        if (type == NULL || strcmp(type, "path") != 0 || entry == NULL || entry->value.count != 1) continue;
+        const char *path = entry->value.texts[0];
+        bool beside = plan_is_source(stage) && file_exists(path) && !file_is_folder(path) &&
+                      path_folder(path, folder, sizeof folder, NULL) == STATUS_OK;
+        add_folder(list, beside ? folder : path);
+    }
+}
+
+/* Where items may name files, besides the session: input folders, and folders of stages that the user has put elsewhere. */
+static json_t *folders_json(const struct session *session, const struct plan *plan,
+                            const struct instance_orders *orders) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < plan->graph->stage_count; i++) {
+        const struct graph_stage *stage = &plan->graph->stages[i];
+        char path[PATH_SIZE];
+        struct stat info;
+        if (!stage->left_out) add_inputs(list, stage);
+        if (path_join(session->path, stage->section.name, path, sizeof path, NULL) == STATUS_OK &&
+            lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+            add_folder(list, path);
+    }
+    const struct graph_entry *inputs = graph_entry(&plan->graph->session, "inputs");
+    for (size_t i = 0; inputs != NULL && i < inputs->value.count; i++)
+        add_folder(list, inputs->value.texts[i]);
+    if (orders->recorded != NULL) add_folder(list, orders->recorded);
+    return list;
+}
+
+static json_t *instance_json(const struct session *session, const struct plan *plan, size_t index,
+                             const struct instance_orders *orders, struct err *err) {
+    const struct plan_instance *instance = &plan->instances[index];
+    const struct graph_stage *stage = &plan->graph->stages[instance->stage];
+    static const char *const endings[] = {".log", ".heartbeat.json", ".current"};
+    char paths[3][PATH_SIZE], ledger[PATH_SIZE];
+    for (int i = 0; i < 3; i++)
+        if (session_file(session, "log", instance->name, endings[i], paths[i], err) != STATUS_OK) return NULL;
+    if (session_file(session, "ledger", stage->section.name, ".sqlite", ledger, err) != STATUS_OK) return NULL;
+    json_t *session_params = section_json(&plan->graph->session, true);
+    for (size_t i = 0; i < sizeof session_only / sizeof session_only[0]; i++)
+        json_object_del(session_params, session_only[i]);
+    return json_pack(
+        "{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:s, s:s, s:I, s:s,"
+        " s:s}",
+        "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas, "run",
+        session->run, "session", session->path, "session_params", session_params, "params",
+        section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
+        edges_json(plan, index, false), "until_idle",
+        orders->until_idle >= 0 ? json_real(orders->until_idle) : json_null(), "device", instance->device, "threads",
+        instance->threads, "flush_threads", instance->flush_threads, "curve",
+        orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret", orders->curve_secret)
+                             : json_null(),
+        "folders", folders_json(session, plan, orders), "ledger", ledger, "log", paths[0], "log_size",
+        (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
+}
+
+/* The orders of an encrypted session hold its secret. */
+static enum status write_orders(const char *path, const char *text, bool secret, struct err *err) {
+    struct file_output *output = NULL;
+    TRY(file_create(path, &output, err));
+    FILE *stream = file_output_stream(output);
+    if (secret && fchmod(fileno(stream), 0600) != 0) {
+        file_discard(&output);
+        FAIL(err, STATUS_IO, "%s: cannot be kept from other users: %s", path, strerror(errno));
+    }
+    (void)!fputs(text, stream); /* file_commit looks at the stream's error mark */
+    return file_commit(&output, err);
+}
+
+enum status instance_write(const struct session *session, const struct plan *plan, size_t index,
+                           const struct instance_orders *orders, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(session_file(session, "log", plan->instances[index].name, ".instance.json", path, err));
+    struct err inner = {0};
+    json_t *object = instance_json(session, plan, index, orders, &inner);
+    FAIL_IF(object == NULL, err, STATUS_NO_MEMORY, "%s: %s", path, inner.message[0] ? inner.message : "no memory");
+    char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    json_decref(object);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);
+    enum status status = write_orders(path, text, orders->curve_secret != NULL, err);
+    free(text);
+    return status;
+}

@@ -1,0 +1,261 @@
+#include "pipelines/launcher/run/run.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "pipelines/launcher/check.h"
+#include "pipelines/launcher/run/run_private.h"
+#include "pipelines/launcher/status.h"
+
+enum { MISCOUNT_LIMIT = 20 };
+/* s that a ledger is waited for while stages run, which nobody looks after meanwhile. What it was wanted for is tried again. */
+static const double PATIENCE = 2;
+
+static void inject_kills(struct run *run, struct supervisor *supervisor) {
+    for (size_t k = 0; k < run->replay->kill_count; k++) {
+        struct replay_kill *fault = &run->replay->kills[k];
+        const struct tally_stage *stage = tally_find(&run->tally, fault->stage);
+        if (fault->happened || stage == NULL || stage->done < fault->after) continue;
+        for (size_t i = 0; i < run->plan->instance_count && !fault->happened; i++)
+            if (strcmp(run->graph->stages[run->plan->instances[i].stage].section.name, fault->stage) == 0 &&
+                supervisor_pid(supervisor, i) > 0) {
+                fault->happened = true;
+                char text[160];
+                snprintf(text, sizeof text, "fault: killing %s", run->children[i].name);
+                progress_say(&run->progress, text);
+                supervisor_kill(supervisor, i, SIGKILL);
+            }
+    }
+}
+
+/* The stream ends when all files are in and the sources have seen each of them. */
+static void end_replay(struct run *run, struct supervisor *supervisor) {
+    int64_t seen = 0;
+    for (size_t i = 0; i < run->tally.count; i++)
+        if (run->tally.stages[i].source) seen += run->tally.stages[i].seen;
+    if (run->replay->drained || !replay_all_in(run->replay) || seen < (int64_t)run->replay->expected) return;
+    run->replay->drained = true;
+    for (size_t i = 0; i < run->plan->instance_count; i++)
+        if (run->children[i].source) supervisor_kill(supervisor, i, SIGINT);
+}
+
+/* Whether the instance sends to somebody, and all to whom it sends have ended. */
+static bool receivers_ended(const struct run *run, const struct supervisor *supervisor, size_t instance) {
+    bool sends = false;
+    for (size_t e = 0; e < run->plan->edge_count; e++)
+        for (size_t i = 0; run->plan->edges[e].instance == instance && i < run->plan->instance_count; i++) {
+            if (run->plan->instances[i].stage != run->plan->edges[e].to) continue;
+            if (supervisor_state(supervisor, i) != CHILD_ENDED) return false;
+            sends = true;
+        }
+    return sends;
+}
+
+/* A stage that dies just as its end was acknowledged comes back to say it again. When those that it would tell have
+ * ended, its ledger says that it need not. */
+static enum status release_senders(struct run *run, const struct supervisor *supervisor, struct err *err) {
+    for (size_t i = 0; i < run->plan->instance_count; i++) {
+        const struct plan_instance *instance = &run->plan->instances[i];
+        struct ledger *ledger = NULL;
+        if (run->released[i] || supervisor_state(supervisor, i) == CHILD_ENDED || !receivers_ended(run, supervisor, i))
+            continue;
+        TRY(session_ledger(&run->session, run->graph->stages[instance->stage].section.name, false, &ledger, err));
+        if (ledger == NULL) continue; /* perhaps not yet */
+        enum status status = ledger_end_output(ledger, instance->replica, run->session.run, err);
+        ledger_close(&ledger);
+        TRY(status);
+        run->released[i] = true;
+    }
+    return STATUS_OK;
+}
+
+/* A ledger that cannot be read for a moment is no reason to stop the stages; one that cannot be read at all is. */
+static enum status miscount(struct run *run, struct err *err) {
+    run->tally_at = clock_monotonic();
+    if (err->status == STATUS_UNAVAILABLE) return err->status;
+    if (++run->miscounts >= MISCOUNT_LIMIT) return err->status;
+    err->message[0] = '\0';
+    return STATUS_OK;
+}
+
+/* Our own stages see to their logs while they run. What goes on in an old file is others' output: a program that is
+ * started again, or opens its log for each line, comes to the new one. */
+static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
+    int64_t size = (int64_t)(run->options->log_size * (1 << 20));
+    for (size_t i = 0; i < run->plan->instance_count; i++)
+        log_rotate(run->children[i].log, supervisor_pid(supervisor, i) > 0 ? 2 * size : size);
+}
+
+static void look_around(struct run *run, const struct supervisor *supervisor) {
+    if (clock_monotonic() < run->look_at) return;
+    run->look_at = clock_monotonic() + 1;
+    rotate_logs(run, supervisor);
+    hung_tend(run->hung);
+}
+
+static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
+    look_around(run, supervisor);
+    if (run->replay != NULL) TRY(replay_advance(run->replay, err));
+    TRY(release_senders(run, supervisor, err));
+    /* Counting may cost no more than a twentieth of a core, however long the session gets. */
+    double pause = run->replay != NULL && run->replay->kill_count > 0 ? 0 : 1;
+    if (20 * run->tally_cost > pause) pause = 20 * run->tally_cost;
+    double begin = clock_monotonic();
+    if (begin - run->tally_at < pause) return STATUS_OK;
+    struct tally tally;
+    if (tally_take(&run->session, run->planned, TALLY_LIVE, &tally, err) != STATUS_OK) {
+        /* The counts stay what they were; states and notes go on. */
+        progress_draw(&run->progress, &run->session, run->plan, &run->tally);
+        return miscount(run, err);
+    }
+    run->miscounts = 0;
+    tally_clear(&run->tally);
+    run->tally = tally;
+    run->tally_at = clock_monotonic();
+    run->tally_cost = run->tally_at - begin;
+    progress_draw(&run->progress, &run->session, run->plan, &run->tally);
+    if (run->replay != NULL) {
+        inject_kills(run, supervisor);
+        end_replay(run, supervisor);
+    }
+    return STATUS_OK;
+}
+
+static void tick(void *context, struct supervisor *supervisor) {
+    struct run *run = context;
+    run->supervisor = supervisor;
+    if (run->failed) return;
+    enum status status = advance(run, supervisor, &run->failure);
+    if (status == STATUS_UNAVAILABLE && !run->waits) progress_say(&run->progress, run->failure.message);
+    run->waits = status == STATUS_UNAVAILABLE;
+    if (run->waits) run->failure = (struct err){0};
+    if (status == STATUS_OK || run->waits) return;
+    run->failed = true;
+    progress_say(&run->progress, run->failure.message);
+    kill(getpid(), SIGTERM); /* the supervisor takes it and stops */
+}
+
+static void say(void *context, const char *text) {
+    struct run *run = context;
+    progress_say(&run->progress, text);
+}
+
+/* The end. */
+
+static int conclude(struct run *run, enum supervisor_outcome outcome, struct err *err) {
+    struct tally tally;
+    if (tally_take(&run->session, run->planned, TALLY_COUNTS, &tally, err) != STATUS_OK) return EXIT_ERROR;
+    progress_end(&run->progress);
+    log_write(run->log, LOG_INFO, "end", "%s",
+              outcome == SUPERVISOR_ENDED ? "all stages have ended" : "stopped before the end");
+    status_table(&run->session, &tally, stdout);
+    status_reasons(&tally, 10, stdout);
+    char reason[256];
+    int code = EXIT_OK;
+    if (outcome != SUPERVISOR_ENDED || run->failed) {
+        code = EXIT_ERROR;
+    } else if (!tally_adds_up(&tally, reason, sizeof reason)) {
+        fprintf(stderr, "icestream: the counts do not add up: %s; run the session again, and look into %s/log\n",
+                reason, run->session.path);
+        code = EXIT_COUNTS;
+    } else if (tally_has_failed(&tally)) {
+        fprintf(stderr, "icestream: some items failed; `icestream retry --session %s` sends them through again\n",
+                run->session.path);
+        code = EXIT_SOME_FAILED;
+    }
+    tally_clear(&tally);
+    return code;
+}
+
+static void run_clear(struct run *run) {
+    run_remove_sockets(run->sockets);
+    for (size_t i = 0; run->texts != NULL && i < run->plan->instance_count; i++) {
+        free(run->texts[i].argv[1]);
+        for (size_t k = 0; k < RUN_ENV_MAX; k++)
+            free(run->texts[i].env[k]);
+    }
+    free(run->texts);
+    free(run->children);
+    free(run->released);
+    hung_destroy(&run->hung);
+    tally_clear(&run->tally);
+    log_close(&run->log);
+    json_decref(run->planned);
+    session_end(&run->session);
+}
+
+static enum status run_session(struct run *run, enum supervisor_outcome *ret_outcome, struct err *err) {
+    char log[PATH_SIZE];
+    TRY(session_file(&run->session, "log", "icestream", ".log", log, err));
+    struct err own = {0};
+    /* Without a log it can do its work all the same. */
+    if (log_open(log, "icestream", LOG_ERROR + 1, &run->log, &own) == STATUS_OK)
+        log_set_size(run->log, (int64_t)(run->options->log_size * (1 << 20)));
+    else
+        progress_say(&run->progress, own.message);
+    /* Nobody may listen to what it says any more. */
+    signal(SIGPIPE, SIG_IGN);
+    log_write(run->log, LOG_INFO, "start", "run %d, process %d", run->session.run, (int)getpid());
+    TRY(run_prepare(run, err));
+    TRY(session_read_plan(&run->session, &run->planned, err));
+    if (run->replay != NULL) {
+        char target[PATH_SIZE];
+        TRY(session_file(&run->session, "replay", "", "", target, err));
+        TRY(replay_begin(run->replay, target, err));
+        TRY(replay_advance(run->replay, err));
+    }
+    progress_begin(&run->progress, run->log);
+    const struct supervisor_hooks hooks = {
+        .context = run, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
+    run->session.patience = PATIENCE;
+    enum status status =
+        supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome, err);
+    run->session.patience = 0;
+    return status;
+}
+
+/* A session that was begun before comes back by itself, perhaps while the disk is full: it waits for what the machine
+ * lacks. A new one has a person before it, who is told at once. */
+static enum status begin(struct run *run, struct err *err) {
+    struct session found;
+    bool known = session_find(run->options->session, &found, NULL) == STATUS_OK;
+    double wait = 1;
+    for (bool said = false;; said = true) {
+        struct err own = {0};
+        enum status status = session_begin(run->options->session, run->plan, &run->session, &own);
+        if (status == STATUS_OK) return STATUS_OK;
+        FAIL_IF(status != STATUS_UNAVAILABLE || !known, err, status, "%s", own.message);
+        if (!said) fprintf(stderr, "icestream: %s; it is tried again until that works\n", own.message);
+        clock_pause(wait);
+        wait = wait < 15 ? 2 * wait : 30;
+    }
+}
+
+int run_graph(const struct options *options, const struct graph *graph, struct plan *plan, struct replay *replay) {
+    struct run run = {.options = options, .graph = graph, .plan = plan, .replay = replay, .session.lock = -1};
+    struct err err = {0};
+    enum supervisor_outcome outcome = SUPERVISOR_GAVE_UP;
+    enum status status = begin(&run, &err);
+    bool begun = status == STATUS_OK;
+    if (begun) status = run_session(&run, &outcome, &err);
+    int code = EXIT_ERROR;
+    if (status == STATUS_OK) code = conclude(&run, outcome, &err);
+    if (err.message[0] != '\0') fprintf(stderr, "icestream: %s\n", err.message);
+    if (!begun && status == STATUS_BAD_ARGUMENT) code = EXIT_USAGE;
+    run_clear(&run);
+    return code;
+}
+
+int command_run(const struct options *options) {
+    struct graph *graph;
+    struct plan plan;
+    int code = check_graph(options->words[0], options, NULL, &graph, &plan);
+    if (code != EXIT_OK) return code;
+    code = run_graph(options, graph, &plan, NULL);
+    plan_clear(&plan);
+    graph_destroy(&graph);
+    return code;
+}

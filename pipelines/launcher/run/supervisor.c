@@ -1,0 +1,452 @@
+#include "pipelines/launcher/run/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+
+static const double SILENCE_TOLD = 0.25; /* s between calls of the hook `silent` */
+
+struct child {
+    enum child_state state;
+    pid_t pid;
+    int wait_status;
+    bool unburied; /* WAITING: what its death means could not be written down yet */
+    int lacks;     /* times in a row that the machine lacked something: it could not start, be buried, or said so */
+    int deaths;    /* in a row, of the stage's, with nothing finished between them */
+    int frail;     /* in a row, of its own, each soon after its start: another replica may finish what it does not */
+    int restarts;
+    int64_t finished; /* at the last death */
+    double start_at;  /* WAITING: when to start */
+    double alive_at;  /* last sign of life */
+    double started_at;
+    struct timespec beat; /* time of the heartbeat file, as last seen */
+    double told_at;       /* when the hook last heard that it is silent */
+    bool beaten, reported, interrupt;
+};
+
+struct supervisor {
+    const struct supervisor_child *specs;
+    size_t count;
+    struct child *children;
+    const struct supervisor_options *options;
+    const struct supervisor_hooks *hooks;
+    int signals; /* signalfd */
+    sigset_t old_mask;
+    bool draining, stopping, gave_up;
+    double kill_at; /* stopping: when SIGKILL follows; infinite once sent */
+};
+
+void supervisor_defaults(struct supervisor_options *ret_options) {
+    *ret_options = (struct supervisor_options){.restart_limit = 5,
+                                               .backoff = 0.5,
+                                               .backoff_max = 30,
+                                               .hang_report = 15,
+                                               .hang_kill = 60,
+                                               .stop_kill = 5,
+                                               .tick = 0.2};
+}
+
+enum child_state supervisor_state(const struct supervisor *supervisor, size_t child) {
+    return supervisor->children[child].state;
+}
+
+pid_t supervisor_pid(const struct supervisor *supervisor, size_t child) {
+    return supervisor->children[child].state == CHILD_RUNNING ? supervisor->children[child].pid : 0;
+}
+
+double supervisor_silence(const struct supervisor *supervisor, size_t index) {
+    const struct supervisor_child *spec = &supervisor->specs[index];
+    const struct child *child = &supervisor->children[index];
+    bool watched = spec->heartbeat != NULL && (child->beaten || spec->heartbeat_expected);
+    return watched && child->state == CHILD_RUNNING ? clock_monotonic() - child->alive_at : 0;
+}
+
+int supervisor_restarts(const struct supervisor *supervisor, size_t child) {
+    return supervisor->children[child].restarts;
+}
+
+void supervisor_kill(struct supervisor *supervisor, size_t child, int signal) {
+    if (supervisor->children[child].state == CHILD_RUNNING) kill(supervisor->children[child].pid, signal);
+}
+
+static void say(const struct supervisor *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const struct supervisor *s, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (s->hooks->say != NULL) s->hooks->say(s->hooks->context, text);
+}
+
+/* The child's side of the fork: does not return. */
+static void become(const struct supervisor *s, const struct supervisor_child *spec, pid_t parent) {
+    setpgid(0, 0);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(127);
+    int input = open("/dev/null", O_RDONLY);
+    int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    /* Without a log, what it says comes out where the supervisor's own words do. */
+    if (input < 0 || dup2(input, 0) < 0 || (output >= 0 && (dup2(output, 1) < 0 || dup2(output, 2) < 0))) _exit(127);
+    signal(SIGPIPE, SIG_DFL);
+    for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
+        putenv(*pair);
+    sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
+    execv(spec->argv[0], spec->argv);
+    dprintf(2, "%s cannot be started: %s\n", spec->argv[0], strerror(errno));
+    _exit(127);
+}
+
+static enum status start(struct supervisor *s, size_t index, struct err *err) {
+    const struct supervisor_child *spec = &s->specs[index];
+    struct child *child = &s->children[index];
+    /* One left by an earlier process would speak for this one. */
+    if (spec->heartbeat != NULL && unlink(spec->heartbeat) != 0)
+        FAIL_IF(errno != ENOENT, err, STATUS_UNAVAILABLE, "%s: cannot be removed: %s", spec->heartbeat,
+                strerror(errno));
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0) become(s, spec, parent);
+    FAIL_IF(pid < 0, err, STATUS_UNAVAILABLE, "%s cannot be started: %s", spec->name, strerror(errno));
+    setpgid(pid, pid); /* in case the child has not come to it yet */
+    child->pid = pid;
+    child->state = CHILD_RUNNING;
+    child->started_at = child->alive_at = clock_monotonic();
+    child->beaten = child->reported = false;
+    child->interrupt = s->draining && spec->source;
+    return STATUS_OK;
+}
+
+/* Signals to all children. */
+
+static void signal_all(struct supervisor *s, int signal) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_RUNNING) kill(-s->children[i].pid, signal);
+}
+
+static void drain(struct supervisor *s) {
+    s->draining = true;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->specs[i].source) s->children[i].interrupt = true;
+}
+
+static void stop(struct supervisor *s) {
+    if (s->stopping) return;
+    s->stopping = true;
+    s->kill_at = clock_monotonic() + s->options->stop_kill;
+    signal_all(s, SIGTERM);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_WAITING) s->children[i].state = CHILD_ENDED;
+}
+
+static void give_up(struct supervisor *s) {
+    s->gave_up = true;
+    stop(s);
+}
+
+/* Deaths. */
+
+static void describe_death(int wait_status, char *text, size_t size) {
+    if (WIFSIGNALED(wait_status))
+        snprintf(text, size, "was killed by signal %d (%s)", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+    else
+        snprintf(text, size, "ended with exit code %d", WEXITSTATUS(wait_status));
+}
+
+/* Whether a line is one of a stage's log, and not what a library wrote as it ended the process. */
+static bool is_log_line(const char *line) {
+    static const char *const levels[] = {" DEBUG ", " INFO ", " WARN ", " ERROR "};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (strstr(line, levels[i]) != NULL) return true;
+    return false;
+}
+
+/* The message of the last ERROR line in a log, or a last word that is no line of it, or "": what a person would open the
+ * log for. */
+static void last_error(const char *log, char *text, size_t size) {
+    text[0] = '\0';
+    FILE *file = fopen(log, "r");
+    if (file == NULL) return;
+    char line[1024];
+    if (fseek(file, -16384, SEEK_END) != 0) /* a shorter log is read from its beginning */
+        rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *mark = strstr(line, " ERROR ");
+        if (strstr(line, " INFO start ") != NULL) text[0] = '\0'; /* what came before is another process's */
+        if (mark == NULL && (is_log_line(line) || text[0] != '\0')) continue;
+        snprintf(text, size, ": %s", mark != NULL ? mark + strlen(" ERROR ") : line);
+        text[strcspn(text, "\n")] = '\0';
+    }
+    fclose(file);
+}
+
+/* The machine lacks something that may come back: tried again, however often, and said once. */
+static void wait_for_machine(struct supervisor *s, size_t index, const char *why) {
+    struct child *child = &s->children[index];
+    double wait = s->options->backoff;
+    for (int i = 0; i < child->lacks && wait < s->options->backoff_max; i++)
+        wait *= 2;
+    wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
+    child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
+    child->start_at = clock_monotonic() + wait;
+    if (child->lacks++ == 0) say(s, "%s; it is tried again until that works", why);
+}
+
+static enum status bury(struct supervisor *s, size_t index, struct err *err) {
+    const struct supervisor_child *spec = &s->specs[index];
+    struct child *child = &s->children[index];
+    int wait_status = child->wait_status;
+    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
+    if (code == 0 || code == 3) { /* 3: done, but for items that failed */
+        child->state = CHILD_ENDED;
+        return STATUS_OK;
+    }
+    int64_t finished = 0;
+    child->state = CHILD_WAITING;
+    if (s->hooks->died != NULL) TRY(s->hooks->died(s->hooks->context, index, wait_status, &finished, err));
+    if (s->stopping) {
+        child->state = CHILD_ENDED;
+        return STATUS_OK;
+    }
+    if (code == EXIT_UNAVAILABLE) {
+        char why[512], text[640];
+        last_error(spec->log, why, sizeof why);
+        snprintf(text, sizeof text, "%s cannot go on%s", spec->name, why);
+        wait_for_machine(s, index, text);
+        return STATUS_OK;
+    }
+    child->lacks = 0;
+    child->deaths = finished > child->finished ? 1 : child->deaths + 1;
+    child->finished = finished;
+    bool soon = clock_monotonic() - child->started_at < s->options->backoff_max;
+    bool outside = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    child->frail = outside ? child->frail : soon ? child->frail + 1 : 1;
+    char how[128];
+    describe_death(wait_status, how, sizeof how);
+    if (code == 2 || code == 127) { /* usage, or not startable: the next time would be the same */
+        char why[512];
+        last_error(spec->log, why, sizeof why);
+        say(s, "%s %s%s; see %s", spec->name, how, why, spec->log);
+        child->state = CHILD_ENDED;
+        give_up(s);
+        return STATUS_OK;
+    }
+    if (child->deaths > s->options->restart_limit) {
+        char why[512];
+        last_error(spec->log, why, sizeof why);
+        say(s, "%s %s%s; %d deaths in a row, with nothing finished between them, so this gives up. See %s", spec->name,
+            how, why, child->deaths, spec->log);
+        child->state = CHILD_ENDED;
+        give_up(s);
+        return STATUS_OK;
+    }
+    int row = child->deaths > child->frail ? child->deaths : child->frail;
+    double wait = s->options->backoff;
+    for (int i = 1; i < row && wait < s->options->backoff_max; i++)
+        wait *= 2;
+    wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
+    child->start_at = clock_monotonic() + wait;
+    child->restarts++;
+    char why[512];
+    last_error(spec->log, why, sizeof why);
+    say(s, "%s %s%s; starting it again%s", spec->name, how, why, row > 1 ? " after a pause" : "");
+    return STATUS_OK;
+}
+
+static enum status bury_when_possible(struct supervisor *s, size_t index, struct err *err) {
+    struct child *child = &s->children[index];
+    struct err own = {0};
+    enum status status = bury(s, index, &own);
+    child->unburied = status == STATUS_UNAVAILABLE;
+    FAIL_IF(status != STATUS_OK && !child->unburied, err, status, "%s", own.message);
+    if (child->unburied) wait_for_machine(s, index, own.message);
+    return STATUS_OK;
+}
+
+static enum status reap(struct supervisor *s, struct err *err) {
+    for (size_t i = 0; i < s->count; i++) {
+        struct child *child = &s->children[i];
+        if (child->state != CHILD_RUNNING || waitpid(child->pid, &child->wait_status, WNOHANG) <= 0) continue;
+        /* What it started goes with it. */
+        kill(-child->pid, SIGKILL);
+        TRY(bury_when_possible(s, i, err));
+    }
+    return STATUS_OK;
+}
+
+/* Time. */
+
+/* Whether heartbeats can be written at all: the disk may be full, or the folder closed. */
+static bool takes_writes(const char *heartbeat) {
+    static const char block[4096];
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s.probe", heartbeat) >= (int)sizeof path) return true;
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool takes = descriptor >= 0 && write(descriptor, block, sizeof block) == (ssize_t)sizeof block;
+    if (descriptor >= 0) close(descriptor);
+    unlink(path);
+    return takes;
+}
+
+/* Said once; the hook is told again, since who listens to it may do so late. */
+static void report_silence(struct supervisor *s, size_t index, double silent) {
+    struct child *child = &s->children[index];
+    const char *measure = NULL;
+    if (s->hooks->silent != NULL && (!child->reported || clock_monotonic() - child->told_at >= SILENCE_TOLD)) {
+        measure = s->hooks->silent(s->hooks->context, s, index);
+        child->told_at = clock_monotonic();
+    }
+    if (!child->reported)
+        say(s, "%s has not answered for %.0f s; %s%sit will be killed and started again in %.0f s",
+            s->specs[index].name, silent, measure ? measure : "", measure ? "; " : "", s->options->hang_kill);
+    child->reported = true;
+}
+
+static void watch_heartbeat(struct supervisor *s, size_t index) {
+    const struct supervisor_child *spec = &s->specs[index];
+    struct child *child = &s->children[index];
+    struct stat status;
+    if (spec->heartbeat != NULL && stat(spec->heartbeat, &status) == 0 &&
+        (!child->beaten || status.st_mtim.tv_sec != child->beat.tv_sec ||
+         status.st_mtim.tv_nsec != child->beat.tv_nsec)) {
+        child->beat = status.st_mtim;
+        child->alive_at = clock_monotonic();
+        child->beaten = true;
+        if (child->reported) say(s, "%s answers again", spec->name);
+        child->reported = false;
+    }
+    /* What it lacked is there by now; what it lacks next is worth a word again. */
+    if (child->beaten && clock_monotonic() - child->started_at > s->options->backoff_max) child->lacks = 0;
+    double silent = supervisor_silence(s, index);
+    if (silent > s->options->hang_report && !takes_writes(spec->heartbeat)) {
+        /* Nobody can be blamed for a heartbeat that cannot be written; it is looked at again in a second. */
+        child->alive_at = clock_monotonic() - s->options->hang_report + 1;
+        return;
+    }
+    if (silent > s->options->hang_report) report_silence(s, index, silent);
+    if (silent > s->options->hang_report + s->options->hang_kill) kill(-child->pid, SIGKILL);
+}
+
+/* A source is told to end its search once it has shown that it listens: before that, SIGINT would kill it. */
+static void pass_interrupt(struct supervisor *s, size_t index) {
+    struct child *child = &s->children[index];
+    const struct supervisor_child *spec = &s->specs[index];
+    bool listens = spec->heartbeat == NULL || child->beaten ||
+                   (!spec->heartbeat_expected && clock_monotonic() > child->started_at + 5);
+    if (!child->interrupt || !listens) return;
+    child->interrupt = false;
+    kill(child->pid, SIGINT);
+}
+
+static enum status start_when_possible(struct supervisor *s, size_t index, struct err *err) {
+    struct err own = {0};
+    enum status status = start(s, index, &own);
+    if (status == STATUS_UNAVAILABLE) wait_for_machine(s, index, own.message);
+    FAIL_IF(status != STATUS_OK && status != STATUS_UNAVAILABLE, err, status, "%s", own.message);
+    return STATUS_OK;
+}
+
+static enum status advance(struct supervisor *s, struct err *err) {
+    for (size_t i = 0; i < s->count; i++) {
+        struct child *child = &s->children[i];
+        if (child->state == CHILD_WAITING && !s->stopping && clock_monotonic() >= child->start_at)
+            TRY(child->unburied ? bury_when_possible(s, i, err) : start_when_possible(s, i, err));
+        if (child->state != CHILD_RUNNING) continue;
+        watch_heartbeat(s, i);
+        pass_interrupt(s, i);
+    }
+    if (s->stopping && clock_monotonic() >= s->kill_at) {
+        signal_all(s, SIGKILL);
+        s->kill_at = clock_monotonic() + 1;
+    }
+    return STATUS_OK;
+}
+
+static void take_signal(struct supervisor *s, int signal) {
+    if (signal == SIGCHLD) return;
+    if (signal == SIGINT && !s->draining && !s->stopping) {
+        say(s, "draining: no new items are taken in; what is on its way is finished (once more to stop now)");
+        drain(s);
+    } else if (!s->stopping) {
+        say(s, "stopping now; run it again to go on from here");
+        stop(s);
+    }
+}
+
+static enum status wait_for_event(struct supervisor *s, struct err *err) {
+    double until = clock_monotonic() + s->options->tick;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_WAITING && s->children[i].start_at < until) until = s->children[i].start_at;
+    double left = until - clock_monotonic();
+    struct pollfd poller = {.fd = s->signals, .events = POLLIN};
+    int ready = poll(&poller, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
+    FAIL_IF(ready < 0 && errno != EINTR, err, STATUS_IO, "waiting for signals failed: %s", strerror(errno));
+    struct signalfd_siginfo info;
+    while (read(s->signals, &info, sizeof info) == sizeof info)
+        take_signal(s, (int)info.ssi_signo);
+    return STATUS_OK;
+}
+
+static bool all_ended(const struct supervisor *s) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state != CHILD_ENDED) return false;
+    return true;
+}
+
+static enum status loop(struct supervisor *s, struct err *err) {
+    while (!all_ended(s)) {
+        TRY(advance(s, err));
+        TRY(wait_for_event(s, err));
+        TRY(reap(s, err));
+        if (s->hooks->tick != NULL) s->hooks->tick(s->hooks->context, s);
+    }
+    return STATUS_OK;
+}
+
+/* After an error: nothing may be left running. */
+static void kill_rest(struct supervisor *s) {
+    signal_all(s, SIGKILL);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->children[i].state == CHILD_RUNNING) {
+            while (waitpid(s->children[i].pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+            s->children[i].state = CHILD_ENDED;
+        }
+}
+
+enum status supervisor_run(const struct supervisor_child *children, size_t count,
+                           const struct supervisor_options *options, const struct supervisor_hooks *hooks,
+                           enum supervisor_outcome *ret_outcome, struct err *err) {
+    struct supervisor s = {.specs = children, .count = count, .options = options, .hooks = hooks, .signals = -1};
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGTERM);
+    sigaddset(&mask, SIGHUP);
+    FAIL_IF(pthread_sigmask(SIG_BLOCK, &mask, &s.old_mask) != 0, err, STATUS_IO, "signals cannot be blocked");
+    s.children = calloc(count + 1, sizeof *s.children);
+    s.signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
+    enum status status = STATUS_OK;
+    if (s.children == NULL || s.signals < 0)
+        status = err_set(err, STATUS_IO, __FILE__, __LINE__, "processes cannot be watched: %s", strerror(errno));
+    if (status == STATUS_OK) status = loop(&s, err);
+    if (s.children != NULL) kill_rest(&s);
+    if (s.signals >= 0) close(s.signals);
+    free(s.children);
+    pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
+    if (status == STATUS_OK)
+        *ret_outcome = s.gave_up ? SUPERVISOR_GAVE_UP : s.stopping ? SUPERVISOR_STOPPED : SUPERVISOR_ENDED;
+    return status;
+}

@@ -1,0 +1,202 @@
+#include "pipelines/launcher/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+
+enum { PLAN_TEXT_MAX = 1 << 22 };
+
+enum status session_file(const struct session *session, const char *folder, const char *name, const char *ending,
+                         char path[PATH_SIZE], struct err *err) {
+    int length = snprintf(path, PATH_SIZE, "%s/%s/%s%s", session->path, folder, name, ending);
+    FAIL_IF(length < 0 || length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", session->path);
+    return STATUS_OK;
+}
+
+static enum status absolute(const char *path, char *ret_path, struct err *err) {
+    char *whole = realpath(path, NULL);
+    FAIL_IF(whole == NULL, err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));
+    size_t length = strlen(whole);
+    if (length < PATH_SIZE) memcpy(ret_path, whole, length + 1);
+    free(whole);
+    FAIL_IF(length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", path);
+    return STATUS_OK;
+}
+
+/* Open file description locks: status can ask without taking one. */
+static struct flock whole_file(short type) {
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET};
+}
+
+static enum status take_lock(struct session *session, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(session_file(session, "log", "lock", "", path, err));
+    session->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    FAIL_IF(session->lock < 0, err, STATUS_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    struct flock lock = whole_file(F_WRLCK);
+    if (fcntl(session->lock, F_OFD_SETLK, &lock) == 0) return STATUS_OK;
+    FAIL_IF(errno == EAGAIN || errno == EACCES, err, STATUS_BAD_STATE,
+            "%s: another icestream is running this session; wait for it, or end it with Ctrl-C", session->path);
+    FAIL(err, STATUS_IO, "%s: cannot be locked: %s", path, strerror(errno));
+}
+
+bool session_is_running(const struct session *session) {
+    char path[PATH_SIZE];
+    if (session_file(session, "log", "lock", "", path, NULL) != STATUS_OK) return false;
+    int descriptor = open(path, O_RDWR | O_CLOEXEC);
+    if (descriptor < 0) return false;
+    struct flock lock = whole_file(F_WRLCK);
+    bool running = fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(descriptor);
+    return running;
+}
+
+enum status session_find(const char *path, struct session *ret_session, struct err *err) {
+    struct session session = {.lock = -1};
+    TRY(absolute(path, session.path, err));
+    char plan[PATH_SIZE];
+    TRY(session_file(&session, "log", "plan.json", "", plan, err));
+    FAIL_IF(!file_exists(plan), err, STATUS_NOT_FOUND, "%s is not a session: it has no log/plan.json", path);
+    *ret_session = session;
+    return STATUS_OK;
+}
+
+enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err) {
+    char path[PATH_SIZE];
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    TRY(session_file(session, "log", "plan.json", "", path, err));
+    TRY(file_read_whole(path, PLAN_TEXT_MAX, &text, &length, err));
+    json_t *plan = json_loadb(text, length, 0, NULL);
+    if (!json_is_array(json_object_get(plan, "stages"))) {
+        json_decref(plan);
+        FAIL(err, STATUS_BAD_FORMAT, "%s: not the plan of a session", path);
+    }
+    *ret_plan = plan;
+    return STATUS_OK;
+}
+
+enum status session_ledger(const struct session *session, const char *stage, bool read_only, struct ledger **ret_ledger,
+                           struct err *err) {
+    char path[PATH_SIZE];
+    TRY(session_file(session, "ledger", stage, ".sqlite", path, err));
+    if (!file_exists(path)) {
+        *ret_ledger = NULL;
+        return STATUS_OK;
+    }
+    double patience = session->patience > 0 ? session->patience : LEDGER_PATIENCE;
+    enum status status = ledger_open_patient(path, read_only, patience, ret_ledger, err);
+    if (status != STATUS_NOT_FOUND) return status;
+    if (err != NULL) *err = (struct err){0};
+    *ret_ledger = NULL;
+    return STATUS_OK;
+}
+
+/* plan.json */
+
+static json_t *stage_plan(const struct plan *plan, size_t index) {
+    const struct graph_stage *stage = &plan->graph->stages[index];
+    json_t *from = json_array(), *instances = json_array();
+    for (size_t k = 0; k < stage->from_count; k++)
+        json_array_append_new(from, json_string(plan->graph->stages[stage->from[k]].section.name));
+    for (size_t i = 0; i < plan->instance_count; i++)
+        if (plan->instances[i].stage == index) json_array_append_new(instances, json_string(plan->instances[i].name));
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b}", "name", stage->section.name, "program", stage->program,
+                     "kind", stage->kind, "from", from, "instances", instances, "cumulative", stage->cumulative,
+                     "left_out", stage->left_out);
+}
+
+static enum status write_plan(const struct session *session, const struct plan *plan, struct err *err) {
+    json_t *stages = json_array();
+    for (size_t i = 0; i < plan->graph->stage_count; i++)
+        json_array_append_new(stages, stage_plan(plan, i));
+    json_t *root =
+        json_pack("{s:i, s:i, s:i, s:o}", "v", 1, "run", session->run, "pid", (int)getpid(), "stages", stages);
+    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    json_decref(root);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
+    char path[PATH_SIZE];
+    enum status status = session_file(session, "log", "plan.json", "", path, err);
+    if (status == STATUS_OK) status = file_write_whole(path, text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+static enum status next_run(struct session *session, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(session_file(session, "log", "plan.json", "", path, err));
+    session->run = 1;
+    if (!file_exists(path)) return STATUS_OK;
+    json_t *old = NULL;
+    TRY(session_read_plan(session, &old, err));
+    session->run = (int)json_integer_value(json_object_get(old, "run")) + 1;
+    json_decref(old);
+    return STATUS_OK;
+}
+
+/* graph.yaml: compared when there is one, else written. */
+static enum status keep_graph(const struct session *session, const struct graph *graph, struct err *err) {
+    char path[PATH_SIZE];
+    int length = snprintf(path, sizeof path, "%s/graph.yaml", session->path);
+    FAIL_IF(length < 0 || length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", session->path);
+    if (file_exists(path)) {
+        struct problems problems;
+        struct graph *old = NULL;
+        char difference[512] = "";
+        problems_init(&problems, path);
+        enum status status = graph_read(path, &problems, &old, err);
+        bool wrong = problems.errors > 0;
+        problems_clear(&problems);
+        if (status == STATUS_OK && !wrong) graph_difference(old, graph, difference, sizeof difference);
+        graph_destroy(&old);
+        TRY(status);
+        FAIL_IF(wrong, err, STATUS_BAD_FORMAT, "%s: was changed by hand and is no graph any more", path);
+        FAIL_IF(difference[0] != '\0', err, STATUS_BAD_ARGUMENT,
+                "%s was begun with another graph: %s; use that graph again, or another --session", session->path,
+                difference);
+    }
+    char *text = NULL;
+    TRY(graph_print(graph, &text, err));
+    enum status status = file_write_whole(path, text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+/* Of a launcher that was killed before it had synced what it made. */
+static enum status sync_folders(const struct session *session, struct err *err) {
+    char above[PATH_SIZE];
+    TRY(path_folder(session->path, above, sizeof above, err));
+    TRY(file_sync_folder(above, err));
+    return file_sync_folder(session->path, err);
+}
+
+enum status session_begin(const char *path, const struct plan *plan, struct session *ret_session, struct err *err) {
+    struct session session = {.lock = -1};
+    char folder[PATH_SIZE];
+    TRY(file_make_folders(path, 0755, err));
+    TRY(absolute(path, session.path, err));
+    TRY(session_file(&session, "log", "", "", folder, err));
+    TRY(file_make_folders(folder, 0755, err));
+    TRY(session_file(&session, "ledger", "", "", folder, err));
+    TRY(file_make_folders(folder, 0755, err));
+    enum status status = take_lock(&session, err);
+    if (status == STATUS_OK) status = sync_folders(&session, err);
+    if (status == STATUS_OK) status = next_run(&session, err);
+    if (status == STATUS_OK) status = keep_graph(&session, plan->graph, err);
+    if (status == STATUS_OK) status = write_plan(&session, plan, err);
+    if (status != STATUS_OK) {
+        session_end(&session);
+        return status;
+    }
+    *ret_session = session;
+    return STATUS_OK;
+}
+
+void session_end(struct session *session) {
+    if (session->lock >= 0) close(session->lock);
+    session->lock = -1;
+}

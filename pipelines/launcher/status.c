@@ -1,0 +1,237 @@
+#include "pipelines/launcher/status.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/memory.h"
+
+enum { HEARTBEAT_MAX = 1 << 16, HISTORY_MAX = 1 << 26 };
+static const double SILENT = 5; /* s without a heartbeat, of which there is one a second, that are worth a word */
+
+json_t *status_heartbeat(const struct session *session, const char *instance) {
+    char path[PATH_SIZE];
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    if (session_file(session, "log", instance, ".heartbeat.json", path, NULL) != STATUS_OK ||
+        file_read_whole(path, HEARTBEAT_MAX, &text, &length, NULL) != STATUS_OK)
+        return NULL;
+    json_t *beat = json_loadb(text, length, 0, NULL);
+    if (!json_is_object(beat)) {
+        json_decref(beat);
+        return NULL;
+    }
+    return beat;
+}
+
+/* For how long (s) a process that should be at work has said nothing; 0: it has not begun, or ended, or all is well. */
+static double silence(const struct session *session, const json_t *beat) {
+    json_int_t pid = json_integer_value(json_object_get(beat, "pid"));
+    double said = json_number_value(json_object_get(beat, "time")), age = clock_realtime() - said;
+    bool lives = pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    return lives && said > 0 && age > SILENT && session_is_running(session) ? age : 0;
+}
+
+/* What a cumulative stage has put out, and when: one JSON object a line. A last line that is being written is left. */
+static json_t *read_history(const struct session *session, const char *stage) {
+    char path[PATH_SIZE];
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    json_t *events = json_array();
+    if (session_file(session, stage, "history.jsonl", "", path, NULL) != STATUS_OK ||
+        file_read_whole(path, HISTORY_MAX, &text, &length, NULL) != STATUS_OK)
+        return events;
+    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        json_t *event = json_loadb(line, (size_t)(end - line), 0, NULL);
+        if (event != NULL) json_array_append_new(events, event);
+    }
+    return events;
+}
+
+static json_t *stage_json(const struct session *session, const json_t *planned, const struct tally_stage *tally) {
+    json_t *stage = json_pack("{s:I, s:I, s:I, s:I, s:I}", "seen", (json_int_t)tally->seen, "done",
+                              (json_int_t)tally->done, "rejected", (json_int_t)tally->rejected, "failed",
+                              (json_int_t)tally->failed, "in_flight", (json_int_t)tally->in_flight);
+    json_t *instances = json_array(), *name;
+    size_t i;
+    const char *note = "";
+    json_array_foreach(json_object_get(planned, "instances"), i, name) {
+        json_t *beat = status_heartbeat(session, json_string_value(name));
+        if (beat == NULL) beat = json_object();
+        json_object_set(beat, "name", name);
+        double silent = silence(session, beat);
+        if (silent > 0) json_object_set_new(beat, "silent", json_real(silent));
+        const char *text = json_string_value(json_object_get(beat, "note"));
+        if (text != NULL && text[0] != '\0') note = text;
+        json_array_append_new(instances, beat);
+    }
+    json_object_set_new(stage, "note", json_string(note));
+    if (tally->left_out) json_object_set_new(stage, "left_out", json_true());
+    json_object_set_new(stage, "products", json_sprintf("%s/%s", session->path, tally->name));
+    json_object_set_new(stage, "history", read_history(session, tally->name));
+    json_object_set_new(stage, "instances", instances);
+    return stage;
+}
+
+static void add_items(json_t *items, const struct tally_stage *stage) {
+    for (size_t i = 0; i < stage->item_count; i++) {
+        const struct tally_item *item = &stage->items[i];
+        json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:s, s:f}", "id", item->id, "stage", stage->name,
+                                               "state", ledger_state_name(item->state), "reason",
+                                               item->reason ? item->reason : "", "time", item->time));
+    }
+}
+
+static json_t *status_json(const struct session *session, const json_t *plan, const struct tally *tally,
+                           const char *miscount) {
+    json_t *stages = json_object(), *items = json_array();
+    for (size_t i = 0; i < tally->count; i++) {
+        const json_t *planned = json_array_get(json_object_get(plan, "stages"), i);
+        json_object_set_new(stages, tally->stages[i].name, stage_json(session, planned, &tally->stages[i]));
+        add_items(items, &tally->stages[i]);
+    }
+    return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o}", "session", session->path, "run",
+                     json_object_get(plan, "run"), "running", session_is_running(session), "adds_up",
+                     miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items);
+}
+
+void status_table(const struct session *session, const struct tally *tally, FILE *out) {
+    fprintf(out, "%-20s %8s %8s %8s %8s %9s  %s\n", "stage", "seen", "done", "rejected", "failed", "in flight",
+            "products");
+    for (size_t i = 0; i < tally->count; i++) {
+        const struct tally_stage *stage = &tally->stages[i];
+        if (stage->left_out)
+            fprintf(out, "%-20s left out\n", stage->name);
+        else
+            fprintf(out, "%-20s %8lld %8lld %8lld %8lld %9lld  %s/%s\n", stage->name, (long long)stage->seen,
+                    (long long)stage->done, (long long)stage->rejected, (long long)stage->failed,
+                    (long long)stage->in_flight, session->path, stage->name);
+    }
+}
+
+void status_reasons(const struct tally *tally, size_t limit, FILE *out) {
+    for (size_t i = 0; i < tally->count; i++) {
+        size_t told = 0, untold = 0;
+        for (size_t k = 0; k < tally->stages[i].item_count; k++) {
+            const struct tally_item *item = &tally->stages[i].items[k];
+            if (item->state != LEDGER_REJECTED && item->state != LEDGER_FAILED) continue;
+            if (told++ < limit)
+                fprintf(out, "%s: %s %s: %s\n", tally->stages[i].name, item->id, ledger_state_name(item->state),
+                        item->reason ? item->reason : "no reason given");
+            else
+                untold++;
+        }
+        if (untold > 0) fprintf(out, "%s: and %zu more (status --json lists all)\n", tally->stages[i].name, untold);
+    }
+}
+
+static void print_notes(const struct session *session, const json_t *plan, FILE *out) {
+    size_t i, k;
+    json_t *stage, *instance;
+    json_array_foreach(json_object_get(plan, "stages"), i, stage) {
+        json_array_foreach(json_object_get(stage, "instances"), k, instance) {
+            json_t *beat = status_heartbeat(session, json_string_value(instance));
+            const char *note = json_string_value(json_object_get(beat, "note"));
+            if (note != NULL && note[0] != '\0') fprintf(out, "%s: %s\n", json_string_value(instance), note);
+            double silent = silence(session, beat);
+            if (silent > 0)
+                fprintf(out, "%s: has not answered for %.0f s (process %lld)\n", json_string_value(instance), silent,
+                        (long long)json_integer_value(json_object_get(beat, "pid")));
+            json_decref(beat);
+        }
+    }
+}
+
+struct report {
+    char *text;
+    char miscount[256]; /* what does not add up; empty: all does */
+};
+
+static void write_text(const struct session *session, const json_t *plan, const struct tally *tally,
+                       const struct report *report, FILE *out) {
+    fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
+    status_table(session, tally, out);
+    print_notes(session, plan, out);
+    status_reasons(tally, 20, out);
+    if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);
+}
+
+/* The whole status; its text is freed by the caller. */
+static enum status take_report(const struct session *session, bool json, struct report *ret_report, struct err *err) {
+    json_t *plan = NULL;
+    struct tally tally;
+    struct report report = {0};
+    TRY(session_read_plan(session, &plan, err));
+    enum status status = tally_take(session, plan, json ? TALLY_ITEMS : TALLY_COUNTS, &tally, err);
+    if (status != STATUS_OK) {
+        json_decref(plan);
+        return status;
+    }
+    tally_reconciles(&tally, report.miscount, sizeof report.miscount);
+    size_t length = 0;
+    if (json) {
+        json_t *root = status_json(session, plan, &tally, report.miscount);
+        report.text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+        json_decref(root);
+    } else {
+        FILE *out = open_memstream(&report.text, &length);
+        if (out != NULL) {
+            write_text(session, plan, &tally, &report, out);
+            fclose(out);
+        }
+    }
+    tally_clear(&tally);
+    json_decref(plan);
+    FAIL_IF(report.text == NULL, err, STATUS_NO_MEMORY, "no memory for the status");
+    *ret_report = report;
+    return STATUS_OK;
+}
+
+/* Prints whenever something has changed. The end is looked for before the status is taken, so that the last one is
+ * printed too. */
+static enum status follow(const struct session *session, bool json, struct report *last, struct err *err) {
+    enum status status = STATUS_OK;
+    for (bool running = true; running && status == STATUS_OK;) {
+        struct report report = {0};
+        running = session_is_running(session);
+        status = take_report(session, json, &report, err);
+        if (status == STATUS_OK && (last->text == NULL || strcmp(last->text, report.text) != 0)) {
+            puts(report.text);
+            fflush(stdout);
+        }
+        free(last->text);
+        *last = report;
+        if (running) poll(NULL, 0, 1000);
+    }
+    return status;
+}
+
+int command_status(const struct options *options) {
+    struct session session;
+    struct err err = {0};
+    struct report report = {0};
+    enum status status = session_find(options->session, &session, &err);
+    if (status == STATUS_OK && options->follow) {
+        status = follow(&session, options->json, &report, &err);
+    } else if (status == STATUS_OK) {
+        status = take_report(&session, options->json, &report, &err);
+        if (status == STATUS_OK) printf(options->json ? "%s\n" : "%s", report.text);
+    }
+    free(report.text);
+    if (status == STATUS_OK && report.miscount[0] != '\0') {
+        fprintf(stderr,
+                "icestream: the counts do not add up: %s; that should not be, and is worth a report with %s/ledger and "
+                "%s/log\n",
+                report.miscount, session.path, session.path);
+        return EXIT_COUNTS;
+    }
+    if (status == STATUS_OK) return EXIT_OK;
+    fprintf(stderr, "icestream: %s\n", err.message);
+    return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
+}

@@ -1,0 +1,240 @@
+/* What the harness calls: one micrograph and its picks in, a stack and its table out. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/memory.h"
+#include "stages/extractor/extractor.h"
+
+#define P(member) offsetof(struct extractor_params, member)
+static const struct param params[] = {
+    {.name = "box",
+     .type = PARAM_INT,
+     .offset = P(box),
+     .unit = "px",
+     .default_text = "128",
+     .minimum = 8,
+     .maximum = 8192,
+     .help = "Side of the square cut from the micrograph; 1.5 to 2 times the particle."},
+    {.name = "downscale_to",
+     .type = PARAM_INT,
+     .offset = P(downscale_to),
+     .unit = "px",
+     .minimum = 8,
+     .maximum = 8192,
+     .help = "Side after Fourier cropping; by default the box."},
+    {.name = "background_radius",
+     .type = PARAM_INT,
+     .offset = P(background_radius),
+     .unit = "px",
+     .minimum = 1,
+     .maximum = 4096,
+     .help = "Beyond this radius in the final box is background, which is normalised; by default 0.375 of the box."},
+    {.name = "invert",
+     .type = PARAM_BOOL,
+     .offset = P(invert),
+     .unit = "",
+     .default_text = "true",
+     .help = "Multiply by -1, so that protein is white."},
+    {.name = "normalise",
+     .type = PARAM_BOOL,
+     .offset = P(normalise),
+     .unit = "",
+     .default_text = "true",
+     .help = "Take a background ramp away and give the background mean 0 and standard deviation 1."},
+    {.name = "minimum_pick_fom",
+     .type = PARAM_FLOAT,
+     .offset = P(minimum_pick_fom),
+     .unit = "",
+     .help = "Only picks whose rlnAutopickFigureOfMerit is above this are cut out; by default all."},
+};
+#undef P
+
+static enum status init(struct stage *stage, void *state, struct err *err) {
+    struct extractor *extractor = state;
+    TRY(extractor_options(stage_params(stage), &extractor->options, err));
+    int threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
+    TRY(mem_new((size_t)threads, sizeof *extractor->workers, "workers", &extractor->workers, err));
+    extractor->worker_count = threads;
+    for (int i = 0; i < threads; i++)
+        TRY(extract_create(&extractor->options, &extractor->workers[i], err));
+    return STATUS_OK;
+}
+
+static void fini(struct stage *stage, void *state) {
+    (void)stage;
+    struct extractor *extractor = state;
+    for (int i = 0; i < extractor->worker_count && extractor->workers != NULL; i++)
+        extract_destroy(&extractor->workers[i]);
+    mem_free(&extractor->workers);
+}
+
+static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
+    (void)stage, (void)state;
+    struct extractor_lane *lane = stage_lane->state;
+    extractor_picks_clear(&lane->picks);
+    image_destroy(&lane->micrograph);
+    image_destroy(&lane->stack);
+}
+
+static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    (void)state;
+    struct extractor_lane *lane = stage_lane->state;
+    const struct extractor_params *p = stage_params(stage);
+    const struct item *item = stage_lane->item;
+    const char *micrograph, *picks;
+    char path[PATH_MAX];
+    TRY(item_need_string(item, "micrograph.path", &micrograph, err));
+    TRY(item_need_string(item, "picks.star", &picks, err));
+    snprintf(lane->micrograph_name, sizeof lane->micrograph_name, "%s", micrograph);
+    /* The picker has said so: the micrograph need not be read to find that there is nothing in it. */
+    lane->picks.count = 0;
+    lane->picks.table = NULL;
+    if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
+    TRY(stage_resolve(stage, micrograph, path, err));
+    TRY(image_read_micrograph(path, &lane->micrograph, err));
+    FAIL_IF(lane->micrograph.nz != 1, err, STATUS_BAD_FORMAT,
+            "%s holds %d images: a micrograph has one (is it a movie that has not been corrected?)", path,
+            lane->micrograph.nz);
+    TRY(stage_resolve(stage, picks, path, err));
+    TRY(extractor_read_picks(path, micrograph, p->minimum_pick_fom, lane->micrograph.nx, lane->micrograph.ny,
+                             &lane->picks, err));
+    if (lane->picks.outside > 0)
+        stage_log(stage, LOG_WARN, "outside", "%s: %zu picks have their centre outside the micrograph of %d × %d px",
+                  item_id(item), lane->picks.outside, lane->micrograph.nx, lane->micrograph.ny);
+    return STATUS_OK;
+}
+
+static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    struct extractor_lane *lane = stage_lane->state;
+    TRY(extractor_cut(state, lane, err));
+    if (lane->broken > 0)
+        stage_log(stage, LOG_WARN, "broken",
+                  "%s: %zu particles left out: the micrograph has NaN or infinite pixels there",
+                  item_id(stage_lane->item), lane->broken);
+    if (lane->flat > 0)
+        stage_log(stage, LOG_WARN, "flat", "%s: %zu particles have a background without variance; left as they are",
+                  item_id(stage_lane->item), lane->flat);
+    return STATUS_OK;
+}
+
+static enum status write_stack(const struct extractor_lane *lane, const char *path, double pixel_size,
+                               struct err *err) {
+    const struct image *stack = &lane->stack;
+    struct mrc_writer *writer = NULL;
+    TRY(mrc_writer_create(path, stack->nx, stack->ny, (float)pixel_size, MRC_STACK, MRC_FLOAT32, &writer, err));
+    size_t pixels = (size_t)stack->nx * (size_t)stack->ny;
+    for (size_t i = 0; i < lane->picks.count; i++) {
+        enum status status = mrc_writer_append(writer, stack->data + i * pixels, err);
+        if (status != STATUS_OK) {
+            mrc_writer_discard(&writer);
+            return status;
+        }
+    }
+    return mrc_writer_finish(&writer, err);
+}
+
+static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    struct extractor *extractor = state;
+    struct extractor_lane *lane = stage_lane->state;
+    struct item *item = stage_lane->item;
+    size_t count = lane->picks.count;
+    TRY(item_set_number(item, "particles.count", (double)count, err));
+    TRY(item_set_number(item, "particles.box", extractor->options.size, err));
+    if (count == 0) {
+        stage_log(stage, LOG_INFO, "no-picks", "%s: nothing to cut out", item_id(item));
+        return STATUS_OK;
+    }
+    struct extractor_optics optics;
+    TRY(extractor_item_optics(item, stage_session(stage), lane->micrograph.pixel_size, &optics, err));
+    double pixel_size = optics.pixel_size * extractor->options.box / extractor->options.size;
+    char stack[PATH_MAX], star[PATH_MAX], path[PATH_MAX];
+    TRY(stage_product(stage, item, ".mrcs", stack, path, err));
+    TRY(write_stack(lane, path, pixel_size, err));
+    TRY(stage_product(stage, item, "_extract.star", star, path, err));
+    TRY(extractor_write_particles(path, stack, item, &optics, &extractor->options, lane, err));
+    TRY(item_set_string(item, "particles.stack", stack, err));
+    TRY(item_set_string(item, "particles.star", star, err));
+    return item_set_number(item, "particles.pixel_size", pixel_size, err);
+}
+
+struct walk {
+    struct stage *stage;
+    struct extractor_join *join;
+    enum status (*add)(struct extractor_join *join, const char *path, struct err *err);
+    size_t unreadable; /* tables; what is wrong with the first of them */
+    struct err first;
+};
+
+/* The products' names follow from item and stage alone, so the item as it came in is enough. */
+static enum status visit(const struct item *item, void *context, struct err *err) {
+    struct walk *walk = context;
+    char relative[PATH_MAX], path[PATH_MAX];
+    TRY(stage_product(walk->stage, item, "_extract.star", relative, path, err));
+    if (!file_exists(path)) return STATUS_OK; /* it had no picks */
+    struct err mine = {0};
+    enum status status = walk->add(walk->join, path, &mine);
+    if (status_is_of_file(status)) { /* one that a disk has lost does not take the others with it */
+        if (walk->unreadable++ == 0) walk->first = mine;
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK && err != NULL) *err = mine;
+    return status;
+}
+
+/* Once, and not with every summary. */
+static void tell_unreadable(struct stage *stage, struct extractor *extractor, const struct walk *walk) {
+    if (walk->unreadable > 0 && walk->unreadable != extractor->unreadable)
+        stage_log(
+            stage, LOG_WARN, "particles-unreadable",
+            "%zu tables are left out of particles.star, since they cannot be read, the first: %s; remove them, and "
+            "`icestream retry --lost` makes them anew",
+            walk->unreadable, walk->first.message);
+    extractor->unreadable = walk->unreadable;
+}
+
+/* Twice over the items: what columns and optics groups there are, then the rows. */
+static enum status join_into(struct stage *stage, struct extractor *extractor, struct extractor_join *join,
+                             const char *path, struct err *err) {
+    struct walk walk = {.stage = stage, .join = join, .add = extractor_join_note};
+    TRY(stage_each_done(stage, visit, &walk, err));
+    tell_unreadable(stage, extractor, &walk);
+    TRY(extractor_join_begin(join, path, err));
+    walk.add = extractor_join_rows;
+    TRY(stage_each_done(stage, visit, &walk, err));
+    return extractor_join_commit(join, err);
+}
+
+static enum status summarise(struct stage *stage, void *state, struct err *err) {
+    struct extractor_join *join = NULL;
+    char path[PATH_MAX];
+    TRY(path_join(stage_folder(stage), "particles.star", path, sizeof path, err));
+    TRY(extractor_join_create(&join, err));
+    enum status status = join_into(stage, state, join, path, err);
+    extractor_join_destroy(&join);
+    return status;
+}
+
+const struct stage_descriptor extractor_stage = {
+    .name = "extractor",
+    .summary = "Cuts picked particles out of micrographs, rescales and normalises them",
+    .in = "micrograph picks",
+    .out = "particles",
+    .params = params,
+    .param_count = sizeof params / sizeof *params,
+    .params_size = sizeof(struct extractor_params),
+    .state_size = sizeof(struct extractor),
+    .lane_size = sizeof(struct extractor_lane),
+    .store_threads = 2,
+    .init = init,
+    .fini = fini,
+    .lane_fini = lane_fini,
+    .load = load,
+    .process = process,
+    .store = store,
+    .summarise = summarise,
+};
