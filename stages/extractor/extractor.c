@@ -9,25 +9,26 @@
 #endif
 
 #include "common/files.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
 
-enum status extractor_options(const struct extractor_params *params, struct extract_options *ret_options,
-                              struct err *err) {
-    int size = params->downscale_to == INT_MIN ? params->box : params->downscale_to;
-    int radius = params->background_radius == INT_MIN ? -1 : params->background_radius;
-    FAIL_IF(params->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d px, but must be even: try %d", params->box,
-            params->box + 1);
+enum status extractor_cut_options(const struct extractor_options *options, struct extract_options *ret_options,
+                                  struct err *err) {
+    int size = options->downscale_to == INT_MIN ? options->box : options->downscale_to;
+    int radius = options->background_radius == INT_MIN ? -1 : options->background_radius;
+    FAIL_IF(options->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d px, but must be even: try %d", options->box,
+            options->box + 1);
     FAIL_IF(size % 2 != 0, err, STATUS_BAD_ARGUMENT, "downscale_to is %d px, but must be even: try %d", size, size + 1);
-    FAIL_IF(size > params->box, err, STATUS_BAD_ARGUMENT,
-            "downscale_to is %d px, more than the box of %d px: particles are never enlarged", size, params->box);
+    FAIL_IF(size > options->box, err, STATUS_BAD_ARGUMENT,
+            "downscale_to is %d px, more than the box of %d px: particles are never enlarged", size, options->box);
     FAIL_IF(2 * radius > size, err, STATUS_BAD_ARGUMENT,
             "background_radius is %d px, but in the final box of %d px it can be %d px at most", radius, size,
             size / 2);
-    *ret_options = (struct extract_options){.box = params->box,
+    *ret_options = (struct extract_options){.box = options->box,
                                             .size = size,
                                             .background_radius = radius,
-                                            .normalise = params->normalise,
-                                            .invert = params->invert};
+                                            .normalise = options->normalise,
+                                            .invert = options->invert};
     return STATUS_OK;
 }
 

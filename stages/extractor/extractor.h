@@ -5,12 +5,16 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "common/edges/item.h"
 #include "common/formats/image.h"
 #include "common/formats/star.h"
-#include "common/harness/stage.h"
 #include "kernels/extract/extract.h"
 
-struct extractor_params {
+struct stage_descriptor;
+struct stage_session;
+
+/* What a user sets (parameters.c). */
+struct extractor_options {
     int box, downscale_to, background_radius; /* px; INT_MIN: not set */
     double minimum_pick_fom;                  /* NaN: not set */
     bool invert, normalise;
@@ -48,9 +52,10 @@ struct extractor {
 
 extern const struct stage_descriptor extractor_stage;
 
-/* Box, size and radius from the parameters, or what is wrong with them. */
-enum status extractor_options(const struct extractor_params *params, struct extract_options *ret_options,
-                              struct err *err);
+/* Fills in what the user left open and checks that box, size and radius fit together. STATUS_BAD_ARGUMENT names the value
+ * that does not. */
+enum status extractor_cut_options(const struct extractor_options *options, struct extract_options *ret_options,
+                                  struct err *err);
 
 /* Reads rlnCoordinateX/Y of `path` (only rows of `micrograph_name`, where the table names micrographs) with a figure of
  * merit above `minimum_fom` (NaN: all) and a centre inside nx × ny. Memory of `picks` is reused. */

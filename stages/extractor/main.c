@@ -1,3 +1,4 @@
+#include "common/harness/stage.h"
 #include "stages/extractor/extractor.h"
 
 int main(int argc, char **argv) {

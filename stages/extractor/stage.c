@@ -1,4 +1,4 @@
-/* What the harness calls: one micrograph and its picks in, a stack and its table out. */
+/* The extractor as a stage: the callbacks that the harness runs for each micrograph, and the descriptor. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,56 +7,14 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
 #include "stages/extractor/extractor.h"
-
-#define P(member) offsetof(struct extractor_params, member)
-static const struct param params[] = {
-    {.name = "box",
-     .type = PARAM_INT,
-     .offset = P(box),
-     .unit = "px",
-     .default_text = "128",
-     .minimum = 8,
-     .maximum = 8192,
-     .help = "Side of the square cut from the micrograph; 1.5 to 2 times the particle."},
-    {.name = "downscale_to",
-     .type = PARAM_INT,
-     .offset = P(downscale_to),
-     .unit = "px",
-     .minimum = 8,
-     .maximum = 8192,
-     .help = "Side after Fourier cropping; by default the box."},
-    {.name = "background_radius",
-     .type = PARAM_INT,
-     .offset = P(background_radius),
-     .unit = "px",
-     .minimum = 1,
-     .maximum = 4096,
-     .help = "Beyond this radius in the final box is background, which is normalised; by default 0.375 of the box."},
-    {.name = "invert",
-     .type = PARAM_BOOL,
-     .offset = P(invert),
-     .unit = "",
-     .default_text = "true",
-     .help = "Multiply by -1, so that protein is white."},
-    {.name = "normalise",
-     .type = PARAM_BOOL,
-     .offset = P(normalise),
-     .unit = "",
-     .default_text = "true",
-     .help = "Take a background ramp away and give the background mean 0 and standard deviation 1."},
-    {.name = "minimum_pick_fom",
-     .type = PARAM_FLOAT,
-     .offset = P(minimum_pick_fom),
-     .unit = "",
-     .help = "Only picks whose rlnAutopickFigureOfMerit is above this are cut out; by default all."},
-};
-#undef P
+#include "stages/extractor/parameters.h"
 
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct extractor *extractor = state;
-    TRY(extractor_options(stage_params(stage), &extractor->options, err));
+    TRY(extractor_cut_options(stage_params(stage), &extractor->options, err));
     int threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
     TRY(mem_new((size_t)threads, sizeof *extractor->workers, "workers", &extractor->workers, err));
     extractor->worker_count = threads;
@@ -84,7 +42,7 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     (void)state;
     struct extractor_lane *lane = stage_lane->state;
-    const struct extractor_params *p = stage_params(stage);
+    const struct extractor_options *p = stage_params(stage);
     const struct item *item = stage_lane->item;
     const char *micrograph, *picks;
     char path[PATH_MAX];
@@ -224,9 +182,9 @@ const struct stage_descriptor extractor_stage = {
     .summary = "Cuts picked particles out of micrographs, rescales and normalises them",
     .in = "micrograph picks",
     .out = "particles",
-    .params = params,
-    .param_count = sizeof params / sizeof *params,
-    .params_size = sizeof(struct extractor_params),
+    .params = extractor_parameters,
+    .param_count = EXTRACTOR_PARAMETERS,
+    .params_size = sizeof(struct extractor_options),
     .state_size = sizeof(struct extractor),
     .lane_size = sizeof(struct extractor_lane),
     .store_threads = 2,

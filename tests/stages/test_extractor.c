@@ -15,6 +15,7 @@
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
+#include "common/harness/stage.h"
 #include "stages/extractor/extractor.h"
 
 enum { NX = 90, NY = 70 };
