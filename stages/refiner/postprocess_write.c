@@ -4,57 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/files.h"
 #include "common/formats/mrc.h"
-#include "common/formats/star.h"
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
 
-enum { MAX_PATH = 4096 };
-
-struct cell {
-    const char *name;
-    double value;
-};
-
-static enum status put_number(struct star_table *table, size_t row, const char *name, double value, struct err *err) {
-    int column = 0;
-    TRY(star_column_add(table, name, "0", &column, err));
-    return star_set_number(table, row, column, value, err);
-}
-
-static enum status put_text(struct star_table *table, const char *name, const char *value, struct err *err) {
-    int column = 0;
-    TRY(star_column_add(table, name, "None", &column, err));
-    return star_set(table, 0, column, value, err);
-}
-
-/* One row; the first makes the columns. */
-static enum status put_row(struct star_table *table, const struct cell *cells, size_t count, struct err *err) {
-    int column = 0;
-    size_t row = 0;
-    for (size_t c = 0; star_row_count(table) == 0 && c < count; c++)
-        TRY(star_column_add(table, cells[c].name, "0", &column, err));
-    TRY(star_row_add(table, &row, err));
-    for (size_t c = 0; c < count; c++)
-        TRY(put_number(table, row, cells[c].name, cells[c].value, err));
-    return STATUS_OK;
-}
-
-/* name: one of the maps, as the STAR file names it: beside half 1. */
-static enum status put_map(struct star_table *table, const char *column, const char *half1_name, const char *file,
-                           struct err *err) {
-    char name[MAX_PATH];
+/* Makes the name of a map that lies beside half 1, as the STAR file gives it. */
+static const char *beside(const char *half1_name, const char *file, char name[PATH_SIZE]) {
     const char *slash = strrchr(half1_name, '/');
     int length = slash == NULL ? 0 : (int)(slash - half1_name) + 1;
-    snprintf(name, sizeof name, "%.*s%s", length, half1_name, file);
-    return put_text(table, column, name, err);
+    snprintf(name, PATH_SIZE, "%.*s%s", length, half1_name, file);
+    return name;
 }
 
-/* How much more of the box than the particle, if that fills this share of its mask. */
+/* Returns how much larger the box is than the particle, when the particle fills 0.476 of its mask. */
 static double box_per_particle(const struct postprocess_result *r) {
     return 0.476 / r->mask_fraction;
 }
 
-/* What the unmasked curve says of the particle alone. */
+/* Returns the FSC of the particle alone, from the FSC of the unmasked maps. */
 static double particle_fsc(const struct postprocess_result *r, int shell) {
     double f = box_per_particle(r), unmasked = (double)r->fsc_unmasked[shell];
     return f * unmasked / (1 + (f - 1) * unmasked);
@@ -63,44 +31,50 @@ static double particle_fsc(const struct postprocess_result *r, int shell) {
 static enum status add_general(struct star_file *file, const struct postprocess_result *r, const char *half1_name,
                                const char *half2_name, struct err *err) {
     struct star_table *t = NULL;
+    char map[PATH_SIZE], mask[PATH_SIZE], masked[PATH_SIZE];
+    const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope);
+    const struct star_cell cells[] = {
+        {.column = "rlnFinalResolution", .value = r->resolution},
+        {.column = "rlnBfactorUsedForSharpening", .value = r->bfactor},
+        {.column = "rlnUnfilteredMapHalf1", .text = half1_name},
+        {.column = "rlnUnfilteredMapHalf2", .text = half2_name},
+        {.column = "rlnPostprocessedMap", .text = beside(half1_name, "postprocess.mrc", map)},
+        {.column = "rlnMaskName", .text = beside(half1_name, "postprocess_mask.mrc", mask), .unless = no_mask},
+        {.column = "rlnRandomiseFrom", .value = r->randomise_from, .unless = no_mask},
+        {.column = "rlnParticleBoxFractionSolventMask", .value = box_per_particle(r), .unless = no_mask},
+        {.column = "rlnPostprocessedMapMasked",
+         .text = beside(half1_name, "postprocess_masked.mrc", masked),
+         .unless = no_mask},
+        {.column = "rlnFittedSlopeGuinierPlot", .value = r->guinier_slope, .unless = no_fit},
+        {.column = "rlnFittedInterceptGuinierPlot", .value = r->guinier_intercept, .unless = no_fit},
+        {.column = "rlnCorrelationFitGuinierPlot", .value = r->guinier_correlation, .unless = no_fit},
+    };
     TRY(star_table_add(file, "general", false, &t, err));
-    TRY(put_number(t, 0, "rlnFinalResolution", r->resolution, err));
-    TRY(put_number(t, 0, "rlnBfactorUsedForSharpening", r->bfactor, err));
-    TRY(put_text(t, "rlnUnfilteredMapHalf1", half1_name, err));
-    TRY(put_text(t, "rlnUnfilteredMapHalf2", half2_name, err));
-    TRY(put_map(t, "rlnPostprocessedMap", half1_name, "postprocess.mrc", err));
-    if (r->mask != NULL) {
-        TRY(put_map(t, "rlnMaskName", half1_name, "postprocess_mask.mrc", err));
-        TRY(put_number(t, 0, "rlnRandomiseFrom", r->randomise_from, err));
-        TRY(put_number(t, 0, "rlnParticleBoxFractionSolventMask", box_per_particle(r), err));
-        TRY(put_map(t, "rlnPostprocessedMapMasked", half1_name, "postprocess_masked.mrc", err));
-    }
-    if (!isnan(r->guinier_slope)) {
-        TRY(put_number(t, 0, "rlnFittedSlopeGuinierPlot", r->guinier_slope, err));
-        TRY(put_number(t, 0, "rlnFittedInterceptGuinierPlot", r->guinier_intercept, err));
-        TRY(put_number(t, 0, "rlnCorrelationFitGuinierPlot", r->guinier_correlation, err));
-    }
-    return STATUS_OK;
+    return star_cells_put(t, 0, cells, sizeof cells / sizeof *cells, err);
 }
 
 static enum status add_fsc(struct star_file *file, const struct postprocess_result *r,
                            const struct postprocess_options *o, struct err *err) {
     struct star_table *t = NULL;
+    const bool no_mask = r->mask == NULL;
     TRY(star_table_add(file, "fsc", true, &t, err));
     for (int i = 0; i <= o->box / 2; i++) {
         double length = o->box * o->pixel_size;
-        const struct cell cells[] = {
-            {"rlnSpectralIndex", i},
-            {"rlnResolution", i / length},
-            {"rlnAngstromResolution", i == 0 ? 999 : length / i},
-            {"rlnFourierShellCorrelationCorrected", (double)r->fsc[i]},
-            {"rlnFourierShellCorrelationUnmaskedMaps", (double)r->fsc_unmasked[i]},
-            {"rlnFourierShellCorrelationMaskedMaps", (double)r->fsc_masked[i]},
-            {"rlnCorrectedFourierShellCorrelationPhaseRandomizedMaskedMaps", (double)r->fsc_randomised[i]},
-            {"rlnFourierShellCorrelationParticleMaskFraction", particle_fsc(r, i)},
+        const struct star_cell cells[] = {
+            {.column = "rlnSpectralIndex", .value = i},
+            {.column = "rlnResolution", .value = i / length},
+            {.column = "rlnAngstromResolution", .value = i == 0 ? 999 : length / i},
+            {.column = "rlnFourierShellCorrelationCorrected", .value = (double)r->fsc[i]},
+            {.column = "rlnFourierShellCorrelationUnmaskedMaps", .value = (double)r->fsc_unmasked[i]},
+            {.column = "rlnFourierShellCorrelationMaskedMaps", .value = (double)r->fsc_masked[i], .unless = no_mask},
+            {.column = "rlnCorrectedFourierShellCorrelationPhaseRandomizedMaskedMaps",
+             .value = (double)r->fsc_randomised[i],
+             .unless = no_mask},
+            {.column = "rlnFourierShellCorrelationParticleMaskFraction",
+             .value = particle_fsc(r, i),
+             .unless = no_mask},
         };
-        /* The last three are of the mask. */
-        TRY(put_row(t, cells, r->mask != NULL ? 8 : 5, err));
+        TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
     }
     return STATUS_OK;
 }
@@ -112,24 +86,22 @@ static enum status add_guinier(struct star_file *file, const struct postprocess_
     double intercept = isnan(r->guinier_slope) ? (double)POSTPROCESS_NO_AMPLITUDE : r->guinier_intercept;
     for (int i = 0; i <= o->box / 2; i++) {
         double s = i / (o->box * o->pixel_size);
-        const struct cell cells[] = {
-            {"rlnResolutionSquared", s * s},
-            {"rlnLogAmplitudesOriginal", (double)r->guinier_original[i]},
-            {"rlnLogAmplitudesWeighted", (double)r->guinier_weighted[i]},
-            {"rlnLogAmplitudesSharpened", (double)r->guinier_sharpened[i]},
-            {"rlnLogAmplitudesIntercept", intercept},
+        const struct star_cell cells[] = {
+            {.column = "rlnResolutionSquared", .value = s * s},
+            {.column = "rlnLogAmplitudesOriginal", .value = (double)r->guinier_original[i]},
+            {.column = "rlnLogAmplitudesWeighted", .value = (double)r->guinier_weighted[i]},
+            {.column = "rlnLogAmplitudesSharpened", .value = (double)r->guinier_sharpened[i]},
+            {.column = "rlnLogAmplitudesIntercept", .value = intercept},
         };
-        TRY(put_row(t, cells, sizeof cells / sizeof *cells, err));
+        TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
     }
     return STATUS_OK;
 }
 
 static enum status write_map(const struct postprocess_options *o, const float *map, const char *folder,
                              const char *name, struct err *err) {
-    char path[MAX_PATH];
-    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    FAIL_IF(length < 0 || length >= (int)sizeof path, err, STATUS_BAD_ARGUMENT, "the path %s/%s is too long", folder,
-            name);
+    char path[PATH_SIZE];
+    TRY(path_join(folder, name, path, sizeof path, err));
     size_t voxels = (size_t)o->box * (size_t)o->box * (size_t)o->box;
     struct image image = {0};
     enum status status = image_resize(&image, o->box, o->box, o->box, err);
@@ -149,15 +121,12 @@ enum status postprocess_write(const struct postprocess_result *r, const struct p
         TRY(write_map(o, r->map_masked, folder, "postprocess_masked.mrc", err));
         TRY(write_map(o, r->mask, folder, "postprocess_mask.mrc", err));
     }
-    char path[MAX_PATH];
-    int length = snprintf(path, sizeof path, "%s/postprocess.star", folder);
-    FAIL_IF(length < 0 || length >= (int)sizeof path, err, STATUS_BAD_ARGUMENT, "the path of %s is too long", folder);
-    struct star_file *file = NULL;
-    enum status status = star_create(&file, err);
-    if (status == STATUS_OK) status = add_general(file, r, half1_name, half2_name, err);
-    if (status == STATUS_OK) status = add_fsc(file, r, o, err);
-    if (status == STATUS_OK) status = add_guinier(file, r, o, err);
-    if (status == STATUS_OK) status = star_write(file, path, err);
-    star_destroy(&file);
-    return status;
+    char path[PATH_SIZE];
+    TRY(path_join(folder, "postprocess.star", path, sizeof path, err));
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    TRY(star_create(&file, err));
+    TRY(add_general(file, r, half1_name, half2_name, err));
+    TRY(add_fsc(file, r, o, err));
+    TRY(add_guinier(file, r, o, err));
+    return star_write(file, path, err);
 }

@@ -10,31 +10,6 @@
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
 
-static enum status put_text(struct star_table *t, size_t row, const char *column, const char *text, struct err *err) {
-    const struct star_cell cell = {.column = column, .text = text};
-    return star_cells_put(t, row, &cell, 1, err);
-}
-
-/* A table must have a column before it can have rows. */
-static enum status new_row(struct star_table *t, const char *first_column, size_t *ret_row, struct err *err) {
-    TRY(star_column_add(t, first_column, "0", NULL, err));
-    return star_row_add(t, ret_row, err);
-}
-
-static enum status copy_row(const struct star_table *from, size_t from_row, struct star_table *to, size_t to_row,
-                            struct err *err) {
-    for (size_t c = 0; c < star_column_count(from); c++)
-        TRY(put_text(to, to_row, star_column_name(from, c), star_get(from, from_row, (int)c), err));
-    return STATUS_OK;
-}
-
-/* Columns that only other sources have: RELION wants a value in each. */
-static enum status fill_row(struct star_table *t, size_t row, struct err *err) {
-    for (size_t c = 0; c < star_column_count(t); c++)
-        if (*star_get(t, row, (int)c) == '\0') TRY(star_set(t, row, (int)c, "0", err));
-    return STATUS_OK;
-}
-
 static struct star_table *particle_table(struct star_file *file) {
     struct star_table *t = star_table_find(file, "particles");
     if (t == NULL) t = star_table_find(file, "images");
@@ -47,9 +22,9 @@ static enum status export_optics(const struct particle_set *set, struct star_fil
     for (int i = 0; i < set->optics_count; i++) {
         const struct particle_optics *o = &set->optics[i];
         size_t row;
-        TRY(new_row(t, "rlnOpticsGroup", &row, err));
+        TRY(star_row_begin(t, "rlnOpticsGroup", &row, err));
         if (o->source >= 0 && set->sources[o->source].file != NULL)
-            TRY(copy_row(star_table_find(set->sources[o->source].file, "optics"), o->row, t, row, err));
+            TRY(star_row_copy(star_table_find(set->sources[o->source].file, "optics"), o->row, t, row, err));
         const struct star_cell cells[] = {
             {.column = "rlnOpticsGroup", .value = i + 1, .integer = true},
             {.column = "rlnVoltage", .value = o->voltage},
@@ -59,9 +34,9 @@ static enum status export_optics(const struct particle_set *set, struct star_fil
             {.column = "rlnImageSize", .value = set->box, .integer = true},
             {.column = "rlnImageDimensionality", .value = 2, .integer = true},
         };
-        TRY(put_text(t, row, "rlnOpticsGroupName", o->name, err));
+        TRY(star_put_text(t, row, "rlnOpticsGroupName", o->name, err));
         TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
-        TRY(fill_row(t, row, err));
+        TRY(star_row_fill(t, row, err));
     }
     return STATUS_OK;
 }
@@ -74,8 +49,8 @@ static enum status export_particle(const struct particle_set *set, const struct 
                                    struct err *err) {
     size_t row;
     double rot, tilt, psi;
-    TRY(new_row(t, "rlnImageName", &row, err));
-    TRY(copy_row(particle_table(set->sources[p->source].file), p->row, t, row, err));
+    TRY(star_row_begin(t, "rlnImageName", &row, err));
+    TRY(star_row_copy(particle_table(set->sources[p->source].file), p->row, t, row, err));
     matrix_to_euler(p->pose, &rot, &tilt, &psi);
     const struct star_cell cells[] = {
         {.column = "rlnOpticsGroup", .value = p->optics + 1, .integer = true},
@@ -90,18 +65,16 @@ static enum status export_particle(const struct particle_set *set, const struct 
         {.column = "rlnMaxValueProbDistribution", .value = p->max_probability},
         {.column = "rlnNrOfSignificantSamples", .value = p->significant, .integer = true},
         {.column = "rlnRandomSubset", .value = p->half + 1, .integer = true},
-        {.column = "rlnParticleReliability", .value = p->reliability},
+        {.column = "rlnParticleReliability",
+         .value = p->reliability,
+         .unless = p->reliability == 1 && star_column_find(t, "rlnParticleReliability") < 0},
     };
     char group[32];
     snprintf(group, sizeof group, "group_%d", p->optics + 1);
-    TRY(put_text(t, row, "rlnGroupName", group, err));
-    TRY(put_text(t, row, "rlnImageName", p->name, err));
-    /* The last column only where it says anything. */
-    size_t count = sizeof cells / sizeof *cells;
-    TRY(star_cells_put(t, row, cells,
-                       p->reliability != 1 || star_column_find(t, "rlnParticleReliability") >= 0 ? count : count - 1,
-                       err));
-    return fill_row(t, row, err);
+    TRY(star_put_text(t, row, "rlnGroupName", group, err));
+    TRY(star_put_text(t, row, "rlnImageName", p->name, err));
+    TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
+    return star_row_fill(t, row, err);
 }
 
 enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err) {
@@ -340,14 +313,16 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "icestreamBestPmax", .value = s->best_pmax},
         {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},
         {.column = "icestreamParticles", .value = (double)r->set.present, .integer = true},
-        {.column = "icestreamWholeIterations", .value = r->whole_iterations, .integer = true},
-        {.column = "icestreamWholeParticles", .value = (double)r->whole_particles, .integer = true},
+        {.column = "icestreamWholeIterations", .value = r->whole_iterations, .integer = true, .unless = !classifies(r)},
+        {.column = "icestreamWholeParticles",
+         .value = (double)r->whole_particles,
+         .integer = true,
+         .unless = !classifies(r)},
     };
     struct star_table *t;
     TRY(star_table_add(file, "optimiser_general", false, &t, err));
     TRY(relion_optimiser_put(t, &optimiser, err));
-    /* The last two are a classification's. */
-    return star_cells_put(t, 0, own, sizeof own / sizeof *own - (classifies(r) ? 0 : 2), err);
+    return star_cells_put(t, 0, own, sizeof own / sizeof *own, err);
 }
 
 enum status tables_sampling(const struct refiner *r, struct star_file *file, struct err *err) {

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "common/files.h"
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
 #include "common/text.h"
 #include "tests/common/scratch.h"
@@ -513,6 +514,40 @@ static void relion_reads_what_we_write(void **state) {
     star_destroy(&again);
 }
 
+/* A cell that is left out adds no column, wherever it stands in the list; a row without a value gets "0". */
+static void cells_are_left_out_on_a_condition(void **state) {
+    (void)state;
+    struct star_file *file = NULL;
+    struct star_table *table = NULL;
+    size_t row;
+    struct err err = {0};
+    assert_ok(star_create(&file, &err));
+    assert_ok(star_table_add(file, "rows", true, &table, &err));
+    for (int i = 0; i < 2; i++) {
+        const struct star_cell cells[] = {
+            {.column = "a", .value = 0.5},
+            {.column = "b", .value = 7.6, .integer = true, .unless = i == 0},
+            {.column = "c", .value = 3, .text = "text", .unless = false},
+            {.column = "d", .unless = true},
+        };
+        assert_ok(star_cells_row(table, cells, sizeof cells / sizeof *cells, &err));
+        assert_int_equal(star_column_count(table), i == 0 ? 2 : 3);
+    }
+    assert_cell(table, 0, "a", "0.500000");
+    assert_cell(table, 0, "b", "0");
+    assert_cell(table, 1, "b", "8");
+    assert_cell(table, 1, "c", "text");
+    assert_int_equal(star_column_find(table, "d"), -1);
+    assert_ok(star_row_begin(table, "a", &row, &err));
+    assert_ok(star_put_integer(table, row, "b", -2, &err));
+    assert_ok(star_row_fill(table, row, &err));
+    assert_cell(table, row, "a", "0");
+    assert_cell(table, row, "b", "-2");
+    assert_ok(star_row_copy(table, 1, table, row, &err));
+    assert_cell(table, row, "b", "8");
+    star_destroy(&file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loops_pairs_and_comments_are_read),
@@ -525,6 +560,7 @@ int main(void) {
         cmocka_unit_test(numbers_are_kept),
         cmocka_unit_test(six_decimals_are_those_of_printf),
         cmocka_unit_test(columns_are_added_and_missed),
+        cmocka_unit_test(cells_are_left_out_on_a_condition),
         cmocka_unit_test(long_tables_are_quick),
         cmocka_unit_test(rows_are_written_as_they_come),
         cmocka_unit_test(other_programs_files_are_read),
