@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/accuracy/accuracy.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/accuracy.h"
 
 enum { ACCURACY_PARTICLES = 100 };
 
@@ -15,7 +15,7 @@ static double mean(const double *values, int count) {
 }
 
 static void describe(const struct refiner *r, const struct particle *p, struct accuracy_particle *to) {
-    uint64_t random = particle_hash(p->name, r->options.seed + 1);
+    uint64_t random = particle_hash(p->name, (unsigned)r->options.seed + 1);
     *to = (struct accuracy_particle){.ctf = p->has_ctf ? &p->ctf : NULL,
                                      .optics = p->optics,
                                      .turned = (int)(random % 3),
@@ -23,7 +23,7 @@ static void describe(const struct refiner *r, const struct particle *p, struct a
     matrix_to_euler(p->pose, &to->angles[0], &to->angles[1], &to->angles[2]);
 }
 
-enum status accuracy_of_half(struct refiner *r, struct half *half, struct err *err) {
+enum status accuracy_of_half(struct refiner *r, struct side *half, struct err *err) {
     struct accuracy_particle particles[ACCURACY_PARTICLES];
     double angles[ACCURACY_PARTICLES], offsets[ACCURACY_PARTICLES];
     int count = half->member_count < ACCURACY_PARTICLES ? half->member_count : ACCURACY_PARTICLES;
@@ -36,8 +36,8 @@ enum status accuracy_of_half(struct refiner *r, struct half *half, struct err *e
                                          .optics_count = r->sigma2_optics,
                                          .particles = particles,
                                          .count = count,
-                                         .threads = r->options.threads};
-    TRY(accuracy_estimate(&input, r->workspace, angles, offsets, err));
+                                         .threads = r->context.threads};
+    TRY(accuracy_estimate(&input, r->placement.workspace, angles, offsets, err));
     half->accuracy_angle = mean(angles, count);
     half->accuracy_offset = mean(offsets, count);
     return STATUS_OK;

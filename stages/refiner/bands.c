@@ -22,37 +22,19 @@
  * chance alone. Once the halves agree half as far again, all is one band: what shared shells carry beyond is little
  * beside a signal that goes so far, and to such a map a mask that fits is worth much. That mask is made of both halves'
  * map and masks both references: from then on they share its shape too (auto_mask: no, and they do not). */
-#include <math.h>
-
+#include "stages/refiner/bands.h"
 #include "common/memory.h"
-#include "stages/refiner/refiner_private.h"
-
-/* Half as far again as what is shared, and three shells: of noise one shell beyond passes 0.143 in a run of ten or so, by
- * chance, three in a row in none. To ask for twice as far kept a signal that ends in between in two bands for good. */
-static int far_shell(int last) {
-    static const double FAR = 1.5;
-    static const int LEAST = 3;
-    int far = (int)ceil(FAR * last);
-    return far > last + LEAST ? far : last + LEAST;
-}
-
-int bands_shared(const struct refiner *r) {
-    double extent = r->box * r->pixel_size;
-    int last = (int)ceil(extent / fmin(r->options.join_resolution, r->options.initial_lowpass));
-    bool far = r->resolution > 0 && round(extent / r->resolution) >= far_shell(last);
-    /* Without a shell beyond there is nothing to keep apart. */
-    return classifies(r) || far || last + 1 >= r->box / 2 ? 0 : last;
-}
+#include "stages/refiner/resample.h"
 
 enum status bands_set_reference(struct refiner *r, const struct reference *c, struct err *err) {
     int size = r->pixels.size, shared = r->shared_shell;
-    if (shared == 0) return projector_set_map_on(c->projector, r->workspace, c->map, size, err);
+    if (shared == 0) return projector_set_map_on(c->projector, r->placement.workspace, c->map, size, err);
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     _cleanup_(mem_free) float *low = NULL;
     _cleanup_(mem_free) float *high = NULL;
     TRY(mem_new_unset(voxels, sizeof *low, "a map", &low, err));
     TRY(mem_new_unset(voxels, sizeof *high, "a map", &high, err));
     TRY(part_map(c->map, r->box, shared, low, high, err));
-    TRY(projector_set_map_on(c->projector, r->workspace, high, size, err));
+    TRY(projector_set_map_on(c->projector, r->placement.workspace, high, size, err));
     return projector_set_shells(c->projector, low, shared, err);
 }

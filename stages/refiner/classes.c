@@ -7,7 +7,8 @@
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/classes.h"
+#include "stages/refiner/mstep.h"
 
 enum { CLASSES_MOST = 100 };
 
@@ -25,7 +26,7 @@ static enum status keep_path(struct refiner *r, int index, const char *path, str
 /* "000002@stack" is no map of its own, and is not read. Relative to the session, or to the list's folder. */
 static enum status add_map(struct refiner *r, int index, const char *name, struct err *err) {
     char path[PATH_SIZE], folder[PATH_SIZE];
-    TRY(path_join(r->options.root != NULL ? r->options.root : "", name, path, sizeof path, err));
+    TRY(path_join(r->context.root != NULL ? r->context.root : "", name, path, sizeof path, err));
     if (!file_exists(path)) {
         TRY(path_folder(r->reference_path, folder, sizeof folder, err));
         TRY(path_join(folder, name, path, sizeof path, err));
@@ -74,20 +75,20 @@ enum status classes_find_maps(struct refiner *r, struct err *err) {
 }
 
 enum status classes_seed(struct refiner *r, struct err *err) {
-    struct half *h = &r->half[0];
-    size_t count = (size_t)h->member_count, placed = 0;
+    struct side *side = &r->sides[0];
+    size_t count = (size_t)side->member_count, placed = 0;
     _cleanup_(mem_free) int *members = NULL;
     TRY(mem_new(count, sizeof *members, "particles", &members, err));
-    memcpy(members, h->members, count * sizeof *members);
+    memcpy(members, side->members, count * sizeof *members);
     for (int k = 0; k < r->reference_count; k++) {
         for (size_t i = 0; i < count; i++) {
             const char *name = r->set.particles[members[i]].name;
-            if (particle_hash(name, r->options.seed + 2) % (uint64_t)r->reference_count == (uint64_t)k)
-                h->members[placed++] = members[i];
+            if (particle_hash(name, (unsigned)r->options.seed + 2) % (uint64_t)r->reference_count == (uint64_t)k)
+                side->members[placed++] = members[i];
         }
-        h->references[k].seed_end = (int)placed;
+        side->references[k].seed_end = (int)placed;
     }
-    r->seed_class = 0;
+    r->at.seed_class = 0;
     r->chosen = false; /* in that order for once */
     return STATUS_OK;
 }
@@ -101,48 +102,28 @@ static enum status reconstruct(struct refiner *r, struct reference *c, struct er
         return STATUS_OK;
     }
     const struct reconstruct_options options = {
-        .tau2 = c->tau2, .tau_fudge = r->options.tau_fudge, .minres_shell = LEAST_SHELL, .threads = r->options.threads};
-    TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
+        .tau2 = c->tau2, .tau_fudge = r->options.tau_fudge, .minres_shell = LEAST_SHELL, .threads = r->context.threads};
+    TRY(accumulator_finish(c->accumulator, &r->symmetry, r->context.threads, err));
     TRY(accumulator_sigma2(c->accumulator, c->sigma2_reconstruction, err));
     TRY(reconstruct_map(c->accumulator, &options, c->map, c->ssnr, c->completeness, err));
     mstep_flatten(r, r->mask, c->map);
     return STATUS_OK;
 }
 
-/* The size that the next iteration compares over follows the class that shows most. */
-static void update_resolution(struct refiner *r) {
-    struct schedule *s = &r->schedule;
-    struct half *h = &r->half[0];
-    int most = LEAST_SHELL;
-    for (int k = 0; k < r->reference_count; k++) {
-        int shell = schedule_resolution_shell(r, &h->references[k]);
-        h->references[k].resolution = r->box * r->pixel_size / (shell > 1 ? shell : 1);
-        if (shell > most) most = shell;
-    }
-    s->resolution_shell = most;
-    r->resolution = r->box * r->pixel_size / most;
-    double now = most / (r->box * r->pixel_size);
-    s->since_resolution = now <= s->best_resolution + 1e-4 ? s->since_resolution + 1 : 0;
-    s->best_resolution = fmax(now, s->best_resolution);
-}
-
 enum status classes_mstep(struct refiner *r, struct err *err) {
-    struct half *h = &r->half[0];
+    struct side *side = &r->sides[0];
     double sum = 0;
     for (int k = 0; k < r->reference_count; k++)
-        sum += h->references[k].weight_sum;
+        sum += side->references[k].weight_sum;
     for (int k = 0; k < r->reference_count; k++) {
-        h->references[k].share = h->references[k].weight_sum / sum;
-        TRY(reconstruct(r, &h->references[k], err));
+        struct reference *c = &side->references[k];
+        c->share = c->weight_sum / sum;
+        TRY(reconstruct(r, c, err));
+        int shell = schedule_signal_shell(c->ssnr, r->schedule.current_size / 2);
+        c->resolution = r->box * r->pixel_size / (shell > 1 ? shell : 1);
     }
-    mstep_parameters(r, h);
-    update_resolution(r);
-    r->schedule.average_pmax = h->pmax_sum / h->member_count;
-    r->seed_class = -1;
-    bool whole = (size_t)h->member_count == r->set.present;
-    r->whole_iterations = !whole ? 0 : r->whole_particles == r->set.present ? r->whole_iterations + 1 : 1;
-    r->whole_particles = whole ? r->set.present : 0;
-    r->schedule.converged = r->whole_iterations >= r->options.iterations;
-    refiner_spent(r, REFINER_MAPS);
+    mstep_parameters(r, side);
+    r->at.seed_class = -1;
+    timing_spent(&r->timing, REFINER_MAPS);
     return STATUS_OK;
 }

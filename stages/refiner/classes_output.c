@@ -5,17 +5,17 @@
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/tables.h"
+#include "stages/refiner/output.h"
 
 static enum status write_map(const struct refiner *r, const struct output_place *place, int k, struct err *err) {
     char name[64];
     snprintf(name, sizeof name, "%s_class%03d.mrc", place->stem, k + 1);
-    return output_map(r, place->folder, name, r->half[0].references[k].map, err);
+    return output_map(r, place->folder, name, r->sides[0].references[k].map, err);
 }
 
 /* A picture of the map with the curve of what an FSC would show: SSNR/(1 + SSNR). */
 static enum status write_picture(const struct refiner *r, const struct output_place *place, int k, struct err *err) {
-    const struct reference *c = &r->half[0].references[k];
+    const struct reference *c = &r->sides[0].references[k];
     char name[64];
     _cleanup_(mem_free) float *curve = NULL;
     TRY(mem_new((size_t)r->shells, sizeof *curve, "a curve", &curve, err));

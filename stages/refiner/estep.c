@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/bands.h"
+#include "stages/refiner/estep.h"
 
 /* A class that nobody is in stays one that a particle can be compared with. */
 static const double LEAST_SHARE = 1e-9;
@@ -24,11 +25,12 @@ static enum status open_sampling(struct refiner *r, struct err *err) {
     const struct schedule *s = &r->schedule;
     struct sampling *had = &r->sampling;
     if (had->frames != NULL && had->order == s->order && had->offset_range == s->offset_range &&
-        had->offset_step == s->offset_step && r->sampling_local == r->local)
+        had->offset_step == s->offset_step && r->sampling_local == r->schedule.local)
         return STATUS_OK;
     sampling_destroy(had);
-    r->sampling_local = r->local;
-    return sampling_create(s->order, r->local ? NULL : &r->symmetry, s->offset_range, s->offset_step, had, err);
+    r->sampling_local = r->schedule.local;
+    return sampling_create(s->order, r->schedule.local ? NULL : &r->symmetry, s->offset_range, s->offset_step, had,
+                           err);
 }
 
 enum status estep_open(struct refiner *r, struct err *err) {
@@ -43,84 +45,59 @@ enum status estep_open(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-static void clear_sums(const struct refiner *r, struct half *h) {
-    memset(h->sigma2_sum, 0, (size_t)r->sigma2_optics * (size_t)r->shells * sizeof *h->sigma2_sum);
-    memset(h->optics_weight, 0, (size_t)r->sigma2_optics * sizeof *h->optics_weight);
-    h->norm_sum = h->offset2_sum = h->weight_sum = h->pmax_sum = h->likelihood_sum = h->significant_sum = 0;
-    h->angle_change = h->offset_change = h->reliability_sum = h->class_change = 0;
-    h->changed = 0;
+static void clear_sums(const struct refiner *r, struct side *side) {
+    memset(side->sigma2_sum, 0, (size_t)r->sigma2_optics * (size_t)r->shells * sizeof *side->sigma2_sum);
+    memset(side->optics_weight, 0, (size_t)r->sigma2_optics * sizeof *side->optics_weight);
+    side->norm_sum = side->offset2_sum = side->weight_sum = side->pmax_sum = side->likelihood_sum =
+        side->significant_sum = 0;
+    side->angle_change = side->offset_change = side->reliability_sum = side->class_change = 0;
+    side->changed = 0;
     for (int k = 0; k < r->reference_count; k++)
-        h->references[k].weight_sum = 0;
+        side->references[k].weight_sum = 0;
 }
 
-static enum status reserve_batch(struct refiner *r, int count, struct err *err) {
-    if (count <= r->batch_room) return STATUS_OK;
-    size_t n = (size_t)count;
-    r->batch_room = 0;
-    mem_free(&r->batch);
-    mem_free(&r->results);
-    mem_free(&r->powers);
-    mem_free(&r->weights);
-    mem_free(&r->changes);
-    TRY(mem_new(n, sizeof *r->changes, "particles", &r->changes, err));
-    TRY(mem_new(n, sizeof *r->batch, "particles", &r->batch, err));
-    TRY(mem_new(n, sizeof *r->results, "particles", &r->results, err));
-    TRY(mem_new(n * (size_t)r->shells, sizeof *r->powers, "spectra", &r->powers, err));
-    TRY(mem_new(n * (size_t)r->reference_count, sizeof *r->weights, "classes", &r->weights, err));
-    for (int i = 0; i < count; i++) {
-        r->results[i].power = r->powers + (size_t)i * (size_t)r->shells;
-        r->results[i].reference_weights = r->weights + (size_t)i * (size_t)r->reference_count;
-    }
-    r->batch_room = count;
-    return STATUS_OK;
-}
-
-enum status estep_set_references(struct refiner *r, struct half *h, int first, int count, struct err *err) {
-    size_t n = (size_t)r->reference_count;
-    if (r->projectors == NULL) {
-        TRY(mem_new(n, sizeof(void *), "references", &r->projectors, err));
-        TRY(mem_new(n, sizeof(void *), "references", &r->accumulators, err));
-        TRY(mem_new(n, sizeof *r->log_shares, "references", &r->log_shares, err));
-    }
+enum status estep_set_references(struct refiner *r, struct side *side, int first, int count, struct err *err) {
+    struct batch *batch = &r->batch;
+    TRY(batch_references(batch, r->reference_count, err));
     for (int k = first; k < first + count; k++) {
-        struct reference *c = &h->references[k];
-        r->projectors[k] = c->projector;
-        r->accumulators[k] = c->accumulator;
-        r->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
+        struct reference *c = &side->references[k];
+        batch->projectors[k] = c->projector;
+        batch->accumulators[k] = c->accumulator;
+        batch->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
         TRY(bands_set_reference(r, c, err));
-        if (r->sums_on_host)
-            TRY(accumulator_clear_beside(c->accumulator, r->workspace, r->pixels.size, &r->symmetry, err));
+        if (r->placement.sums_on_host)
+            TRY(accumulator_clear_beside(c->accumulator, r->placement.workspace, r->pixels.size, &r->symmetry, err));
         else
-            TRY(accumulator_clear_on(c->accumulator, r->workspace, r->pixels.size, err));
+            TRY(accumulator_clear_on(c->accumulator, r->placement.workspace, r->pixels.size, err));
         if (classifies(r)) TRY(projector_power(c->projector, c->tau2, err));
     }
     return STATUS_OK;
 }
 
-enum status estep_compare_with(struct refiner *r, struct half *h, int first, int count, struct err *err) {
+enum status estep_compare_with(struct refiner *r, struct side *side, int first, int count, struct err *err) {
     const struct alignment_iteration iteration = {.pixels = &r->pixels,
                                                   .coarse_pixels = r->coarse_pixels,
                                                   .sampling = &r->sampling,
-                                                  .local = r->local,
-                                                  .oversampled = r->oversampled,
-                                                  .particle_count = h->member_count,
+                                                  .local = r->schedule.local,
+                                                  .oversampled = r->schedule.oversampled,
+                                                  .particle_count = side->member_count,
                                                   .reference_count = count,
-                                                  .references = r->projectors + first,
-                                                  .sums = r->accumulators + first,
-                                                  .reference_log_prior = count > 1 ? r->log_shares + first : NULL,
-                                                  .sigma_offset = h->sigma_offset,
-                                                  .sigma2 = h->sigma2,
+                                                  .references = r->batch.projectors + first,
+                                                  .sums = r->batch.accumulators + first,
+                                                  .reference_log_prior = count > 1 ? r->batch.log_shares + first : NULL,
+                                                  .sigma_offset = side->sigma_offset,
+                                                  .sigma2 = side->sigma2,
                                                   .optics_count = r->sigma2_optics,
                                                   .shared_shell = r->shared_shell};
     TRY(alignment_begin(r->alignment, &iteration, err));
-    return reserve_batch(r, alignment_batch(r->alignment), err);
+    return batch_reserve(&r->batch, alignment_batch(r->alignment), r->shells, r->reference_count, err);
 }
 
 /* What the M-step needs for a moment beside the sums, of this size: to make maps of them, and to mask these. */
 static enum status mstep_bytes(struct refiner *r, int size, size_t *ret_bytes, struct err *err) {
     size_t making, masking = 0;
-    TRY(reconstruct_scratch(r->workspace, 3, r->box, size, &r->symmetry, &making, err));
-    if (!classifies(r)) TRY(workspace_volumes_bytes(r->workspace, r->box, &masking, err));
+    TRY(reconstruct_scratch(r->placement.workspace, 3, r->box, size, &r->symmetry, &making, err));
+    if (!classifies(r)) TRY(workspace_volumes_bytes(r->placement.workspace, r->box, &masking, err));
     *ret_bytes = making > masking ? making : masking;
     return STATUS_OK;
 }
@@ -129,7 +106,7 @@ static enum status mstep_bytes(struct refiner *r, int size, size_t *ret_bytes, s
  * (estep_place). */
 static enum status keep_images(struct refiner *r, struct err *err) {
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
-    size_t halves = (size_t)r->half_count, scratch;
+    size_t halves = (size_t)r->side_count, scratch;
     TRY(mstep_bytes(r, r->box, &scratch, err));
     size_t resting = 3 * (halves - 1) * each, maps = halves * each + scratch, need = resting > maps ? resting : maps;
     double memory = alignment_memory(r->alignment), most = fmax(0, fmin(memory - (double)need, memory / 8));
@@ -140,34 +117,34 @@ static enum status keep_images(struct refiner *r, struct err *err) {
  * that is not worked on take no more than a third of the memory, and all of them leave room for what the M-step needs
  * beside them. Else they come to the host after each half, and go back one after the other to become maps. */
 enum status estep_place(struct refiner *r, struct err *err) {
-    r->workspace = alignment_workspace(r->alignment);
-    r->sums_on_device = r->sums_on_host = false;
-    if (r->workspace == NULL) return STATUS_OK;
-    workspace_reset(r->workspace);
+    r->placement.workspace = alignment_workspace(r->alignment);
+    r->placement.sums_on_device = r->placement.sums_on_host = false;
+    if (r->placement.workspace == NULL) return STATUS_OK;
+    workspace_reset(r->placement.workspace);
     TRY(keep_images(r, err));
     int size = r->pixels.size;
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, size) + projector_bytes(3, size));
-    size_t all = (size_t)r->half_count * each, scratch, capacity = workspace_capacity(r->workspace);
+    size_t all = (size_t)r->side_count * each, scratch, capacity = workspace_capacity(r->placement.workspace);
     TRY(mstep_bytes(r, size, &scratch, err));
-    r->sums_on_device = all - each <= capacity / 3 && all + scratch <= capacity;
-    r->sums_on_host = !r->sums_on_device;
+    r->placement.sums_on_device = all - each <= capacity / 3 && all + scratch <= capacity;
+    r->placement.sums_on_host = !r->placement.sums_on_device;
     return STATUS_OK;
 }
 
-enum status estep_begin(struct refiner *r, struct half *h, struct err *err) {
+enum status estep_begin(struct refiner *r, struct side *side, struct err *err) {
     /* The other half has done with its reference. */
-    if (r->workspace != NULL && !r->sums_on_device) workspace_reset(r->workspace);
-    TRY(estep_set_references(r, h, 0, r->reference_count, err));
-    clear_sums(r, h);
-    refiner_spent(r, REFINER_REFERENCES);
-    if (r->seed_class >= 0) r->seed_class = 0;
-    TRY(estep_compare_with(r, h, 0, r->seed_class < 0 ? r->reference_count : 1, err));
-    refiner_spent(r, REFINER_PLAN);
+    if (r->placement.workspace != NULL && !r->placement.sums_on_device) workspace_reset(r->placement.workspace);
+    TRY(estep_set_references(r, side, 0, r->reference_count, err));
+    clear_sums(r, side);
+    timing_spent(&r->timing, REFINER_REFERENCES);
+    if (r->at.seed_class >= 0) r->at.seed_class = 0;
+    TRY(estep_compare_with(r, side, 0, r->at.seed_class < 0 ? r->reference_count : 1, err));
+    timing_spent(&r->timing, REFINER_PLAN);
     return STATUS_OK;
 }
 
-static struct particle *member(const struct refiner *r, const struct half *h, int index) {
-    return &r->set.particles[h->members[index]];
+static struct particle *member(const struct refiner *r, const struct side *side, int index) {
+    return &r->set.particles[side->members[index]];
 }
 
 /* Two batches are held where images are read each time: they have a 16th of the memory each. Where there is something to
@@ -180,38 +157,39 @@ static int batch_most(const struct refiner *r) {
     return (int)most;
 }
 
-static int batch_at(const struct refiner *r, const struct half *h, int first) {
-    int end = r->seed_class < 0 ? h->member_count : h->references[r->seed_class].seed_end, most = batch_most(r);
+static int batch_at(const struct refiner *r, const struct side *side, int first) {
+    int end = r->at.seed_class < 0 ? side->member_count : side->references[r->at.seed_class].seed_end,
+        most = batch_most(r);
     return end - first < most ? end - first : most;
 }
 
 /* What is compared after the batch before `next` is read meanwhile. */
-static void read_ahead(struct refiner *r, const struct half *h, int next) {
-    const struct half *after = h;
+static void read_ahead(struct refiner *r, const struct side *side, int next) {
+    const struct side *after = side;
     if (!r->busy) return;
-    if (next == h->member_count && h == &r->half[0] && r->half_count == 2) after = &r->half[1], next = 0;
+    if (next == side->member_count && side == &r->sides[0] && r->side_count == 2) after = &r->sides[1], next = 0;
     int count = batch_at(r, after, next);
     if (count > 0) loader_begin(r->loader, after->members + next, count);
 }
 
-enum status estep_load(struct refiner *r, const struct half *h, int first, int *ret_count, struct err *err) {
-    int count = batch_at(r, h, first);
+enum status estep_load(struct refiner *r, const struct side *side, int first, int *ret_count, struct err *err) {
+    int count = batch_at(r, side, first);
     const float *const *images;
-    TRY(loader_take(r->loader, h->members + first, count, &images, err));
-    read_ahead(r, h, first + count);
+    TRY(loader_take(r->loader, side->members + first, count, &images, err));
+    read_ahead(r, side, first + count);
     for (int i = 0; i < count; i++) {
-        struct particle *p = member(r, h, first + i);
-        struct alignment_particle *b = &r->batch[i];
+        struct particle *p = member(r, side, first + i);
+        struct alignment_particle *b = &r->batch.particles[i];
         /* One that has joined since is on the scale of those before it as it is. */
-        if (!p->aligned) p->norm = h->average_norm;
+        if (!p->aligned) p->norm = side->average_norm;
         *b = (struct alignment_particle){.image = images[i],
                                          .ctf = p->has_ctf ? &p->ctf : NULL,
                                          .optics = p->optics,
                                          .shift = {(int)lround(p->origin[0]), (int)lround(p->origin[1])},
-                                         .scale = h->average_norm / p->norm,
+                                         .scale = side->average_norm / p->norm,
                                          .residual = p->residual,
                                          .known_shell = p->residual_shell,
-                                         .number = h->members[first + i] + 1};
+                                         .number = side->members[first + i] + 1};
         memcpy(b->pose, p->pose, sizeof b->pose);
     }
     *ret_count = count;
@@ -219,19 +197,19 @@ enum status estep_load(struct refiner *r, const struct half *h, int first, int *
 }
 
 /* Noise: shells share nothing, and each is summed in the order of particles, whatever the number of threads. */
-static void add_powers(struct refiner *r, struct half *h, int first, int count) {
-#pragma omp parallel for num_threads(r->options.threads) schedule(static)
+static void add_powers(struct refiner *r, struct side *side, int first, int count) {
+#pragma omp parallel for num_threads(r->context.threads) schedule(static)
     for (int shell = 1; shell < r->shells; shell++)
         for (int i = 0; i < count; i++) {
-            size_t optics = (size_t)member(r, h, first + i)->optics;
-            h->sigma2_sum[optics * (size_t)r->shells + (size_t)shell] += r->results[i].power[shell];
+            size_t optics = (size_t)member(r, side, first + i)->optics;
+            side->sigma2_sum[optics * (size_t)r->shells + (size_t)shell] += r->batch.results[i].power[shell];
         }
 }
 
 /* How far it moved; then what was found becomes what is known. Particles share nothing. */
-static void take_over(const struct refiner *r, const struct half *h, struct particle *p,
+static void take_over(const struct refiner *r, const struct side *side, struct particle *p,
                       const struct alignment_result *result, struct change *change) {
-    int seed = r->seed_class > 0 ? r->seed_class : 0;
+    int seed = r->at.seed_class > 0 ? r->at.seed_class : 0;
     *change = (struct change){.moved = p->aligned};
     if (p->aligned) {
         double dx = result->shift[0] - p->origin[0], dy = result->shift[1] - p->origin[1];
@@ -241,7 +219,7 @@ static void take_over(const struct refiner *r, const struct half *h, struct part
     }
     /* Each norm is a multiple of the one before: that of an image that holds nothing falls with every iteration, until
      * its inverse is no number any more. */
-    p->norm = fmax(p->norm / h->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * h->average_norm);
+    p->norm = fmax(p->norm / side->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * side->average_norm);
     memcpy(p->pose, result->pose, sizeof p->pose);
     memcpy(p->origin, result->shift, sizeof p->origin);
     p->class_index = seed + result->reference;
@@ -255,49 +233,49 @@ static void take_over(const struct refiner *r, const struct half *h, struct part
 }
 
 /* The other sums over particles, in their order. */
-static void add_particle(const struct refiner *r, struct half *h, const struct particle *p,
+static void add_particle(const struct refiner *r, struct side *side, const struct particle *p,
                          const struct alignment_result *result, const struct change *change) {
-    int seed = r->seed_class > 0 ? r->seed_class : 0, references = r->seed_class < 0 ? r->reference_count : 1;
+    int seed = r->at.seed_class > 0 ? r->at.seed_class : 0, references = r->at.seed_class < 0 ? r->reference_count : 1;
     for (int k = 0; k < references; k++)
-        h->references[seed + k].weight_sum += result->reference_weights[k];
-    h->optics_weight[p->optics] += 1;
-    h->offset2_sum += result->offset2;
-    h->weight_sum += result->weight_sum;
-    h->pmax_sum += result->pmax;
-    h->likelihood_sum += result->log_likelihood;
-    h->significant_sum += result->significant;
-    h->reliability_sum += result->reliability;
-    h->norm_sum += p->norm;
+        side->references[seed + k].weight_sum += result->reference_weights[k];
+    side->optics_weight[p->optics] += 1;
+    side->offset2_sum += result->offset2;
+    side->weight_sum += result->weight_sum;
+    side->pmax_sum += result->pmax;
+    side->likelihood_sum += result->log_likelihood;
+    side->significant_sum += result->significant;
+    side->reliability_sum += result->reliability;
+    side->norm_sum += p->norm;
     if (!change->moved) return;
-    h->angle_change += change->angle;
-    h->offset_change += change->offset2;
-    h->class_change += change->classes;
-    h->changed++;
+    side->angle_change += change->angle;
+    side->offset_change += change->offset2;
+    side->class_change += change->classes;
+    side->changed++;
 }
 
 /* In the iteration that seeds, classes follow each other: each is compared with its own members. */
-static enum status next_class(struct refiner *r, struct half *h, int first, struct err *err) {
-    if (r->seed_class < 0 || first < h->references[r->seed_class].seed_end) return STATUS_OK;
+static enum status next_class(struct refiner *r, struct side *side, int first, struct err *err) {
+    if (r->at.seed_class < 0 || first < side->references[r->at.seed_class].seed_end) return STATUS_OK;
     TRY(alignment_finish(r->alignment, err));
-    while (first >= h->references[r->seed_class].seed_end)
-        r->seed_class++;
-    return estep_compare_with(r, h, r->seed_class, 1, err);
+    while (first >= side->references[r->at.seed_class].seed_end)
+        r->at.seed_class++;
+    return estep_compare_with(r, side, r->at.seed_class, 1, err);
 }
 
-enum status estep_batch(struct refiner *r, struct half *h, int first, int *ret_count, struct err *err) {
-    TRY(next_class(r, h, first, err));
-    r->reading = true;
-    TRY(estep_load(r, h, first, ret_count, err));
-    r->reading = false;
-    refiner_spent(r, REFINER_IMAGES);
-    TRY(alignment_add(r->alignment, r->batch, *ret_count, r->results, err));
-    refiner_spent(r, REFINER_COMPARE);
-    add_powers(r, h, first, *ret_count);
-#pragma omp parallel for num_threads(r->options.threads) schedule(static)
+enum status estep_batch(struct refiner *r, struct side *side, int first, int *ret_count, struct err *err) {
+    TRY(next_class(r, side, first, err));
+    r->at.reading = true;
+    TRY(estep_load(r, side, first, ret_count, err));
+    r->at.reading = false;
+    timing_spent(&r->timing, REFINER_IMAGES);
+    TRY(alignment_add(r->alignment, r->batch.particles, *ret_count, r->batch.results, err));
+    timing_spent(&r->timing, REFINER_COMPARE);
+    add_powers(r, side, first, *ret_count);
+#pragma omp parallel for num_threads(r->context.threads) schedule(static)
     for (int i = 0; i < *ret_count; i++)
-        take_over(r, h, member(r, h, first + i), &r->results[i], &r->changes[i]);
+        take_over(r, side, member(r, side, first + i), &r->batch.results[i], &r->batch.changes[i]);
     for (int i = 0; i < *ret_count; i++)
-        add_particle(r, h, member(r, h, first + i), &r->results[i], &r->changes[i]);
-    refiner_spent(r, REFINER_PARTICLES);
+        add_particle(r, side, member(r, side, first + i), &r->batch.results[i], &r->batch.changes[i]);
+    timing_spent(&r->timing, REFINER_PARTICLES);
     return STATUS_OK;
 }

@@ -2,17 +2,15 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 
 enum status history_write(const char *folder, const char *prefix, const struct refiner_state *s, struct err *err) {
     char path[PATH_SIZE], stem[32] = "run";
-    struct timespec now;
     if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
     TRY(path_join(folder, "history.jsonl", path, sizeof path, err));
-    clock_gettime(CLOCK_REALTIME, &now);
     size_t size = 1024 + (size_t)s->classes * (strlen(prefix) + sizeof stem + 32);
     _cleanup_(mem_free) char *line = NULL;
     TRY(mem_new(size, 1, "a line of the history", &line, err));
@@ -22,9 +20,9 @@ enum status history_write(const char *folder, const char *prefix, const struct r
                           "\"waited\": %.4f, "
                           "\"order\": %d, \"size\": %d, \"accuracy\": %.2f, \"pmax\": %.3f, "
                           "\"significant\": %.1f, \"final\": %s, \"steps\": {",
-                          (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, s->iteration, s->particles, s->resolution,
-                          s->seconds, s->device_seconds, s->between, s->waited, s->order, s->current_size,
-                          s->accuracy_angle, s->average_pmax, s->significant, s->final ? "true" : "false");
+                          clock_realtime(), s->iteration, s->particles, s->resolution, s->seconds, s->device_seconds,
+                          s->between, s->waited, s->order, s->current_size, s->accuracy_angle, s->average_pmax,
+                          s->significant, s->final ? "true" : "false");
     for (int i = 0; i < REFINER_STEPS && length >= 0 && (size_t)length < size; i++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s\": %.4f", i > 0 ? ", " : "",
                            refiner_step_name((enum refiner_step)i), s->steps[i]);

@@ -1,4 +1,5 @@
-#include "stages/refiner/stage.h"
+#include "common/harness/stage.h"
+#include "stages/refiner/refiner.h"
 
 int main(int argc, char **argv) {
     return stage_main(&refiner_stage, argc, argv);

@@ -7,7 +7,8 @@
 #include "kernels/fsc/fsc.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/mstep.h"
+#include "stages/refiner/resample.h"
 
 enum { FEW_PARTICLES = 20 };
 
@@ -68,7 +69,7 @@ static enum status find_solvent(struct refiner *r, struct workspace *device_or_n
     *ret_found = false;
     if (!r->options.auto_mask || r->mask != NULL || r->resolution > COARSEST) return STATUS_OK;
     if (r->solvent == NULL)
-        TRY(device_host_new(&r->options.device, voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
+        TRY(device_host_new(&r->context.device, voxels, sizeof *r->solvent, "a mask", &r->solvent, err));
     const struct solvent_sphere sphere = sphere_of(r);
     double shell = r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1;
     double inside, all = 4 * M_PI / 3 * pow(r->mask_radius, 3);
@@ -97,7 +98,7 @@ static enum status reconstruct(const struct refiner *r, const struct reference *
                                                 .tau_fudge = 1,
                                                 .minres_shell = LEAST_SHELL,
                                                 .last_shell = last_shell,
-                                                .threads = r->options.threads};
+                                                .threads = r->context.threads};
     return reconstruct_map(c->accumulator, &options, map, NULL, completeness, err);
 }
 
@@ -113,31 +114,31 @@ void mstep_floor_noise(float *sigma2, int shells) {
         sigma2[s] = fmaxf(sigma2[s], least_share * most);
 }
 
-static void update_noise(const struct refiner *r, struct half *h) {
+static void update_noise(const struct refiner *r, struct side *side) {
     size_t shells = (size_t)r->shells;
     double all_weight = 0;
     for (int o = 0; o < r->sigma2_optics; o++)
-        all_weight += h->optics_weight[o];
+        all_weight += side->optics_weight[o];
     for (size_t s = 1; s < shells; s++) {
         double all = 0;
         for (int o = 0; o < r->sigma2_optics; o++)
-            all += h->sigma2_sum[(size_t)o * shells + s];
+            all += side->sigma2_sum[(size_t)o * shells + s];
         for (int o = 0; o < r->sigma2_optics; o++) {
             /* A group of a few particles has the noise of all. */
-            bool few = h->optics_weight[o] < FEW_PARTICLES;
-            double value = few ? all / all_weight : h->sigma2_sum[(size_t)o * shells + s] / h->optics_weight[o];
-            if (value > 0) h->sigma2[(size_t)o * shells + s] = (float)value;
+            bool few = side->optics_weight[o] < FEW_PARTICLES;
+            double value = few ? all / all_weight : side->sigma2_sum[(size_t)o * shells + s] / side->optics_weight[o];
+            if (value > 0) side->sigma2[(size_t)o * shells + s] = (float)value;
         }
     }
     for (int o = 0; o < r->sigma2_optics; o++)
-        mstep_floor_noise(h->sigma2 + (size_t)o * shells, r->shells);
+        mstep_floor_noise(side->sigma2 + (size_t)o * shells, r->shells);
 }
 
-void mstep_parameters(const struct refiner *r, struct half *h) {
-    update_noise(r, h);
-    h->average_norm = h->norm_sum / h->member_count;
+void mstep_parameters(const struct refiner *r, struct side *side) {
+    update_noise(r, side);
+    side->average_norm = side->norm_sum / side->member_count;
     double least = 2 / (r->pixel_size * r->pixel_size);
-    h->sigma_offset = sqrt(fmax(h->offset2_sum / (2 * h->weight_sum), least));
+    side->sigma_offset = sqrt(fmax(side->offset2_sum / (2 * side->weight_sum), least));
 }
 
 /* A map in two bands: `low` shells of what the sums up to `reached` give, and beyond `reached` what the others give. That
@@ -192,20 +193,20 @@ static enum status flatten_half(const struct refiner *r, struct workspace *devic
 }
 
 enum status mstep(struct refiner *r, struct err *err) {
-    struct reference *a = r->half[0].references, *b = r->half[1].references;
+    struct reference *a = r->sides[0].references, *b = r->sides[1].references;
     const int used = r->shared_shell;
     bool final = r->schedule.final, fits;
     for (int h = 0; h < 2; h++) {
-        struct reference *c = r->half[h].references;
-        TRY(accumulator_finish(c->accumulator, &r->symmetry, r->options.threads, err));
+        struct reference *c = r->sides[h].references;
+        TRY(accumulator_finish(c->accumulator, &r->symmetry, r->context.threads, err));
         TRY(reconstruct(r, c, NULL, 0, c->unfiltered, NULL, err));
         if (used > 0) TRY(part_bands(r, c, NULL, used, used, c->unfiltered, err));
     }
-    refiner_spent(r, REFINER_MAPS);
-    TRY(workspace_fits_volumes(r->workspace, r->box, &fits, err));
-    struct workspace *device_or_null = fits ? r->workspace : NULL;
+    timing_spent(&r->timing, REFINER_MAPS);
+    TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
+    struct workspace *device_or_null = fits ? r->placement.workspace : NULL;
     if (fits)
-        TRY(fsc_maps_on(r->workspace, r->box, a->unfiltered, b->unfiltered, r->fsc, err));
+        TRY(fsc_maps_on(r->placement.workspace, r->box, a->unfiltered, b->unfiltered, r->fsc, err));
     else
         TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
     /* Beyond the current size the maps hold nothing but what the division by the interpolation's fall-off leaves. */
@@ -214,35 +215,35 @@ enum status mstep(struct refiner *r, struct err *err) {
     r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
     double join = fmax(r->options.join_resolution, r->resolution);
     int shared = (int)ceil(r->box * r->pixel_size / join);
-    r->shared_shell = bands_shared(r);
+    r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     int reached = used > r->shared_shell ? used : r->shared_shell;
     if (!final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shared, err));
     TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
-    refiner_spent(r, REFINER_FSC);
+    timing_spent(&r->timing, REFINER_FSC);
     for (int h = 0; h < 2; h++) {
-        struct reference *c = r->half[h].references;
+        struct reference *c = r->sides[h].references;
         TRY(priors_from_fsc(r, c, false, c->ssnr, c->tau2, err));
         TRY(reconstruct(r, c, c->tau2, 0, c->map, c->completeness, err));
         if (r->shared_shell > 0 && !final) TRY(part_bands(r, c, c->tau2, r->shared_shell, reached, c->map, err));
-        mstep_parameters(r, &r->half[h]);
+        mstep_parameters(r, &r->sides[h]);
     }
     /* The map of all particles; the accumulators are not needed any more. */
     TRY(accumulator_merge(a->accumulator, b->accumulator, err));
     float ssnr[4097], tau2[4097];
     TRY(priors_from_fsc(r, a, true, ssnr, tau2, err));
     TRY(reconstruct(r, a, tau2, 0, r->combined, NULL, err));
-    refiner_spent(r, REFINER_MAPS);
+    timing_spent(&r->timing, REFINER_MAPS);
     if (final) return STATUS_OK;
     bool found = false;
     if (r->shared_shell == 0) TRY(find_solvent(r, device_or_null, &found, err));
     const float *mask = found ? r->solvent : r->mask;
     for (int h = 0; h < 2; h++)
-        TRY(flatten_half(r, device_or_null, mask, r->half[h].references->map, err));
+        TRY(flatten_half(r, device_or_null, mask, r->sides[h].references->map, err));
     const struct solvent_sphere sphere = sphere_of(r);
     if (fits && r->mask == NULL)
-        TRY(solvent_flatten_on(r->workspace, &sphere, NULL, 0, r->combined, err));
+        TRY(solvent_flatten_on(r->placement.workspace, &sphere, NULL, 0, r->combined, err));
     else
         mstep_flatten(r, NULL, r->combined);
-    refiner_spent(r, REFINER_MASK);
+    timing_spent(&r->timing, REFINER_MASK);
     return STATUS_OK;
 }

@@ -9,6 +9,8 @@
 #include "common/formats/mrc.h"
 #include "common/formats/picture.h"
 #include "common/memory.h"
+#include "stages/refiner/output.h"
+#include "stages/refiner/particles_export.h"
 #include "stages/refiner/tables.h"
 
 enum status output_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {
@@ -21,7 +23,7 @@ enum status output_map(const struct refiner *r, const char *folder, const char *
 
 /* What a file is filled with, and whose. */
 struct content {
-    const struct half *half;
+    const struct side *side;
     const char *reference, *root, *stem;
 };
 typedef enum status fill_file(const struct refiner *r, const struct content *content, struct star_file *file,
@@ -35,7 +37,7 @@ static enum status fill_data(const struct refiner *r, const struct content *c, s
 
 static enum status fill_model(const struct refiner *r, const struct content *c, struct star_file *file,
                               struct err *err) {
-    return tables_model(r, c->half, c->reference, file, err);
+    return tables_model(r, c->side, c->reference, file, err);
 }
 
 static enum status fill_sampling(const struct refiner *r, const struct content *c, struct star_file *file,
@@ -106,7 +108,7 @@ enum status output_files(const struct refiner *r, const struct output_place *pla
     enum status statuses[OUTPUT_FILES_MOST] = {STATUS_OK};
     struct err errs[OUTPUT_FILES_MOST] = {{0}};
     FAIL_IF(count > OUTPUT_FILES_MOST, err, STATUS_BAD_STATE, "%d files are too many at a time", count);
-#pragma omp parallel for num_threads(r->options.threads < AT_A_TIME ? r->options.threads : AT_A_TIME) schedule(dynamic)
+#pragma omp parallel for num_threads(r->context.threads < AT_A_TIME ? r->context.threads : AT_A_TIME) schedule(dynamic)
     for (int i = 0; i < count; i++)
         statuses[i] = files[i].write(r, place, files[i].index, &errs[i]);
     for (int i = 0; i < count; i++)
@@ -146,7 +148,7 @@ enum status output_sampling(const struct refiner *r, const struct output_place *
 enum status output_model(const struct refiner *r, const struct output_place *place, int index, struct err *err) {
     struct prefixes p;
     struct content content = content_of(place, &p);
-    content.half = &r->half[0];
+    content.side = &r->sides[0];
     snprintf(p.reference, sizeof p.reference, classifies(r) ? "%s" : "%s_class001.mrc", p.all);
     (void)index;
     return write_star(r, place->folder, place->stem, "model.star", fill_model, &content, err);
@@ -157,7 +159,7 @@ static enum status output_half_model(const struct refiner *r, const struct outpu
     struct prefixes p;
     char ending[32];
     struct content content = content_of(place, &p);
-    content.half = &r->half[index];
+    content.side = &r->sides[index];
     snprintf(p.reference, sizeof p.reference, "%s_half%d_%s", p.all, index + 1, place->half_map);
     snprintf(ending, sizeof ending, "half%d_model.star", index + 1);
     return write_star(r, place->folder, place->stem, ending, fill_model, &content, err);
@@ -171,7 +173,7 @@ enum status output_optimiser(const struct refiner *r, const struct output_place 
 
 static enum status output_half_map(const struct refiner *r, const struct output_place *place, int index,
                                    struct err *err) {
-    const struct reference *c = r->half[index].references;
+    const struct reference *c = r->sides[index].references;
     char name[128];
     snprintf(name, sizeof name, "%s_half%d_%s", place->stem, index + 1, place->half_map);
     return output_map(r, place->folder, name, r->schedule.final ? c->unfiltered : c->map, err);

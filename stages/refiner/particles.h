@@ -99,9 +99,6 @@ struct particle *particle_find(const struct particle_set *set, const char *name)
 void particle_set_hold(struct particle_set *set);
 void particle_set_let_go(struct particle_set *set);
 
-/* The set as tables "optics" and "particles" of RELION 3.1, every column of the sources kept. */
-enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err);
-
 /* A number that depends on the name and seed alone. */
 uint64_t particle_hash(const char *name, unsigned seed);
 

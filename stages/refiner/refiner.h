@@ -1,13 +1,13 @@
-/* 3-D auto-refinement of an accumulating set of particles: regularised likelihood, two independent halves, sampling
- * that grows finer by what the maps hold (Scheres 2012; the numbers of RELION's auto-refine). Or, with more than one
- * class, 3-D classification: all particles against all maps on a grid that stays as it is, the prior from the power of
- * the maps themselves (RELION's Class3D).
+/* Refines 3-D maps from an accumulating set of particles. With one class: auto-refinement, by regularised likelihood, with
+ * two independent halves and a sampling that grows finer as the maps allow (Scheres 2012; the numbers of RELION's
+ * auto-refine). With several classes: 3-D classification. It compares all particles with all maps, on a grid that stays as
+ * it is, with the power of the maps themselves as the prior (RELION's Class3D).
  *
- * refiner_begin starts an iteration with the particles that are present; refiner_work does a slice of it (a batch of
- * particles, about a second); when it says that the iteration is complete, maps and poses are those of the new
- * iteration. The last one is marked final: halves joined, at full size. Where images cannot be read refiner_work fails
- * and may be called again, when it goes on where it was; after any other failure the iteration is given up (refiner_busy
- * says so), and refiner_begin begins it anew. */
+ * refiner_begin starts an iteration with the particles that are present. refiner_work does a slice of it (a batch of
+ * particles, about a second). When refiner_work reports the iteration as complete, maps and poses are those of the new
+ * iteration. The last iteration is marked final: it joins the halves and compares at full size. If images cannot be read,
+ * refiner_work fails and may be called again; it continues where it was. After any other failure the iteration is given
+ * up (refiner_busy returns false), and refiner_begin begins it anew. */
 #ifndef ICESTREAM_STAGES_REFINER_REFINER_H
 #define ICESTREAM_STAGES_REFINER_REFINER_H
 
@@ -19,109 +19,130 @@
 #include "common/status.h"
 #include "kernels/alignment/alignment.h"
 
+/* What a user sets (parameters.c). */
 struct refiner_options {
-    const char *reference, *mask; /* paths; mask NULL: a sphere of the diameter. A STAR file is a list of references
-                                     (rlnReferenceImage): a class each */
-    int classes;                  /* 1: refine; of one map, the first iteration seeds them with particles by chance */
-    int iterations;               /* of a classification, with all particles */
-    const char *symmetry;
-    double diameter;                  /* Å */
-    double initial_lowpass;           /* Å */
-    int healpix_order;                /* of the first coarse grid */
-    int local_order;                  /* from this order on, only near the last pose */
-    double offset_range, offset_step; /* px; the step of the fine pass (the coarse grid has twice that) */
-    int max_significant;              /* coarse samples of a particle whose children are compared, at most */
-    double tau_fudge;                 /* NaN: 1, of a classification 4 */
-    double join_resolution;           /* Å: up to here the halves share what they know */
-    bool auto_mask;                   /* without a mask, make one from the map when it is good enough */
-    enum alignment_norm reliability;
-    unsigned seed;
+    char *reference;        /* path of a map, or of a STAR file that lists maps (rlnReferenceImage), a class each */
+    char *mask;             /* path; NULL: a sphere of the diameter */
+    int classes;            /* 1: refine. If there is one map for more, the first iteration seeds the classes with
+                                   particles chosen by chance */
+    int iterations;         /* of a classification, with all particles */
+    char *symmetry;         /* point group */
+    double diameter;        /* Å */
+    double initial_lowpass; /* Å */
+    int healpix_order;      /* of the first coarse grid */
+    int local_order;        /* from this order on, searches are near the last pose only */
+    double offset_range;    /* px */
+    double offset_step;     /* px, of the fine pass: the coarse grid has twice that */
+    int max_significant;    /* the most coarse samples of a particle whose children are compared */
+    double tau_fudge;       /* NaN: 1, or 4 in a classification */
+    double join_resolution; /* Å: up to here the halves share their data */
+    bool auto_mask;         /* without a mask, make one from the map when the map is good enough */
+    bool reliability;       /* weigh particles by how their fit changes between iterations */
+    int reliability_norm;   /* how a fit is judged; 0: l2, 1: l2sq */
+    int seed;
+    double memory;     /* GiB, about, of the host and of the device. 0: 4 GiB of the host, and what is free on
+                                   the device when the first iteration begins (kernels/alignment) */
+    bool memory_trace; /* record what is taken of the device's memory (refiner_write_trace) */
+    /* What the stage decides by: */
+    int live_order;      /* while particles arrive the grid grows no finer than this, or than healpix_order */
+    int min_particles;   /* that the first map waits for */
+    int max_iterations;  /* at the end of the stream, before the final one */
+    int keep_iterations; /* whose files stay */
+};
+
+/* What the machine and the session decide. */
+struct refiner_context {
     int threads;
     struct device device;       /* of the E-step */
-    double memory;              /* bytes, about: of the host, and of the device; 0: of the host 4 GiB, and of the
-                                   device what is free when the first iteration begins (kernels/alignment) */
-    bool memory_trace;          /* refiner_write_trace has something to write */
-    double fallback_pixel_size; /* Å, NaN: none */
-    const char *root;           /* session folder: what relative stacks are tried against first */
+    double fallback_pixel_size; /* Å, of particles whose file gives none; NaN: none */
+    const char *root;           /* session folder: relative paths of stacks are tried against it first; NULL: none */
 };
 
 struct refiner;
+struct stage_descriptor;
 
-enum status refiner_create(const struct refiner_options *options, struct refiner **ret_refiner, struct err *err);
+extern const struct stage_descriptor refiner_stage;
+
+enum status refiner_create(const struct refiner_options *options, const struct refiner_context *context,
+                           struct refiner **ret_refiner, struct err *err);
 void refiner_destroy(struct refiner **refiner);
 
-/* Particles join (or replace: see particle_set_merge). Between iterations only. The file is consumed. */
+/* Adds the particles of a file (replace: see particle_set_merge). Consumes the file. Call it between iterations only. */
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
 size_t refiner_particles(const struct refiner *refiner);
-/* Of these, between iterations: whose images hold values that are no numbers, or far stronger than the others', and count
- * as empty; and that have no CTF. */
+/* Counts particles that make maps worse than they could be. Call it between iterations only. */
 struct refiner_doubts {
-    size_t spoiled, without_ctf;
+    size_t spoiled;     /* the image holds NaN or infinite values, or is far stronger than others: it counts as empty */
+    size_t without_ctf; /* the particle has no CTF */
 };
 struct refiner_doubts refiner_doubts(const struct refiner *refiner);
-/* Whether the file could join by itself, whatever the others are like; at any time, from any thread. It stays the
- * caller's. */
 struct refiner_grid {
     int box;           /* px; 0: no particles */
     double pixel_size; /* Å; 0: no particles */
 };
+/* Checks that the file could join if there were no other particles. May be called at any time, from any thread. The file
+ * stays the caller's. */
 enum status refiner_try(const struct refiner *refiner, struct star_file **file, const char *path,
                         struct refiner_grid *ret_grid, struct err *err);
-/* That of the particles, or of the maps that it goes on from. Between iterations only. */
+/* Returns box and pixel size of the particles; while there are none, of the maps being continued. Call it between
+ * iterations only. */
 struct refiner_grid refiner_grid(const struct refiner *refiner);
-/* Whether particles of that grid can join those of `common`, which the first ones decide. */
+/* Checks that particles of that grid can join those of `common`, which the first particles decide. */
 enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
                          struct err *err);
 
-/* Between iterations only. */
+/* Changes the number of threads. Call it between iterations only. */
 enum status refiner_set_threads(struct refiner *refiner, int threads, struct err *err);
 
 struct refiner_iteration {
     int max_order; /* the grid grows no finer (while data still arrive); −1: no bound */
-    size_t most;   /* so many particles, chosen by chance, at most; 0: all */
-    bool final;    /* halves joined, at full size */
+    size_t most;   /* the most particles, chosen by chance; 0: all */
+    bool final;    /* join the halves, compare at full size */
 };
 enum status refiner_begin(struct refiner *refiner, const struct refiner_iteration *iteration, struct err *err);
 enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err *err);
-bool refiner_busy(const struct refiner *refiner); /* inside an iteration */
+/* Returns whether an iteration is running. */
+bool refiner_busy(const struct refiner *refiner);
 
-/* What an iteration's time goes into. */
+/* The steps of an iteration. */
 enum refiner_step {
-    REFINER_START,      /* of the first: memory, the device */
-    REFINER_NOISE,      /* of the first: of the particles as they come */
-    REFINER_SCALE,      /* of the first: the reference and its grey scale */
+    REFINER_START,      /* of the first iteration: memory, the device */
+    REFINER_NOISE,      /* of the first iteration: noise of the particles as they come */
+    REFINER_SCALE,      /* of the first iteration: the reference and its grey scale */
     REFINER_PLAN,       /* grids, memory */
-    REFINER_REFERENCES, /* maps become what slices are taken from */
-    REFINER_IMAGES,     /* read, or found in memory */
+    REFINER_REFERENCES, /* making projections of the maps possible */
+    REFINER_IMAGES,     /* reading images, or finding them in memory */
     REFINER_COMPARE,    /* the E-step */
-    REFINER_PARTICLES,  /* what it found, into the particles */
-    REFINER_SUMS,       /* its sums, into the M-step's */
+    REFINER_PARTICLES,  /* taking its results over into the particles */
+    REFINER_SUMS,       /* bringing its sums to the M-step */
     REFINER_ACCURACY,
-    REFINER_MAPS, /* sums become maps */
+    REFINER_MAPS, /* making maps from the sums */
     REFINER_FSC,
     REFINER_MASK,
     REFINER_STEPS
 };
+/* Returns the step's name in history.jsonl. */
 const char *refiner_step_name(enum refiner_step step);
 
+/* What is known after an iteration. */
 struct refiner_state {
     int iteration, order, current_size;
     bool local, converged, final;
     bool stalled; /* nothing more to gain below max_order */
     size_t particles;
-    int idle_iterations;                    /* since the resolution last grew */
     double resolution;                      /* Å, FSC 0.143 of the unjoined halves */
     double angle_step;                      /* °, of the fine pass */
     double offset_step;                     /* px, of the fine pass */
     double accuracy_angle, accuracy_offset; /* °, px */
     double average_pmax, significant;       /* means over particles */
-    double seconds;                         /* of the last iteration, and of what it was made of: */
+    double seconds;                         /* of the last iteration, and of its steps: */
     double steps[REFINER_STEPS];
-    double device_seconds; /* of these, in which the device was at work; 0: there is none */
-    double between;        /* s, from the end of the iteration before to where this one began */
-    double waited;      /* s, after them, for the files of the iteration before and a copy of what its own will hold */
-    bool sums_on_host;  /* in between, of a device whose memory has no room for all */
+    double device_seconds; /* part of the seconds in which the device was at work; 0: there is none */
+    double between;        /* s, from the end of the iteration before to the beginning of this one */
+    double
+        waited; /* s, after the iteration, for the files of the one before and for the copy that its own are written from */
+    bool sums_on_host;  /* the device's memory has no room for all sums: they came to the host in between */
     double reliability; /* mean over particles */
     int classes;
     double class_changes; /* share of particles that went to another class than before */
@@ -133,25 +154,26 @@ struct refiner_class {
 };
 struct refiner_class refiner_class(const struct refiner *refiner, int index);
 
-/* Files of the iteration just completed, below folder: run_itNNN_half1_class001.mrc … or, after the final one, run_*.
- * A classification's are run_itNNN_class001.mrc … and, after the last one, run_* beside them.
- * prefix is the folder's name relative to the session. Older iterations than `keep` are removed. */
+/* Writes the files of the iteration just completed below folder: run_itNNN_half1_class001.mrc … or, after the final one,
+ * run_*. A classification writes run_itNNN_class001.mrc … and, after the last iteration, run_* beside them.
+ * prefix: the folder's name relative to the session. keep: removes the files of iterations older than that many. In
+ * output.c. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
-/* What the iteration just completed took of a CUDA device's memory, step by step: run_itNNN_memory.csv, with the name of
- * the operation, the scope, where the top of the memory was after it, and what was taken. Without options.memory_trace,
- * and on the CPU, there is none. Before the next iteration. */
+/* Writes what the iteration just completed took of a CUDA device's memory, step by step, as run_itNNN_memory.csv: the
+ * operation, the scope, the top of the memory after it, and what was taken. Writes nothing without options.memory_trace,
+ * or on the CPU. Call it before the next iteration. In trace.c. */
 enum status refiner_write_trace(const struct refiner *refiner, const char *folder, struct err *err);
-/* Goes on from an iteration whose files lie below folder. Before any merge: poses are given to particles as they join.
- * Files that are not whole change nothing: another iteration may be tried. */
-enum status refiner_restore(struct refiner *refiner, const char *folder, int iteration, struct err *err);
-/* The last iteration before that one that was written below folder; 0: none. */
-int refiner_last(const char *folder, int before);
 
-/* Whether the final files below folder are of these very particles: then there is nothing left to do. */
+/* Continues from an iteration whose files lie below folder. Call it before any merge: particles get their poses as they
+ * join. If a file is incomplete nothing changes, and another iteration may be tried. In resume.c, as the next two. */
+enum status refiner_resume(struct refiner *refiner, const char *folder, int iteration, struct err *err);
+/* Returns the last iteration before `before` that has files below folder; 0: none. */
+int refiner_last(const char *folder, int before);
+/* Returns whether the final files below folder are of exactly these particles: then nothing is left to do. */
 bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
-/* Unfiltered half maps of the last iteration, box³ each; mask NULL where none was given. Owned by the refiner. */
+/* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. Owned by the refiner. */
 struct refiner_maps {
     int box;
     double pixel_size;
@@ -159,7 +181,7 @@ struct refiner_maps {
 };
 struct refiner_maps refiner_maps(const struct refiner *refiner);
 
-/* Why the refinement started as it did, for the log: scale of the reference and so on. */
+/* Returns a text for the log: which references were taken and how they were scaled. */
 const char *refiner_remark(const struct refiner *refiner);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/resample.h"
 
 /* Mean over the six faces: what lies outside a map. */
 static float outside_mean(const float *map, int n) {

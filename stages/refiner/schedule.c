@@ -1,102 +1,150 @@
-/* How far to look and how finely: size of the comparison, step of the grid, and when to stop. The rules and numbers of
- * RELION's auto-refine, but: a stray shell beyond a dip counts as resolution only where three in a row hold signal
- * (with high symmetry the few independent voxels of a shell stray often); and the first grid is never the last. */
+/* The rules and numbers are those of RELION's auto-refine, with two exceptions. A stray shell beyond a dip of the SSNR counts
+ * as resolution only where three shells in a row hold signal: with high symmetry the few independent voxels of a shell stray
+ * often. And the first grid is never the last. */
+#include "stages/refiner/schedule.h"
+
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "common/memory.h"
-#include "kernels/fsc/fsc.h"
-#include "stages/refiner/refiner_private.h"
+#include "kernels/alignment/alignment.h"
+#include "kernels/sampling/sampling.h"
 
-/* The step of the fine pass over the accuracy of angles. */
-static const double FINE_ENOUGH = 0.75;
 enum { INCREMENT = 10 };
 
-static int first_shell(const struct refiner *r) {
-    int shell = (int)lround(r->box * r->pixel_size / r->options.initial_lowpass);
+static double extent(const struct schedule_options *o) {
+    return o->box * o->pixel_size;
+}
+
+static int first_shell(const struct schedule_options *o) {
+    int shell = (int)lround(extent(o) / o->initial_lowpass);
     return shell < LEAST_SHELL ? LEAST_SHELL : shell;
 }
 
-int schedule_first_size(const struct refiner *r) {
-    int size = 2 * (first_shell(r) + INCREMENT);
-    return size < r->box ? size : r->box;
+int schedule_first_size(const struct schedule_options *o) {
+    int size = 2 * (first_shell(o) + INCREMENT);
+    return size < o->box ? size : o->box;
 }
 
-void schedule_start(struct refiner *r) {
-    struct schedule *s = &r->schedule;
+void schedule_start(struct schedule *s) {
+    const struct schedule_options o = s->options;
     *s = (struct schedule){
-        .order = r->options.healpix_order,
-        .offset_range = r->options.offset_range,
-        .offset_step = 2 * r->options.offset_step,
+        .options = o,
+        .order = o.healpix_order,
+        .offset_range = o.offset_range,
+        .offset_step = 2 * o.offset_step,
         .increment = INCREMENT,
         .smallest_angle = 1e9,
         .smallest_offset = 1e9,
         .accuracy_angle = 999,
         .accuracy_offset = 999,
-        .perturbation = 0,
+        .max_order = -1,
+        .resolution_shell = first_shell(&o),
+        .oversampled = o.classifies,
     };
-    s->resolution_shell = first_shell(r);
-    s->best_resolution = s->resolution_shell / (r->box * r->pixel_size);
-    schedule_sizes(r);
+    s->best_resolution = s->resolution_shell / extent(&o);
+    schedule_sizes(s);
 }
 
-void schedule_sizes(struct refiner *r) {
-    struct schedule *s = &r->schedule;
-    int increment = s->large_increment ? (int)lround(0.25 * r->box / 2) : s->increment;
+void schedule_sizes(struct schedule *s) {
+    int box = s->options.box, increment = s->large_increment ? (int)lround(0.25 * box / 2) : s->increment;
     s->telling_size = 2 * (s->resolution_shell + increment);
-    if (s->telling_size > r->box) s->telling_size = r->box;
-    s->current_size = s->final ? r->box : s->telling_size;
+    if (s->telling_size > box) s->telling_size = box;
+    s->current_size = s->final ? box : s->telling_size;
 }
 
-int schedule_resolution_shell(const struct refiner *r, const struct reference *c) {
-    int last = r->schedule.current_size / 2, first = 1, far;
-    while (first <= last && c->ssnr[first] >= 1)
+double schedule_fine_step(const struct schedule *s) {
+    return s->oversampled ? 0.5 : 1;
+}
+
+/* Returns the shell that halves must reach by themselves until all shells become one band: half as far again as the shared
+ * ones, and at least three shells further. Halves of noise exceed an FSC of 0.143 by chance: one shell beyond in one run
+ * of about ten, three in a row in no run. A bound twice as far out kept a signal that ends in between in two bands for good. */
+static int far_shell(int last) {
+    static const double FAR = 1.5;
+    static const int LEAST = 3;
+    int far = (int)ceil(FAR * last);
+    return far > last + LEAST ? far : last + LEAST;
+}
+
+int schedule_shared_shell(const struct schedule_options *o, double resolution) {
+    int last = (int)ceil(extent(o) / fmin(o->join_resolution, o->initial_lowpass));
+    bool far = resolution > 0 && round(extent(o) / resolution) >= far_shell(last);
+    /* Without a shell beyond there is nothing to keep apart. */
+    return o->classifies || far || last + 1 >= o->box / 2 ? 0 : last;
+}
+
+int schedule_signal_shell(const float *ssnr, int last) {
+    int first = 1, far;
+    while (first <= last && ssnr[first] >= 1)
         first++;
     first--;
     for (far = last; far > first + 3; far--)
-        if (c->ssnr[far] > 1 && c->ssnr[far - 1] > 1 && c->ssnr[far - 2] > 1) break;
+        if (ssnr[far] > 1 && ssnr[far - 1] > 1 && ssnr[far - 2] > 1) break;
     return far > first + 3 ? far : first;
 }
 
-static void update_resolution(struct refiner *r) {
-    struct schedule *s = &r->schedule;
-    int below_half = 1, below_limit = 1, last = s->current_size / 2;
-    while (below_half < last && r->fsc_joined[below_half] >= 0.5f)
-        below_half++;
-    while (below_limit < last && r->fsc_joined[below_limit] >= 0.143f)
-        below_limit++;
-    if (below_limit - below_half + 5 > s->increment) s->increment = below_limit - below_half + 5;
-    if (s->average_pmax > 0.1 && r->fsc_joined[last - 1] > 0.2f) s->large_increment = true;
-    int shell = schedule_resolution_shell(r, r->half[0].references);
-    int other = schedule_resolution_shell(r, r->half[1].references);
-    shell = shell > other ? shell : other;
+/* While the map shows next to nothing of a pose, thousands of grid samples fit a particle alike, and their children too.
+ * Comparing the children would take most of the time of the first iterations. If the data are so poor that a grid stays
+ * coarse, its children must be compared in the end all the same. */
+static bool wants_children(const struct schedule *s, const struct schedule_plan *plan) {
+    static const double BROAD = 0.05;
+    enum { FIRST_ITERATIONS = 3 };
+    bool early = plan->max_order >= 0 || s->iteration < FIRST_ITERATIONS;
+    return s->options.classifies || plan->final || !early || s->average_pmax >= BROAD;
+}
+
+bool schedule_local_next(const struct schedule *s) {
+    int local_order = s->options.local_order - (s->sharp ? 1 : 0);
+    return s->order > s->options.healpix_order && s->order >= local_order;
+}
+
+void schedule_begin(struct schedule *s, const struct schedule_plan *plan) {
+    int before_local = s->options.local_order - 1, first = s->options.healpix_order;
+    s->oversampled = wants_children(s, plan);
+    s->max_order = plan->max_order;
+    if (s->max_order >= 0 && s->order > s->max_order) s->order = s->max_order;
+    /* Particles without a pose must be searched for everywhere: the grid is the finest of those. */
+    if (!plan->aligned && s->order >= s->options.local_order) s->order = before_local > first ? before_local : first;
+    s->sharp = s->sharp && plan->aligned;
+    s->local = plan->aligned && schedule_local_next(s);
+    s->final = plan->final;
+    s->iteration++;
+    schedule_sizes(s);
+}
+
+static void count_resolution(struct schedule *s, int shell) {
     s->resolution_shell = shell > LEAST_SHELL ? shell : LEAST_SHELL;
-    double now = s->resolution_shell / (r->box * r->pixel_size);
+    double now = s->resolution_shell / extent(&s->options);
     s->since_resolution = now <= s->best_resolution + 1e-4 ? s->since_resolution + 1 : 0;
     s->best_resolution = fmax(now, s->best_resolution);
 }
 
-static void update_changes(struct refiner *r) {
-    struct schedule *s = &r->schedule;
-    int changed = r->half[0].changed + r->half[1].changed;
-    if (changed == 0) return;
-    double angle = (r->half[0].angle_change + r->half[1].angle_change) / changed;
-    double offset = sqrt((r->half[0].offset_change + r->half[1].offset_change) / (2 * changed));
-    double angle_step = fine_angle_step(r), offset_step = fine_offset_step(r);
-    bool angles_settled = angle < 0.40 * angle_step || 1.03 * angle >= s->smallest_angle;
-    bool offsets_settled = offset < 0.40 * offset_step || 1.03 * offset >= s->smallest_offset;
+/* Sets how far beyond its resolution a map is compared, from how slowly the FSC falls. */
+static void update_increment(struct schedule *s, const float *fsc) {
+    int below_half = 1, below_limit = 1, last = s->current_size / 2;
+    while (below_half < last && fsc[below_half] >= 0.5f)
+        below_half++;
+    while (below_limit < last && fsc[below_limit] >= 0.143f)
+        below_limit++;
+    if (below_limit - below_half + 5 > s->increment) s->increment = below_limit - below_half + 5;
+    if (s->average_pmax > 0.1 && fsc[last - 1] > 0.2f) s->large_increment = true;
+}
+
+static void update_changes(struct schedule *s, const struct findings *f) {
+    if (f->moved == 0) return;
+    double angle_step = sampling_angle_step(s->order) * schedule_fine_step(s);
+    double offset_step = s->offset_step * schedule_fine_step(s);
+    bool angles_settled = f->angle_change < 0.40 * angle_step || 1.03 * f->angle_change >= s->smallest_angle;
+    bool offsets_settled = f->offset_change < 0.40 * offset_step || 1.03 * f->offset_change >= s->smallest_offset;
     /* Poses that still grow more certain are not settled, however little they move. */
     bool sharper = s->average_pmax > 1.05 * s->best_pmax;
     s->best_pmax = fmax(s->best_pmax, s->average_pmax);
     s->since_changes = angles_settled && offsets_settled && !sharper ? s->since_changes + 1 : 0;
-    s->smallest_angle = fmin(angle, s->smallest_angle);
-    s->smallest_offset = fmin(offset, s->smallest_offset);
+    s->smallest_angle = fmin(f->angle_change, s->smallest_angle);
+    s->smallest_offset = fmin(f->offset_change, s->smallest_offset);
 }
 
-/* One order finer, and shifts as the accuracy asks. */
-static void refine_sampling(struct refiner *r) {
-    struct schedule *s = &r->schedule;
+/* Takes a grid of the next order, with shifts as fine as their accuracy deserves. */
+static void refine_sampling(struct schedule *s) {
     double step = 2 * fmin(1.5, 0.75 * s->accuracy_offset);
     double range = fmin(1.3 * s->offset_range, 5 * s->smallest_offset);
     step = fmin(step, s->offset_step);
@@ -111,39 +159,85 @@ static void refine_sampling(struct refiner *r) {
     s->best_pmax = 0;
 }
 
-/* Whether a finer grid would be wasted on what orientations are known to. Of the first grid that is never believed: the
- * accuracy is that of a map whose poses lie on this very grid, so that a poor map of a coarse grid seems to deserve no
- * better. */
-static bool is_fine(const struct refiner *r) {
-    const struct schedule *s = &r->schedule;
-    /* Searches near the last poses are of the whole sphere. */
+/* Returns whether a finer grid would be finer than orientations are known, or than can be numbered. The accuracy is never
+ * believed with the first grid: it is estimated from a map whose poses lie on this very grid, so that a poor map of a
+ * coarse grid seems to deserve no better. */
+static bool is_fine(const struct schedule *s) {
+    static const double FINE_ENOUGH = 0.75; /* step of the fine pass over the accuracy of angles */
+    /* Local searches too number their samples over the whole sphere. */
     if (s->order >= SAMPLING_MAX_ORDER - 1 ||
-        !alignment_can_number(sampling_whole_sphere(s->order + 1), r->reference_count))
+        !alignment_can_number(sampling_whole_sphere(s->order + 1), s->options.references))
         return true;
-    return s->order > r->options.healpix_order && sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
+    return s->order > s->options.healpix_order && sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
 }
 
-void schedule_after(struct refiner *r) {
-    struct schedule *s = &r->schedule;
-    double count = r->half[0].member_count + r->half[1].member_count;
-    s->average_pmax = (r->half[0].pmax_sum + r->half[1].pmax_sum) / count;
-    s->accuracy_angle = fmin(r->half[0].accuracy_angle, r->half[1].accuracy_angle);
-    s->accuracy_offset = fmin(r->half[0].accuracy_offset, r->half[1].accuracy_offset);
-    if (s->final) {
-        s->converged = true;
-        return;
-    }
-    update_resolution(r);
-    update_changes(r);
+/* Takes a finer grid, or ends, once neither resolution nor poses change any more. */
+static void next_grid(struct schedule *s) {
     s->stalled = false;
     if (s->since_resolution < 1 || s->since_changes < 1) return;
-    bool fine = is_fine(r);
     if (s->max_order >= 0 && s->order >= s->max_order)
         s->stalled = true;
-    else if (!r->oversampled) /* half the step is still to come at this order */
+    else if (!s->oversampled) /* half the step is still to come at this order */
         s->since_resolution = s->since_changes = 0;
-    else if (fine)
+    else if (is_fine(s))
         s->converged = true;
     else
-        refine_sampling(r);
+        refine_sampling(s);
+}
+
+static void after_refinement(struct schedule *s, const struct findings *f) {
+    s->accuracy_angle = f->accuracy_angle;
+    s->accuracy_offset = f->accuracy_offset;
+    if (s->final)
+        s->converged = true;
+    else {
+        update_increment(s, f->fsc);
+        count_resolution(s, f->signal_shell);
+        update_changes(s, f);
+        next_grid(s);
+    }
+    /* Half of the probability in one pose, and few other samples that matter: a search of the whole grid, which takes most
+     * of the time of a refinement, would only find the same poses again. Finer grids divide the probability among more
+     * poses: once sharp stays sharp. */
+    s->sharp = s->sharp || (s->average_pmax >= 0.5 && f->significant > 0 && f->significant <= 10);
+}
+
+/* Counts iterations with all particles; a particle that joins starts the count anew. */
+static void after_classification(struct schedule *s, const struct findings *f) {
+    bool whole = (size_t)f->particles == f->present;
+    count_resolution(s, f->signal_shell);
+    s->whole_iterations = !whole ? 0 : s->whole_particles == f->present ? s->whole_iterations + 1 : 1;
+    s->whole_particles = whole ? f->present : 0;
+    s->converged = s->whole_iterations >= s->options.iterations;
+}
+
+void schedule_after(struct schedule *s, const struct findings *f) {
+    s->average_pmax = f->average_pmax;
+    if (s->options.classifies)
+        after_classification(s, f);
+    else
+        after_refinement(s, f);
+}
+
+/* While particles keep coming, an iteration waits for a tenth more of them and leaves the cores to the stages before this
+ * one. When the stream pauses, iterations go on until they gain nothing; then they wait for a quarter more. */
+bool schedule_live_worth(const struct schedule_live *live, size_t particles, bool paused) {
+    if (live->settled) return (double)particles >= 1.25 * (double)live->settled_particles;
+    return paused || (double)particles >= 1.1 * (double)live->last_particles;
+}
+
+void schedule_live_after(struct schedule_live *live, size_t particles, size_t present, bool stalled, bool converged) {
+    live->last_particles = live->settled_particles = particles;
+    live->settled = (stalled || converged) && particles == present;
+}
+
+/* The first maps are made from a part of the particles: a low-resolution reference is soon improved upon. */
+size_t schedule_live_most(int iteration) {
+    enum { FIRST = 300, DOUBLINGS = 5 };
+    return iteration < DOUBLINGS ? (size_t)FIRST << iteration : 0;
+}
+
+enum schedule_step schedule_at_end(bool classifies, int done, int max_iterations, bool converged) {
+    bool enough = done > 0 && (converged || (!classifies && done >= max_iterations));
+    return !enough ? SCHEDULE_ITERATE : classifies ? SCHEDULE_DONE : SCHEDULE_FINAL;
 }

@@ -9,7 +9,11 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
-#include "stages/refiner/refiner_private.h"
+#include "kernels/prepare/prepare.h"
+#include "stages/refiner/estep.h"
+#include "stages/refiner/mstep.h"
+#include "stages/refiner/resample.h"
+#include "stages/refiner/setup.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -23,25 +27,25 @@ enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_
 
 static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
-    const struct device *device = &r->options.device;
+    const struct device *device = &r->context.device;
     TRY(device_host_new(device, voxels, sizeof *c->map, "a map", &c->map, err));
-    if (r->half_count == 2) TRY(device_host_new(device, voxels, sizeof *c->unfiltered, "a map", &c->unfiltered, err));
+    if (r->side_count == 2) TRY(device_host_new(device, voxels, sizeof *c->unfiltered, "a map", &c->unfiltered, err));
     TRY(mem_new(shells, sizeof *c->tau2, "spectra", &c->tau2, err));
     TRY(mem_new(shells, sizeof *c->ssnr, "spectra", &c->ssnr, err));
     TRY(mem_new(shells, sizeof *c->completeness, "spectra", &c->completeness, err));
     TRY(mem_new(shells, sizeof *c->sigma2_reconstruction, "spectra", &c->sigma2_reconstruction, err));
-    TRY(projector_create(3, r->box, r->options.threads, &c->projector, err));
+    TRY(projector_create(3, r->box, r->context.threads, &c->projector, err));
     c->share = 1.0 / r->reference_count;
     /* A device's sums are seldom the host's as well. */
     return accumulator_create(3, r->box, device->kind == DEVICE_CPU ? r->box : 2, &c->accumulator, err);
 }
 
-static enum status allocate_half(struct refiner *r, struct half *h, struct err *err) {
-    TRY(mem_new((size_t)r->reference_count, sizeof *h->references, "maps", &h->references, err));
+static enum status allocate_side(struct refiner *r, struct side *side, struct err *err) {
+    TRY(mem_new((size_t)r->reference_count, sizeof *side->references, "maps", &side->references, err));
     for (int k = 0; k < r->reference_count; k++)
-        TRY(allocate_reference(r, &h->references[k], err));
-    h->average_norm = 1;
-    h->sigma_offset = 10 / r->pixel_size;
+        TRY(allocate_reference(r, &side->references[k], err));
+    side->average_norm = 1;
+    side->sigma_offset = 10 / r->pixel_size;
     return STATUS_OK;
 }
 
@@ -55,15 +59,20 @@ static enum status count_pixels(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
+static enum alignment_norm reliability(const struct refiner_options *o) {
+    if (!o->reliability) return ALIGNMENT_NORM_NONE;
+    return o->reliability_norm == 0 ? ALIGNMENT_NORM_L2 : ALIGNMENT_NORM_L2SQ;
+}
+
 enum status setup_alignment(struct refiner *r, struct err *err) {
-    const struct alignment_options options = {.device = r->options.device,
-                                              .threads = r->options.threads,
-                                              .memory = r->options.memory,
+    const struct alignment_options options = {.device = r->context.device,
+                                              .threads = r->context.threads,
+                                              .memory = r->options.memory * 0x1p30,
                                               .box = r->box,
                                               .pixel_size = r->pixel_size,
                                               .mask_radius = r->mask_radius,
                                               .max_significant = r->options.max_significant,
-                                              .reliability = r->options.reliability};
+                                              .reliability = reliability(&r->options)};
     alignment_destroy(&r->alignment);
     return alignment_create(&options, &r->alignment, err);
 }
@@ -108,11 +117,11 @@ static double bytes_of_maps(const struct refiner *r, int size) {
 static enum status check_memory(const struct refiner *r, struct err *err) {
     const struct workspace *workspace = alignment_workspace(r->alignment);
     if (workspace == NULL) return STATUS_OK;
-    int size = classifies(r) ? schedule_first_size(r) : r->box;
+    int size = classifies(r) ? schedule_first_size(&r->schedule.options) : r->box;
     double need = bytes_of_maps(r, size), capacity = (double)workspace_capacity(workspace);
     FAIL_IF(need > capacity, err, STATUS_NO_MEMORY,
             "%d maps of %d px, compared up to %d px, need %.2f GiB of the device's memory, %.2f GiB may be used: %s",
-            classifies(r) ? r->reference_count : r->half_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30,
+            classifies(r) ? r->reference_count : r->side_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30,
             r->options.memory > 0 ? "set `memory` to more, or to 0 for what is free"
                                   : "end other programs that use the device, or extract smaller particles");
     return STATUS_OK;
@@ -131,6 +140,21 @@ static void remark_memory(struct refiner *r) {
                  r->box, need * 0x1p-30, capacity * 0x1p-30);
 }
 
+static struct schedule_options schedule_options(const struct refiner *r) {
+    const struct refiner_options *o = &r->options;
+    return (struct schedule_options){.classifies = classifies(r),
+                                     .references = r->reference_count,
+                                     .box = r->box,
+                                     .pixel_size = r->pixel_size,
+                                     .initial_lowpass = o->initial_lowpass,
+                                     .join_resolution = o->join_resolution,
+                                     .healpix_order = o->healpix_order,
+                                     .local_order = o->local_order,
+                                     .offset_range = o->offset_range,
+                                     .offset_step = o->offset_step,
+                                     .iterations = o->iterations};
+}
+
 static enum status allocate(struct refiner *r, struct err *err) {
     r->box = r->set.box;
     r->shells = r->box / 2 + 1;
@@ -140,16 +164,17 @@ static enum status allocate(struct refiner *r, struct err *err) {
             "diameter is %g Å, which is %.1f px of the particles (%.4g Å/px): at least %d px are needed",
             r->options.diameter, 2 * r->mask_radius, r->pixel_size, 2 * RADIUS_LEAST);
     if (r->mask_radius > r->box / 2 - MASK_EDGE) r->mask_radius = r->box / 2 - MASK_EDGE;
-    r->shared_shell = bands_shared(r);
-    TRY(device_host_new(&r->options.device, (size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined,
+    r->schedule.options = schedule_options(r);
+    r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
+    TRY(device_host_new(&r->context.device, (size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined,
                         "a map", &r->combined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc_joined, "spectra", &r->fsc_joined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->shell_pixels, "spectra", &r->shell_pixels, err));
-    for (int h = 0; h < r->half_count; h++)
-        TRY(allocate_half(r, &r->half[h], err));
+    for (int side = 0; side < r->side_count; side++)
+        TRY(allocate_side(r, &r->sides[side], err));
     TRY(count_pixels(r, err));
-    int readers = r->options.threads < READING_THREADS ? r->options.threads : READING_THREADS;
+    int readers = r->context.threads < READING_THREADS ? r->context.threads : READING_THREADS;
     TRY(loader_create(&r->set, readers, &r->loader, err));
     TRY(setup_alignment(r, err));
     TRY(check_memory(r, err));
@@ -167,20 +192,20 @@ static void release_reference(const struct device *device, struct reference *c) 
     mem_free(&c->sigma2_reconstruction);
 }
 
-static void release_half(struct refiner *r, struct half *h) {
-    for (int k = 0; h->references != NULL && k < r->reference_count; k++)
-        release_reference(&r->options.device, &h->references[k]);
-    mem_free(&h->references);
-    mem_free(&h->members);
-    mem_free(&h->sigma2);
-    mem_free(&h->sigma2_sum);
-    mem_free(&h->optics_weight);
+static void release_side(struct refiner *r, struct side *side) {
+    for (int k = 0; side->references != NULL && k < r->reference_count; k++)
+        release_reference(&r->context.device, &side->references[k]);
+    mem_free(&side->references);
+    mem_free(&side->members);
+    mem_free(&side->sigma2);
+    mem_free(&side->sigma2_sum);
+    mem_free(&side->optics_weight);
 }
 
 void setup_release(struct refiner *r) {
-    for (int h = 0; h < 2; h++)
-        release_half(r, &r->half[h]);
-    device_host_free(&r->options.device, &r->combined);
+    for (int side = 0; side < 2; side++)
+        release_side(r, &r->sides[side]);
+    device_host_free(&r->context.device, &r->combined);
     mem_free(&r->fsc);
     mem_free(&r->fsc_joined);
     mem_free(&r->shell_pixels);
@@ -207,11 +232,12 @@ enum status setup_optics(struct refiner *r, struct err *err) {
     int had = r->sigma2_optics, want = r->set.optics_count;
     if (want <= had) return STATUS_OK;
     size_t shells = (size_t)r->shells;
-    for (int h = 0; h < r->half_count; h++) {
+    for (int i = 0; i < r->side_count; i++) {
+        struct side *side = &r->sides[i];
         float *larger = NULL;
         TRY(mem_new((size_t)want * shells, sizeof *larger, "noise spectra", &larger, err));
-        struct half *half = &r->half[h];
-        if (had > 0) memcpy(larger, half->sigma2, (size_t)had * shells * sizeof *larger);
+
+        if (had > 0) memcpy(larger, side->sigma2, (size_t)had * shells * sizeof *larger);
         for (int o = had; o < want; o++)
             for (size_t s = 0; s < shells; s++) {
                 double sum = 0;
@@ -219,12 +245,12 @@ enum status setup_optics(struct refiner *r, struct err *err) {
                     sum += larger[(size_t)k * shells + s];
                 larger[(size_t)o * shells + s] = had > 0 ? (float)(sum / had) : 1;
             }
-        free(half->sigma2);
-        half->sigma2 = larger;
-        mem_free(&half->sigma2_sum);
-        mem_free(&half->optics_weight);
-        TRY(mem_new((size_t)want * shells, sizeof *half->sigma2_sum, "noise spectra", &half->sigma2_sum, err));
-        TRY(mem_new((size_t)want, sizeof *half->optics_weight, "noise spectra", &half->optics_weight, err));
+        free(side->sigma2);
+        side->sigma2 = larger;
+        mem_free(&side->sigma2_sum);
+        mem_free(&side->optics_weight);
+        TRY(mem_new((size_t)want * shells, sizeof *side->sigma2_sum, "noise spectra", &side->sigma2_sum, err));
+        TRY(mem_new((size_t)want, sizeof *side->optics_weight, "noise spectra", &side->optics_weight, err));
     }
     r->sigma2_optics = want;
     return STATUS_OK;
@@ -251,13 +277,13 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
 enum status setup_reference(struct refiner *r, struct err *err) {
     size_t bytes = (size_t)r->box * (size_t)r->box * (size_t)r->box * sizeof(float);
     for (int k = 0; k < r->reference_count; k++) {
-        float *map = r->half[0].references[k].map;
+        float *map = r->sides[0].references[k].map;
         if (k < r->map_count)
             TRY(read_reference(r, r->map_paths[k], map, err));
         else
-            memcpy(map, r->half[0].references[0].map, bytes);
+            memcpy(map, r->sides[0].references[0].map, bytes);
     }
-    if (r->half_count == 2) memcpy(r->half[1].references->map, r->half[0].references->map, bytes);
+    if (r->side_count == 2) memcpy(r->sides[1].references->map, r->sides[0].references->map, bytes);
     return STATUS_OK;
 }
 
@@ -270,9 +296,9 @@ struct noise {
     double *sum;               /* [shells] */
 };
 
-static enum status noise_open(const struct refiner *r, const struct half *h, struct noise *n, struct err *err) {
-    *n = (struct noise){.count = h->member_count < NOISE_PARTICLES ? h->member_count : NOISE_PARTICLES,
-                        .threads = r->options.threads,
+static enum status noise_open(const struct refiner *r, const struct side *side, struct noise *n, struct err *err) {
+    *n = (struct noise){.count = side->member_count < NOISE_PARTICLES ? side->member_count : NOISE_PARTICLES,
+                        .threads = r->context.threads,
                         .pixels = (size_t)r->box * (size_t)r->box,
                         .shells = (size_t)r->shells};
     TRY(mem_new((size_t)n->threads, sizeof(struct prepare *), "the noise of particles", &n->prepares, err));
@@ -312,23 +338,23 @@ static void noise_add(const struct refiner *r, struct noise *n, const float *con
             n->sum[s] += n->powers[(size_t)i * n->shells + s] / (double)n->count;
 }
 
-static enum status noise_gather(struct refiner *r, const struct half *h, struct noise *n, struct err *err) {
+static enum status noise_gather(struct refiner *r, const struct side *side, struct noise *n, struct err *err) {
     for (int first = 0, count; first < n->count; first += count) {
         const float *const *images;
         count = n->count - first < NOISE_BATCH ? n->count - first : NOISE_BATCH;
-        TRY(loader_take(r->loader, h->members + first, count, &images, err));
+        TRY(loader_take(r->loader, side->members + first, count, &images, err));
         int next = first + count, left = n->count - next;
-        if (left > 0) loader_begin(r->loader, h->members + next, left < NOISE_BATCH ? left : NOISE_BATCH);
+        if (left > 0) loader_begin(r->loader, side->members + next, left < NOISE_BATCH ? left : NOISE_BATCH);
         noise_add(r, n, images, count);
     }
     return STATUS_OK;
 }
 
 /* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
-static enum status noise_of_half(struct refiner *r, struct half *h, struct noise *n, struct err *err) {
+static enum status noise_of_side(struct refiner *r, struct side *side, struct noise *n, struct err *err) {
     const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
-    TRY(noise_open(r, h, n, err));
-    TRY(noise_gather(r, h, n, err));
+    TRY(noise_open(r, side, n, err));
+    TRY(noise_gather(r, side, n, err));
     float *power = n->powers;
     double *sum = n->sum;
     prepare_image(n->prepares[0], n->average, &options, NULL, NULL, NULL, power);
@@ -343,16 +369,16 @@ static enum status noise_of_half(struct refiner *r, struct half *h, struct noise
             n->count);
     for (int o = 0; o < r->sigma2_optics; o++)
         for (int s = 0; s < r->shells; s++)
-            h->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];
+            side->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];
     for (int o = 0; o < r->sigma2_optics; o++)
-        mstep_floor_noise(h->sigma2 + (size_t)o * (size_t)r->shells, r->shells);
+        mstep_floor_noise(side->sigma2 + (size_t)o * (size_t)r->shells, r->shells);
     return STATUS_OK;
 }
 
 enum status setup_noise(struct refiner *r, struct err *err) {
-    for (int h = 0; h < r->half_count; h++) {
+    for (int side = 0; side < r->side_count; side++) {
         struct noise noise;
-        enum status status = noise_of_half(r, &r->half[h], &noise, err);
+        enum status status = noise_of_side(r, &r->sides[side], &noise, err);
         noise_close(&noise);
         TRY(status);
     }
@@ -362,16 +388,16 @@ enum status setup_noise(struct refiner *r, struct err *err) {
 /* Map k of what was read, wherever it has been copied to. */
 static void scale_maps(struct refiner *r, int k, double factor) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
-    for (int h = 0; h < r->half_count; h++)
+    for (int side = 0; side < r->side_count; side++)
         for (int c = 0; c < r->reference_count; c++)
             for (size_t i = 0; i < voxels && (c == k || r->map_count == 1); i++)
-                r->half[h].references[c].map[i] *= (float)factor;
+                r->sides[side].references[c].map[i] *= (float)factor;
 }
 
-static enum status compare_with(struct refiner *r, int half, int k, struct err *err) {
+static enum status compare_with(struct refiner *r, int side, int k, struct err *err) {
     TRY(estep_place(r, err));
-    TRY(estep_set_references(r, &r->half[half], k, 1, err));
-    return estep_compare_with(r, &r->half[half], k, 1, err);
+    TRY(estep_set_references(r, &r->sides[side], k, 1, err));
+    return estep_compare_with(r, &r->sides[side], k, 1, err);
 }
 
 /* References come on any grey scale. The factor that fits a sample of the particles best, each at its best pose; only
@@ -381,18 +407,18 @@ static enum status scale_reference(struct refiner *r, int k, struct err *err) {
     int count;
     /* First to a scale on which floats hold D and N apart. */
     TRY(compare_with(r, 0, k, err));
-    TRY(estep_load(r, &r->half[0], 0, &count, err));
-    TRY(alignment_scale(r->alignment, r->batch, 1, &mean, NULL, NULL, err));
+    TRY(estep_load(r, &r->sides[0], 0, &count, err));
+    TRY(alignment_scale(r->alignment, r->batch.particles, 1, &mean, NULL, NULL, err));
     FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask", r->map_paths[k]);
     factor = sqrt(500 / mean);
     scale_maps(r, k, factor);
-    for (int h = 0; h < r->half_count; h++) {
-        TRY(compare_with(r, h, k, err));
-        for (int first = 0; first < r->half[h].member_count && first < SCALE_PARTICLES; first += count) {
-            TRY(estep_load(r, &r->half[h], first, &count, err));
+    for (int side = 0; side < r->side_count; side++) {
+        TRY(compare_with(r, side, k, err));
+        for (int first = 0; first < r->sides[side].member_count && first < SCALE_PARTICLES; first += count) {
+            TRY(estep_load(r, &r->sides[side], first, &count, err));
             /* As many as that, however many a batch has. */
             if (count > SCALE_PARTICLES - first) count = SCALE_PARTICLES - first;
-            TRY(alignment_scale(r->alignment, r->batch, count, &mean, &dots, &norms, err));
+            TRY(alignment_scale(r->alignment, r->batch.particles, count, &mean, &dots, &norms, err));
         }
     }
     FAIL_IF(!(dots > 0), err, STATUS_BAD_FORMAT,

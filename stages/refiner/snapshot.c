@@ -109,16 +109,16 @@ static enum status copy_reference(struct room rooms[ROOMS], const struct refiner
                 &c->sigma2_reconstruction, err);
 }
 
-static enum status copy_half(struct snapshot *s, const struct refiner *r, int index, struct err *err) {
-    struct half *h = &s->refiner.half[index];
-    size_t references = (size_t)r->reference_count, members = (size_t)h->member_count;
+static enum status copy_side(struct snapshot *s, const struct refiner *r, int index, struct err *err) {
+    struct side *side = &s->refiner.sides[index];
+    size_t references = (size_t)r->reference_count, members = (size_t)side->member_count;
     size_t noise = (size_t)r->sigma2_optics * (size_t)r->shells;
-    h->sigma2_sum = h->optics_weight = NULL;
-    TRY(copy(&s->references[index], h->references, references, sizeof *h->references, &h->references, err));
-    TRY(copy(&s->members[index], h->members, members, sizeof *h->members, &h->members, err));
-    TRY(copy(&s->sigma2[index], h->sigma2, noise, sizeof *h->sigma2, &h->sigma2, err));
+    side->sigma2_sum = side->optics_weight = NULL;
+    TRY(copy(&s->references[index], side->references, references, sizeof *side->references, &side->references, err));
+    TRY(copy(&s->members[index], side->members, members, sizeof *side->members, &side->members, err));
+    TRY(copy(&s->sigma2[index], side->sigma2, noise, sizeof *side->sigma2, &side->sigma2, err));
     for (int k = 0; k < r->reference_count; k++)
-        TRY(copy_reference(s->classes + (index * r->reference_count + k) * ROOMS, r, &h->references[k], err));
+        TRY(copy_reference(s->classes + (index * r->reference_count + k) * ROOMS, r, &side->references[k], err));
     return STATUS_OK;
 }
 
@@ -140,15 +140,10 @@ static void leave_out(struct refiner *r) {
     r->shell_pixels = NULL;
     r->alignment = NULL;
     r->loader = NULL;
-    r->workspace = NULL;
+    r->placement.workspace = NULL;
     r->trace = NULL;
-    r->batch = NULL;
-    r->results = NULL;
-    r->changes = NULL;
-    r->powers = r->weights = r->log_shares = NULL;
-    r->projectors = NULL;
-    r->accumulators = NULL;
-    r->restored = NULL;
+    r->batch = (struct batch){0};
+    r->kept_poses = NULL;
     r->sampling.pixels = NULL;
     r->sampling.frames = r->sampling.bases = r->sampling.child_bases = NULL;
     r->sampling.shifts = NULL;
@@ -158,14 +153,14 @@ static void leave_out(struct refiner *r) {
 static enum status copy_all(struct snapshot *s, const struct refiner *r, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     if (s->classes == NULL) {
-        s->class_count = r->half_count * r->reference_count;
+        s->class_count = r->side_count * r->reference_count;
         TRY(mem_new((size_t)s->class_count * ROOMS, sizeof *s->classes, "the files of an iteration", &s->classes, err));
     }
     s->refiner = *r;
     leave_out(&s->refiner);
     TRY(copy_particles(s, &r->set, err));
-    for (int h = 0; h < r->half_count; h++)
-        TRY(copy_half(s, r, h, err));
+    for (int side = 0; side < r->side_count; side++)
+        TRY(copy_side(s, r, side, err));
     TRY(copy(&s->fsc, r->fsc, (size_t)r->shells, sizeof *r->fsc, &s->refiner.fsc, err));
     s->refiner.combined = NULL;
     if (classifies(r)) return STATUS_OK;

@@ -1,92 +1,34 @@
-#include "stages/refiner/stage.h"
-
+/* The refiner as a stage: collects particles, refines while nothing else is to be done, and to the end at the end. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
 #include "common/files.h"
+#include "common/harness/stage.h"
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/arrivals.h"
+#include "stages/refiner/parameters.h"
 #include "stages/refiner/postprocess_write.h"
 #include "stages/refiner/refiner.h"
+#include "stages/refiner/schedule.h"
 #include "stages/refiner/writer.h"
 
 static const double LEAST_MEMORY = 0.25; /* GiB */
-
-struct params {
-    char *reference, *symmetry, *mask;
-    double diameter, initial_lowpass, offset_range, offset_step, tau_fudge, join_resolution, memory;
-    int healpix_order, local_order, live_order, classes, iterations, seed, min_particles, max_iterations,
-        keep_iterations, max_significant, reliability_norm;
-    bool reliability, auto_mask, memory_trace;
-};
-
-static const struct param PARAMS[] = {
-    {"reference", PARAM_PATH, offsetof(struct params, reference), "", NULL, 0, 0, NULL, 0, false,
-     "Map to start from, on any grid and grey scale, protein white; or a STAR file that lists several, a class each."},
-    {"diameter", PARAM_FLOAT, offsetof(struct params, diameter), "Å", NULL, 1, 1e5, NULL, 0, true,
-     "Diameter of the circle and sphere outside of which there is solvent."},
-    {"symmetry", PARAM_STRING, offsetof(struct params, symmetry), "", "C1", 0, 0, NULL, 0, false,
-     "Point group: Cn, Dn, T, O or I (I1 to I4)."},
-    {"initial_lowpass", PARAM_FLOAT, offsetof(struct params, initial_lowpass), "Å", "60", 1, 1e4, NULL, 0, false,
-     "The reference is low-pass filtered to this resolution."},
-    {"healpix_order", PARAM_INT, offsetof(struct params, healpix_order), "", "2", 0, 5, NULL, 0, false,
-     "Order of the first coarse grid of directions: 2 is 15°, searched in steps of 7.5°; one more halves both."},
-    {"offset_range", PARAM_FLOAT, offsetof(struct params, offset_range), "px", "5", 0, 50, NULL, 0, false,
-     "Shifts searched at first, to each side."},
-    {"offset_step", PARAM_FLOAT, offsetof(struct params, offset_step), "px", "1", 0.1, 10, NULL, 0, false,
-     "Step of that search (the coarse pass takes twice as much)."},
-    {"local_order", PARAM_INT, offsetof(struct params, local_order), "", "4", 1, 8, NULL, 0, false,
-     "From this order on poses are searched near the last one only."},
-    {"mask", PARAM_PATH, offsetof(struct params, mask), "", NULL, 0, 0, NULL, 0, false,
-     "Map of 0 to 1 that is put over the maps after each iteration, in place of a sphere."},
-    {"auto_mask", PARAM_BOOL, offsetof(struct params, auto_mask), "", "true", 0, 0, NULL, 0, false,
-     "Without a mask, make one from the map in each iteration that reaches 30 Å, inside the sphere."},
-    {"reliability", PARAM_BOOL, offsetof(struct params, reliability), "", "false", 0, 0, NULL, 0, false,
-     "Weigh particles by whether their fit grows better or worse between iterations."},
-    {"reliability_norm", PARAM_CHOICE, offsetof(struct params, reliability_norm), "", "l2", 0, 0, "l2|l2sq", 0, false,
-     "What a fit is judged by: the norm of what is left of the image, or its square, which weighs about twice as "
-     "hard."},
-    {"classes", PARAM_INT, offsetof(struct params, classes), "", "1", 1, 100, NULL, 0, false,
-     "1 refines one map; more sort the particles into so many classes of different maps (3D classification)."},
-    {"iterations", PARAM_INT, offsetof(struct params, iterations), "", "25", 1, 1000, NULL, 0, false,
-     "Iterations of a classification, with all particles."},
-    {"tau_fudge", PARAM_FLOAT, offsetof(struct params, tau_fudge), "", "auto", 0.1, 100, NULL, 0, false,
-     "Factor on the signal's power in the Wiener filter; 1, in a classification 4."},
-    {"join_resolution", PARAM_FLOAT, offsetof(struct params, join_resolution), "Å", "40", 5, 1000, NULL, 0, false,
-     "Up to this resolution the halves share their data, so that they do not drift apart."},
-    {"live_order", PARAM_INT, offsetof(struct params, live_order), "", "2", 0, 5, NULL, 0, false,
-     "While particles still arrive the grid grows no finer than this order."},
-    {"min_particles", PARAM_INT, offsetof(struct params, min_particles), "", "100", 10, 1000000, NULL, 0, false,
-     "The first map waits for so many particles (the end of the stream does not)."},
-    {"max_iterations", PARAM_INT, offsetof(struct params, max_iterations), "", "40", 1, 1000, NULL, 0, false,
-     "At the end of the stream, no more iterations than this before the final one."},
-    {"max_significant", PARAM_INT, offsetof(struct params, max_significant), "", "300", 10, 10000000, NULL, 0, false,
-     "Of the coarse samples that hold 99.9 % of a particle's probability, the fine pass takes the best so many."},
-    {"keep_iterations", PARAM_INT, offsetof(struct params, keep_iterations), "", "3", 1, 1000, NULL, 0, false,
-     "Files of so many iterations are kept."},
-    {"seed", PARAM_INT, offsetof(struct params, seed), "", "1", 0, 1e9, NULL, 0, false,
-     "Decides which half a particle belongs to, and the perturbation of the grids."},
-    {"memory", PARAM_FLOAT, offsetof(struct params, memory), "GiB", "4", 0, 4096, NULL, 0, false,
-     "Memory to work with, about; half of it keeps particle images that were read once. 0: of a CUDA device what is "
-     "free when the first iteration begins, for a stage that has it to itself, and of the host 4 GiB."},
-    {"memory_trace", PARAM_BOOL, offsetof(struct params, memory_trace), "", "false", 0, 0, NULL, 0, false,
-     "Write what each iteration takes of a CUDA device's memory, step by step (run_itNNN_memory.csv)."},
-};
 
 struct state {
     struct arrivals arrivals;
     struct refiner *refiner;
     struct writer *writer;
-    size_t last_particles;    /* of the last iteration */
-    size_t settled_particles; /* how many there were when nothing more was to be gained */
-    bool settled, remarked, looked;
-    bool told;          /* that sums come to the host */
-    size_t spoiled;     /* images that were told of */
-    bool warned;        /* of particles without a CTF */
-    bool unwritten;     /* files of the last iteration are not begun */
-    bool gone;          /* the file of the last selection, when the stage began */
-    struct err refused; /* the first file that could not join; status OK: none */
+    struct schedule_live live;
+    bool looked; /* for the final files of an earlier run */
+    /* What the log has reported already: */
+    bool remarked;      /* how the refinement began */
+    bool told;          /* sums come to the host */
+    size_t spoiled;     /* so many images count as empty */
+    bool warned;        /* particles have no CTF */
+    bool unwritten;     /* the writer has not taken the last iteration yet */
+    bool gone;          /* the file of the last selection was gone when the stage began */
+    struct err refused; /* of the first file that could not join; status OK: none */
 };
 
 struct lane {
@@ -99,7 +41,7 @@ static enum status restore(struct stage *stage, struct refiner *refiner, struct 
     struct err mine = {0};
     bool tried = false;
     for (int i = INT_MAX; (i = refiner_last(stage_folder(stage), i)) > 0;) {
-        enum status status = refiner_restore(refiner, stage_folder(stage), i, &mine);
+        enum status status = refiner_resume(refiner, stage_folder(stage), i, &mine);
         if (status == STATUS_OK) {
             stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d", i);
             return STATUS_OK;
@@ -115,39 +57,17 @@ static enum status restore(struct stage *stage, struct refiner *refiner, struct 
 
 static enum status init(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
-    const struct params *p = stage_params(stage);
+    const struct refiner_options *p = stage_params(stage);
     FAIL_IF(p->reference == NULL, err, STATUS_BAD_ARGUMENT,
             "the refiner needs a reference map: set `reference` to a map of the particle, low resolution is enough");
     TRY(arrivals_init(&state->arrivals, err));
-    const struct stage_session *session = stage_session(stage);
-    const struct refiner_options options = {.reference = p->reference,
-                                            .mask = p->mask,
-                                            .symmetry = p->symmetry,
-                                            .diameter = p->diameter,
-                                            .initial_lowpass = p->initial_lowpass,
-                                            .healpix_order = p->healpix_order,
-                                            .local_order = p->local_order,
-                                            .offset_range = p->offset_range,
-                                            .offset_step = p->offset_step,
-                                            .max_significant = p->max_significant,
-                                            .classes = p->classes,
-                                            .iterations = p->iterations,
-                                            .tau_fudge = p->tau_fudge,
-                                            .join_resolution = p->join_resolution,
-                                            .auto_mask = p->auto_mask,
-                                            .reliability = !p->reliability            ? ALIGNMENT_NORM_NONE
-                                                           : p->reliability_norm == 0 ? ALIGNMENT_NORM_L2
-                                                                                      : ALIGNMENT_NORM_L2SQ,
-                                            .seed = (unsigned)p->seed,
-                                            .threads = stage_threads(stage),
+    const struct refiner_context machine = {.threads = stage_threads(stage),
                                             .device = *stage_device(stage),
-                                            .memory = p->memory * 0x1p30,
-                                            .memory_trace = p->memory_trace,
-                                            .fallback_pixel_size = session->pixel_size,
+                                            .fallback_pixel_size = stage_session(stage)->pixel_size,
                                             .root = stage_root(stage)};
     FAIL_IF(p->memory > 0 && p->memory < LEAST_MEMORY, err, STATUS_BAD_ARGUMENT,
             "memory is %g GiB: at least %g are needed, or 0 for what is free", p->memory, LEAST_MEMORY);
-    TRY(refiner_create(&options, &state->refiner, err));
+    TRY(refiner_create(p, &machine, &state->refiner, err));
     TRY(restore(stage, state->refiner, err));
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
     state->arrivals.grid = refiner_grid(state->refiner);
@@ -269,52 +189,44 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
     return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
 }
 
-/* While particles keep coming, an iteration waits until there are some more of them, and leaves the cores to the stages
- * before this one; when the stream pauses, it goes on until nothing is gained any more. */
-static bool worth_iterating(struct state *state, size_t particles) {
-    static const double PAUSE = 4; /* s */
-    bool paused = arrivals_pause(&state->arrivals, PAUSE);
-    if (state->settled) return (double)particles >= 1.25 * (double)state->settled_particles;
-    return paused || (double)particles >= 1.1 * (double)state->last_particles;
+/* Does a slice of the running iteration. */
+static enum status go_on(struct stage *stage, struct state *state, struct err *err) {
+    bool complete = false;
+    TRY(work_on(stage, state, &complete, err));
+    const struct refiner_state s = refiner_state(state->refiner);
+    if (complete)
+        schedule_live_after(&state->live, s.particles, refiner_particles(state->refiner), s.stalled, s.converged);
+    return STATUS_OK;
 }
 
-/* The first maps are made of a part of the particles: a low-resolution reference is soon improved upon. */
-static size_t live_particles(const struct state *state) {
-    enum { FIRST = 300, DOUBLINGS = 5 };
-    int iteration = refiner_state(state->refiner).iteration;
-    return iteration < DOUBLINGS ? (size_t)FIRST << iteration : 0;
+/* Looks once for the final files of an earlier run: a session that is run again after its end has nothing to add. */
+static void look_for_end(struct stage *stage, struct state *state, size_t particles) {
+    if (state->looked) return;
+    state->looked = true;
+    state->live.settled = refiner_is_final(state->refiner, stage_folder(stage));
+    state->live.settled_particles = particles;
 }
 
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
+    static const double PAUSE = 4; /* s */
     struct state *state = context;
-    const struct params *p = stage_params(stage);
-    bool complete = false;
+    const struct refiner_options *p = stage_params(stage);
     *ret_work = STAGE_WORK_NONE;
     TRY(writer_look(state->writer, err));
     if (state->unwritten) TRY(after_iteration(stage, state, err));
     if (refiner_busy(state->refiner)) {
-        TRY(work_on(stage, state, &complete, err));
-        if (complete) {
-            struct refiner_state s = refiner_state(state->refiner);
-            state->last_particles = s.particles;
-            state->settled = (s.stalled || s.converged) && s.particles == refiner_particles(state->refiner);
-            state->settled_particles = s.particles;
-        }
+        TRY(go_on(stage, state, err));
         *ret_work = STAGE_WORK_MORE;
         return STATUS_OK;
     }
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
-    if (!state->looked && particles >= (size_t)p->min_particles) {
-        /* A session that is run again after its end has nothing to add. */
-        state->looked = true;
-        state->settled = refiner_is_final(state->refiner, stage_folder(stage));
-        state->settled_particles = particles;
-    }
-    if (particles < (size_t)p->min_particles || !worth_iterating(state, particles)) return STATUS_OK;
+    if (particles < (size_t)p->min_particles) return STATUS_OK;
+    look_for_end(stage, state, particles);
+    if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, PAUSE))) return STATUS_OK;
     const struct refiner_iteration next = {.max_order =
                                                p->live_order > p->healpix_order ? p->live_order : p->healpix_order,
-                                           .most = live_particles(state)};
+                                           .most = schedule_live_most(refiner_state(state->refiner).iteration)};
     TRY(refiner_begin(state->refiner, &next, err));
     *ret_work = STAGE_WORK_MORE;
     return STATUS_OK;
@@ -360,7 +272,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
 
 static enum status flush(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
-    const struct params *p = stage_params(stage);
+    const struct refiner_options *p = stage_params(stage);
     if (refiner_busy(state->refiner)) TRY(finish_iteration(stage, state, err));
     if (state->unwritten) TRY(after_iteration(stage, state, err));
     TRY(writer_wait(state->writer, err));
@@ -376,15 +288,15 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         return STATUS_OK;
     }
     if (refiner_is_final(state->refiner, stage_folder(stage))) return STATUS_OK;
-    bool classifies = refiner_state(state->refiner).classes > 1;
-    for (int i = 0; i < p->max_iterations || classifies; i++) {
-        TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1}, err));
+    const bool classifies = refiner_state(state->refiner).classes > 1;
+    enum schedule_step step = SCHEDULE_ITERATE;
+    for (int done = 0; step == SCHEDULE_ITERATE; done++) {
+        step = schedule_at_end(classifies, done, p->max_iterations, refiner_state(state->refiner).converged);
+        if (step == SCHEDULE_DONE) return writer_wait(state->writer, err);
+        const struct refiner_iteration next = {.max_order = -1, .final = step == SCHEDULE_FINAL};
+        TRY(refiner_begin(state->refiner, &next, err));
         TRY(finish_iteration(stage, state, err));
-        if (refiner_state(state->refiner).converged) break;
     }
-    if (classifies) return writer_wait(state->writer, err);
-    TRY(refiner_begin(state->refiner, &(struct refiner_iteration){.max_order = -1, .final = true}, err));
-    TRY(finish_iteration(stage, state, err));
     return postprocess(stage, state, err);
 }
 
@@ -395,9 +307,9 @@ const struct stage_descriptor refiner_stage = {
         "sorts them into classes of different maps",
     .in = "particles|selection",
     .out = "",
-    .params = PARAMS,
-    .param_count = sizeof PARAMS / sizeof *PARAMS,
-    .params_size = sizeof(struct params),
+    .params = refiner_parameters,
+    .param_count = REFINER_PARAMETERS,
+    .params_size = sizeof(struct refiner_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
     .lanes = 2,

@@ -9,82 +9,7 @@
 #include "common/formats/relion.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
-
-static struct star_table *particle_table(struct star_file *file) {
-    struct star_table *t = star_table_find(file, "particles");
-    if (t == NULL) t = star_table_find(file, "images");
-    return t != NULL ? t : star_table_find(file, "");
-}
-
-static enum status export_optics(const struct particle_set *set, struct star_file *file, struct err *err) {
-    struct star_table *t;
-    TRY(star_table_add(file, "optics", true, &t, err));
-    for (int i = 0; i < set->optics_count; i++) {
-        const struct particle_optics *o = &set->optics[i];
-        size_t row;
-        TRY(star_row_begin(t, "rlnOpticsGroup", &row, err));
-        if (o->source >= 0 && set->sources[o->source].file != NULL)
-            TRY(star_row_copy(star_table_find(set->sources[o->source].file, "optics"), o->row, t, row, err));
-        const struct star_cell cells[] = {
-            {.column = "rlnOpticsGroup", .value = i + 1, .integer = true},
-            {.column = "rlnVoltage", .value = o->voltage},
-            {.column = "rlnSphericalAberration", .value = o->spherical_aberration},
-            {.column = "rlnAmplitudeContrast", .value = o->amplitude_contrast},
-            {.column = "rlnImagePixelSize", .value = o->pixel_size},
-            {.column = "rlnImageSize", .value = set->box, .integer = true},
-            {.column = "rlnImageDimensionality", .value = 2, .integer = true},
-        };
-        TRY(star_put_text(t, row, "rlnOpticsGroupName", o->name, err));
-        TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
-        TRY(star_row_fill(t, row, err));
-    }
-    return STATUS_OK;
-}
-
-static bool exported(const struct particle *p) {
-    return p->source >= 0 && p->aligned;
-}
-
-static enum status export_particle(const struct particle_set *set, const struct particle *p, struct star_table *t,
-                                   struct err *err) {
-    size_t row;
-    double rot, tilt, psi;
-    TRY(star_row_begin(t, "rlnImageName", &row, err));
-    TRY(star_row_copy(particle_table(set->sources[p->source].file), p->row, t, row, err));
-    matrix_to_euler(p->pose, &rot, &tilt, &psi);
-    const struct star_cell cells[] = {
-        {.column = "rlnOpticsGroup", .value = p->optics + 1, .integer = true},
-        {.column = "rlnAngleRot", .value = rot},
-        {.column = "rlnAngleTilt", .value = tilt},
-        {.column = "rlnAnglePsi", .value = psi},
-        {.column = "rlnOriginXAngst", .value = p->origin[0] * set->pixel_size},
-        {.column = "rlnOriginYAngst", .value = p->origin[1] * set->pixel_size},
-        {.column = "rlnClassNumber", .value = p->class_index + 1, .integer = true},
-        {.column = "rlnNormCorrection", .value = p->norm},
-        {.column = "rlnLogLikeliContribution", .value = p->log_likelihood},
-        {.column = "rlnMaxValueProbDistribution", .value = p->max_probability},
-        {.column = "rlnNrOfSignificantSamples", .value = p->significant, .integer = true},
-        {.column = "rlnRandomSubset", .value = p->half + 1, .integer = true},
-        {.column = "rlnParticleReliability",
-         .value = p->reliability,
-         .unless = p->reliability == 1 && star_column_find(t, "rlnParticleReliability") < 0},
-    };
-    char group[32];
-    snprintf(group, sizeof group, "group_%d", p->optics + 1);
-    TRY(star_put_text(t, row, "rlnGroupName", group, err));
-    TRY(star_put_text(t, row, "rlnImageName", p->name, err));
-    TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
-    return star_row_fill(t, row, err);
-}
-
-enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err) {
-    struct star_table *t;
-    TRY(export_optics(set, file, err));
-    TRY(star_table_add(file, "particles", true, &t, err));
-    for (size_t i = 0; i < set->count; i++)
-        if (exported(&set->particles[i])) TRY(export_particle(set, &set->particles[i], t, err));
-    return STATUS_OK;
-}
+#include "stages/refiner/particles_export.h"
 
 /* RELION 3.1 has noise spectra for groups of particles, and numbers these as they come up in the data file; here they
  * are the optics groups. groups: room for optics_count. */
@@ -92,7 +17,7 @@ static int list_groups(const struct particle_set *set, int *groups) {
     int count = 0;
     for (size_t i = 0; i < set->count; i++) {
         const struct particle *p = &set->particles[i];
-        bool known = !exported(p);
+        bool known = !particle_is_exported(p);
         for (int g = 0; g < count && !known; g++)
             known = groups[g] == p->optics;
         if (!known) groups[count++] = p->optics;
@@ -100,15 +25,9 @@ static int list_groups(const struct particle_set *set, int *groups) {
     return count;
 }
 
-/* Where the next iteration stands. */
-static bool local_next(const struct refiner *r) {
-    int order = r->schedule.order;
-    return order > r->options.healpix_order && order >= r->options.local_order - (r->schedule.sharp ? 1 : 0);
-}
-
-static enum status general_table(const struct refiner *r, const struct half *h, int groups, struct star_file *file,
+static enum status general_table(const struct refiner *r, const struct side *side, int groups, struct star_file *file,
                                  struct err *err) {
-    const bool local = local_next(r);
+    const bool local = schedule_local_next(&r->schedule);
     const double sigma = local ? sampling_angle_step(r->schedule.order) : 0;
     const struct star_cell cells[] = {
         {.column = "rlnReferenceDimensionality", .value = 3, .integer = true},
@@ -125,13 +44,13 @@ static enum status general_table(const struct refiner *r, const struct half *h, 
         {.column = "rlnNrGroups", .value = groups, .integer = true},
         {.column = "rlnNrOpticsGroups", .value = r->sigma2_optics, .integer = true},
         {.column = "rlnTau2FudgeFactor", .value = r->options.tau_fudge},
-        {.column = "rlnNormCorrectionAverage", .value = h->average_norm},
-        {.column = "rlnSigmaOffsetsAngst", .value = h->sigma_offset * r->pixel_size},
+        {.column = "rlnNormCorrectionAverage", .value = side->average_norm},
+        {.column = "rlnSigmaOffsetsAngst", .value = side->sigma_offset * r->pixel_size},
         {.column = "rlnOrientationalPriorMode", .value = local, .integer = true},
         {.column = "rlnSigmaPriorRotAngle", .value = sigma},
         {.column = "rlnSigmaPriorTiltAngle", .value = sigma},
         {.column = "rlnSigmaPriorPsiAngle", .value = sigma},
-        {.column = "rlnLogLikelihood", .value = h->likelihood_sum},
+        {.column = "rlnLogLikelihood", .value = side->likelihood_sum},
         {.column = "rlnAveragePmax", .value = r->schedule.average_pmax},
     };
     struct star_table *t;
@@ -139,12 +58,12 @@ static enum status general_table(const struct refiner *r, const struct half *h, 
     return star_cells_put(t, 0, cells, sizeof cells / sizeof *cells, err);
 }
 
-static enum status class_table(const struct refiner *r, const struct half *h, const char *map, struct star_file *file,
-                               struct err *err) {
+static enum status class_table(const struct refiner *r, const struct side *side, const char *map,
+                               struct star_file *file, struct err *err) {
     struct star_table *t;
     TRY(star_table_add(file, "model_classes", true, &t, err));
     for (int k = 0; k < r->reference_count; k++) {
-        const struct reference *c = &h->references[k];
+        const struct reference *c = &side->references[k];
         char name[PATH_SIZE + 160];
         snprintf(name, sizeof name, classifies(r) ? "%s_class%03d.mrc" : "%s", map, k + 1);
         const struct star_cell cells[] = {
@@ -159,9 +78,9 @@ static enum status class_table(const struct refiner *r, const struct half *h, co
     return STATUS_OK;
 }
 
-static enum status spectra_table(const struct refiner *r, const struct half *h, int k, struct star_file *file,
+static enum status spectra_table(const struct refiner *r, const struct side *side, int k, struct star_file *file,
                                  struct err *err) {
-    const struct reference *c = &h->references[k];
+    const struct reference *c = &side->references[k];
     struct star_table *t;
     char name[64];
     snprintf(name, sizeof name, "model_class_%d", k + 1);
@@ -184,12 +103,12 @@ static enum status spectra_table(const struct refiner *r, const struct half *h, 
 }
 
 /* A prior over directions that knows nothing, as long as RELION's own list of them; over all classes its sum is 1. */
-static enum status directions_table(const struct refiner *r, const struct half *h, int k, struct star_file *file,
+static enum status directions_table(const struct refiner *r, const struct side *side, int k, struct star_file *file,
                                     struct err *err) {
     struct star_table *t;
     char name[64];
     long count = relion_direction_count(r->symmetry.name, r->schedule.order);
-    double share = classifies(r) ? h->references[k].share : 1;
+    double share = classifies(r) ? side->references[k].share : 1;
     snprintf(name, sizeof name, "model_pdf_orient_class_%d", k + 1);
     TRY(star_table_add(file, name, true, &t, err));
     TRY(star_column_add(t, "rlnOrientationDistribution", "0", NULL, err));
@@ -199,7 +118,7 @@ static enum status directions_table(const struct refiner *r, const struct half *
     return STATUS_OK;
 }
 
-static enum status noise_table(const struct refiner *r, const struct half *h, const char *name, int optics,
+static enum status noise_table(const struct refiner *r, const struct side *side, const char *name, int optics,
                                struct star_file *file, struct err *err) {
     struct star_table *t;
     TRY(star_table_add(file, name, true, &t, err));
@@ -207,7 +126,7 @@ static enum status noise_table(const struct refiner *r, const struct half *h, co
         const struct star_cell cells[] = {
             {.column = "rlnSpectralIndex", .value = s, .integer = true},
             {.column = "rlnResolution", .value = s / (r->box * r->pixel_size)},
-            {.column = "rlnSigma2Noise", .value = h->sigma2[(size_t)optics * (size_t)r->shells + (size_t)s]},
+            {.column = "rlnSigma2Noise", .value = side->sigma2[(size_t)optics * (size_t)r->shells + (size_t)s]},
         };
         TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
     }
@@ -215,15 +134,15 @@ static enum status noise_table(const struct refiner *r, const struct half *h, co
 }
 
 /* By group, as RELION 3.1 reads them, and by optics group, as later ones do. */
-static enum status noise_tables(const struct refiner *r, const struct half *h, const int *groups, int count,
+static enum status noise_tables(const struct refiner *r, const struct side *side, const int *groups, int count,
                                 struct star_file *file, struct err *err) {
     struct star_table *t;
     char name[64];
     TRY(star_table_add(file, "model_groups", true, &t, err));
     for (int g = 0; g < count; g++) {
         int members = 0;
-        for (int i = 0; i < h->member_count; i++)
-            members += r->set.particles[h->members[i]].optics == groups[g];
+        for (int i = 0; i < side->member_count; i++)
+            members += r->set.particles[side->members[i]].optics == groups[g];
         snprintf(name, sizeof name, "group_%d", groups[g] + 1);
         const struct star_cell cells[] = {
             {.column = "rlnGroupNumber", .value = g + 1, .integer = true},
@@ -235,27 +154,27 @@ static enum status noise_tables(const struct refiner *r, const struct half *h, c
     }
     for (int g = 0; g < count; g++) {
         snprintf(name, sizeof name, "model_group_%d", g + 1);
-        TRY(noise_table(r, h, name, groups[g], file, err));
+        TRY(noise_table(r, side, name, groups[g], file, err));
     }
     for (int o = 0; o < r->sigma2_optics; o++) {
         snprintf(name, sizeof name, "model_optics_group_%d", o + 1);
-        TRY(noise_table(r, h, name, o, file, err));
+        TRY(noise_table(r, side, name, o, file, err));
     }
     return STATUS_OK;
 }
 
-enum status tables_model(const struct refiner *r, const struct half *h, const char *map, struct star_file *file,
+enum status tables_model(const struct refiner *r, const struct side *side, const char *map, struct star_file *file,
                          struct err *err) {
     _cleanup_(mem_free) int *groups = NULL;
     TRY(mem_new((size_t)r->set.optics_count, sizeof *groups, "groups of particles", &groups, err));
     int count = list_groups(&r->set, groups);
-    TRY(general_table(r, h, count, file, err));
-    TRY(class_table(r, h, map, file, err));
+    TRY(general_table(r, side, count, file, err));
+    TRY(class_table(r, side, map, file, err));
     for (int k = 0; k < r->reference_count; k++) {
-        TRY(spectra_table(r, h, k, file, err));
-        TRY(directions_table(r, h, k, file, err));
+        TRY(spectra_table(r, side, k, file, err));
+        TRY(directions_table(r, side, k, file, err));
     }
-    return noise_tables(r, h, groups, count, file, err);
+    return noise_tables(r, side, groups, count, file, err);
 }
 
 /* "refiner/run_it003" + ending. */
@@ -266,14 +185,14 @@ static const char *join(const char *stem, const char *ending, char *out) {
 
 static bool has_ctf(const struct particle_set *set) {
     for (size_t i = 0; i < set->count; i++)
-        if (exported(&set->particles[i]) && set->particles[i].has_ctf) return true;
+        if (particle_is_exported(&set->particles[i]) && set->particles[i].has_ctf) return true;
     return false;
 }
 
 enum status tables_optimiser(const struct refiner *r, const char *root, const char *stem, struct star_file *file,
                              struct err *err) {
     const struct schedule *s = &r->schedule;
-    const double px = r->pixel_size, changed = fmax(r->half[0].changed + r->half[1].changed, 1);
+    const double px = r->pixel_size, changed = fmax(r->sides[0].changed + r->sides[1].changed, 1);
     char model[PATH_SIZE + 64], model2[PATH_SIZE + 64], data[PATH_SIZE + 64], sampling[PATH_SIZE + 64];
     const struct relion_optimiser optimiser = {
         .root = root,
@@ -283,7 +202,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         .sampling = join(stem, "_sampling.star", sampling),
         .mask = r->mask_path,
         .iteration = s->iteration,
-        .iterations = classifies(r) ? s->iteration + r->options.iterations - r->whole_iterations : 999,
+        .iterations = classifies(r) ? s->iteration + r->options.iterations - s->whole_iterations : 999,
         .auto_refine = !classifies(r),
         .correct_ctf = has_ctf(&r->set),
         .converged = s->converged,
@@ -300,9 +219,9 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         .best_resolution = s->best_resolution,
         .accuracy_angle = s->accuracy_angle,
         .accuracy_offset = s->accuracy_offset * px,
-        .change_angle = (r->half[0].angle_change + r->half[1].angle_change) / changed,
-        .change_classes = classifies(r) ? r->half[0].class_change / changed : 0,
-        .change_offset = sqrt((r->half[0].offset_change + r->half[1].offset_change) / (2 * changed)) * px,
+        .change_angle = (r->sides[0].angle_change + r->sides[1].angle_change) / changed,
+        .change_classes = classifies(r) ? r->sides[0].class_change / changed : 0,
+        .change_offset = sqrt((r->sides[0].offset_change + r->sides[1].offset_change) / (2 * changed)) * px,
         .smallest_angle = fmin(s->smallest_angle, 999),
         .smallest_offset = fmin(s->smallest_offset * px, 999),
     };
@@ -313,9 +232,9 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "icestreamBestPmax", .value = s->best_pmax},
         {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},
         {.column = "icestreamParticles", .value = (double)r->set.present, .integer = true},
-        {.column = "icestreamWholeIterations", .value = r->whole_iterations, .integer = true, .unless = !classifies(r)},
+        {.column = "icestreamWholeIterations", .value = s->whole_iterations, .integer = true, .unless = !classifies(r)},
         {.column = "icestreamWholeParticles",
-         .value = (double)r->whole_particles,
+         .value = (double)s->whole_particles,
          .integer = true,
          .unless = !classifies(r)},
     };

@@ -4,7 +4,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/trace.h"
 
 enum { STEPS = 1 << 16 };
 

@@ -13,6 +13,7 @@
 #include "common/formats/star.h"
 #include "common/memory.h"
 #include "stages/refiner/particles.h"
+#include "stages/refiner/particles_export.h"
 
 static struct err err;
 

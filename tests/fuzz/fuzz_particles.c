@@ -11,6 +11,7 @@
 #include "common/memory.h"
 #include "stages/classifier/dataset.h"
 #include "stages/refiner/particles.h"
+#include "stages/refiner/particles_export.h"
 
 enum { SLICES = 5, BOX = 16 };
 

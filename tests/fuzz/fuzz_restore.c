@@ -10,7 +10,7 @@
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
 #include "stages/classifier/snapshot.h"
-#include "stages/refiner/restored.h"
+#include "stages/refiner/kept_state.h"
 
 /* Iteration 7 is of the classifier and of a refinement, iteration 8 of a classification by the refiner. */
 enum { BOX = 16, SHELLS = BOX / 2 + 1, SLICES = 5, CLASSES = 3, MAPS = 2, REFINED = 7, SORTED = 8, TEXT_MAX = 8192 };
@@ -240,7 +240,7 @@ static void check_poses(const struct star_file *data, int classes) {
     set.root = strdup(folder);
     FUZZ_CHECK(star_read(path, &file, NULL) == STATUS_OK);
     FUZZ_CHECK(particle_set_merge(&set, &file, path, false, NULL, NULL) == STATUS_OK && set.count == SLICES);
-    restored_poses(data, &set, classes);
+    kept_state_poses(data, &set, classes);
     for (size_t i = 0; i < set.count; i++) {
         const struct particle *p = &set.particles[i];
         for (int j = 0; j < 9; j++)
@@ -251,39 +251,40 @@ static void check_poses(const struct star_file *data, int classes) {
     particle_set_destroy(&set);
 }
 
-static void check_half(const struct restored *r, const struct restored_half *h) {
-    FUZZ_CHECK(h->average_norm > 0 && h->sigma_offset > 0);
+static void check_half(const struct kept_state *r, const struct kept_side *side) {
+    FUZZ_CHECK(side->average_norm > 0 && side->sigma_offset > 0);
     for (int i = 0; i < r->groups * SHELLS; i++)
-        FUZZ_CHECK(isfinite(h->sigma2[i]) && (i % SHELLS == 0 || h->sigma2[i] > 0));
+        FUZZ_CHECK(isfinite(side->sigma2[i]) && (i % SHELLS == 0 || side->sigma2[i] > 0));
     for (int k = 0; k < r->classes; k++) {
-        FUZZ_CHECK(h->shares[k] >= 0 && h->shares[k] < 1.01);
+        FUZZ_CHECK(side->shares[k] >= 0 && side->shares[k] < 1.01);
         for (int i = 0; i < BOX * BOX * BOX; i++)
-            FUZZ_CHECK(isfinite(h->maps[k].data[i]));
+            FUZZ_CHECK(isfinite(side->maps[k].data[i]));
     }
 }
 
 static bool refiner_goes_on(int iteration) {
     const int classes = iteration == SORTED ? MAPS : 1;
     char name[32];
-    struct restored r = {0};
+    struct kept_state r = {0};
     struct err err = {0};
-    FUZZ_CHECK(restored_last(folder, 1000) == SORTED && restored_last(folder, SORTED) == REFINED &&
-               restored_last(folder, REFINED) == 0);
+    FUZZ_CHECK(kept_state_last(folder, 1000) == SORTED && kept_state_last(folder, SORTED) == REFINED &&
+               kept_state_last(folder, REFINED) == 0);
     snprintf(name, sizeof name, "run_it%03d", iteration);
-    if (restored_read(folder, iteration, classes, &r, &err) != STATUS_OK) {
+    if (kept_state_read(folder, iteration, classes, &r, &err) != STATUS_OK) {
         FUZZ_CHECK(strstr(err.message, name) != NULL);
         return false;
     }
     const struct schedule *s = &r.schedule;
     FUZZ_CHECK(r.box == BOX && r.shells == SHELLS && r.groups >= 1 && fabs(r.pixel_size / PIXEL - 1) < 0.01);
-    FUZZ_CHECK(r.classes == classes && r.half_count == (iteration == SORTED ? 1 : 2) && r.whole_iterations >= 0);
+    FUZZ_CHECK(r.classes == classes && r.side_count == (iteration == SORTED ? 1 : 2) &&
+               r.schedule.whole_iterations >= 0);
     FUZZ_CHECK(s->iteration == iteration && s->order >= 0 && s->order <= SAMPLING_MAX_ORDER &&
                s->resolution_shell < SHELLS);
     FUZZ_CHECK(s->offset_step > 0 && s->offset_range / s->offset_step <= 301 && s->offset_range <= BOX);
-    for (int h = 0; h < r.half_count; h++)
-        check_half(&r, &r.half[h]);
+    for (int h = 0; h < r.side_count; h++)
+        check_half(&r, &r.sides[h]);
     check_poses(r.data, classes);
-    restored_clear(&r);
+    kept_state_clear(&r);
     return true;
 }
 

@@ -7,7 +7,6 @@
 /* Without reference, mask, diameter and memory. */
 static inline struct refiner_options few_blobs_options(void) {
     return (struct refiner_options){.initial_lowpass = 50,
-                                    .threads = 2,
                                     .healpix_order = 0,
                                     .symmetry = "C1",
                                     .offset_range = 3,

@@ -14,11 +14,11 @@
 
 #include "common/files.h"
 #include "common/formats/star.h"
+#include "common/harness/stage.h"
 #include "common/harness/stage_private.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/refiner_private.h"
-#include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 
@@ -373,9 +373,8 @@ static void a_restart_knows_how_certain_poses_were(void **state) {
     const struct refiner_options options = {.reference = reference,
                                             .diameter = 150,
                                             .initial_lowpass = 50,
-                                            .threads = 1,
                                             .healpix_order = 1,
-                                            .memory = 0x1p28,
+                                            .memory = 0.25,
                                             .symmetry = "C1",
                                             .offset_step = 1,
                                             .max_significant = 300};
@@ -386,8 +385,8 @@ static void a_restart_knows_how_certain_poses_were(void **state) {
         struct refiner *refiner = NULL;
         put_number(path, "_icestreamBestPmax", sharp ? "0.75" : "0.25");
         put_number(path, "_icestreamPosesAreSharp", sharp ? "1" : "0");
-        assert_int_equal(refiner_create(&options, &refiner, &err), STATUS_OK);
-        if (refiner_restore(refiner, folder, last, &err) != STATUS_OK) fail_msg("%s", err.message);
+        assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 1}, &refiner, &err), STATUS_OK);
+        if (refiner_resume(refiner, folder, last, &err) != STATUS_OK) fail_msg("%s", err.message);
         assert_true(refiner->schedule.sharp == (sharp == 1));
         assert_true(refiner->schedule.best_pmax == (sharp ? 0.75 : 0.25));
         refiner_destroy(&refiner);
@@ -409,9 +408,8 @@ static void broken_iterations_are_passed_over(void **state) {
     const struct refiner_options options = {.reference = reference,
                                             .diameter = 150,
                                             .initial_lowpass = 50,
-                                            .threads = 1,
                                             .healpix_order = 1,
-                                            .memory = 0x1p28,
+                                            .memory = 0.25,
                                             .symmetry = "C1",
                                             .offset_step = 1,
                                             .max_significant = 300};
@@ -427,15 +425,16 @@ static void broken_iterations_are_passed_over(void **state) {
             snprintf(path, sizeof path, "%s/%s", folder, name);
             assert_int_equal(file_read_whole(path, 1 << 24, &text, &length, NULL), STATUS_OK);
             damage(path, text, length, how);
-            assert_int_equal(refiner_create(&options, &refiner, &err), STATUS_OK);
-            enum status status = refiner_restore(refiner, folder, last, &err);
+            assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 1}, &refiner, &err),
+                             STATUS_OK);
+            enum status status = refiner_resume(refiner, folder, last, &err);
             if (status != STATUS_OK) {
                 refused++;
                 assert_true(status_is_of_file(status));
                 /* A turned bit may make two files differ that are both good: either may be blamed. */
                 if (strstr(err.message, how < 5 ? name : "run_it") == NULL)
                     fail_msg("'%s' does not name %s", err.message, name);
-                assert_int_equal(refiner_restore(refiner, folder, last - 1, &err), STATUS_OK);
+                assert_int_equal(refiner_resume(refiner, folder, last - 1, &err), STATUS_OK);
             }
             assert_int_equal(refiner_grid(refiner).box, BOX);
             refiner_destroy(&refiner);

@@ -39,7 +39,7 @@ static void prepare(struct world *w, const char *name) {
     snprintf(w->away, sizeof w->away, "%s/away", w->scratch);
 }
 
-static struct refiner *begin(const struct world *w, double memory) {
+static struct refiner *begin(struct world *w, double memory) {
     struct refiner *refiner = NULL;
     struct star_file *file = NULL;
     char path[PATH_SIZE];
@@ -48,7 +48,7 @@ static struct refiner *begin(const struct world *w, double memory) {
     options.mask = w->mask;
     options.diameter = 150;
     options.memory = memory;
-    assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
+    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
     assert_int_equal(path_join(w->scratch, "a.star", path, sizeof path, NULL), STATUS_OK);
     assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
     assert_int_equal(refiner_merge(refiner, &file, path, false, NULL, NULL), STATUS_OK);
@@ -82,7 +82,7 @@ static void a_mask_that_comes_later_is_used(void **state) {
     struct world w;
     prepare(&w, "mask");
     for (int late = 0; late < 2; late++) {
-        struct refiner *refiner = begin(&w, 0x1p28);
+        struct refiner *refiner = begin(&w, 0.25);
         if (late) {
             assert_int_equal(rename(w.mask, w.away), 0);
             for (int i = 0; i < 2; i++)
@@ -109,7 +109,7 @@ static void a_stack_that_is_away_is_waited_for(void **state) {
     struct world w;
     prepare(&w, "stack");
     for (int stop = -1; stop < 3; stop++) {
-        struct refiner *refiner = begin(&w, 100 * BOX * BOX * sizeof(float)); /* 50 of 80 images are kept */
+        struct refiner *refiner = begin(&w, 100 * BOX * BOX * sizeof(float) * 0x1p-30); /* 50 of 80 images are kept */
         struct err err = {0};
         if (refiner_begin(refiner, &ITERATION, &err) != STATUS_OK) fail_msg("%s", err.message);
         assert_int_equal(iterate(refiner, &w, stop), stop >= 0);

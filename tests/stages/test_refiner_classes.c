@@ -13,8 +13,9 @@
 #include <cmocka.h>
 
 #include "common/formats/star.h"
+#include "common/harness/stage.h"
 #include "kernels/fsc/fsc.h"
-#include "stages/refiner/stage.h"
+#include "stages/refiner/refiner.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 

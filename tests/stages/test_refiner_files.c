@@ -11,8 +11,9 @@
 #include <cmocka.h>
 
 #include "common/formats/star.h"
+#include "common/harness/stage.h"
+#include "stages/refiner/refiner.h"
 #include "stages/refiner/snapshot.h"
-#include "stages/refiner/stage.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 
@@ -78,9 +79,8 @@ static void files_are_of_their_iteration(void **state) {
     const struct refiner_options options = {.reference = reference,
                                             .diameter = 150,
                                             .initial_lowpass = 50,
-                                            .threads = 2,
                                             .healpix_order = 1,
-                                            .memory = 0x1p28,
+                                            .memory = 0.25,
                                             .symmetry = "C1",
                                             .offset_range = 3,
                                             .offset_step = 1,
@@ -88,7 +88,7 @@ static void files_are_of_their_iteration(void **state) {
                                             .join_resolution = 40,
                                             .local_order = 4,
                                             .tau_fudge = 1};
-    assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
+    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
     assert_int_equal(snapshot_create(&snapshot, NULL), STATUS_OK);
     snapshot_return(snapshot, refiner);
     merge(refiner, scratch, "a.star", false);

@@ -28,7 +28,7 @@ struct world {
 static void prepare(struct world *w, const char *name) {
     static float map[VOXELS];
     static struct object object;
-    *w = (struct world){.diameter = 150, .memory = 0x1p28};
+    *w = (struct world){.diameter = 150, .memory = 0.25};
     scratch_path(name, w->scratch);
     assert_int_equal(file_make_folders(w->scratch, 0755, NULL), STATUS_OK);
     srand(13);
@@ -55,7 +55,7 @@ static void put(const char *path, long index, bool and_all_others, float value) 
     assert_int_equal(fclose(f), 0);
 }
 
-static struct refiner *create(const struct world *w) {
+static struct refiner *create(struct world *w) {
     struct refiner *refiner = NULL;
     struct star_file *file = NULL;
     struct err err = {0};
@@ -64,7 +64,7 @@ static struct refiner *create(const struct world *w) {
     options.mask = w->masked ? w->mask : NULL;
     options.diameter = w->diameter;
     options.memory = w->memory;
-    assert_int_equal(refiner_create(&options, &refiner, NULL), STATUS_OK);
+    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
     assert_int_equal(star_read(w->star, &file, NULL), STATUS_OK);
     if (refiner_merge(refiner, &file, w->star, false, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
     return refiner;
@@ -72,7 +72,7 @@ static struct refiner *create(const struct world *w) {
 
 static const struct refiner_iteration ITERATION = {.max_order = 0};
 
-static void refused(const struct world *w, const char *expected) {
+static void refused(struct world *w, const char *expected) {
     struct refiner *refiner = create(w);
     struct err err = {0};
     assert_int_not_equal(refiner_begin(refiner, &ITERATION, &err), STATUS_OK);
@@ -157,7 +157,7 @@ static void spoiled_images_are_counted(void **state) {
         assert_int_equal(refiner_doubts(refiner).spoiled, 4);
         assert_int_equal(refiner_doubts(refiner).without_ctf, COUNT);
         refiner_destroy(&refiner);
-        w.memory = 50 * BOX * BOX * sizeof(float); /* half of it keeps 25 images of 60 */
+        w.memory = 50 * BOX * BOX * sizeof(float) * 0x1p-30; /* half of it keeps 25 images of 60 */
     }
 }
 

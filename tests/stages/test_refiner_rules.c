@@ -13,7 +13,8 @@
 
 #include "common/formats/star.h"
 #include "kernels/reconstruct/accumulator_private.h"
-#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/estep.h"
+#include "stages/refiner/mstep.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 
@@ -56,11 +57,11 @@ static float *floats(size_t count) {
     return memory;
 }
 
-static void make_half(struct half *h, bool second) {
+static void make_half(struct side *side, bool second) {
     size_t voxels = (size_t)SMALL * SMALL * SMALL;
     struct reference *c = calloc(1, sizeof *c);
     assert_non_null(c);
-    *h = (struct half){.references = c, .member_count = 100, .norm_sum = 100, .offset2_sum = 800, .weight_sum = 100};
+    *side = (struct side){.references = c, .member_count = 100, .norm_sum = 100, .offset2_sum = 800, .weight_sum = 100};
     *c = (struct reference){.map = floats(voxels),
                             .unfiltered = floats(voxels),
                             .tau2 = floats(SMALL_SHELLS),
@@ -72,8 +73,8 @@ static void make_half(struct half *h, bool second) {
     fill(c->accumulator, second);
 }
 
-static void discard_half(struct half *h) {
-    struct reference *c = h->references;
+static void discard_half(struct side *side) {
+    struct reference *c = side->references;
     accumulator_destroy(&c->accumulator);
     float *owned[] = {c->map, c->unfiltered, c->tau2, c->ssnr, c->completeness, c->sigma2_reconstruction};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
@@ -87,21 +88,24 @@ static void check_prior(double tau_fudge) {
         .box = SMALL,
         .shells = SMALL_SHELLS,
         .pixel_size = 4,
-        .half_count = 2,
+        .side_count = 2,
         .reference_count = 1,
         .mask_radius = 7,
-        .options = {.threads = 1, .tau_fudge = tau_fudge, .join_resolution = 40, .initial_lowpass = 40}};
-    r.schedule.current_size = SMALL_SIZE;
+        .context = {.threads = 1},
+        .options = {.tau_fudge = tau_fudge, .join_resolution = 40, .initial_lowpass = 40},
+        .schedule = {
+            .options = {.references = 1, .box = SMALL, .pixel_size = 4, .join_resolution = 40, .initial_lowpass = 40},
+            .current_size = SMALL_SIZE}};
     r.pixels.size = SMALL_SIZE;
     OK(symmetry_create("C1", &r.symmetry, &failure));
     r.fsc = floats(SMALL_SHELLS), r.fsc_joined = floats(SMALL_SHELLS);
     r.combined = floats((size_t)SMALL * SMALL * SMALL);
-    make_half(&r.half[0], false);
-    make_half(&r.half[1], true);
+    make_half(&r.sides[0], false);
+    make_half(&r.sides[1], true);
     OK(mstep(&r, &failure));
     const int joined = 2; /* whole shells up to 96 Å/40 Å */
     for (int h = 0; h < 2; h++) {
-        const struct reference *c = r.half[h].references;
+        const struct reference *c = r.sides[h].references;
         for (int s = 1; s < SMALL_SHELLS; s++) {
             double f = fmin(fmax(r.fsc_joined[s], 0.001), 0.999);
             if (s <= joined) near("the FSC of shell", s, f, 0.999, 1e-9);
@@ -113,8 +117,8 @@ static void check_prior(double tau_fudge) {
             if (s > SMALL_SIZE / 2) assert_true(c->tau2[s] == 0);
         }
     }
-    discard_half(&r.half[0]);
-    discard_half(&r.half[1]);
+    discard_half(&r.sides[0]);
+    discard_half(&r.sides[1]);
     symmetry_destroy(&r.symmetry);
     free(r.fsc), free(r.fsc_joined), free(r.combined);
 }
@@ -139,7 +143,7 @@ static void noise_norm_and_offsets_are_means(void **state) {
                                                      7, 4.2, 3, 1.8, 130.5 / 150}; /* 630/150, 450/150, 270/150 */
     for (int i = 0; i < OPTICS * SHELLS; i++)
         sigma2[i] = 7;
-    struct half h = {.sigma2 = sigma2,
+    struct side h = {.sigma2 = sigma2,
                      .sigma2_sum = sums,
                      .optics_weight = counts,
                      .member_count = 150,
@@ -231,8 +235,7 @@ static struct refiner *make_refiner(const char *name) {
     const struct refiner_options options = {.reference = reference,
                                             .diameter = 150,
                                             .initial_lowpass = 50,
-                                            .threads = 1,
-                                            .memory = 0x1p28,
+                                            .memory = 0.25,
                                             .symmetry = "C1",
                                             .offset_range = 3,
                                             .offset_step = 1,
@@ -241,7 +244,7 @@ static struct refiner *make_refiner(const char *name) {
                                             .local_order = 4,
                                             .tau_fudge = 1,
                                             .classes = 1};
-    OK(refiner_create(&options, &refiner, &failure));
+    OK(refiner_create(&options, &(struct refiner_context){.threads = 1}, &refiner, &failure));
     OK(path_join(scratch, "a.star", path, sizeof path, &failure));
     OK(star_read(path, &file, &failure));
     OK(refiner_merge(refiner, &file, path, false, NULL, &failure));
@@ -267,7 +270,7 @@ static void residuals_become_norms_and_noise(void **state) {
     for (int iteration = 0; iteration < 3; iteration++) {
         iterate(r);
         for (int h = 0; h < 2; h++) {
-            const struct half *half = &r->half[h];
+            const struct side *half = &r->sides[h];
             double sum = 0, power[BOX_SHELLS] = {0};
             for (int m = 0; m < half->member_count; m++) {
                 int i = half->members[m];
@@ -301,13 +304,15 @@ static void bands_end_where_halves_agree_far_enough(void **state) {
         {64, 60, 40, 8, 0}, {240, 40, 60, 26, 18}, {240, 40, 60, 27, 0}, {12, 7, 60, 0, 0}, /* shell 6 is the last */
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        struct refiner r = {.box = CASES[i].box, .pixel_size = 3};
-        r.options.classes = 1;
-        r.options.join_resolution = CASES[i].join;
-        r.options.initial_lowpass = CASES[i].initial;
-        r.resolution = CASES[i].shell > 0 ? r.box * r.pixel_size / CASES[i].shell : 0;
-        if (bands_shared(&r) != CASES[i].shared)
-            fail_msg("case %zu: %d shells are kept apart, %d were expected", i, bands_shared(&r), CASES[i].shared);
+        const struct schedule_options options = {.references = 1,
+                                                 .box = CASES[i].box,
+                                                 .pixel_size = 3,
+                                                 .join_resolution = CASES[i].join,
+                                                 .initial_lowpass = CASES[i].initial};
+        double resolution = CASES[i].shell > 0 ? options.box * options.pixel_size / CASES[i].shell : 0;
+        int shared = schedule_shared_shell(&options, resolution);
+        if (shared != CASES[i].shared)
+            fail_msg("case %zu: %d shells are kept apart, %d were expected", i, shared, CASES[i].shared);
     }
 }
 

@@ -1,4 +1,5 @@
-/* When auto-refinement takes a finer grid and when it stops: schedule_after on iterations made up here. */
+/* When auto-refinement takes a finer grid and when it stops, when a classification ends, and what is worth an iteration while
+ * particles arrive: the schedule on findings made up here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,53 +7,55 @@
 
 #include <cmocka.h>
 
-#include "stages/refiner/refiner_private.h"
+#include "kernels/alignment/alignment.h"
+#include "kernels/sampling/sampling.h"
+#include "stages/refiner/schedule.h"
 
 enum { BOX = 64, SHELLS = BOX / 2 + 1, RESOLVED = 17, FIRST_ORDER = 2, COUNT = 100 };
 
-/* A refinement whose halves agree to shell RESOLVED, iteration for iteration, and whose poses stand still. */
+/* A refinement whose halves agree to shell RESOLVED in each iteration, and whose poses stand still. */
 struct settled {
-    struct refiner refiner;
-    struct reference maps[2];
+    struct schedule schedule;
+    struct schedule_plan plan;
+    struct findings findings;
     float ssnr[SHELLS], fsc[SHELLS];
 };
 
 static void begin(struct settled *s) {
-    *s = (struct settled){.refiner = {.options = {.healpix_order = FIRST_ORDER,
-                                                  .initial_lowpass = 30,
-                                                  .offset_range = 5,
-                                                  .offset_step = 1,
-                                                  .local_order = 4},
-                                      .box = BOX,
-                                      .shells = SHELLS,
-                                      .pixel_size = 3,
-                                      .reference_count = 1,
-                                      .oversampled = true}};
+    *s = (struct settled){.schedule = {.options = {.references = 1,
+                                                   .box = BOX,
+                                                   .pixel_size = 3,
+                                                   .initial_lowpass = 30,
+                                                   .join_resolution = 40,
+                                                   .healpix_order = FIRST_ORDER,
+                                                   .local_order = 4,
+                                                   .offset_range = 5,
+                                                   .offset_step = 1}},
+                          .plan = {.max_order = -1, .aligned = true},
+                          .findings = {.particles = 2 * COUNT,
+                                       .present = 2 * COUNT,
+                                       .average_pmax = 0.5,
+                                       .accuracy_offset = 1,
+                                       .moved = 2 * COUNT}};
     for (int shell = 0; shell < SHELLS; shell++)
         s->ssnr[shell] = shell <= RESOLVED ? 10 : 0.1f, s->fsc[shell] = shell <= RESOLVED ? 0.9f : 0;
-    s->refiner.fsc_joined = s->fsc;
-    for (int h = 0; h < 2; h++) {
-        s->maps[h].ssnr = s->ssnr;
-        s->refiner.half[h] =
-            (struct half){.references = &s->maps[h], .member_count = COUNT, .pmax_sum = 0.5 * COUNT, .changed = COUNT};
-    }
-    schedule_start(&s->refiner);
-    s->refiner.schedule.max_order = -1;
+    s->findings.fsc = s->fsc;
+    schedule_start(&s->schedule);
 }
 
-/* Iterations until the grid changes or all is over; 10 at most. accuracy: of angles, degrees. */
+static void iterate(struct settled *s) {
+    schedule_begin(&s->schedule, &s->plan);
+    s->findings.signal_shell = schedule_signal_shell(s->ssnr, s->schedule.current_size / 2);
+    schedule_after(&s->schedule, &s->findings);
+}
+
+/* Iterates until the grid changes or all is over, 10 times at most. accuracy: of angles, degrees. */
 static int settle(struct settled *s, double accuracy) {
-    struct schedule *schedule = &s->refiner.schedule;
+    struct schedule *schedule = &s->schedule;
     int order = schedule->order, count = 0;
-    for (int h = 0; h < 2; h++)
-        s->refiner.half[h].accuracy_angle = accuracy, s->refiner.half[h].accuracy_offset = 1;
-    while (count < 10 && schedule->order == order && !schedule->converged) {
-        schedule_sizes(&s->refiner);
-        s->refiner.sampling.angle_step = sampling_angle_step(order);
-        s->refiner.sampling.offset_step = schedule->offset_step;
-        schedule_after(&s->refiner);
-        count++;
-    }
+    s->findings.accuracy_angle = accuracy;
+    for (; count < 10 && schedule->order == order && !schedule->converged; count++)
+        iterate(s);
     return count;
 }
 
@@ -62,8 +65,8 @@ static void goes_on_while_the_grid_is_coarse(void **state) {
     begin(&s);
     for (int order = FIRST_ORDER + 1; order <= 5; order++) {
         assert_in_range(settle(&s, 1), 1, 9);
-        assert_false(s.refiner.schedule.converged);
-        assert_int_equal(s.refiner.schedule.order, order);
+        assert_false(s.schedule.converged);
+        assert_int_equal(s.schedule.order, order);
     }
 }
 
@@ -73,40 +76,147 @@ static void stops_where_the_grid_is_fine(void **state) {
     begin(&s);
     (void)settle(&s, 3);
     (void)settle(&s, 3);
-    assert_int_equal(s.refiner.schedule.order, 4);
-    assert_false(s.refiner.schedule.converged);
+    assert_int_equal(s.schedule.order, 4);
+    assert_false(s.schedule.converged);
     (void)settle(&s, 3); /* half of 3.7 degrees is less than 0.75 of 3 */
-    assert_true(s.refiner.schedule.converged);
-    assert_int_equal(s.refiner.schedule.order, 4);
+    assert_true(s.schedule.converged);
+    assert_int_equal(s.schedule.order, 4);
 }
 
-/* However accurate the poses: the whole sphere has 1.2e9 orientations at order 8, and two references there are more than
- * are numbered. */
+/* However accurate the poses are: the whole sphere has 1.2e9 orientations at order 8, and with two references there are more
+ * than can be numbered. */
 static void stops_at_the_finest_grid_there_is(void **state) {
     (void)state;
     for (int references = 1; references <= 2; references++) {
         struct settled s;
         begin(&s);
-        s.refiner.reference_count = references;
-        for (int i = 0; i < 10 && !s.refiner.schedule.converged; i++)
+        s.schedule.options.references = references;
+        for (int i = 0; i < 10 && !s.schedule.converged; i++)
             (void)settle(&s, 0.001);
-        assert_true(s.refiner.schedule.converged);
-        assert_int_equal(s.refiner.schedule.order, references == 1 ? 8 : 7);
-        assert_true(alignment_can_number(sampling_whole_sphere(s.refiner.schedule.order), references));
+        assert_true(s.schedule.converged);
+        assert_int_equal(s.schedule.order, references == 1 ? 8 : 7);
+        assert_true(alignment_can_number(sampling_whole_sphere(s.schedule.order), references));
     }
 }
 
-/* A map of poses on a coarse grid says that nothing finer is known, whatever could be. */
+/* The accuracy that a map of a coarse grid shows says nothing about finer grids. */
 static void does_not_stop_at_the_first_grid(void **state) {
     (void)state;
     struct settled s;
     begin(&s);
     (void)settle(&s, 15);
-    assert_false(s.refiner.schedule.converged);
-    assert_int_equal(s.refiner.schedule.order, FIRST_ORDER + 1);
+    assert_false(s.schedule.converged);
+    assert_int_equal(s.schedule.order, FIRST_ORDER + 1);
     (void)settle(&s, 15);
-    assert_true(s.refiner.schedule.converged);
-    assert_int_equal(s.refiner.schedule.order, FIRST_ORDER + 1);
+    assert_true(s.schedule.converged);
+    assert_int_equal(s.schedule.order, FIRST_ORDER + 1);
+}
+
+/* Local searches begin at local_order; one order earlier if poses were sharp; never if a particle has no pose yet. */
+static void searches_become_local(void **state) {
+    (void)state;
+    for (int sharp = 0; sharp < 2; sharp++) {
+        struct settled s;
+        begin(&s);
+        s.findings.significant = sharp ? 10 : 11; /* with half of the probability in one pose */
+        iterate(&s);
+        assert_true(s.schedule.sharp == (sharp == 1));
+        s.schedule.order = 3;
+        iterate(&s);
+        assert_true(s.schedule.local == (sharp == 1));
+        s.schedule.order = 4;
+        assert_true(schedule_local_next(&s.schedule));
+        s.plan.aligned = false;
+        schedule_begin(&s.schedule, &s.plan);
+        assert_false(s.schedule.local || s.schedule.sharp);
+        assert_int_equal(s.schedule.order, 3);
+    }
+}
+
+/* While data arrive the grid grows no finer than the bound: the schedule stalls instead, and goes on without the bound. */
+static void stalls_below_the_bound(void **state) {
+    (void)state;
+    struct settled s;
+    begin(&s);
+    s.plan.max_order = FIRST_ORDER;
+    for (int i = 0; i < 5; i++)
+        iterate(&s);
+    assert_true(s.schedule.stalled && !s.schedule.converged);
+    assert_int_equal(s.schedule.order, FIRST_ORDER);
+    s.plan.max_order = -1;
+    assert_int_equal(settle(&s, 1), 1);
+    assert_int_equal(s.schedule.order, FIRST_ORDER + 1);
+}
+
+/* Early iterations with a map that shows nothing compare the coarse samples only; later ones their children too. */
+static void children_wait_for_a_map(void **state) {
+    (void)state;
+    struct settled s;
+    begin(&s);
+    s.findings.average_pmax = 0.01;
+    for (int i = 0; i < 4; i++) {
+        iterate(&s);
+        assert_true(s.schedule.oversampled == (i == 3));
+    }
+    s.findings.average_pmax = 0.05;
+    s.plan.max_order = FIRST_ORDER;
+    iterate(&s); /* still after an iteration of 0.01 */
+    assert_false(s.schedule.oversampled);
+    iterate(&s);
+    assert_true(s.schedule.oversampled);
+}
+
+/* A classification ends after so many iterations with all particles; a new particle begins the count anew. */
+static void a_classification_counts_whole_iterations(void **state) {
+    (void)state;
+    struct settled s;
+    begin(&s);
+    s.schedule.options.classifies = true;
+    s.schedule.options.references = 2;
+    s.schedule.options.iterations = 2;
+    schedule_start(&s.schedule);
+    s.findings.present = 2 * COUNT + 1;
+    iterate(&s); /* not with all */
+    assert_int_equal(s.schedule.whole_iterations, 0);
+    s.findings.present = 2 * COUNT;
+    iterate(&s);
+    assert_false(s.schedule.converged);
+    s.findings.particles++, s.findings.present++;
+    iterate(&s);
+    assert_int_equal(s.schedule.whole_iterations, 1);
+    assert_false(s.schedule.converged);
+    iterate(&s);
+    assert_true(s.schedule.converged);
+    assert_int_equal(s.schedule.order, FIRST_ORDER);
+    assert_true(s.schedule.oversampled);
+}
+
+static void live_iterations_wait_for_particles(void **state) {
+    (void)state;
+    struct schedule_live live = {0};
+    assert_true(schedule_live_worth(&live, 100, false));
+    schedule_live_after(&live, 100, 150, true, false);
+    assert_false(live.settled); /* particles have joined since */
+    assert_false(schedule_live_worth(&live, 109, false));
+    assert_true(schedule_live_worth(&live, 111, false));
+    assert_true(schedule_live_worth(&live, 100, true));
+    schedule_live_after(&live, 160, 160, true, false);
+    assert_false(schedule_live_worth(&live, 199, true));
+    assert_true(schedule_live_worth(&live, 200, false));
+    assert_int_equal(schedule_live_most(0), 300);
+    assert_int_equal(schedule_live_most(4), 4800);
+    assert_int_equal(schedule_live_most(5), 0);
+}
+
+/* At least one iteration, then the final one once converged or after max_iterations; a classification has no final one. */
+static void the_end_has_its_iterations(void **state) {
+    (void)state;
+    assert_int_equal(schedule_at_end(false, 0, 2, true), SCHEDULE_ITERATE);
+    assert_int_equal(schedule_at_end(false, 1, 2, false), SCHEDULE_ITERATE);
+    assert_int_equal(schedule_at_end(false, 1, 2, true), SCHEDULE_FINAL);
+    assert_int_equal(schedule_at_end(false, 2, 2, false), SCHEDULE_FINAL);
+    assert_int_equal(schedule_at_end(true, 2, 2, false), SCHEDULE_ITERATE);
+    assert_int_equal(schedule_at_end(true, 1, 2, true), SCHEDULE_DONE);
 }
 
 int main(void) {
@@ -115,6 +225,12 @@ int main(void) {
         cmocka_unit_test(stops_where_the_grid_is_fine),
         cmocka_unit_test(stops_at_the_finest_grid_there_is),
         cmocka_unit_test(does_not_stop_at_the_first_grid),
+        cmocka_unit_test(searches_become_local),
+        cmocka_unit_test(stalls_below_the_bound),
+        cmocka_unit_test(children_wait_for_a_map),
+        cmocka_unit_test(a_classification_counts_whole_iterations),
+        cmocka_unit_test(live_iterations_wait_for_particles),
+        cmocka_unit_test(the_end_has_its_iterations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,28 +4,28 @@
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/refiner_private.h"
-#include "stages/refiner/restored.h"
+#include "stages/refiner/kept_state.h"
+#include "stages/refiner/setup.h"
 
-static enum status take_half(struct refiner *r, struct half *h, struct restored_half *from, struct err *err) {
+static enum status take_side(struct refiner *r, struct side *side, struct kept_side *from, struct err *err) {
     size_t groups = (size_t)r->sigma2_optics;
-    TRY(mem_new(groups * (size_t)r->shells, sizeof *h->sigma2_sum, "noise spectra", &h->sigma2_sum, err));
-    TRY(mem_new(groups, sizeof *h->optics_weight, "noise spectra", &h->optics_weight, err));
+    TRY(mem_new(groups * (size_t)r->shells, sizeof *side->sigma2_sum, "noise spectra", &side->sigma2_sum, err));
+    TRY(mem_new(groups, sizeof *side->optics_weight, "noise spectra", &side->optics_weight, err));
     for (int k = 0; k < r->reference_count; k++) {
-        struct reference *c = &h->references[k];
+        struct reference *c = &side->references[k];
         memcpy(c->map, from->maps[k].data, image_count(&from->maps[k]) * sizeof *c->map);
         if (classifies(r)) c->share = from->shares[k];
     }
-    h->average_norm = from->average_norm;
-    h->sigma_offset = from->sigma_offset;
-    h->sigma2 = from->sigma2;
+    side->average_norm = from->average_norm;
+    side->sigma_offset = from->sigma_offset;
+    side->sigma2 = from->sigma2;
     from->sigma2 = NULL;
     return STATUS_OK;
 }
 
 static void take_schedule(struct refiner *r, const struct schedule *from) {
     struct schedule *s = &r->schedule;
-    schedule_start(r);
+    schedule_start(s);
     s->iteration = from->iteration;
     s->order = from->order;
     s->offset_range = from->offset_range;
@@ -42,38 +42,38 @@ static void take_schedule(struct refiner *r, const struct schedule *from) {
     s->average_pmax = from->average_pmax;
     s->best_pmax = from->best_pmax;
     s->sharp = from->sharp;
+    s->whole_iterations = from->whole_iterations;
+    s->whole_particles = from->whole_particles;
 }
 
-static enum status take_all(struct refiner *r, struct restored *from, struct err *err) {
+static enum status take_all(struct refiner *r, struct kept_state *from, struct err *err) {
     r->set.box = from->box;
     r->set.pixel_size = from->pixel_size;
     TRY(setup_allocate(r, err));
     r->sigma2_optics = from->groups;
-    for (int h = 0; h < r->half_count; h++)
-        TRY(take_half(r, &r->half[h], &from->half[h], err));
+    for (int side = 0; side < r->side_count; side++)
+        TRY(take_side(r, &r->sides[side], &from->sides[side], err));
     take_schedule(r, &from->schedule);
     r->resolution = from->resolution;
-    r->shared_shell = bands_shared(r);
-    r->whole_iterations = from->whole_iterations;
-    r->whole_particles = from->whole_particles;
-    r->restored = from->data;
+    r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
+    r->kept_poses = from->data;
     from->data = NULL;
     r->started = true;
     return STATUS_OK;
 }
 
-enum status refiner_restore(struct refiner *r, const char *folder, int iteration, struct err *err) {
-    struct restored restored = {0};
+enum status refiner_resume(struct refiner *r, const char *folder, int iteration, struct err *err) {
+    struct kept_state kept = {0};
     FAIL_IF(r->box != 0 || r->set.count > 0, err, STATUS_BAD_STATE,
             "a refinement that has begun cannot go on from another one's files");
-    TRY(restored_read(folder, iteration, r->reference_count, &restored, err));
-    enum status status = take_all(r, &restored, err);
-    restored_clear(&restored);
+    TRY(kept_state_read(folder, iteration, r->reference_count, &kept, err));
+    enum status status = take_all(r, &kept, err);
+    kept_state_clear(&kept);
     return status;
 }
 
 int refiner_last(const char *folder, int before) {
-    return restored_last(folder, before);
+    return kept_state_last(folder, before);
 }
 
 bool refiner_is_final(const struct refiner *r, const char *folder) {

@@ -1,4 +1,4 @@
-#include "stages/refiner/restored.h"
+#include "stages/refiner/kept_state.h"
 
 #include <limits.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000, BOX_MIN = 16, BOX_MAX = 2048 };
 
-int restored_last(const char *folder, int before) {
+int kept_state_last(const char *folder, int before) {
     return file_last_number(folder, "run_it", "_optimiser.star", before < ITERATIONS_MAX ? before : ITERATIONS_MAX);
 }
 
@@ -53,10 +53,10 @@ static int count_groups(struct star_file *file) {
     return groups;
 }
 
-static enum status read_noise(struct restored *r, struct restored_half *h, struct star_file *file, const char *path,
+static enum status read_noise(struct kept_state *r, struct kept_side *side, struct star_file *file, const char *path,
                               struct err *err) {
     size_t shells = (size_t)r->shells;
-    TRY(mem_new((size_t)r->groups * shells, sizeof *h->sigma2, "noise spectra", &h->sigma2, err));
+    TRY(mem_new((size_t)r->groups * shells, sizeof *side->sigma2, "noise spectra", &side->sigma2, err));
     for (int o = 0; o < r->groups; o++) {
         char name[64];
         struct star_table *t;
@@ -67,14 +67,14 @@ static enum status read_noise(struct restored *r, struct restored_half *h, struc
         for (size_t s = 0; s < shells; s++) {
             double sigma2;
             TRY(star_need_number(t, s, "rlnSigma2Noise", s > 0 ? 1e-30 : 0, (double)IMAGE_VALUE_MAX, &sigma2, err));
-            h->sigma2[(size_t)o * shells + s] = (float)sigma2;
+            side->sigma2[(size_t)o * shells + s] = (float)sigma2;
         }
     }
     return STATUS_OK;
 }
 
 /* How many there are is said twice, so that one broken number is not taken for another setting. */
-static enum status read_classes(const struct restored *r, struct restored_half *h, struct star_file *file,
+static enum status read_classes(const struct kept_state *r, struct kept_side *side, struct star_file *file,
                                 const char *path, const struct star_table *general, struct err *err) {
     struct star_table *t;
     int classes;
@@ -85,14 +85,14 @@ static enum status read_classes(const struct restored *r, struct restored_half *
     FAIL_IF(classes != r->classes, err, STATUS_BAD_STATE,
             "%s has %d classes, %d are asked for: set `classes` to %d, or remove the files of its folder to begin anew",
             path, classes, r->classes, classes);
-    TRY(mem_new((size_t)classes, sizeof *h->shares, "classes", &h->shares, err));
+    TRY(mem_new((size_t)classes, sizeof *side->shares, "classes", &side->shares, err));
     for (int k = 0; k < classes; k++)
-        TRY(star_need_number(t, (size_t)k, "rlnClassDistribution", 0, 1.001, &h->shares[k], err));
+        TRY(star_need_number(t, (size_t)k, "rlnClassDistribution", 0, 1.001, &side->shares[k], err));
     return STATUS_OK;
 }
 
 /* The first half decides on what both must have in common. */
-static enum status read_model(struct restored *r, struct restored_half *h, struct star_file *file, const char *path,
+static enum status read_model(struct kept_state *r, struct kept_side *side, struct star_file *file, const char *path,
                               struct err *err) {
     struct star_table *t;
     int box, groups = count_groups(file);
@@ -100,10 +100,10 @@ static enum status read_model(struct restored *r, struct restored_half *h, struc
     TRY(need_table(file, path, "model_general", &t, err));
     TRY(whole(t, "rlnOriginalImageSize", BOX_MIN, BOX_MAX, &box, err));
     TRY(value(t, "rlnPixelSize", 1e-3, 1e4, &pixel_size, err));
-    TRY(value(t, "rlnNormCorrectionAverage", 1e-6, 1e6, &h->average_norm, err));
-    TRY(value(t, "rlnSigmaOffsetsAngst", 1e-6, 1e6, &h->sigma_offset, err));
-    h->sigma_offset /= pixel_size;
-    TRY(read_classes(r, h, file, path, t, err));
+    TRY(value(t, "rlnNormCorrectionAverage", 1e-6, 1e6, &side->average_norm, err));
+    TRY(value(t, "rlnSigmaOffsetsAngst", 1e-6, 1e6, &side->sigma_offset, err));
+    side->sigma_offset /= pixel_size;
+    TRY(read_classes(r, side, file, path, t, err));
     FAIL_IF(groups == 0, err, STATUS_BAD_FORMAT, "%s lacks the table data_model_optics_group_1", path);
     FAIL_IF(box % 2 != 0, err, STATUS_BAD_FORMAT, "%s: rlnOriginalImageSize is %d; it must be even", path, box);
     FAIL_IF(r->box != 0 && (box != r->box || groups != r->groups || fabs(pixel_size / r->pixel_size - 1) > 1e-3), err,
@@ -114,10 +114,10 @@ static enum status read_model(struct restored *r, struct restored_half *h, struc
     r->shells = box / 2 + 1;
     r->pixel_size = pixel_size;
     r->groups = groups;
-    return read_noise(r, h, file, path, err);
+    return read_noise(r, side, file, path, err);
 }
 
-static enum status read_map(const struct restored *r, struct image *map, const char *path, struct err *err) {
+static enum status read_map(const struct kept_state *r, struct image *map, const char *path, struct err *err) {
     TRY(mrc_read(path, map, err));
     FAIL_IF(map->nx != r->box || map->ny != r->box || map->nz != r->box ||
                 !(fabs(map->pixel_size / r->pixel_size - 1) < 1e-3),
@@ -128,38 +128,39 @@ static enum status read_map(const struct restored *r, struct image *map, const c
     return STATUS_OK;
 }
 
-static enum status read_half(struct restored *r, const char *folder, int iteration, int half, struct err *err) {
+static enum status read_side(struct kept_state *r, const char *folder, int iteration, int half, struct err *err) {
     char whose[16] = "", part[64], path[PATH_SIZE];
     _cleanup_(star_destroy) struct star_file *file = NULL;
-    struct restored_half *h = &r->half[half];
-    if (r->half_count == 2) snprintf(whose, sizeof whose, "half%d_", half + 1);
+    struct kept_side *side = &r->sides[half];
+    if (r->side_count == 2) snprintf(whose, sizeof whose, "half%d_", half + 1);
     snprintf(part, sizeof part, "%smodel.star", whose);
     TRY(part_path(folder, iteration, part, path, err));
     TRY(star_read(path, &file, err));
-    TRY(read_model(r, h, file, path, err));
-    TRY(mem_new((size_t)r->classes, sizeof *h->maps, "maps", &h->maps, err));
+    TRY(read_model(r, side, file, path, err));
+    TRY(mem_new((size_t)r->classes, sizeof *side->maps, "maps", &side->maps, err));
     for (int k = 0; k < r->classes; k++) {
         snprintf(part, sizeof part, "%sclass%03d.mrc", whose, k + 1);
         TRY(part_path(folder, iteration, part, path, err));
-        TRY(read_map(r, &h->maps[k], path, err));
+        TRY(read_map(r, &side->maps[k], path, err));
     }
     return STATUS_OK;
 }
 
 /* A classification does not go on from a refinement, nor that from it. Said twice as well. */
-static enum status check_kind(const struct restored *r, const struct star_table *t, const char *path, struct err *err) {
+static enum status check_kind(const struct kept_state *r, const struct star_table *t, const char *path,
+                              struct err *err) {
     int refined, halves;
     TRY(whole(t, "rlnDoAutoRefine", 0, 1, &refined, err));
     TRY(whole(t, "rlnDoSplitRandomHalves", 0, 1, &halves, err));
     FAIL_IF(refined != halves, err, STATUS_BAD_FORMAT, "%s: rlnDoAutoRefine is %d, but rlnDoSplitRandomHalves %d", path,
             refined, halves);
-    FAIL_IF((refined != 0) != (r->half_count == 2), err, STATUS_BAD_STATE,
+    FAIL_IF((refined != 0) != (r->side_count == 2), err, STATUS_BAD_STATE,
             "%s is of a %s, but `classes` is %d: remove the files of its folder to begin anew", path,
             refined != 0 ? "refinement" : "classification", r->classes);
     return STATUS_OK;
 }
 
-static enum status read_sampling(struct restored *r, const char *folder, int iteration, struct err *err) {
+static enum status read_sampling(struct kept_state *r, const char *folder, int iteration, struct err *err) {
     static const double STEPS_MAX = 300; /* shifts are tried so far to each side, at most */
     char path[PATH_SIZE];
     _cleanup_(star_destroy) struct star_file *file = NULL;
@@ -178,7 +179,7 @@ static enum status read_sampling(struct restored *r, const char *folder, int ite
     return STATUS_OK;
 }
 
-static enum status read_schedule(struct restored *r, const struct star_table *t, int iteration, struct err *err) {
+static enum status read_schedule(struct kept_state *r, const struct star_table *t, int iteration, struct err *err) {
     struct schedule *s = &r->schedule;
     double px = r->pixel_size;
     int large, sharp = 0;
@@ -203,15 +204,15 @@ static enum status read_schedule(struct restored *r, const struct star_table *t,
     return STATUS_OK;
 }
 
-static enum status read_progress(struct restored *r, const struct star_table *t, struct err *err) {
+static enum status read_progress(struct kept_state *r, const struct star_table *t, struct err *err) {
     double particles;
-    TRY(whole(t, "icestreamWholeIterations", 0, ITERATIONS_MAX, &r->whole_iterations, err));
+    TRY(whole(t, "icestreamWholeIterations", 0, ITERATIONS_MAX, &r->schedule.whole_iterations, err));
     TRY(value(t, "icestreamWholeParticles", 0, 1e12, &particles, err));
-    r->whole_particles = (size_t)particles;
+    r->schedule.whole_particles = (size_t)particles;
     return STATUS_OK;
 }
 
-static enum status read_all(struct restored *r, const char *folder, int iteration, struct err *err) {
+static enum status read_all(struct kept_state *r, const char *folder, int iteration, struct err *err) {
     char path[PATH_SIZE];
     _cleanup_(star_destroy) struct star_file *optimiser = NULL;
     struct star_table *t;
@@ -219,35 +220,35 @@ static enum status read_all(struct restored *r, const char *folder, int iteratio
     TRY(star_read(path, &optimiser, err));
     TRY(need_table(optimiser, path, "optimiser_general", &t, err));
     TRY(check_kind(r, t, path, err));
-    for (int h = 0; h < r->half_count; h++)
-        TRY(read_half(r, folder, iteration, h, err));
+    for (int side = 0; side < r->side_count; side++)
+        TRY(read_side(r, folder, iteration, side, err));
     TRY(read_schedule(r, t, iteration, err));
     TRY(read_sampling(r, folder, iteration, err));
-    if (r->half_count == 1) TRY(read_progress(r, t, err));
+    if (r->side_count == 1) TRY(read_progress(r, t, err));
     TRY(part_path(folder, iteration, "data.star", path, err));
     TRY(star_read(path, &r->data, err));
     return need_table(r->data, path, "particles", &t, err);
 }
 
-enum status restored_read(const char *folder, int iteration, int classes, struct restored *ret_restored,
-                          struct err *err) {
-    struct restored r = {.classes = classes, .half_count = classes > 1 ? 1 : 2};
+enum status kept_state_read(const char *folder, int iteration, int classes, struct kept_state *ret_state,
+                            struct err *err) {
+    struct kept_state r = {.classes = classes, .side_count = classes > 1 ? 1 : 2};
     enum status status = read_all(&r, folder, iteration, err);
     if (status != STATUS_OK) {
-        restored_clear(&r);
+        kept_state_clear(&r);
         return status;
     }
-    *ret_restored = r;
+    *ret_state = r;
     return STATUS_OK;
 }
 
-void restored_clear(struct restored *r) {
-    for (int h = 0; h < 2; h++) {
-        for (int k = 0; r->half[h].maps != NULL && k < r->classes; k++)
-            image_destroy(&r->half[h].maps[k]);
-        mem_free(&r->half[h].maps);
-        mem_free(&r->half[h].shares);
-        mem_free(&r->half[h].sigma2);
+void kept_state_clear(struct kept_state *r) {
+    for (int side = 0; side < 2; side++) {
+        for (int k = 0; r->sides[side].maps != NULL && k < r->classes; k++)
+            image_destroy(&r->sides[side].maps[k]);
+        mem_free(&r->sides[side].maps);
+        mem_free(&r->sides[side].shares);
+        mem_free(&r->sides[side].sigma2);
     }
     star_destroy(&r->data);
 }
@@ -271,7 +272,7 @@ static void take_pose(const double v[POSE_COLUMNS], const struct particle_set *s
     p->aligned = true;
 }
 
-void restored_poses(const struct star_file *data, struct particle_set *set, int classes) {
+void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes) {
     const struct star_table *t = star_table_find((struct star_file *)data, "particles");
     static const char *const NAMES[POSE_COLUMNS] = {"rlnImageName",      "rlnAngleRot",     "rlnAngleTilt",
                                                     "rlnAnglePsi",       "rlnOriginXAngst", "rlnOriginYAngst",

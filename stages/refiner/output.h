@@ -1,0 +1,39 @@
+/* Writes the files of an iteration. */
+#ifndef ICESTREAM_STAGES_REFINER_OUTPUT_H
+#define ICESTREAM_STAGES_REFINER_OUTPUT_H
+
+#include "stages/refiner/refiner_private.h"
+
+enum status output_map(const struct refiner *refiner, const char *folder, const char *name, float *map,
+                       struct err *err);
+/* Writes a picture: three central sections side by side, and below them a curve of [shells], from 1 (top) to 0. */
+enum status output_picture(const struct refiner *refiner, const char *folder, const char *name, const float *map,
+                           const float *curve, struct err *err);
+
+/* Where files of an iteration, or of the end, go. */
+struct output_place {
+    const char *folder, *prefix; /* as refiner_write has them */
+    const char *stem;            /* "run_it003" or "run" */
+    const char *half_map;        /* the name of a half map after "half1_", or NULL: there are no halves */
+};
+/* A file that may be written at the same time as others. */
+enum { OUTPUT_FILES_MOST = 32 };
+struct output_file {
+    enum status (*write)(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
+    int index; /* of the half, or of the class */
+};
+/* Writes several files at a time. If several fail, the error is that of the first in the list. */
+enum status output_files(const struct refiner *refiner, const struct output_place *place,
+                         const struct output_file *files, int count, struct err *err);
+enum status output_data(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
+enum status output_model(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
+enum status output_sampling(const struct refiner *refiner, const struct output_place *place, int index,
+                            struct err *err);
+/* Writes the optimiser file. Call it last: the file means that all others are complete. */
+enum status output_optimiser(const struct refiner *refiner, const struct output_place *place, struct err *err);
+
+/* classes_output.c: writes the files of a classification's iteration and, after the last iteration, those of its end. */
+enum status classes_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
+                          struct err *err);
+
+#endif

@@ -1,0 +1,82 @@
+#include "stages/refiner/particles_export.h"
+
+#include <stdio.h>
+
+#include "common/formats/star_cells.h"
+#include "kernels/sampling/sampling.h"
+
+static struct star_table *particle_table(struct star_file *file) {
+    struct star_table *t = star_table_find(file, "particles");
+    if (t == NULL) t = star_table_find(file, "images");
+    return t != NULL ? t : star_table_find(file, "");
+}
+
+static enum status export_optics(const struct particle_set *set, struct star_file *file, struct err *err) {
+    struct star_table *t;
+    TRY(star_table_add(file, "optics", true, &t, err));
+    for (int i = 0; i < set->optics_count; i++) {
+        const struct particle_optics *o = &set->optics[i];
+        size_t row;
+        TRY(star_row_begin(t, "rlnOpticsGroup", &row, err));
+        if (o->source >= 0 && set->sources[o->source].file != NULL)
+            TRY(star_row_copy(star_table_find(set->sources[o->source].file, "optics"), o->row, t, row, err));
+        const struct star_cell cells[] = {
+            {.column = "rlnOpticsGroup", .value = i + 1, .integer = true},
+            {.column = "rlnVoltage", .value = o->voltage},
+            {.column = "rlnSphericalAberration", .value = o->spherical_aberration},
+            {.column = "rlnAmplitudeContrast", .value = o->amplitude_contrast},
+            {.column = "rlnImagePixelSize", .value = o->pixel_size},
+            {.column = "rlnImageSize", .value = set->box, .integer = true},
+            {.column = "rlnImageDimensionality", .value = 2, .integer = true},
+        };
+        TRY(star_put_text(t, row, "rlnOpticsGroupName", o->name, err));
+        TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
+        TRY(star_row_fill(t, row, err));
+    }
+    return STATUS_OK;
+}
+
+bool particle_is_exported(const struct particle *p) {
+    return p->source >= 0 && p->aligned;
+}
+
+static enum status export_particle(const struct particle_set *set, const struct particle *p, struct star_table *t,
+                                   struct err *err) {
+    size_t row;
+    double rot, tilt, psi;
+    TRY(star_row_begin(t, "rlnImageName", &row, err));
+    TRY(star_row_copy(particle_table(set->sources[p->source].file), p->row, t, row, err));
+    matrix_to_euler(p->pose, &rot, &tilt, &psi);
+    const struct star_cell cells[] = {
+        {.column = "rlnOpticsGroup", .value = p->optics + 1, .integer = true},
+        {.column = "rlnAngleRot", .value = rot},
+        {.column = "rlnAngleTilt", .value = tilt},
+        {.column = "rlnAnglePsi", .value = psi},
+        {.column = "rlnOriginXAngst", .value = p->origin[0] * set->pixel_size},
+        {.column = "rlnOriginYAngst", .value = p->origin[1] * set->pixel_size},
+        {.column = "rlnClassNumber", .value = p->class_index + 1, .integer = true},
+        {.column = "rlnNormCorrection", .value = p->norm},
+        {.column = "rlnLogLikeliContribution", .value = p->log_likelihood},
+        {.column = "rlnMaxValueProbDistribution", .value = p->max_probability},
+        {.column = "rlnNrOfSignificantSamples", .value = p->significant, .integer = true},
+        {.column = "rlnRandomSubset", .value = p->half + 1, .integer = true},
+        {.column = "rlnParticleReliability",
+         .value = p->reliability,
+         .unless = p->reliability == 1 && star_column_find(t, "rlnParticleReliability") < 0},
+    };
+    char group[32];
+    snprintf(group, sizeof group, "group_%d", p->optics + 1);
+    TRY(star_put_text(t, row, "rlnGroupName", group, err));
+    TRY(star_put_text(t, row, "rlnImageName", p->name, err));
+    TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
+    return star_row_fill(t, row, err);
+}
+
+enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err) {
+    struct star_table *t;
+    TRY(export_optics(set, file, err));
+    TRY(star_table_add(file, "particles", true, &t, err));
+    for (size_t i = 0; i < set->count; i++)
+        if (particle_is_exported(&set->particles[i])) TRY(export_particle(set, &set->particles[i], t, err));
+    return STATUS_OK;
+}

@@ -1,0 +1,21 @@
+/* Prepares what a refinement starts from: memory, noise, and references. */
+#ifndef ICESTREAM_STAGES_REFINER_SETUP_H
+#define ICESTREAM_STAGES_REFINER_SETUP_H
+
+#include "stages/refiner/refiner_private.h"
+
+/* Allocates maps and tools once the particles' box is known: all of them, or none, so that it may be called again. */
+enum status setup_allocate(struct refiner *refiner, struct err *err);
+void setup_release(struct refiner *refiner);
+/* Makes the alignment anew, for the present number of threads. */
+enum status setup_alignment(struct refiner *refiner, struct err *err);
+/* Makes room for new optics groups. */
+enum status setup_optics(struct refiner *refiner, struct err *err);
+/* Reads the references, onto the particles' grid and low-passed. */
+enum status setup_reference(struct refiner *refiner, struct err *err);
+/* Estimates noise spectra from the images. */
+enum status setup_noise(struct refiner *refiner, struct err *err);
+/* Brings the references to the grey scale of the particles. */
+enum status setup_scale(struct refiner *refiner, struct err *err);
+
+#endif
