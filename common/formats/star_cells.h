@@ -1,5 +1,5 @@
-/* Writes cells and rows of STAR tables by the names of their columns. A column that a table lacks is added; rows that the
- * table has already get "0" in it. */
+/* Writes cells and rows of STAR tables by the names of their columns. A column that a table lacks is added; rows
+ * that the table has already get "0" in it. */
 #ifndef ICESTREAM_COMMON_FORMATS_STAR_CELLS_H
 #define ICESTREAM_COMMON_FORMATS_STAR_CELLS_H
 

@@ -1,9 +1,11 @@
-/* How far a pose must be off before the images can tell, from which the next sampling follows: over some of the
- * particles of a half (kernels/accuracy/accuracy.h), with the map and noise of the E-step that has just been done. */
+/* Estimates how far a pose must be off until the images show it; the step of the next sampling follows from this.
+ * Takes some particles of a half (kernels/accuracy/accuracy.h), with the map and noise of the E-step that has just
+ * been done. */
+#include "stages/refiner/accuracy.h"
+
 #include <string.h>
 
 #include "kernels/accuracy/accuracy.h"
-#include "stages/refiner/accuracy.h"
 
 enum { ACCURACY_PARTICLES = 100 };
 

@@ -26,7 +26,7 @@ void arrival_clear(struct arrival *a) {
     mem_free(&a->path);
 }
 
-/* Where particles.c will look for the stack, and how many images it has. */
+/* Finds the stack where particles_read.c will look for it. ret_images: how many images the stack has. */
 static enum status check_stack(struct stage *stage, const char *star_path, const char *name, int *ret_images,
                                struct err *err) {
     char folder[PATH_SIZE], path[PATH_SIZE];
@@ -46,8 +46,8 @@ static enum status check_stack(struct stage *stage, const char *star_path, const
     return STATUS_OK;
 }
 
-/* What is wrong with an item is its own fault, and found before its particles are among the others. Rows of one stack
- * follow each other. */
+/* Checks the stacks that a file names, so that an item with a broken stack fails by itself, before its particles are
+ * among the others. Rows of one stack follow each other. */
 static enum status check_stacks(struct stage *stage, const char *star_path, struct star_file *file, struct err *err) {
     for (size_t t = 0; t < star_table_count(file); t++) {
         const struct star_table *table = star_table_at(file, t);

@@ -1,4 +1,4 @@
-/* Files of particles that have come and wait for the end of an iteration. */
+/* Keeps files of particles that have arrived until an iteration ends. */
 #ifndef ICESTREAM_STAGES_REFINER_ARRIVALS_H
 #define ICESTREAM_STAGES_REFINER_ARRIVALS_H
 
@@ -10,37 +10,38 @@
 #include "stages/refiner/refiner.h"
 
 struct arrival {
-    struct star_file *file; /* NULL: nothing */
+    struct star_file *file; /* NULL: no particles */
     char *path;
     struct refiner_grid grid;
-    bool replace; /* a selection: what is not in it goes */
+    bool replace; /* a selection: particles that are not in it leave the set */
 };
 
 struct arrivals {
-    pthread_mutex_t lock; /* guards all of it: files come on I/O threads */
+    pthread_mutex_t lock; /* guards all members: files arrive on I/O threads */
     bool lock_made;
     struct arrival *list;
     int count, capacity;
-    struct refiner_grid grid; /* of what was accepted first; as the refiner's when it begins */
-    double last;              /* s, monotonic: when a file came */
+    struct refiner_grid grid; /* of the first accepted particles; at the start the refiner's grid */
+    double last;              /* s, monotonic: when the last file arrived */
 };
 
 enum status arrivals_init(struct arrivals *arrivals, struct err *err);
 void arrivals_destroy(struct arrivals *arrivals);
 
-/* The file that an item names, looked through: what is wrong with it is its own fault, and found before its particles are
- * among the others. No file, no error: of a micrograph without particles. Replaces what *arrival held. */
+/* Reads and checks the file that an item names, so that an item with a broken file fails by itself, before its
+ * particles are among the others. A micrograph without particles has no file: no error. Replaces what *arrival held. */
 enum status arrival_read(struct stage *stage, const struct refiner *refiner, const struct item *item,
                          struct arrival *arrival, struct err *err);
 void arrival_clear(struct arrival *arrival);
 
-/* Consumes the arrival, unless it is refused. A selection makes all that wait before it needless. Whose particles decide
- * on box and pixel size is not left to which thread reads faster: this is called in the order of arrival. */
+/* Keeps an arrival. Consumes the arrival unless it returns an error. A selection replaces all that wait before it.
+ * Call this in the order of arrival: the first particles decide on box and pixel size, not the thread that reads
+ * fastest. */
 enum status arrivals_keep(struct arrivals *arrivals, struct arrival *arrival, struct err *err);
-/* All that wait become the caller's (arrivals_free). */
+/* Returns all that wait; the caller frees them (arrivals_free). */
 struct arrival *arrivals_take(struct arrivals *arrivals, int *ret_count);
 void arrivals_free(struct arrival *list, int count);
-/* Whether nothing has come for so long. */
+/* Returns whether nothing has arrived for so many seconds. */
 bool arrivals_pause(struct arrivals *arrivals, double seconds);
 
 #endif

@@ -1,28 +1,36 @@
-/* What the halves share, and how far it reaches.
+/* Keeps what the halves share apart from what each half finds by itself.
  *
- * Both halves begin with one reference and go on sharing their low shells (join_resolution). What is shared makes them
- * agree wherever it chooses poses by the noise of an image, which is back-projected alike in both: particles of nothing
- * but noise agreed to twice the resolution that was shared, more of them farther. Five ways led beyond the shared shells:
- * masks, of images and of references, mix shells; so do zeros at the edge of a shifted image, and the cuts of a map out
- * of a padded one and into one; a slice's
- * pixel lies between grid points, a back-projected one is scattered to them; and a mask made of both halves' map keeps
- * what both happen to have. So, up to shell S and beyond it, while the halves show nothing far beyond by themselves:
+ * Both halves begin with one reference and continue to share their low shells (join_resolution). The shared shells make
+ * the halves agree beyond themselves too: where they choose a pose by the noise of an image, this noise is
+ * back-projected alike in both halves. Particles of pure noise agreed to twice the resolution that was shared, and
+ * further with more particles. Five ways led beyond the shared shells:
+ * - The masks of images and of references mix shells.
+ * - Zeros at the edge of a shifted image mix shells.
+ * - Cutting a map out of a padded one, or padding it, mixes shells.
+ * - A pixel of a slice lies between grid points, and back-projection spreads a pixel over several grid points.
+ * - A mask made from the map of both halves keeps what both happen to have.
  *
- * - An image is shifted around, and masked in two bands, up to shell S (|k| < S + 1/2) and beyond it, each by itself
- *   (kernels/prepare).
- * - So is a reference, and what the mask carries out of its lower band is left out (mstep.c).
- * - The lower band's map is made from its sums by itself, and cut off at S; the higher one's is made of sums from S + 1
- *   on, and of the transform as well the part up to S is the lower one's alone (projector_set_shells). Half a shell on
- *   either side of S + 1/2 is for interpolation: it reaches 0.87 shells, with next to no weight in the last third.
- * - What the cut of the unfiltered half maps carries out of the lower band is left out of these too, so that their FSC
- *   is that of what was found beyond.
- * - There is no mask but a sphere, or the user's.
+ * Therefore the shells up to shell S (schedule_shared_shell) and the shells beyond form two bands, until the halves
+ * agree far beyond S by themselves:
+ * - Images are shifted periodically. They are masked in two bands, up to shell S (|k| < S + 1/2) and beyond, each band
+ *   by itself (kernels/prepare).
+ * - References are masked in the same way: the part of the lower band that the mask carries out of it is removed
+ *   (mstep.c).
+ * - The map of the lower band is made from its sums alone and cut off at S. The map of the higher band is made from the
+ *   sums from S + 1 on. Of the transform too, the part up to S comes from the lower band alone (projector_set_shells).
+ *   Half a shell on either side of S + 1/2 is left for interpolation, which reaches 0.87 shells, with almost no weight
+ *   in the last third.
+ * - What cutting carries out of the lower band is removed from the unfiltered half maps too, so that their FSC is that
+ *   of what was found beyond S.
+ * - The only mask is a sphere, or the user's.
  *
- * Beyond S a pixel of an image is then compared with what its own half says and with nothing else, and noise agrees by
- * chance alone. Once the halves agree half as far again, all is one band: what shared shells carry beyond is little
- * beside a signal that goes so far, and to such a map a mask that fits is worth much. That mask is made of both halves'
- * map and masks both references: from then on they share its shape too (auto_mask: no, and they do not). */
+ * A pixel beyond S is then compared with the map of its own half and with nothing else, and noise agrees by chance
+ * alone. Once the halves agree half as far again as S, all shells are one band: what shared shells carry beyond is
+ * small beside a signal that reaches so far, and such a map gains much from a mask that fits. That mask is made from
+ * the map of both halves and masks both references, so from then on the halves share its shape too (not with
+ * auto_mask: no). */
 #include "stages/refiner/bands.h"
+
 #include "common/memory.h"
 #include "stages/refiner/resample.h"
 

@@ -1,5 +1,8 @@
-/* 3-D classification: several references, all particles against all of them, no halves. What differs from refinement: the
- * classes' seeds, the prior (the power of the maps that were compared with), and that the grid stays as it is. */
+/* Classifies in 3-D: compares all particles with all of several references, without halves. It differs from
+ * refinement in the seeds of the classes, in the prior (the power of the maps that were compared with), and in a
+ * grid that stays as it is. */
+#include "stages/refiner/classes.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +10,6 @@
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/classes.h"
 #include "stages/refiner/mstep.h"
 
 enum { CLASSES_MOST = 100 };
@@ -23,7 +25,8 @@ static enum status keep_path(struct refiner *r, int index, const char *path, str
     return STATUS_OK;
 }
 
-/* "000002@stack" is no map of its own, and is not read. Relative to the session, or to the list's folder. */
+/* Adds the path of a map: relative to the session, or to the folder of the list. A slice of a stack ("000002@stack")
+ * is not accepted as a map. */
 static enum status add_map(struct refiner *r, int index, const char *name, struct err *err) {
     char path[PATH_SIZE], folder[PATH_SIZE];
     TRY(path_join(r->context.root != NULL ? r->context.root : "", name, path, sizeof path, err));
@@ -89,11 +92,12 @@ enum status classes_seed(struct refiner *r, struct err *err) {
         side->references[k].seed_end = (int)placed;
     }
     r->at.seed_class = 0;
-    r->chosen = false; /* in that order for once */
+    r->chosen = false; /* the order of the members serves this iteration only */
     return STATUS_OK;
 }
 
-/* Nothing was added where a class has lost all its particles: its map is empty, as RELION has it. */
+/* Makes the map of a class. If the class has lost all its particles there are no sums: its map is empty, as in
+ * RELION. */
 static enum status reconstruct(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     if (!(c->weight_sum > 0)) {

@@ -1,5 +1,8 @@
-/* Files of a classification, with RELION's names: run_itNNN_class00K.mrc, data, model and optimiser; after the last
- * iteration the same as run_*. The optimiser file is written last: an iteration that has one is whole. */
+/* Writes the files of a classification, with RELION's names: run_itNNN_class00K.mrc, data, model, sampling and
+ * optimiser; after the last iteration the same as run_*. The optimiser file comes last: an iteration that has one is
+ * complete. */
+#include "stages/refiner/classes_output.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
@@ -13,7 +16,7 @@ static enum status write_map(const struct refiner *r, const struct output_place 
     return output_map(r, place->folder, name, r->sides[0].references[k].map, err);
 }
 
-/* A picture of the map with the curve of what an FSC would show: SSNR/(1 + SSNR). */
+/* Writes a picture of the map with the curve that stands for an FSC: SSNR/(1 + SSNR). */
 static enum status write_picture(const struct refiner *r, const struct output_place *place, int k, struct err *err) {
     const struct reference *c = &r->sides[0].references[k];
     char name[64];
@@ -43,7 +46,7 @@ static void remove_file(const char *folder, int iteration, const char *part) {
     char name[96], path[PATH_SIZE];
     snprintf(name, sizeof name, "run_it%03d_%s", iteration, part);
     if (path_join(folder, name, path, sizeof path, NULL) == STATUS_OK)
-        unlink(path); /* what cannot be removed only takes room */
+        unlink(path); /* a file that cannot be removed only takes room */
 }
 
 static void remove_iteration(const struct refiner *r, const char *folder, int iteration) {

@@ -1,26 +1,28 @@
-/* The E-step of a half: what the refiner knows of an iteration and of particles goes to kernels/alignment, a batch at a
- * time, and what comes back into the particles and the half's sums. */
+/* Passes iteration and particles to kernels/alignment, a batch at a time, and takes the results over into the
+ * particles and the sums of their side. */
+#include "stages/refiner/estep.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/memory.h"
 #include "stages/refiner/bands.h"
-#include "stages/refiner/estep.h"
 
-/* A class that nobody is in stays one that a particle can be compared with. */
+/* An empty class keeps this share, so that particles can still be compared with it. */
 static const double LEAST_SHARE = 1e-9;
-static const double LEAST_NORM = 1e-3; /* over the mean of all */
+static const double LEAST_NORM = 1e-3; /* over the mean norm of all particles */
 enum { LEAST_BATCH = 16, BATCH_TO_READ = 1024 };
 
-/* A step of the grid rotates the rim of the particle by so much: finer detail tells no two grid points apart. */
+/* Returns how far the coarse pass compares, px: a step of the grid moves the rim of the particle by `rotated` Å, and
+ * finer detail does not help to tell two grid points apart. */
 static int coarse_size(const struct refiner *r) {
     double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * r->sampling.angle_step / 360;
     int size = 2 * (int)ceil(r->pixel_size * r->box * 1.2 / rotated);
     return size < r->schedule.telling_size ? size : r->schedule.telling_size;
 }
 
-/* The grid of the iteration before, where it is of the same kind. */
+/* Makes the grid of the iteration; keeps the one of the iteration before if it is of the same kind. */
 static enum status open_sampling(struct refiner *r, struct err *err) {
     const struct schedule *s = &r->schedule;
     struct sampling *had = &r->sampling;
@@ -93,7 +95,7 @@ enum status estep_compare_with(struct refiner *r, struct side *side, int first, 
     return batch_reserve(&r->batch, alignment_batch(r->alignment), r->shells, r->reference_count, err);
 }
 
-/* What the M-step needs for a moment beside the sums, of this size: to make maps of them, and to mask these. */
+/* Computes how much the M-step needs beside sums of this size, to make maps from them and to mask these. */
 static enum status mstep_bytes(struct refiner *r, int size, size_t *ret_bytes, struct err *err) {
     size_t making, masking = 0;
     TRY(reconstruct_scratch(r->placement.workspace, 3, r->box, size, &r->symmetry, &making, err));
@@ -102,20 +104,21 @@ static enum status mstep_bytes(struct refiner *r, int size, size_t *ret_bytes, s
     return STATUS_OK;
 }
 
-/* Images stay on the device where that takes no more than an eighth of its memory, and nothing from maps at full size
+/* Keeps images on the device, in at most an eighth of its memory, and only in what maps at full size leave free
  * (estep_place). */
 static enum status keep_images(struct refiner *r, struct err *err) {
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
-    size_t halves = (size_t)r->side_count, scratch;
+    size_t sides = (size_t)r->side_count, scratch;
     TRY(mstep_bytes(r, r->box, &scratch, err));
-    size_t resting = 3 * (halves - 1) * each, maps = halves * each + scratch, need = resting > maps ? resting : maps;
+    size_t resting = 3 * (sides - 1) * each, maps = sides * each + scratch, need = resting > maps ? resting : maps;
     double memory = alignment_memory(r->alignment), most = fmax(0, fmin(memory - (double)need, memory / 8));
     return alignment_keep_images(r->alignment, (int)r->set.count, (size_t)most, err);
 }
 
-/* A device takes references in its memory. Sums stay there until the M-step, which it then does, where those of the half
- * that is not worked on take no more than a third of the memory, and all of them leave room for what the M-step needs
- * beside them. Else they come to the host after each half, and go back one after the other to become maps. */
+/* References lie in the device's memory. Sums stay there until the M-step, which then works on the device, under two
+ * conditions: the sums of the side that is not at work take at most a third of the memory, and all sums leave room
+ * for what the M-step needs beside them. Otherwise sums come to the host after each side, and go back one after the
+ * other to become maps. */
 enum status estep_place(struct refiner *r, struct err *err) {
     r->placement.workspace = alignment_workspace(r->alignment);
     r->placement.sums_on_device = r->placement.sums_on_host = false;
@@ -132,7 +135,7 @@ enum status estep_place(struct refiner *r, struct err *err) {
 }
 
 enum status estep_begin(struct refiner *r, struct side *side, struct err *err) {
-    /* The other half has done with its reference. */
+    /* The side before no longer needs its references. */
     if (r->placement.workspace != NULL && !r->placement.sums_on_device) workspace_reset(r->placement.workspace);
     TRY(estep_set_references(r, side, 0, r->reference_count, err));
     clear_sums(r, side);
@@ -147,8 +150,8 @@ static struct particle *member(const struct refiner *r, const struct side *side,
     return &r->set.particles[side->members[index]];
 }
 
-/* Two batches are held where images are read each time: they have a 16th of the memory each. Where there is something to
- * read at all, the first batch is not so large that much is waited for. */
+/* Returns the size of a batch. If images are read each time, two batches are in memory, with a 16th of the memory
+ * each. If any image must be read, the first batch stays small, so that the wait for it is short. */
 static int batch_most(const struct refiner *r) {
     double most = alignment_batch(r->alignment), image = (double)r->box * r->box * sizeof(float);
     double all = (double)r->set.present * image, room = fmax(LEAST_BATCH, host_memory(&r->options) / 16 / image);
@@ -163,7 +166,7 @@ static int batch_at(const struct refiner *r, const struct side *side, int first)
     return end - first < most ? end - first : most;
 }
 
-/* What is compared after the batch before `next` is read meanwhile. */
+/* Starts to read the batch at `next` while the one before it is compared. */
 static void read_ahead(struct refiner *r, const struct side *side, int next) {
     const struct side *after = side;
     if (!r->busy) return;
@@ -180,7 +183,7 @@ enum status estep_load(struct refiner *r, const struct side *side, int first, in
     for (int i = 0; i < count; i++) {
         struct particle *p = member(r, side, first + i);
         struct alignment_particle *b = &r->batch.particles[i];
-        /* One that has joined since is on the scale of those before it as it is. */
+        /* A particle that has just joined has no norm yet: take the average. */
         if (!p->aligned) p->norm = side->average_norm;
         *b = (struct alignment_particle){.image = images[i],
                                          .ctf = p->has_ctf ? &p->ctf : NULL,
@@ -196,7 +199,8 @@ enum status estep_load(struct refiner *r, const struct side *side, int first, in
     return STATUS_OK;
 }
 
-/* Noise: shells share nothing, and each is summed in the order of particles, whatever the number of threads. */
+/* Adds up the noise. Threads share no shell, and each shell is summed in the order of the particles, so that the sum
+ * does not depend on the number of threads. */
 static void add_powers(struct refiner *r, struct side *side, int first, int count) {
 #pragma omp parallel for num_threads(r->context.threads) schedule(static)
     for (int shell = 1; shell < r->shells; shell++)
@@ -206,7 +210,7 @@ static void add_powers(struct refiner *r, struct side *side, int first, int coun
         }
 }
 
-/* How far it moved; then what was found becomes what is known. Particles share nothing. */
+/* Finds how far the particle moved, then takes over what was found about it. Particles share nothing. */
 static void take_over(const struct refiner *r, const struct side *side, struct particle *p,
                       const struct alignment_result *result, struct change *change) {
     int seed = r->at.seed_class > 0 ? r->at.seed_class : 0;
@@ -217,8 +221,8 @@ static void take_over(const struct refiner *r, const struct side *side, struct p
         change->offset2 = dx * dx + dy * dy;
         change->classes = p->class_index != seed + result->reference;
     }
-    /* Each norm is a multiple of the one before: that of an image that holds nothing falls with every iteration, until
-     * its inverse is no number any more. */
+    /* Each norm is a multiple of the one before. That of an empty image falls with every iteration, until its inverse
+     * would be infinite. */
     p->norm = fmax(p->norm / side->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * side->average_norm);
     memcpy(p->pose, result->pose, sizeof p->pose);
     memcpy(p->origin, result->shift, sizeof p->origin);
@@ -232,7 +236,7 @@ static void take_over(const struct refiner *r, const struct side *side, struct p
     p->residual_shell = r->pixels.size / 2;
 }
 
-/* The other sums over particles, in their order. */
+/* Adds a particle to the other sums, in the order of the particles. */
 static void add_particle(const struct refiner *r, struct side *side, const struct particle *p,
                          const struct alignment_result *result, const struct change *change) {
     int seed = r->at.seed_class > 0 ? r->at.seed_class : 0, references = r->at.seed_class < 0 ? r->reference_count : 1;
@@ -253,7 +257,8 @@ static void add_particle(const struct refiner *r, struct side *side, const struc
     side->changed++;
 }
 
-/* In the iteration that seeds, classes follow each other: each is compared with its own members. */
+/* Goes to the next class in the iteration that seeds classes: the classes follow each other, each compared with its own
+ * members. */
 static enum status next_class(struct refiner *r, struct side *side, int first, struct err *err) {
     if (r->at.seed_class < 0 || first < side->references[r->at.seed_class].seed_end) return STATUS_OK;
     TRY(alignment_finish(r->alignment, err));

@@ -1,10 +1,10 @@
-/* history.jsonl: a line for each iteration, with the maps it has left. */
+/* Writes history.jsonl: a line for each iteration, with the maps that it has written. */
 #ifndef ICESTREAM_STAGES_REFINER_HISTORY_H
 #define ICESTREAM_STAGES_REFINER_HISTORY_H
 
 #include "stages/refiner/refiner.h"
 
-/* prefix: the folder's name relative to the session. */
+/* Appends the line of an iteration. prefix: the folder's name relative to the session. */
 enum status history_write(const char *folder, const char *prefix, const struct refiner_state *state, struct err *err);
 
 #endif

@@ -73,7 +73,8 @@ static enum status read_noise(struct kept_state *r, struct kept_side *side, stru
     return STATUS_OK;
 }
 
-/* How many there are is said twice, so that one broken number is not taken for another setting. */
+/* Reads the shares of classes. The file gives the number of classes twice, so that one broken number is not mistaken
+ * for another setting. */
 static enum status read_classes(const struct kept_state *r, struct kept_side *side, struct star_file *file,
                                 const char *path, const struct star_table *general, struct err *err) {
     struct star_table *t;
@@ -83,7 +84,7 @@ static enum status read_classes(const struct kept_state *r, struct kept_side *si
     FAIL_IF(star_row_count(t) != (size_t)classes, err, STATUS_BAD_FORMAT,
             "%s: rlnNrClasses is %d, but table data_model_classes has %zu rows", path, classes, star_row_count(t));
     FAIL_IF(classes != r->classes, err, STATUS_BAD_STATE,
-            "%s has %d classes, %d are asked for: set `classes` to %d, or remove the files of its folder to begin anew",
+            "%s has %d classes, but `classes` is %d: set it to %d, or remove the files of its folder to begin anew",
             path, classes, r->classes, classes);
     TRY(mem_new((size_t)classes, sizeof *side->shares, "classes", &side->shares, err));
     for (int k = 0; k < classes; k++)
@@ -91,7 +92,7 @@ static enum status read_classes(const struct kept_state *r, struct kept_side *si
     return STATUS_OK;
 }
 
-/* The first half decides on what both must have in common. */
+/* Reads a model file. The first side decides on what both sides must have in common. */
 static enum status read_model(struct kept_state *r, struct kept_side *side, struct star_file *file, const char *path,
                               struct err *err) {
     struct star_table *t;
@@ -146,7 +147,8 @@ static enum status read_side(struct kept_state *r, const char *folder, int itera
     return STATUS_OK;
 }
 
-/* A classification does not go on from a refinement, nor that from it. Said twice as well. */
+/* Checks that the files are of the same kind: a classification does not continue a refinement, nor the reverse. The
+ * file gives the kind twice as well. */
 static enum status check_kind(const struct kept_state *r, const struct star_table *t, const char *path,
                               struct err *err) {
     int refined, halves;
@@ -155,13 +157,13 @@ static enum status check_kind(const struct kept_state *r, const struct star_tabl
     FAIL_IF(refined != halves, err, STATUS_BAD_FORMAT, "%s: rlnDoAutoRefine is %d, but rlnDoSplitRandomHalves %d", path,
             refined, halves);
     FAIL_IF((refined != 0) != (r->side_count == 2), err, STATUS_BAD_STATE,
-            "%s is of a %s, but `classes` is %d: remove the files of its folder to begin anew", path,
+            "%s belongs to a %s, but `classes` is %d: remove the files of its folder to begin anew", path,
             refined != 0 ? "refinement" : "classification", r->classes);
     return STATUS_OK;
 }
 
 static enum status read_sampling(struct kept_state *r, const char *folder, int iteration, struct err *err) {
-    static const double STEPS_MAX = 300; /* shifts are tried so far to each side, at most */
+    static const double STEPS_MAX = 300; /* the largest number of shift steps to each side */
     char path[PATH_SIZE];
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *t;
@@ -194,7 +196,7 @@ static enum status read_schedule(struct kept_state *r, const struct star_table *
     TRY(value(t, "rlnSmallestChangesOffsets", 0, 1e9, &s->smallest_offset, err));
     TRY(value(t, "rlnAveragePmax", 0, 1.001, &s->average_pmax, err));
     TRY(value(t, "rlnCurrentResolution", 0, 1e9, &r->resolution, err));
-    /* Files of before do not have them. */
+    /* Files of older versions lack these. */
     s->best_pmax = s->average_pmax;
     if (star_column_find(t, "icestreamBestPmax") >= 0) TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
     if (star_column_find(t, "icestreamPosesAreSharp") >= 0) TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));
@@ -255,7 +257,8 @@ void kept_state_clear(struct kept_state *r) {
 
 enum { NAME, ROT, TILT, PSI, X, Y, NORM, SUBSET, CLASS, POSE_COLUMNS };
 
-/* A row that no iteration has written tells nothing: its particle is searched for as a new one. */
+/* Gives a particle its pose. A row that no iteration can have written changes nothing: its particle is searched for
+ * as a new one. */
 static void take_pose(const double v[POSE_COLUMNS], const struct particle_set *set, int classes, struct particle *p) {
     double extent = set->box * set->pixel_size;
     bool plausible = fabs(v[X]) <= extent && fabs(v[Y]) <= extent && v[NORM] >= 0 && v[NORM] < 1e6 &&

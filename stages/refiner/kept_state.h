@@ -1,4 +1,4 @@
-/* What an iteration has left in its files, as it is read back: all of it, and such as an iteration can have written, or
+/* Reads back what an iteration has kept in its files: all of it, with values that an iteration can have written, or
  * nothing. */
 #ifndef ICESTREAM_STAGES_REFINER_KEPT_STATE_H
 #define ICESTREAM_STAGES_REFINER_KEPT_STATE_H
@@ -9,7 +9,7 @@
 #include "stages/refiner/schedule.h"
 
 struct kept_state {
-    int classes, side_count; /* 1 and 2: of a refinement; else of a classification, which has no halves */
+    int classes, side_count; /* 1 and 2: of a refinement; else of a classification, which has one side */
     int box, shells;
     double pixel_size, resolution; /* Å */
     int groups;                    /* of optics */
@@ -19,19 +19,20 @@ struct kept_state {
         double average_norm, sigma_offset; /* 1, px */
         float *sigma2;                     /* [groups][shells] */
     } sides[2];
-    struct schedule schedule; /* what its files do not hold is 0 */
+    struct schedule schedule; /* members that the files do not hold are 0 */
     struct star_file *data;
 };
 
-/* The last iteration below `before` that has a whole set of files below the folder, as far as names tell; 0: none. */
+/* Returns the last iteration before `before` whose files below the folder are complete, judged by their names; 0:
+ * none. */
 int kept_state_last(const char *folder, int before);
-/* For a refinement (classes: 1) or a classification. An error says in which file what is wrong; STATUS_BAD_STATE: its
- * files are good, but of the other, or of other classes. */
+/* Reads the files of a refinement (classes: 1) or of a classification. An error names the file and what is wrong
+ * with it. STATUS_BAD_STATE: the files are good, but of the other kind, or with other classes. */
 enum status kept_state_read(const char *folder, int iteration, int classes, struct kept_state *ret_state,
                             struct err *err);
 void kept_state_clear(struct kept_state *state);
 
-/* Poses and classes of the table that kept_state_read has read, to particles of the set that have none. */
+/* Gives the poses and classes of the table that kept_state_read has read to particles of the set that have none. */
 void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes);
 
 #endif

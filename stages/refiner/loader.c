@@ -8,12 +8,12 @@
 #include "common/memory.h"
 #include "common/worker.h"
 
-/* An image that is to be read. */
+/* An image to read. */
 struct job {
-    int particle, stack, slice, at; /* at: where in the batch */
+    int particle, stack, slice, at; /* at: index in the batch */
     float *to;
-    bool kept;    /* to is the particle's from then on */
-    bool spoiled; /* it says nothing, and was made empty */
+    bool kept;    /* `to` belongs to the particle from then on */
+    bool spoiled; /* the image is unusable and was set to 0 */
 };
 
 struct batch {
@@ -79,7 +79,7 @@ static int by_place(const void *a, const void *b) {
                                 : (x->slice > y->slice) - (x->slice < y->slice);
 }
 
-/* What is not in memory, and where it goes: to stay there while the limit allows. */
+/* Lists the images that are not in memory, and where to put them. They stay in memory as far as the limit allows. */
 static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, struct err *err) {
     struct particle_set *set = l->set;
     size_t pixels = (size_t)set->box * (size_t)set->box, bytes = pixels * sizeof(float), kept = 0, unkept = 0;
@@ -135,7 +135,7 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
             header->nz, job->slice + 1);
     size_t pixels = (size_t)set->box * (size_t)set->box;
     TRY(mrc_read_slices(*reader, job->slice, 1, job->to, err));
-    /* One such value would end up in all of the map. */
+    /* One NaN or huge value would spread over the whole map. */
     job->spoiled =
         !image_values_fit(job->to, pixels) || (set->strongest > 0 && mean_square(job->to, pixels) > set->strongest);
     if (job->spoiled) memset(job->to, 0, pixels * sizeof *job->to);
@@ -152,7 +152,7 @@ static enum status read_some(const struct particle_set *set, struct job *jobs, i
     return status;
 }
 
-/* Of several that failed the first is told, whoever was the fastest. */
+/* If several reads fail the error is that of the first in order, not that of the fastest thread. */
 static enum status read_jobs(const struct loader *l, const struct batch *b, int jobs, struct err *err) {
     enum { THREADS_MOST = 16 };
     int threads = l->threads < THREADS_MOST ? l->threads : THREADS_MOST;
@@ -192,7 +192,7 @@ static enum status read_batch(struct loader *l, struct batch *b, struct err *err
     return status;
 }
 
-/* On the worker's thread. */
+/* Runs on the worker's thread. */
 static enum status read_ahead(void *context, struct err *err) {
     struct loader *l = context;
     return read_batch(l, &l->batches[1 - l->used], err);
@@ -200,7 +200,7 @@ static enum status read_ahead(void *context, struct err *err) {
 
 void loader_stop(struct loader *l) {
     if (l == NULL) return;
-    (void)worker_wait(l->worker, NULL); /* it is tried again by whoever wants it */
+    (void)worker_wait(l->worker, NULL); /* loader_take reads the batch again and reports an error */
     l->batches[1 - l->used].begun = false;
 }
 
@@ -243,7 +243,7 @@ static int by_size(const void *a, const void *b) {
 
 enum status loader_judge(struct loader *l, const int *indices, int count, struct err *err) {
     enum { AT_A_TIME = 128 };
-    static const double STRONGEST = 1e4; /* over the median */
+    static const double STRONGEST = 1e4; /* mean square, over the median */
     struct particle_set *set = l->set;
     size_t pixels = (size_t)set->box * (size_t)set->box;
     _cleanup_(mem_free) double *squares = NULL;

@@ -1,4 +1,4 @@
-/* Images of particles: those that memory has room for are kept once they were read, the others are read anew each time,
+/* Loads the images of particles. Images that memory has room for stay there once read; others are read each time,
  * ahead of their use. */
 #ifndef ICESTREAM_STAGES_REFINER_LOADER_H
 #define ICESTREAM_STAGES_REFINER_LOADER_H
@@ -7,21 +7,22 @@
 
 struct loader;
 
-/* threads: that read at a time. The set outlives the loader. */
+/* threads: how many read at the same time. The set must outlive the loader. */
 enum status loader_create(struct particle_set *set, int threads, struct loader **ret_loader, struct err *err);
-/* Waits for what is being read; accepts NULL. */
+/* Waits for reads that are running; accepts NULL. */
 void loader_destroy(struct loader **loader);
 
-/* Images of particles[indices[0..count-1]], box² floats each; valid until the next loader_take or merge. One that holds
- * values that are no numbers, or are stronger than the set's `strongest`, is all zeros: it says nothing of any map. */
+/* Returns the images of particles[indices[0..count-1]], box² floats each; valid until the next loader_take or merge.
+ * An image that holds NaN or infinite values, or is stronger than the set's `strongest`, is all zeros: it
+ * contributes to no map. */
 enum status loader_take(struct loader *loader, const int *indices, int count, const float *const **ret_images,
                         struct err *err);
-/* These will be taken next: begins to read them and returns. What goes wrong is told when they are taken. */
+/* Starts to read the images that are taken next, and returns. loader_take reports any error. */
 void loader_begin(struct loader *loader, const int *indices, int count);
-/* From some images, half of which at least are as they should be, the set's `strongest`: a hundred times as strong as the
- * median. Images that are in memory already are looked at again. */
+/* Sets the set's `strongest` from a sample of images, at least half of which must be good: a hundred times as strong
+ * as the median image (1e4 in mean square). Judges again the images that are in memory already. */
 enum status loader_judge(struct loader *loader, const int *indices, int count, struct err *err);
-/* Before the set changes: waits for what is being read. Accepts NULL. */
+/* Waits for reads that are running. Call it before the set changes. Accepts NULL. */
 void loader_stop(struct loader *loader);
 
 #endif

@@ -1,5 +1,7 @@
-/* The M-step: low resolution joined, FSC of the halves, the prior that follows from it, maps, and the other parameters.
- * Order and formulas: Scheres 2012; Scheres & Chen 2012 for the gold standard. */
+/* Does the M-step: joins low resolution, computes the FSC of the halves, the prior that follows from it, maps, and
+ * the other parameters. Order and formulas: Scheres 2012; Scheres & Chen 2012 for the gold standard. */
+#include "stages/refiner/mstep.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +9,6 @@
 #include "kernels/fsc/fsc.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
-#include "stages/refiner/mstep.h"
 #include "stages/refiner/resample.h"
 
 enum { FEW_PARTICLES = 20 };
@@ -16,7 +17,7 @@ static double clamp_fsc(double f) {
     return fmin(fmax(f, 0.001), 0.999);
 }
 
-/* joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)). */
+/* Computes the priors. joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)). */
 static enum status priors_from_fsc(const struct refiner *r, struct reference *c, bool joined, float *ssnr, float *tau2,
                                    struct err *err) {
     TRY(accumulator_sigma2(c->accumulator, c->sigma2_reconstruction, err));
@@ -40,7 +41,8 @@ static struct solvent_sphere sphere_of(const struct refiner *r) {
     return (struct solvent_sphere){.box = r->box, .radius = r->mask_radius, .edge = MASK_EDGE};
 }
 
-/* On the CPU. That mask is made for FSCs, with a wide edge; here the inner half of the edge is enough. */
+/* Makes the mask on the CPU. postprocess_make_mask makes masks for FSCs, with a wide edge; here the inner half of
+ * the edge is enough. */
 static enum status make_solvent(struct refiner *r, double shell, double *ret_inside, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     _cleanup_(mem_free) float *map = NULL;
@@ -50,7 +52,7 @@ static enum status make_solvent(struct refiner *r, double shell, double *ret_ins
     TRY(lowpass_map(map, r->box, shell, 2, err));
     TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
     double inside = 0;
-    /* Multiples of 2^-23: their sum is the same in any order. */
+    /* The values are multiples of 2^-23: their sum is the same in any order. */
 #pragma omp parallel for schedule(static) reduction(+ : inside)
     for (size_t i = 0; i < voxels; i++) {
         r->solvent[i] = fmaxf(0, 2 * r->solvent[i] - 1);
@@ -60,9 +62,10 @@ static enum status make_solvent(struct refiner *r, double shell, double *ret_ins
     return STATUS_OK;
 }
 
-/* Where the particle is, from the map of both halves at low resolution. A sphere keeps the remains of neighbours and
- * the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay far from
- * what they hold. Needs a map that shows more than a blob, and must look like a particle. */
+/* Finds where the particle is, from the map of both halves at low resolution. A sphere keeps remains of neighbours
+ * and the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay
+ * far below the resolution that they hold. The map must show more than a blob, and the mask must be large enough for
+ * a particle. */
 static enum status find_solvent(struct refiner *r, struct workspace *device_or_null, bool *ret_found, struct err *err) {
     static const double FINEST = 15, COARSEST = 30; /* Å */
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
@@ -82,7 +85,7 @@ static enum status find_solvent(struct refiner *r, struct workspace *device_or_n
 }
 
 void mstep_flatten(const struct refiner *r, const float *mask, float *map) {
-    /* A mask that was given is all there is; one that was made lies inside the sphere. */
+    /* The user's mask is applied alone; a mask that was made lies inside the sphere. */
     if (r->mask == NULL) mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     if (mask == NULL) return;
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
@@ -91,7 +94,7 @@ void mstep_flatten(const struct refiner *r, const float *mask, float *map) {
         map[i] *= mask[i];
 }
 
-/* last_shell: of the sums; 0: all. */
+/* Makes a map from sums up to last_shell; 0: from all. */
 static enum status reconstruct(const struct refiner *r, const struct reference *c, const float *tau2, int last_shell,
                                float *map, float *completeness, struct err *err) {
     const struct reconstruct_options options = {.tau2 = tau2,
@@ -102,9 +105,9 @@ static enum status reconstruct(const struct refiner *r, const struct reference *
     return reconstruct_map(c->accumulator, &options, map, NULL, completeness, err);
 }
 
-/* Denoised and band-limited images have shells with next to no noise, where a little of what is in the others has
- * leaked in at the rims of boxes and masks. Weighed by that noise, the leaks would decide on the poses, alike in both
- * halves. Real noise falls by a factor of ten or so. */
+/* Denoised and band-limited images have shells with almost no noise, into which a little of the other shells has
+ * leaked at the rims of boxes and masks. Weighed by such low noise, the leaks would decide on the poses, alike in
+ * both halves. Real noise falls by a factor of about ten. */
 void mstep_floor_noise(float *sigma2, int shells) {
     const float least_share = 0.03f;
     float most = 0;
@@ -124,7 +127,7 @@ static void update_noise(const struct refiner *r, struct side *side) {
         for (int o = 0; o < r->sigma2_optics; o++)
             all += side->sigma2_sum[(size_t)o * shells + s];
         for (int o = 0; o < r->sigma2_optics; o++) {
-            /* A group of a few particles has the noise of all. */
+            /* A group of few particles gets the noise of all particles. */
             bool few = side->optics_weight[o] < FEW_PARTICLES;
             double value = few ? all / all_weight : side->sigma2_sum[(size_t)o * shells + s] / side->optics_weight[o];
             if (value > 0) side->sigma2[(size_t)o * shells + s] = (float)value;
@@ -141,8 +144,8 @@ void mstep_parameters(const struct refiner *r, struct side *side) {
     side->sigma_offset = sqrt(fmax(side->offset2_sum / (2 * side->weight_sum), least));
 }
 
-/* A map in two bands: `low` shells of what the sums up to `reached` give, and beyond `reached` what the others give. That
- * the map is cut out of a padded one mixes shells. */
+/* Makes a map in two bands: the shells up to `low` of what the sums up to `reached` give, and beyond `reached` what
+ * the other sums give. Cutting the map out of a padded one mixes shells; this separates them again. */
 static enum status part_bands(const struct refiner *r, const struct reference *c, const float *tau2, int low,
                               int reached, float *map, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
@@ -162,7 +165,7 @@ static enum status part_bands(const struct refiner *r, const struct reference *c
     return STATUS_OK;
 }
 
-/* What the mask carries from the shells that are shared into those beyond is left out (bands.c). */
+/* Masks the map of a half. Removes what the mask carries from the shared shells into those beyond (bands.c). */
 static enum status flatten_half(const struct refiner *r, struct workspace *device_or_null, const float *mask,
                                 float *map, struct err *err) {
     const int shared = r->shared_shell;
@@ -209,7 +212,7 @@ enum status mstep(struct refiner *r, struct err *err) {
         TRY(fsc_maps_on(r->placement.workspace, r->box, a->unfiltered, b->unfiltered, r->fsc, err));
     else
         TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
-    /* Beyond the current size the maps hold nothing but what the division by the interpolation's fall-off leaves. */
+    /* Beyond the current size the maps hold only what the division by the interpolation's fall-off leaves. */
     for (int s = r->pixels.size / 2 + 1; s < r->shells; s++)
         r->fsc[s] = 0;
     r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
@@ -227,7 +230,7 @@ enum status mstep(struct refiner *r, struct err *err) {
         if (r->shared_shell > 0 && !final) TRY(part_bands(r, c, c->tau2, r->shared_shell, reached, c->map, err));
         mstep_parameters(r, &r->sides[h]);
     }
-    /* The map of all particles; the accumulators are not needed any more. */
+    /* The map of all particles; after this the accumulators are no longer needed. */
     TRY(accumulator_merge(a->accumulator, b->accumulator, err));
     float ssnr[4097], tau2[4097];
     TRY(priors_from_fsc(r, a, true, ssnr, tau2, err));

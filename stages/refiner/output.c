@@ -1,5 +1,7 @@
-/* Files of an iteration and of the end, with RELION's names. The optimiser file is written last: an iteration that has
- * one is whole. */
+/* Writes the files of an iteration and of the end, with RELION's names. The optimiser file comes last: an iteration
+ * that has one is complete. */
+#include "stages/refiner/output.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +11,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/picture.h"
 #include "common/memory.h"
-#include "stages/refiner/output.h"
+#include "stages/refiner/classes_output.h"
 #include "stages/refiner/particles_export.h"
 #include "stages/refiner/tables.h"
 
@@ -21,7 +23,7 @@ enum status output_map(const struct refiner *r, const char *folder, const char *
     return mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, err);
 }
 
-/* What a file is filled with, and whose. */
+/* What to fill a STAR file with. */
 struct content {
     const struct side *side;
     const char *reference, *root, *stem;
@@ -119,7 +121,7 @@ enum status output_files(const struct refiner *r, const struct output_place *pla
     return STATUS_OK;
 }
 
-/* Paths that tables tell: of the run, and of this iteration. */
+/* Paths in tables: of the run, of this iteration, and of the maps. */
 struct prefixes {
     char root[PATH_SIZE], all[PATH_SIZE], reference[PATH_SIZE + 128];
 };
@@ -203,7 +205,7 @@ static void remove_iteration(const char *folder, int iteration) {
         char name[64], path[PATH_SIZE];
         snprintf(name, sizeof name, "run_it%03d_%s", iteration, PARTS[i]);
         if (path_join(folder, name, path, sizeof path, NULL) == STATUS_OK)
-            unlink(path); /* what cannot be removed only takes room */
+            unlink(path); /* a file that cannot be removed only takes room */
     }
 }
 
@@ -215,7 +217,7 @@ enum status refiner_write(const struct refiner *r, const char *folder, const cha
     if (!final) snprintf(stem, sizeof stem, "run_it%03d", r->schedule.iteration);
     const struct output_place place = {
         .folder = folder, .prefix = prefix, .stem = stem, .half_map = final ? "class001_unfil.mrc" : "class001.mrc"};
-    /* What takes longest begins first. */
+    /* The files that take longest come first. */
     const struct output_file files[] = {{output_data, 0},       {output_half_map, 0},         {output_half_map, 1},
                                         {output_combined, 0},   {output_combined_picture, 0}, {output_half_model, 0},
                                         {output_half_model, 1}, {output_sampling, 0},         {output_model, 0}};

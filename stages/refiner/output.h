@@ -32,8 +32,4 @@ enum status output_sampling(const struct refiner *refiner, const struct output_p
 /* Writes the optimiser file. Call it last: the file means that all others are complete. */
 enum status output_optimiser(const struct refiner *refiner, const struct output_place *place, struct err *err);
 
-/* classes_output.c: writes the files of a classification's iteration and, after the last iteration, those of its end. */
-enum status classes_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
-                          struct err *err);
-
 #endif

@@ -4,8 +4,8 @@
 
 #include "stages/refiner/particles.h"
 
-/* Adds the tables "optics" and "particles" of RELION 3.1 to a file, with every column of the particles' own files. Particles
- * that have no pose yet are left out. */
+/* Adds the tables "optics" and "particles" of RELION 3.1 to a file, with every column of the particles' own files.
+ * Particles that have no pose yet are left out. */
 enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err);
 /* Returns whether the tables have the particle: it is present and has a pose. */
 bool particle_is_exported(const struct particle *particle);

@@ -110,7 +110,7 @@ enum status refiner_set_threads(struct refiner *r, int threads, struct err *err)
     if (threads < 1 || threads == had) return STATUS_OK;
     r->context.threads = threads;
     enum status status = r->box > 0 ? setup_alignment(r, err) : STATUS_OK;
-    if (status != STATUS_OK) r->context.threads = had; /* asked again, it is made again */
+    if (status != STATUS_OK) r->context.threads = had; /* the next call makes it again */
     return status;
 }
 
@@ -150,8 +150,8 @@ static int side_of(const struct refiner *r, const struct particle *p) {
     return classifies(r) ? 0 : p->half;
 }
 
-/* Chooses the members of each side, in an order that depends on their names alone and not on how they arrived, so that the
- * first members are a random choice. */
+/* Chooses the members of each side, in an order that depends on their names alone and not on how they arrived, so
+ * that the first members are a random choice. */
 static enum status choose_members(struct refiner *r, size_t most, struct err *err) {
     _cleanup_(mem_free) struct member_key *keys = NULL;
     if (r->chosen && r->chosen_most == most) return STATUS_OK;

@@ -1,13 +1,13 @@
-/* Refines 3-D maps from an accumulating set of particles. With one class: auto-refinement, by regularised likelihood, with
- * two independent halves and a sampling that grows finer as the maps allow (Scheres 2012; the numbers of RELION's
- * auto-refine). With several classes: 3-D classification. It compares all particles with all maps, on a grid that stays as
- * it is, with the power of the maps themselves as the prior (RELION's Class3D).
+/* Refines 3-D maps from an accumulating set of particles. With one class: auto-refinement, by regularised likelihood,
+ * with two independent halves and a sampling that grows finer as the maps allow (Scheres 2012; the numbers of RELION's
+ * auto-refine). With several classes: 3-D classification. It compares all particles with all maps, on a grid that stays
+ * as it is, with the power of the maps themselves as the prior (RELION's Class3D).
  *
  * refiner_begin starts an iteration with the particles that are present. refiner_work does a slice of it (a batch of
- * particles, about a second). When refiner_work reports the iteration as complete, maps and poses are those of the new
- * iteration. The last iteration is marked final: it joins the halves and compares at full size. If images cannot be read,
- * refiner_work fails and may be called again; it continues where it was. After any other failure the iteration is given
- * up (refiner_busy returns false), and refiner_begin begins it anew. */
+ * particles, about a second). When refiner_work reports the iteration as complete, maps and poses are those of the
+ * new iteration. The last iteration is marked final: it joins the halves and compares at full size. If images cannot
+ * be read, refiner_work fails and may be called again; it continues where it was. After any other failure the
+ * iteration is given up (refiner_busy returns false), and refiner_begin begins it anew. */
 #ifndef ICESTREAM_STAGES_REFINER_REFINER_H
 #define ICESTREAM_STAGES_REFINER_REFINER_H
 
@@ -67,7 +67,8 @@ enum status refiner_create(const struct refiner_options *options, const struct r
                            struct refiner **ret_refiner, struct err *err);
 void refiner_destroy(struct refiner **refiner);
 
-/* Adds the particles of a file (replace: see particle_set_merge). Consumes the file. Call it between iterations only. */
+/* Adds the particles of a file (replace: see particle_set_merge). Consumes the file. Call it between iterations
+ * only. */
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
 size_t refiner_particles(const struct refiner *refiner);
@@ -81,8 +82,8 @@ struct refiner_grid {
     int box;           /* px; 0: no particles */
     double pixel_size; /* Å; 0: no particles */
 };
-/* Checks that the file could join if there were no other particles. May be called at any time, from any thread. The file
- * stays the caller's. */
+/* Checks that the file could join if there were no other particles. May be called at any time, from any thread. The
+ * file stays the caller's. */
 enum status refiner_try(const struct refiner *refiner, struct star_file **file, const char *path,
                         struct refiner_grid *ret_grid, struct err *err);
 /* Returns box and pixel size of the particles; while there are none, of the maps being continued. Call it between
@@ -140,8 +141,7 @@ struct refiner_state {
     double steps[REFINER_STEPS];
     double device_seconds; /* part of the seconds in which the device was at work; 0: there is none */
     double between;        /* s, from the end of the iteration before to the beginning of this one */
-    double
-        waited; /* s, after the iteration, for the files of the one before and for the copy that its own are written from */
+    double waited;      /* s, after the iteration: for earlier files, and for the copy that its own are written from */
     bool sums_on_host;  /* the device's memory has no room for all sums: they came to the host in between */
     double reliability; /* mean over particles */
     int classes;
@@ -154,15 +154,15 @@ struct refiner_class {
 };
 struct refiner_class refiner_class(const struct refiner *refiner, int index);
 
-/* Writes the files of the iteration just completed below folder: run_itNNN_half1_class001.mrc … or, after the final one,
- * run_*. A classification writes run_itNNN_class001.mrc … and, after the last iteration, run_* beside them.
+/* Writes the files of the iteration just completed below folder: run_itNNN_half1_class001.mrc … or, after the final
+ * one, run_*. A classification writes run_itNNN_class001.mrc … and, after the last iteration, run_* beside them.
  * prefix: the folder's name relative to the session. keep: removes the files of iterations older than that many. In
  * output.c. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
-/* Writes what the iteration just completed took of a CUDA device's memory, step by step, as run_itNNN_memory.csv: the
- * operation, the scope, the top of the memory after it, and what was taken. Writes nothing without options.memory_trace,
- * or on the CPU. Call it before the next iteration. In trace.c. */
+/* Writes what the iteration just completed took of a CUDA device's memory, step by step, as run_itNNN_memory.csv:
+ * the operation, the scope, the top of the memory after it, and what was taken. Writes nothing without
+ * options.memory_trace, or on the CPU. Call it before the next iteration. In trace.c. */
 enum status refiner_write_trace(const struct refiner *refiner, const char *folder, struct err *err);
 
 /* Continues from an iteration whose files lie below folder. Call it before any merge: particles get their poses as they
@@ -173,7 +173,8 @@ int refiner_last(const char *folder, int before);
 /* Returns whether the final files below folder are of exactly these particles: then nothing is left to do. */
 bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
-/* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. Owned by the refiner. */
+/* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. Owned by the
+ * refiner. */
 struct refiner_maps {
     int box;
     double pixel_size;

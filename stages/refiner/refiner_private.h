@@ -1,4 +1,5 @@
-/* The refinement itself, as the files of its steps share it. Each step declares its functions in a header of its own. */
+/* The refinement itself, as the files of its steps share it. Each step declares its functions in a header of its
+ * own. */
 #ifndef ICESTREAM_STAGES_REFINER_REFINER_PRIVATE_H
 #define ICESTREAM_STAGES_REFINER_REFINER_PRIVATE_H
 
@@ -78,8 +79,6 @@ struct refiner {
     float *solvent;          /* box³: the mask made from the map, or NULL */
     float *combined;         /* box³ */
     float *fsc, *fsc_joined; /* [shells]: of independent halves; with the low shells shared */
-    double *shell_pixels;    /* [shells]: half-plane pixels */
-    int all_pixels;          /* their sum */
     int sigma2_optics;       /* optics groups that the sides have room for */
     struct side sides[2];
     int side_count, reference_count; /* 2 and 1; or 1 and the number of classes */

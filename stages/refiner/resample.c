@@ -1,13 +1,14 @@
-/* A map on another grid: Fourier cropping or padding to the pixel size, then cutting or padding to the box. */
+/* Puts a map on another grid: Fourier cropping or padding to the pixel size, then cutting or padding to the box. */
+#include "stages/refiner/resample.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
-#include "stages/refiner/resample.h"
 
-/* Mean over the six faces: what lies outside a map. */
+/* Returns the mean over the six faces, which stands for what lies outside the map. */
 static float outside_mean(const float *map, int n) {
     double sum = 0;
     size_t count = 0;
@@ -21,7 +22,7 @@ static float outside_mean(const float *map, int n) {
     return (float)(sum / (double)count);
 }
 
-/* The centre n/2 stays the centre. */
+/* Cuts or pads a map; the centre n/2 stays the centre. */
 static void change_box(const float *in, int n, float fill, int m, float *out) {
     int offset = n / 2 - m / 2;
     for (int z = 0; z < m; z++)
@@ -49,7 +50,7 @@ static size_t half_index(int n, int z, int y, int x) {
            2;
 }
 
-/* n³ → m³ over the same extent; both even. */
+/* Resamples n³ → m³ over the same extent; n and m are even. */
 static enum status fourier_resample(float *in, int n, int m, float *out, struct err *err) {
     size_t n_half = (size_t)n * (size_t)n * (size_t)(n / 2 + 1), m_half = (size_t)m * (size_t)m * (size_t)(m / 2 + 1);
     _cleanup_(mem_free) float *a = NULL;
@@ -67,7 +68,7 @@ static enum status fourier_resample(float *in, int n, int m, float *out, struct 
     return transform(FFT_INVERSE, m, b, out, err);
 }
 
-/* Even sizes n' ≥ n and m whose extents agree best: n'·from = m·to. */
+/* Finds even sizes n' ≥ n and m whose extents agree best: n'·from = m·to. */
 static void matching_sizes(int n, double from, double to, int *ret_n, int *ret_m) {
     double best = 1e9;
     for (int candidate = n + n % 2; candidate <= n + 64; candidate += 2) {

@@ -1,4 +1,4 @@
-/* Going on from the files of the last whole iteration. */
+/* Continues a refinement from the files of its last complete iteration. */
 #include <stdio.h>
 #include <string.h>
 

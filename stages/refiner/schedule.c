@@ -1,6 +1,6 @@
-/* The rules and numbers are those of RELION's auto-refine, with two exceptions. A stray shell beyond a dip of the SSNR counts
- * as resolution only where three shells in a row hold signal: with high symmetry the few independent voxels of a shell stray
- * often. And the first grid is never the last. */
+/* The rules and numbers are those of RELION's auto-refine, with two exceptions. A stray shell beyond a dip of the
+ * SSNR counts as resolution only where three shells in a row hold signal: with high symmetry the few independent
+ * voxels of a shell stray often. And the first grid is never the last. */
 #include "stages/refiner/schedule.h"
 
 #include <math.h>
@@ -55,9 +55,10 @@ double schedule_fine_step(const struct schedule *s) {
     return s->oversampled ? 0.5 : 1;
 }
 
-/* Returns the shell that halves must reach by themselves until all shells become one band: half as far again as the shared
- * ones, and at least three shells further. Halves of noise exceed an FSC of 0.143 by chance: one shell beyond in one run
- * of about ten, three in a row in no run. A bound twice as far out kept a signal that ends in between in two bands for good. */
+/* Returns the shell that halves must reach by themselves until all shells become one band: half as far again as the
+ * shared ones, and at least three shells further. Halves of noise exceed an FSC of 0.143 by chance: one shell beyond
+ * in one run of about ten, three in a row in no run. A bound twice as far out kept a signal that ends in between in
+ * two bands for good. */
 static int far_shell(int last) {
     static const double FAR = 1.5;
     static const int LEAST = 3;
@@ -82,9 +83,9 @@ int schedule_signal_shell(const float *ssnr, int last) {
     return far > first + 3 ? far : first;
 }
 
-/* While the map shows next to nothing of a pose, thousands of grid samples fit a particle alike, and their children too.
- * Comparing the children would take most of the time of the first iterations. If the data are so poor that a grid stays
- * coarse, its children must be compared in the end all the same. */
+/* While the map shows next to nothing of a pose, thousands of grid samples fit a particle alike, and their children
+ * too. Comparing the children would take most of the time of the first iterations. If the data are so poor that a
+ * grid stays coarse, its children must be compared in the end all the same. */
 static bool wants_children(const struct schedule *s, const struct schedule_plan *plan) {
     static const double BROAD = 0.05;
     enum { FIRST_ITERATIONS = 3 };
@@ -159,9 +160,9 @@ static void refine_sampling(struct schedule *s) {
     s->best_pmax = 0;
 }
 
-/* Returns whether a finer grid would be finer than orientations are known, or than can be numbered. The accuracy is never
- * believed with the first grid: it is estimated from a map whose poses lie on this very grid, so that a poor map of a
- * coarse grid seems to deserve no better. */
+/* Returns whether a finer grid would be finer than orientations are known, or than can be numbered. The accuracy is
+ * never believed with the first grid: it is estimated from a map whose poses lie on this very grid, so that a poor
+ * map of a coarse grid seems to deserve no better. */
 static bool is_fine(const struct schedule *s) {
     static const double FINE_ENOUGH = 0.75; /* step of the fine pass over the accuracy of angles */
     /* Local searches too number their samples over the whole sphere. */
@@ -196,9 +197,9 @@ static void after_refinement(struct schedule *s, const struct findings *f) {
         update_changes(s, f);
         next_grid(s);
     }
-    /* Half of the probability in one pose, and few other samples that matter: a search of the whole grid, which takes most
-     * of the time of a refinement, would only find the same poses again. Finer grids divide the probability among more
-     * poses: once sharp stays sharp. */
+    /* Half of the probability in one pose, and few other samples that matter: a search of the whole grid, which
+     * takes most of the time of a refinement, would only find the same poses again. Finer grids divide the
+     * probability among more poses: once sharp stays sharp. */
     s->sharp = s->sharp || (s->average_pmax >= 0.5 && f->significant > 0 && f->significant <= 10);
 }
 
@@ -219,8 +220,8 @@ void schedule_after(struct schedule *s, const struct findings *f) {
         after_refinement(s, f);
 }
 
-/* While particles keep coming, an iteration waits for a tenth more of them and leaves the cores to the stages before this
- * one. When the stream pauses, iterations go on until they gain nothing; then they wait for a quarter more. */
+/* While particles keep coming, an iteration waits for a tenth more of them and leaves the cores to the stages before
+ * this one. When the stream pauses, iterations go on until they gain nothing; then they wait for a quarter more. */
 bool schedule_live_worth(const struct schedule_live *live, size_t particles, bool paused) {
     if (live->settled) return (double)particles >= 1.25 * (double)live->settled_particles;
     return paused || (double)particles >= 1.1 * (double)live->last_particles;

@@ -1,6 +1,6 @@
-/* Decides how a refinement proceeds: which sizes and grids an iteration uses, what halves share, when the grid becomes finer,
- * and when to stop. All rules of convergence stand here. They depend on what the user has set and on what iterations have
- * found, and on nothing else. */
+/* Decides how a refinement proceeds: which sizes and grids an iteration uses, what halves share, when the grid
+ * becomes finer, and when to stop. All rules of convergence stand here. They depend on what the user has set and on
+ * what iterations have found, and on nothing else. */
 #ifndef ICESTREAM_STAGES_REFINER_SCHEDULE_H
 #define ICESTREAM_STAGES_REFINER_SCHEDULE_H
 
@@ -31,7 +31,7 @@ struct schedule {
     int telling_size;     /* px: finer detail of the reference does not help to find poses. Only the final iteration
                              compares more */
     int increment;        /* shells that an iteration compares beyond resolution_shell */
-    bool large_increment; /* a quarter of the box instead */
+    bool large_increment; /* a quarter of all shells instead */
     int since_resolution, since_changes;    /* iterations since the resolution grew; since poses still moved */
     double best_resolution;                 /* 1/Å */
     double smallest_angle, smallest_offset; /* °, px: smallest mean change of poses with this grid */
@@ -65,8 +65,8 @@ void schedule_sizes(struct schedule *schedule);
 /* Returns the step of the fine pass, over the step of the coarse grid. */
 double schedule_fine_step(const struct schedule *schedule);
 
-/* Returns the last shell that both halves share and that is kept apart from the shells beyond (bands.c); 0: nothing is kept
- * apart. resolution: Å, to which the halves agree; 0: not known yet. */
+/* Returns the last shell that both halves share and that is kept apart from the shells beyond (bands.c); 0: nothing
+ * is kept apart. resolution: Å, to which the halves agree; 0: not known yet. */
 int schedule_shared_shell(const struct schedule_options *options, double resolution);
 /* Returns the last shell, up to `last`, in which a map's signal outweighs its noise. ssnr: [last + 1]. */
 int schedule_signal_shell(const float *ssnr, int last);
@@ -98,7 +98,8 @@ struct schedule_live {
 bool schedule_live_worth(const struct schedule_live *live, size_t particles, bool paused);
 /* Takes in a completed iteration. present: all particles; stalled, converged: as in struct schedule. */
 void schedule_live_after(struct schedule_live *live, size_t particles, size_t present, bool stalled, bool converged);
-/* Returns how many particles, chosen by chance, the next iteration compares; 0: all. iteration: the number of those done. */
+/* Returns how many particles, chosen by chance, the next iteration compares; 0: all. iteration: the number of those
+ * done. */
 size_t schedule_live_most(int iteration);
 
 enum schedule_step { SCHEDULE_ITERATE, SCHEDULE_FINAL, SCHEDULE_DONE };

@@ -1,5 +1,7 @@
-/* What a refinement starts from: the reference on the particles' grid, the noise of the particles, and the grey scale
- * that makes the one comparable with the others. */
+/* Prepares what a refinement starts from: the reference on the particles' grid, the noise of the particles, and the
+ * grey scale that makes reference and particles comparable. */
+#include "stages/refiner/setup.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,6 @@
 #include "stages/refiner/estep.h"
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/resample.h"
-#include "stages/refiner/setup.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -36,7 +37,7 @@ static enum status allocate_reference(struct refiner *r, struct reference *c, st
     TRY(mem_new(shells, sizeof *c->sigma2_reconstruction, "spectra", &c->sigma2_reconstruction, err));
     TRY(projector_create(3, r->box, r->context.threads, &c->projector, err));
     c->share = 1.0 / r->reference_count;
-    /* A device's sums are seldom the host's as well. */
+    /* If the device holds the sums, the host seldom needs memory for them. */
     return accumulator_create(3, r->box, device->kind == DEVICE_CPU ? r->box : 2, &c->accumulator, err);
 }
 
@@ -46,16 +47,6 @@ static enum status allocate_side(struct refiner *r, struct side *side, struct er
         TRY(allocate_reference(r, &side->references[k], err));
     side->average_norm = 1;
     side->sigma_offset = 10 / r->pixel_size;
-    return STATUS_OK;
-}
-
-static enum status count_pixels(struct refiner *r, struct err *err) {
-    struct fourier_pixels all = {0};
-    TRY(fourier_pixels_create(r->box, r->box, &all, err));
-    for (int s = 1; s < r->shells; s++)
-        r->shell_pixels[s] = all.shell_begin[s + 1] - all.shell_begin[s];
-    r->all_pixels = all.count;
-    fourier_pixels_destroy(&all);
     return STATUS_OK;
 }
 
@@ -77,13 +68,12 @@ enum status setup_alignment(struct refiner *r, struct err *err) {
     return alignment_create(&options, &r->alignment, err);
 }
 
-/* One value that is no number would be everywhere in its transform. */
+/* Checks a map that was read. One NaN would spread over its whole transform. */
 static enum status check_map(const struct image *map, const char *what, const char *path, struct err *err) {
     FAIL_IF(map->nx != map->ny || map->nx != map->nz || map->nx < 8, err, STATUS_BAD_FORMAT,
             "the %s %s is %d × %d × %d: a cube was expected", what, path, map->nx, map->ny, map->nz);
     FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT,
-            "the %s %s holds values that are no densities (no numbers, infinite or far too large): write it anew", what,
-            path);
+            "the %s %s holds values that are no densities (NaN, infinite or far too large): write it anew", what, path);
     return STATUS_OK;
 }
 
@@ -107,13 +97,15 @@ static enum status read_mask(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-/* Of sums and references that are compared up to this size: those of one half at least, and some room for particles. */
+/* Returns the bytes of sums and references that are compared up to this size: those of one half at least, with some
+ * room for particles. */
 static double bytes_of_maps(const struct refiner *r, int size) {
     double each = (double)(accumulator_bytes(3, size) + projector_bytes(3, size));
     return 1.06 * each * (classifies(r) ? r->reference_count : 1);
 }
 
-/* The last iteration of a refinement is at full size. How far classes come is not known: the first iteration is sure. */
+/* Checks that maps fit the device. The last iteration of a refinement is at full size. How far a classification will
+ * compare is not known; its first iteration must fit. */
 static enum status check_memory(const struct refiner *r, struct err *err) {
     const struct workspace *workspace = alignment_workspace(r->alignment);
     if (workspace == NULL) return STATUS_OK;
@@ -127,7 +119,7 @@ static enum status check_memory(const struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-/* What a classification may come to need. */
+/* Adds to the remark how much memory a classification may come to need. */
 static void remark_memory(struct refiner *r) {
     const struct workspace *workspace = alignment_workspace(r->alignment);
     if (workspace == NULL || !classifies(r)) return;
@@ -135,8 +127,8 @@ static void remark_memory(struct refiner *r) {
     size_t used = strlen(r->remark);
     if (need > capacity)
         snprintf(r->remark + used, sizeof r->remark - used,
-                 "; should classes come to be compared up to their full %d px, that needs %.2f GiB of the device's "
-                 "memory, and %.2f GiB may be used",
+                 "; if classes come to be compared up to their full %d px, that needs %.2f GiB of the device's memory; "
+                 "%.2f GiB may be used",
                  r->box, need * 0x1p-30, capacity * 0x1p-30);
 }
 
@@ -170,10 +162,8 @@ static enum status allocate(struct refiner *r, struct err *err) {
                         "a map", &r->combined, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc, "spectra", &r->fsc, err));
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc_joined, "spectra", &r->fsc_joined, err));
-    TRY(mem_new((size_t)r->shells, sizeof *r->shell_pixels, "spectra", &r->shell_pixels, err));
     for (int side = 0; side < r->side_count; side++)
         TRY(allocate_side(r, &r->sides[side], err));
-    TRY(count_pixels(r, err));
     int readers = r->context.threads < READING_THREADS ? r->context.threads : READING_THREADS;
     TRY(loader_create(&r->set, readers, &r->loader, err));
     TRY(setup_alignment(r, err));
@@ -208,7 +198,6 @@ void setup_release(struct refiner *r) {
     device_host_free(&r->context.device, &r->combined);
     mem_free(&r->fsc);
     mem_free(&r->fsc_joined);
-    mem_free(&r->shell_pixels);
     mem_free(&r->mask);
     alignment_destroy(&r->alignment);
     loader_destroy(&r->loader);
@@ -227,7 +216,7 @@ enum status setup_allocate(struct refiner *r, struct err *err) {
     return status;
 }
 
-/* New groups begin with the mean spectrum of those before them. */
+/* Gives new groups the mean spectrum of the groups before them. */
 enum status setup_optics(struct refiner *r, struct err *err) {
     int had = r->sigma2_optics, want = r->set.optics_count;
     if (want <= had) return STATUS_OK;
@@ -270,7 +259,7 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
     TRY(lowpass_map(map, r->box, shell, 2, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    /* What mask and low-pass leave beyond would decide on the poses of both halves. */
+    /* What mask and low-pass leave beyond the shared shells would decide on the poses of both halves. */
     return r->shared_shell > 0 ? lowpass_map(map, r->box, r->shared_shell + 0.5, 0, err) : STATUS_OK;
 }
 
@@ -287,7 +276,7 @@ enum status setup_reference(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-/* Of the particles as they come: the mean of their powers, and the image that they average to. */
+/* Sums over particles as they come: the mean of their powers, and their average image. */
 struct noise {
     int count, threads;
     size_t pixels, shells;
@@ -319,7 +308,7 @@ static void noise_close(struct noise *n) {
     mem_free(&n->sum);
 }
 
-/* Sums in the order of particles, whatever the number of threads. */
+/* Adds images in their order, whatever the number of threads. */
 static void noise_add(const struct refiner *r, struct noise *n, const float *const *images, int count) {
     const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
 #pragma omp parallel num_threads(n->threads)
@@ -350,7 +339,8 @@ static enum status noise_gather(struct refiner *r, const struct side *side, stru
     return STATUS_OK;
 }
 
-/* Power of the particles less that of their average, per shell: signal that all have in common is no noise. */
+/* Estimates noise as the power of the particles minus the power of their average, per shell: signal that all have in
+ * common is not noise. */
 static enum status noise_of_side(struct refiner *r, struct side *side, struct noise *n, struct err *err) {
     const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
     TRY(noise_open(r, side, n, err));
@@ -365,8 +355,7 @@ static enum status noise_of_side(struct refiner *r, struct side *side, struct no
     for (int s = r->shells - 2; s >= 0; s--)
         if (sum[s] <= 0) sum[s] = sum[s + 1];
     FAIL_IF(!(sum[1] > 0), err, STATUS_BAD_FORMAT,
-            "the particles have no noise: every image is the same, or empty, or holds no numbers (%d looked at)",
-            n->count);
+            "the particles have no noise: all %d images examined are the same, empty, or NaN", n->count);
     for (int o = 0; o < r->sigma2_optics; o++)
         for (int s = 0; s < r->shells; s++)
             side->sigma2[(size_t)o * (size_t)r->shells + (size_t)s] = (float)sum[s];
@@ -385,7 +374,7 @@ enum status setup_noise(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-/* Map k of what was read, wherever it has been copied to. */
+/* Scales map k of those that were read, and all its copies. */
 static void scale_maps(struct refiner *r, int k, double factor) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     for (int side = 0; side < r->side_count; side++)
@@ -400,12 +389,13 @@ static enum status compare_with(struct refiner *r, int side, int k, struct err *
     return estep_compare_with(r, &r->sides[side], k, 1, err);
 }
 
-/* References come on any grey scale. The factor that fits a sample of the particles best, each at its best pose; only
- * the E-step of the first iteration depends on it, the maps that come out are on the particles' scale. */
+/* Finds the factor that brings a reference, which may have any grey scale, to the scale of the particles: the one
+ * that fits a sample of particles best, each at its best pose. Only the E-step of the first iteration depends on the
+ * factor; the maps that it makes are on the scale of the particles. */
 static enum status scale_reference(struct refiner *r, int k, struct err *err) {
     double dots = 0, norms = 0, mean, factor;
     int count;
-    /* First to a scale on which floats hold D and N apart. */
+    /* First scale the reference so that floats can tell D and N apart. */
     TRY(compare_with(r, 0, k, err));
     TRY(estep_load(r, &r->sides[0], 0, &count, err));
     TRY(alignment_scale(r->alignment, r->batch.particles, 1, &mean, NULL, NULL, err));
@@ -416,7 +406,7 @@ static enum status scale_reference(struct refiner *r, int k, struct err *err) {
         TRY(compare_with(r, side, k, err));
         for (int first = 0; first < r->sides[side].member_count && first < SCALE_PARTICLES; first += count) {
             TRY(estep_load(r, &r->sides[side], first, &count, err));
-            /* As many as that, however many a batch has. */
+            /* Take exactly SCALE_PARTICLES, whatever the size of a batch. */
             if (count > SCALE_PARTICLES - first) count = SCALE_PARTICLES - first;
             TRY(alignment_scale(r->alignment, r->batch.particles, count, &mean, &dots, &norms, err));
         }

@@ -1,5 +1,4 @@
-/* The copy has the shape of a refinement itself, so that one code writes both; what is written of neither is not there
- * (NULL). */
+/* The copy is a struct refiner itself, so that the same code writes both. Members that no file needs are NULL. */
 #include "stages/refiner/snapshot.h"
 
 #include <string.h>
@@ -7,7 +6,7 @@
 #include "common/memory.h"
 #include "stages/refiner/refiner_private.h"
 
-/* Arrays that are kept from iteration to iteration: they grow with what is to be copied. */
+/* An array that is kept from iteration to iteration and grows as needed. */
 struct room {
     void *data;
     size_t bytes;
@@ -18,7 +17,7 @@ struct snapshot {
     bool taken;
     struct room particles, optics, sources, combined, fsc;
     struct room references[2], members[2], sigma2[2];
-    struct room *classes; /* [references of both halves][ROOMS] */
+    struct room *classes; /* [references of all sides][ROOMS] */
     int class_count;
 };
 
@@ -50,7 +49,7 @@ static void reserve_room(struct room *room, size_t bytes) {
 }
 
 void snapshot_reserve(struct snapshot *s, const struct snapshot *like) {
-    /* Iterations over larger maps are longer than their files take: a second copy is not needed. */
+    /* Iterations with larger maps take longer than their files: no second copy is needed. */
     enum { MAPS_MOST = 128 << 20 };
     size_t maps = like->combined.bytes;
     for (int i = 0; i < like->class_count; i++)
@@ -67,7 +66,8 @@ void snapshot_reserve(struct snapshot *s, const struct snapshot *like) {
         reserve_room(&s->classes[i * ROOMS + MAP], like->classes[i * ROOMS + MAP].bytes);
 }
 
-/* Nothing else is done meanwhile, and one thread alone does not fill the memory's bus. */
+/* Copies with several threads: nothing else runs meanwhile, and one thread alone does not use the full memory
+ * bandwidth. */
 static void copy_bytes(char *to, const char *from, size_t bytes) {
     enum { PIECE = 1 << 20, THREADS = 4 };
     size_t pieces = (bytes + PIECE - 1) / PIECE;
@@ -92,7 +92,7 @@ static enum status copy(struct room *room, const void *from, size_t count, size_
     return STATUS_OK;
 }
 
-/* Of each map the one that is written: in the end that without a prior. */
+/* Copies of each map the one that is written: after the final iteration the one without a prior. */
 static enum status copy_reference(struct room rooms[ROOMS], const struct refiner *r, struct reference *c,
                                   struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
@@ -122,7 +122,7 @@ static enum status copy_side(struct snapshot *s, const struct refiner *r, int in
     return STATUS_OK;
 }
 
-/* Names stay where they are for as long as the refinement is there, and tables while a copy is out. */
+/* Copies the particles. Names stay valid as long as the refinement exists; tables stay while a copy is out. */
 static enum status copy_particles(struct snapshot *s, const struct particle_set *from, struct err *err) {
     struct particle_set *set = &s->refiner.set;
     set->table = NULL;
@@ -134,10 +134,9 @@ static enum status copy_particles(struct snapshot *s, const struct particle_set 
     return copy(&s->sources, from->sources, (size_t)from->source_count, sizeof *from->sources, &set->sources, err);
 }
 
-/* What belongs to the iteration that runs, and is not to be looked at. */
+/* Clears members that belong to the running iteration: the copy must not use them. */
 static void leave_out(struct refiner *r) {
     r->mask = r->solvent = r->fsc_joined = NULL;
-    r->shell_pixels = NULL;
     r->alignment = NULL;
     r->loader = NULL;
     r->placement.workspace = NULL;

@@ -1,4 +1,5 @@
-/* The refiner as a stage: collects particles, refines while nothing else is to be done, and to the end at the end. */
+/* The refiner as a stage: collects particles, refines while nothing else is to be done, and refines to the end when
+ * the stream ends. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -35,23 +36,25 @@ struct lane {
     struct arrival arrival;
 };
 
-/* Several iterations are kept: where the files of the last one are broken, those of one before serve, and without any it
- * begins anew. No particle is lost by it. */
+/* Continues from files of an earlier run. Several iterations are kept: if the files of the last one are broken,
+ * those of the one before serve; if none serve, the refinement begins anew. No particle is lost. */
 static enum status restore(struct stage *stage, struct refiner *refiner, struct err *err) {
     struct err mine = {0};
     bool tried = false;
     for (int i = INT_MAX; (i = refiner_last(stage_folder(stage), i)) > 0;) {
         enum status status = refiner_resume(refiner, stage_folder(stage), i, &mine);
         if (status == STATUS_OK) {
-            stage_log(stage, LOG_INFO, "refine-restored", "goes on after iteration %d", i);
+            stage_log(stage, LOG_INFO, "refine-restored", "continues after iteration %d", i);
             return STATUS_OK;
         }
-        /* Once it has a grid the files were whole, and something else is wrong. */
+        /* Once the refiner has a grid the files were complete, and the error is another one. */
         FAIL_IF(!status_is_of_file(status) || refiner_grid(refiner).box != 0, err, status, "%s", mine.message);
-        stage_log(stage, LOG_WARN, "refine-not-restored", "iteration %d cannot be gone on from: %s", i, mine.message);
+        stage_log(stage, LOG_WARN, "refine-not-restored", "cannot continue from iteration %d: %s", i, mine.message);
         tried = true;
     }
-    if (tried) stage_log(stage, LOG_WARN, "refine-not-restored", "begins anew, from the reference");
+    if (tried)
+        stage_log(stage, LOG_WARN, "refine-not-restored",
+                  "no iteration can be continued: begins anew, from the reference");
     return STATUS_OK;
 }
 
@@ -59,7 +62,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
     FAIL_IF(p->reference == NULL, err, STATUS_BAD_ARGUMENT,
-            "the refiner needs a reference map: set `reference` to a map of the particle, low resolution is enough");
+            "the refiner needs a reference map: set `reference` to a map of the particle; low resolution is enough");
     TRY(arrivals_init(&state->arrivals, err));
     const struct refiner_context machine = {.threads = stage_threads(stage),
                                             .device = *stage_device(stage),
@@ -109,7 +112,7 @@ static enum status resume(struct stage *stage, void *context, const struct item 
     struct state *state = context;
     struct arrival arrival = {0};
     if (strcmp(item_kind(item), "selection") == 0) {
-        /* The classifier removes its selections after a while: no matter, unless it is the last one. */
+        /* The classifier removes its older selections: only the last one is missed. */
         state->gone = is_gone(stage, item);
         if (state->gone) return STATUS_OK;
     }
@@ -119,11 +122,11 @@ static enum status resume(struct stage *stage, void *context, const struct item 
     return status;
 }
 
-/* What has arrived joins. A file that cannot is reported, and the others go on. */
+/* Adds the particles that have arrived. Reports a file that cannot join, and goes on with the others. */
 static enum status take_arrivals(struct stage *stage, struct state *state, struct err *err) {
     if (state->gone)
         stage_log(stage, LOG_ERROR, "refine-refused",
-                  "the file of the last selection is gone: its particles are missing until the next one comes");
+                  "the file of the last selection is gone: its particles are missing until the next selection comes");
     state->gone = false;
     int count;
     struct arrival *list = arrivals_take(&state->arrivals, &count);
@@ -144,18 +147,19 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     return status;
 }
 
-/* What makes a map worse than it could be, and would not be seen in it. */
+/* Warns about particles that make a map worse than it could be, which the map itself would not show. */
 static void tell_doubts(struct stage *stage, struct state *state) {
     const struct refiner_doubts doubts = refiner_doubts(state->refiner);
     size_t particles = refiner_particles(state->refiner);
     if (doubts.spoiled > state->spoiled)
-        stage_log(stage, LOG_WARN, "refine-images",
-                  "%zu of %zu images hold values that are no numbers, or are a hundred times as strong as the others: "
-                  "they count as empty",
-                  doubts.spoiled, particles);
+        stage_log(
+            stage, LOG_WARN, "refine-images",
+            "%zu of %zu images are ignored: NaN or infinite pixels, or more than 100 times stronger than the median "
+            "image",
+            doubts.spoiled, particles);
     if (doubts.without_ctf > 0 && !state->warned)
         stage_log(stage, LOG_WARN, "refine-ctf",
-                  "%zu of %zu particles have no CTF (rlnDefocusU): they are taken as if the microscope had none",
+                  "%zu of %zu particles have no CTF (rlnDefocusU): they are compared as if the microscope had none",
                   doubts.without_ctf, particles);
     state->spoiled = doubts.spoiled;
     state->warned = doubts.without_ctf > 0;
@@ -168,10 +172,10 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     state->remarked = true;
     if (!state->told && refiner_state(state->refiner).sums_on_host) {
         state->told = true;
-        stage_log(
-            stage, LOG_INFO, "refine-memory",
-            "the device's memory has no room for the sums of both halves beside the E-step: they come to the host in "
-            "between, which takes longer; more `memory` would change that");
+        stage_log(stage, LOG_INFO, "refine-memory",
+                  "the device's memory has no room for the sums of both halves beside the E-step: the sums come to the "
+                  "host in "
+                  "between, which takes longer; set `memory` to more to avoid this");
     }
     struct err mine = {0};
     if (refiner_write_trace(state->refiner, stage_folder(stage), &mine) != STATUS_OK)
@@ -181,7 +185,7 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     return STATUS_OK;
 }
 
-/* A batch of the running iteration. */
+/* Works on a batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
     TRY(writer_look(state->writer, err));
     TRY(refiner_work(state->refiner, ret_complete, err));
@@ -189,7 +193,7 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
     return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
 }
 
-/* Does a slice of the running iteration. */
+/* Works on a slice of the running iteration while the stream goes on. */
 static enum status go_on(struct stage *stage, struct state *state, struct err *err) {
     bool complete = false;
     TRY(work_on(stage, state, &complete, err));
@@ -256,7 +260,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     TRY(path_join(writer_prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
     TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
     struct stage_patience patience = {0};
-    /* Its files say that all is done: they come last. */
+    /* These files mean that all is done: they come last. */
     enum status status = writer_wait(state->writer, err);
     if (status == STATUS_OK) {
         do
@@ -284,7 +288,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         return err->status;
     }
     if (particles < 10) {
-        stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: none is made", particles);
+        stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: no map is made", particles);
         return STATUS_OK;
     }
     if (refiner_is_final(state->refiner, stage_folder(stage))) return STATUS_OK;
@@ -303,8 +307,8 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
 const struct stage_descriptor refiner_stage = {
     .name = "refiner",
     .summary =
-        "refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence; or "
-        "sorts them into classes of different maps",
+        "Refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence; or "
+        "sorts particles into classes of different maps",
     .in = "particles|selection",
     .out = "",
     .params = refiner_parameters,

@@ -1,4 +1,4 @@
-/* The tables of STAR files that a refinement writes, with RELION's names. */
+/* Fills the tables of STAR files that a refinement writes, with RELION's names. */
 #include "stages/refiner/tables.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 #include "common/memory.h"
 #include "stages/refiner/particles_export.h"
 
-/* RELION 3.1 has noise spectra for groups of particles, and numbers these as they come up in the data file; here they
- * are the optics groups. groups: room for optics_count. */
+/* Lists the groups that have noise spectra in RELION 3.1, which numbers them as they come up in the data file. Here
+ * they are the optics groups. groups: room for optics_count. Returns how many. */
 static int list_groups(const struct particle_set *set, int *groups) {
     int count = 0;
     for (size_t i = 0; i < set->count; i++) {
@@ -102,7 +102,7 @@ static enum status spectra_table(const struct refiner *r, const struct side *sid
     return STATUS_OK;
 }
 
-/* A prior over directions that knows nothing, as long as RELION's own list of them; over all classes its sum is 1. */
+/* Fills a flat prior over directions, as long as RELION's own list of directions. Over all classes its sum is 1. */
 static enum status directions_table(const struct refiner *r, const struct side *side, int k, struct star_file *file,
                                     struct err *err) {
     struct star_table *t;
@@ -133,7 +133,7 @@ static enum status noise_table(const struct refiner *r, const struct side *side,
     return STATUS_OK;
 }
 
-/* By group, as RELION 3.1 reads them, and by optics group, as later ones do. */
+/* Fills the noise spectra by group, as RELION 3.1 reads them, and by optics group, as later versions do. */
 static enum status noise_tables(const struct refiner *r, const struct side *side, const int *groups, int count,
                                 struct star_file *file, struct err *err) {
     struct star_table *t;
@@ -177,7 +177,7 @@ enum status tables_model(const struct refiner *r, const struct side *side, const
     return noise_tables(r, side, groups, count, file, err);
 }
 
-/* "refiner/run_it003" + ending. */
+/* Joins "refiner/run_it003" and an ending. */
 static const char *join(const char *stem, const char *ending, char *out) {
     snprintf(out, PATH_SIZE + 64, "%s%s", stem, ending);
     return out;

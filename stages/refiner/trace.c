@@ -1,10 +1,11 @@
-/* What an iteration takes of the device's memory, step by step. */
+/* Records what an iteration takes of the device's memory, step by step. */
+#include "stages/refiner/trace.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/trace.h"
 
 enum { STEPS = 1 << 16 };
 

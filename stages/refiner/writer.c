@@ -10,10 +10,10 @@
 #include "stages/refiner/history.h"
 #include "stages/refiner/snapshot.h"
 
-/* Files may take longer than a short iteration: two of them can be on their way. */
+/* Files may take longer than a short iteration: those of two iterations can be in progress. */
 enum { SLOTS = 2 };
 
-/* What an iteration's files are made of. */
+/* The copy from which the files of an iteration are written. */
 struct slot {
     struct snapshot *snapshot;
     struct refiner_state state;
@@ -29,9 +29,9 @@ struct writer {
     pthread_cond_t reserved;
     bool lock_made, reserved_made;
     /* guarded by the lock */
-    int first, count; /* slots that are to be written, in turn */
-    bool running;     /* the worker looks for more before it ends */
-    bool failed;      /* and nobody has been told yet */
+    int first, count; /* slots to write, in turn */
+    bool running;     /* the worker looks for more slots before it ends */
+    bool failed;      /* an error waits to be returned */
     bool reserving;   /* before it writes, the worker makes room in the slots that are not in turn */
 };
 
@@ -41,7 +41,7 @@ const char *writer_prefix(const struct stage *stage) {
     return strncmp(folder, root, length) == 0 && folder[length] == '/' ? folder + length + 1 : folder;
 }
 
-/* What the log says of classes: " in 3 classes (52, 31, 17 %)". */
+/* Describes the classes for the log: " in 3 classes (52, 31, 17 %)". */
 static void describe_classes(const struct refiner *refiner, int classes, char *text, size_t size) {
     int used = snprintf(text, size, " in %d classes (", classes);
     for (int k = 0; k < classes && used >= 0 && (size_t)used < size; k++)
@@ -50,7 +50,7 @@ static void describe_classes(const struct refiner *refiner, int classes, char *t
     if (used >= 0 && (size_t)used < size) snprintf(text + used, size - (size_t)used, " %%)");
 }
 
-/* How long it took, and the device's part of that: "1.6 s", "0.42 s, the device 0.31 s of it". */
+/* Describes the time, and the device's part of it: "1.6 s", "0.42 s, the device 0.31 s of it". */
 static void describe_time(const struct refiner_state *s, char *text, size_t size) {
     if (s->device_seconds > 0)
         snprintf(text, size, "%.2f s, the device %.2f s of it", s->seconds, s->device_seconds);
@@ -102,7 +102,7 @@ static enum status write_slot(struct writer *w, const struct slot *slot, struct 
     return STATUS_OK;
 }
 
-/* After the first iteration: memory for the copy that the next one may need. */
+/* Reserves memory, after the first iteration, for the copy that the next one may need. */
 static void reserve_other(struct writer *w, const struct slot *slot) {
     pthread_mutex_lock(&w->lock);
     bool reserve = w->reserving;
@@ -116,7 +116,8 @@ static void reserve_other(struct writer *w, const struct slot *slot) {
     pthread_mutex_unlock(&w->lock);
 }
 
-/* On the writer's thread: all that is there to write. What there was no memory for stays, to be written anew. */
+/* Runs on the writer's thread: writes all slots in turn. A slot for which there was no memory stays, to be written
+ * again. */
 static enum status write_slots(void *context, struct err *err) {
     struct writer *w = context;
     for (;;) {
@@ -175,7 +176,7 @@ void writer_destroy(struct writer **writer) {
     mem_free(writer);
 }
 
-/* How many are still to be written; copies of the others are not needed any more. */
+/* Returns how many slots are still to be written, and gives the copies of the others back. */
 static int settle(struct writer *w, bool *ret_running) {
     pthread_mutex_lock(&w->lock);
     int count = w->count, first = w->first;
@@ -194,7 +195,7 @@ static void start_if_idle(struct writer *w) {
     if (start) worker_start(w->worker, write_slots, w);
 }
 
-/* Until the worker does nothing: how that went. */
+/* Waits until the worker has ended, and returns its result. */
 static enum status outcome(struct writer *w, struct err *err) {
     enum status status = worker_wait(w->worker, err);
     pthread_mutex_lock(&w->lock);

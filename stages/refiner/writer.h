@@ -1,4 +1,4 @@
-/* Files, history and log line of an iteration, written beside the next one. */
+/* Writes files, history and log line of an iteration while the next one runs. */
 #ifndef ICESTREAM_STAGES_REFINER_WRITER_H
 #define ICESTREAM_STAGES_REFINER_WRITER_H
 
@@ -7,24 +7,25 @@
 
 struct writer;
 
-/* The stage's folder as seen from the session: what paths in STAR files begin with. */
+/* Returns the stage's folder relative to the session: paths in STAR files begin with it. */
 const char *writer_prefix(const struct stage *stage);
 
-/* keep: files of so many iterations stay. */
+/* keep: the number of iterations whose files stay. */
 enum status writer_create(struct stage *stage, struct refiner *refiner, int keep, struct writer **ret_writer,
                           struct err *err);
-/* Waits for what is being written. Before the refiner's end; accepts NULL. */
+/* Waits for files that are being written. Call it before the refiner is destroyed; accepts NULL. */
 void writer_destroy(struct writer **writer);
 
-/* After an iteration: copies what is written of it and returns; waits first where the files of two before it are still
- * on their way. In the order of iterations: the line in history.jsonl, which tells others of the maps, comes when they
- * are whole. What went wrong with files of an iteration before is the outcome, and then this one's are not begun: it is
- * called again. A disk that is full is waited for (stage_wait_out); what there was no memory for is written anew by the
- * next call of these. */
+/* Copies what an iteration writes, and returns while the files are being written. Call it after each iteration. If
+ * the files of two iterations are still in progress it waits first. Iterations are written in order: the line in
+ * history.jsonl, which tells others about the maps, comes when the maps are complete. An error in the files of an
+ * earlier iteration is returned here, and then this iteration is not written: call it again. A full disk is waited
+ * for (stage_wait_out). Files for which there was no memory are written again by the next call of any of these
+ * functions. */
 enum status writer_write(struct writer *writer, struct err *err);
-/* STATUS_OK while it writes, and when that went well; any failure is told once. */
+/* Returns STATUS_OK while files are being written and after success; returns each error once. */
 enum status writer_look(struct writer *writer, struct err *err);
-/* Until all is written. */
+/* Waits until all files are written. */
 enum status writer_wait(struct writer *writer, struct err *err);
 
 #endif

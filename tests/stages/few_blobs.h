@@ -1,10 +1,10 @@
-/* The refinement of a few dozen images of blobs that tests of the refiner begin with. */
+/* Options for the refinement of a few dozen images of blobs, with which tests of the refiner begin. */
 #ifndef ICESTREAM_TESTS_STAGES_FEW_BLOBS_H
 #define ICESTREAM_TESTS_STAGES_FEW_BLOBS_H
 
 #include "stages/refiner/refiner.h"
 
-/* Without reference, mask, diameter and memory. */
+/* Returns the options without reference, mask, diameter and memory. */
 static inline struct refiner_options few_blobs_options(void) {
     return (struct refiner_options){.initial_lowpass = 50,
                                     .healpix_order = 0,

@@ -1,5 +1,5 @@
-/* The refiner as a stage: a small asymmetric object, projected here by sums over Gaussians (no code under test), comes
- * back from noisy images; its handedness and origins with it. Groups of particles that arrive, and that leave. */
+/* Tests the refiner as a stage. A small asymmetric object, projected here by sums over Gaussians (without code under
+ * test), comes back from noisy images, with its handedness and origins. Particles arrive and leave in groups. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 enum { BLOBS = 14 };
 static struct object object;
 
-/* Empty images: enough for what is not refined. */
+/* Writes empty images, for tests that do not refine them. */
 static void write_plain(const char *folder, const char *name, int box, double pixel_size, int count,
                         const char *image) {
     char path[PATH_SIZE + 64];
@@ -128,22 +128,22 @@ static void an_object_comes_back_from_its_images(void **state) {
     write_map(scratch, "reference.mrc", map, reference);
     write_particles(scratch, "a", &object, 1, 150, 1.0);
     write_particles(scratch, "b", &object, 1, 150, 1.0);
-    for (int i = 0; i < 2 * BOX * BOX; i++) /* two images of another world, of numbers nonetheless */
+    for (int i = 0; i < 2 * BOX * BOX; i++) /* two images far stronger than the others, of finite values */
         put_float(scratch, "b.mrcs", 1024 + 4 * (5 * BOX * BOX + i), 1e9f * (float)(i % 7 - 3));
     struct item *items[2] = {particles_item("a", "particles", scratch), particles_item("b", "particles", scratch)};
-    run_within(scratch, reference, "150", "4", "300", items, 2); /* all of them from the first iteration on */
+    run_within(scratch, reference, "150", "4", "300", items, 2); /* with all particles from the first iteration on */
     assert_int_equal(rows_of(folder, "run_data.star"), 300);
 
     read_map(folder, "run_class001.mrc", map);
     assert_int_equal(fsc_maps(BOX, truth, map, fsc, NULL), STATUS_OK);
-    for (int s = 1; s <= 6; s++) /* to 32 Å; a mirrored or shifted map fails from shell 3 on */
+    for (int s = 1; s <= 6; s++) /* up to 32 Å; a mirrored or shifted map fails from shell 3 on */
         if (!(fsc[s] > 0.8)) fail_msg("FSC with the truth is %.3f in shell %d", (double)fsc[s], s);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
     assert_int_equal(fsc_maps(BOX, half, map, fsc, NULL), STATUS_OK);
     assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) < 32);
 
-    /* A selection takes the place of what was there; the run goes on from the last iteration. */
+    /* A selection replaces the particles; the run continues from the last iteration. */
     write_plain(scratch, "other", 24, PIXEL, 20, "rlnImageName");
     struct item *selection[2] = {particles_item("other", "particles", scratch),
                                  particles_item("a", "selection", scratch)};
@@ -151,8 +151,8 @@ static void an_object_comes_back_from_its_images(void **state) {
     assert_int_equal(rows_of(folder, "run_data.star"), 150);
 }
 
-/* The unfiltered halves of a run on noise. They agree nowhere beyond what both were given, 50 Å, and the 40 Å that they
- * share (shell 4.8). */
+/* Reads the unfiltered halves of a run on noise. They must agree nowhere beyond what both were given: 50 Å, and the
+ * 40 Å that they share (shell 4.8). */
 static void halves_of_noise(const char *folder, float *ret_half, float *ret_other, float *ret_fsc) {
     read_map(folder, "run_half1_class001_unfil.mrc", ret_half);
     read_map(folder, "run_half2_class001_unfil.mrc", ret_other);
@@ -175,7 +175,7 @@ static void noise_makes_no_map_that_is_believed(void **state) {
     make_map(&object, map, SIGMA);
     write_map(scratch, "reference.mrc", map, reference);
     write_particles(scratch, "noise", &object, 1, 300, 100.0);
-    put_float(scratch, "noise.mrcs", 1024 + 4 * 77, NAN); /* one image holds what no camera has seen */
+    put_float(scratch, "noise.mrcs", 1024 + 4 * 77, NAN); /* one image has values that no camera produces */
     put_float(scratch, "noise.mrcs", 1024 + 4 * (3 * BOX * BOX + 9), 1e30f);
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
     run(scratch, reference, "6", items, 1);
@@ -184,8 +184,8 @@ static void noise_makes_no_map_that_is_believed(void **state) {
         assert_true(isfinite(map[i]) && isfinite(half[i]) && fabsf(map[i]) < 1e6f);
 }
 
-/* More particles and a narrower mask: what is shared outgrows the noise, and the mask mixes shells farther. Where images
- * and references were masked in one band, halves agreed by 0.29 in shell 6. */
+/* More particles and a narrower mask: the shared shells rise above the noise, and the mask mixes shells further.
+ * When images and references were masked in one band, halves agreed by 0.29 in shell 6. */
 static void more_noise_is_not_believed_either(void **state) {
     (void)state;
     char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE];
@@ -202,7 +202,7 @@ static void more_noise_is_not_believed_either(void **state) {
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
     run_within(scratch, reference, "110", "4", "1000", items, 1);
     halves_of_noise(folder, half, map, fsc);
-    assert_true(fsc[3] > 0.5f); /* what is shared is there */
+    assert_true(fsc[3] > 0.5f); /* the shared shells are there */
 }
 
 static void replace_in_file(const char *folder, const char *name, const char *old, const char *new) {
@@ -229,7 +229,7 @@ static void scratch_session(const char *name, char scratch[PATH_SIZE], char refe
     write_map(scratch, "reference.mrc", map, reference);
 }
 
-/* What becomes of each item: a part of the reason for which it failed; NULL: it is done. */
+/* The expected outcome of each item: a part of the reason why it fails; NULL: it is done. */
 struct expected {
     const char *name, *reason;
 };
@@ -257,7 +257,7 @@ static void expect(const char *folder, const char *ledger, const char *reference
     stage_results_clear(&results);
 }
 
-/* Each fails by itself, the first that is good decides on box and pixel size, and those decide after a restart too. */
+/* Each item fails by itself. The first good one decides on box and pixel size, after a restart too. */
 static void particles_that_cannot_join_fail_as_items(void **state) {
     (void)state;
     char scratch[PATH_SIZE], reference[PATH_SIZE], ledger[PATH_SIZE + 16], path[PATH_SIZE + 64];
@@ -306,7 +306,7 @@ static enum ledger_state state_of(const char *path, const char *id) {
     return state;
 }
 
-/* A table that broke since is told of its item; selections that the classifier has removed are not missed. */
+/* A table that has broken since fails its item; selections that the classifier has removed are not missed. */
 static void a_restart_takes_what_is_still_there(void **state) {
     (void)state;
     char scratch[PATH_SIZE], reference[PATH_SIZE], ledger[PATH_SIZE + 16], path[PATH_SIZE + 64];
@@ -346,7 +346,7 @@ static void damage(const char *path, const char *text, size_t length, int how) {
     free(copy);
 }
 
-/* A number of a table that has one row. */
+/* Replaces a number in a table that has one row. */
 static void put_number(const char *path, const char *column, const char *number) {
     char *text, *at;
     size_t length;
@@ -362,7 +362,7 @@ static void put_number(const char *path, const char *column, const char *number)
     free(text);
 }
 
-/* What decides about local searches and about the end is in the files. In the session of
+/* The files keep what decides about local searches and about the end. Uses the session of
  * an_object_comes_back_from_its_images. */
 static void a_restart_knows_how_certain_poses_were(void **state) {
     (void)state;
@@ -393,8 +393,8 @@ static void a_restart_knows_how_certain_poses_were(void **state) {
     }
 }
 
-/* Cut or with bits turned, each file of the last iteration is read as it is, or refused by its name; and then the one
- * before serves. In the session of an_object_comes_back_from_its_images. */
+/* Each file of the last iteration, cut or with bits flipped, is either read or refused by its name; then the
+ * iteration before serves. Uses the session of an_object_comes_back_from_its_images. */
 static void broken_iterations_are_passed_over(void **state) {
     (void)state;
     static const char *const parts[] = {"half1_model.star",   "half2_model.star", "half1_class001.mrc",
@@ -431,7 +431,7 @@ static void broken_iterations_are_passed_over(void **state) {
             if (status != STATUS_OK) {
                 refused++;
                 assert_true(status_is_of_file(status));
-                /* A turned bit may make two files differ that are both good: either may be blamed. */
+                /* A flipped bit may make two good files differ: either may be blamed. */
                 if (strstr(err.message, how < 5 ? name : "run_it") == NULL)
                     fail_msg("'%s' does not name %s", err.message, name);
                 assert_int_equal(refiner_resume(refiner, folder, last - 1, &err), STATUS_OK);
@@ -443,7 +443,7 @@ static void broken_iterations_are_passed_over(void **state) {
         }
     printf("%d of 70 refused\n", refused);
     assert_true(refused >= 28);
-    /* The stage does so by itself. */
+    /* The stage finds the iteration by itself. */
     assert_int_equal(truncate(path, 100), 0);
     snprintf(path, sizeof path, "%s/run_it%03d_half2_class001.mrc", folder, last);
     assert_int_equal(truncate(path, 5000), 0);

@@ -1,5 +1,5 @@
-/* What stops an iteration for a while is tried again: a mask that is not there yet, a stack that is away. The maps are
- * those of a refinement that nothing stopped. */
+/* An iteration that something stops for a while is tried again: a mask that is missing, a stack that is away. The
+ * maps are those of a refinement that nothing stopped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,8 @@ static struct refiner *begin(struct world *w, double memory) {
 
 static const struct refiner_iteration ITERATION = {.max_order = 0};
 
-/* stop: the stack is away when so many batches are through, until that was told. Returns how often something was. */
+/* Runs an iteration. stop: the stack goes away after this many batches, until an error has reported it. Returns how
+ * many errors there were. */
 static int iterate(struct refiner *refiner, const struct world *w, int stop) {
     bool complete = false;
     int failures = 0;
@@ -90,7 +91,7 @@ static void a_mask_that_comes_later_is_used(void **state) {
             assert_false(refiner_busy(refiner));
             assert_int_equal(rename(w.away, w.mask), 0);
         }
-        /* The mask has its part in the second iteration. */
+        /* The second iteration uses the mask. */
         for (int i = 0; i < 2; i++) {
             assert_int_equal(refiner_begin(refiner, &ITERATION, NULL), STATUS_OK);
             (void)iterate(refiner, &w, -1);

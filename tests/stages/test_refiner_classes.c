@@ -1,5 +1,5 @@
-/* 3-D classification: two objects whose images are mixed come apart, from one reference that is neither, and from a list
- * of references; with symmetry; stopped in between and gone on with. */
+/* Tests 3-D classification. Two objects whose images are mixed come apart: from one reference that is neither, and
+ * from a list of references; with symmetry; stopped in between and continued. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ enum { VOXELS = BOX * BOX * BOX };
 static struct object objects[2];
 static float truth[2][VOXELS];
 
-/* Half of the second object is that of the first. */
+/* The second object shares half of its blobs with the first. */
 static void make_objects(int count) {
     make_object(&objects[0], count);
     make_object(&objects[1], count);
@@ -75,7 +75,8 @@ static struct star_file *read_star(const char *folder, const char *name) {
     return file;
 }
 
-/* Of the particles of each object, those in the class that most of them are in; which one that is. */
+/* Returns the share of particles that are in the class where most particles of their object are. ret_class: that
+ * class of each object. */
 static double purity(const char *folder, int ret_class[2]) {
     struct star_file *file = read_star(folder, "run_data.star");
     const struct star_table *t = star_table_find(file, "particles");
@@ -109,14 +110,14 @@ static void check_maps(const char *folder, const int class_of[2]) {
         assert_int_equal(fsc_maps(BOX, truth[o], image.data, own, NULL), STATUS_OK);
         assert_int_equal(fsc_maps(BOX, truth[1 - o], image.data, other, NULL), STATUS_OK);
         image_destroy(&image);
-        for (int s = 2; s <= 4; s++) /* to 48 Å, where half of what they hold differs */
+        for (int s = 2; s <= 4; s++) /* up to 48 Å, where half of what they hold differs */
             if (!(own[s] > 0.6) || !(own[s] > other[s]))
                 fail_msg("object %d: FSC of %.3f with its class, %.3f with the other, in shell %d", o + 1,
                          (double)own[s], (double)other[s], s);
     }
 }
 
-/* Tables as RELION has them. */
+/* Checks that the tables are those of RELION. */
 static void check_model(const char *folder) {
     struct star_file *file = read_star(folder, "run_model.star");
     const struct star_table *t = star_table_find(file, "model_classes");
@@ -169,7 +170,7 @@ static void one_reference_becomes_two_classes(void **state) {
     write_particles(scratch, "mixed", objects, 2, 300, 0.6);
     run(scratch, reference, "C1", "2", "15");
     check_apart(folder, 0.9);
-    /* Files of the last iterations only; nothing is left to do when it is run again. */
+    /* Only files of the last iterations stay; a second run has nothing left to do. */
     assert_int_equal(path_join(folder, "run_it015_class002.mrc", path, sizeof path, NULL), STATUS_OK);
     assert_true(file_exists(path));
     assert_int_equal(path_join(folder, "run_it013_optimiser.star", path, sizeof path, NULL), STATUS_OK);
@@ -177,7 +178,7 @@ static void one_reference_becomes_two_classes(void **state) {
     run(scratch, reference, "C1", "2", "15");
     assert_int_equal(path_join(folder, "run_it016_optimiser.star", path, sizeof path, NULL), STATUS_OK);
     assert_false(file_exists(path));
-    /* Neither as a refinement nor with other classes. */
+    /* The run continues neither as a refinement nor with another number of classes. */
     run_expecting(STATUS_BAD_STATE, scratch, reference, "C1", "1", "1");
     run_expecting(STATUS_BAD_STATE, scratch, reference, "C1", "3", "1");
 }
@@ -194,7 +195,7 @@ static int iterations_done(const char *folder) {
     return lines;
 }
 
-/* Whichever file of the last iteration is cut, the one before serves, and but one iteration is done again. */
+/* Whichever file of the last iteration is cut, the iteration before serves, and only one iteration is done again. */
 static void check_broken(const char *scratch, const char *folder, const char *reference) {
     static const char *const parts[] = {"optimiser.star", "sampling.star", "model.star", "class002.mrc", "data.star"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -211,7 +212,7 @@ static void check_broken(const char *scratch, const char *folder, const char *re
     }
 }
 
-/* D2, each reference of its own, but blurred to 50 Å; stopped after two iterations and gone on with. */
+/* D2, with a reference for each object, but blurred to 50 Å; stopped after two iterations and continued. */
 static void listed_references_with_symmetry(void **state) {
     (void)state;
     char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE], path[PATH_SIZE];

@@ -1,5 +1,5 @@
-/* Files of an iteration that are written while the refinement goes on: they are those of that iteration, whatever has
- * changed since, and a disk that refuses them ends the run as it would without. */
+/* Files that are written while the refinement goes on are those of their iteration, whatever has changed since. A
+ * disk that refuses them ends the run as it would otherwise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static const char *const PARTS[] = {"half1_class001.mrc", "half2_class001.mrc", 
                                     "half2_model.star",   "sampling.star",      "optimiser.star"};
 static struct object object;
 
-/* An object, a reference and two files of particles, below scratch. */
+/* Makes an object, a reference and two files of particles below scratch. */
 static void prepare(const char *name, char scratch[PATH_SIZE], char reference[PATH_SIZE]) {
     static float map[BOX * BOX * BOX];
     scratch_path(name, scratch);
@@ -92,13 +92,13 @@ static void files_are_of_their_iteration(void **state) {
     assert_int_equal(snapshot_create(&snapshot, NULL), STATUS_OK);
     snapshot_return(snapshot, refiner);
     merge(refiner, scratch, "a.star", false);
-    /* Twice: the second copy has memory already. */
+    /* Twice, since the second copy has its memory already. */
     for (int i = 1; i <= 2; i++) {
         iterate(refiner);
         assert_int_equal(refiner_write(refiner, then, "", 0, NULL), STATUS_OK);
         assert_int_equal(snapshot_take(snapshot, refiner, NULL), STATUS_OK);
         assert_int_equal(snapshot_take(snapshot, refiner, NULL), STATUS_BAD_STATE);
-        /* Another selection: tables, particles, poses and maps change, and the next iteration is done. */
+        /* With another selection tables, particles, poses and maps change, and the next iteration is done. */
         merge(refiner, scratch, "b.star", true);
         iterate(refiner);
         assert_int_equal(refiner_write(snapshot_refiner(snapshot), later, "", 0, NULL), STATUS_OK);
@@ -113,7 +113,7 @@ static void files_are_of_their_iteration(void **state) {
     refiner_destroy(&refiner);
 }
 
-/* What is in the way stays in the way. */
+/* A folder stands in the place of a file, and stays there. */
 static void a_file_that_cannot_be_written_ends_the_run(void **state) {
     (void)state;
     char scratch[PATH_SIZE], reference[PATH_SIZE], folder[PATH_SIZE + 16], path[PATH_SIZE + 64];
@@ -136,7 +136,7 @@ static void a_file_that_cannot_be_written_ends_the_run(void **state) {
     assert_non_null(strstr(err.message, "run_it002_half2_model.star"));
     free(out);
     item_destroy(&item);
-    /* The first iteration is whole, the second is not, and no later one says that it was. */
+    /* The first iteration is complete, the second is not, and no later file claims that it is. */
     assert_int_equal(refiner_last(folder, 1000), 1);
     snprintf(path, sizeof path, "%s/run_it002_class001.mrc", folder);
     assert_true(file_exists(path));

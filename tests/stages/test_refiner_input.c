@@ -1,5 +1,5 @@
-/* What a refinement cannot begin with is refused before its first iteration, and said as it is; what makes it worse, and
- * would not be seen in a map, is counted. */
+/* Input that a refinement cannot begin with is refused before the first iteration, with the reason. Input that makes
+ * a map worse without showing in it is counted. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void prepare(struct world *w, const char *name) {
     snprintf(w->stack, sizeof w->stack, "%s/a.mrcs", w->scratch);
 }
 
-/* Value number `index` of a map or stack, or all from there on. */
+/* Sets value number `index` of a map or stack, or all values from there on. */
 static void put(const char *path, long index, bool and_all_others, float value) {
     FILE *f = fopen(path, "r+");
     assert_non_null(f);
@@ -119,7 +119,7 @@ static void particles_must_be_images(void **state) {
     refused(&w, "the particles have no noise");
 }
 
-/* A header that says something else than the particles is believed, and the log says so. */
+/* A header that differs from the particles is believed, and the log reports it. */
 static void the_grid_of_the_reference_is_told(void **state) {
     (void)state;
     static float map[VOXELS];
@@ -138,7 +138,7 @@ static void the_grid_of_the_reference_is_told(void **state) {
     refiner_destroy(&refiner);
 }
 
-/* Whether images are kept in memory or not. */
+/* The count is the same whether images are kept in memory or not. */
 static void spoiled_images_are_counted(void **state) {
     (void)state;
     struct world w;

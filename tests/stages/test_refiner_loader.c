@@ -1,5 +1,5 @@
-/* Images of particles: the same whether they are kept in memory, read ahead or read when asked for; and what is wrong
- * with a stack is told when its images are taken. */
+/* Images of particles are the same whether they are kept in memory, read ahead, or read when asked for. An error in
+ * a stack is reported when its images are taken. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void write_stack(const char *folder, int stack) {
     assert_int_equal(mrc_write(path, &images, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
 }
 
-/* Rows of the stacks by turns. */
+/* The rows take turns between the stacks. */
 static void merge(struct particle_set *set, const char *folder) {
     char path[PATH_SIZE + 64];
     struct star_file *file = NULL;
@@ -79,7 +79,7 @@ static void images_are_the_same_however_they_come(void **state) {
         order[i] = 7 * i % ALL;
     for (int threads = 1; threads <= 3; threads += 2) {
         assert_int_equal(loader_create(&set, threads, &loader, NULL), STATUS_OK);
-        /* 0: as asked for; 1: read ahead; 2: what was begun is not what is taken */
+        /* 0: read when taken; 1: read ahead; 2: other images are read ahead than are taken */
         for (int how = 0; how < 3; how++)
             for (int first = 0, count; first < ALL; first += count) {
                 const float *const *images;
@@ -88,7 +88,7 @@ static void images_are_the_same_however_they_come(void **state) {
                 assert_int_equal(loader_take(loader, order + first, count, &images, NULL), STATUS_OK);
                 int left = ALL - first - count, next = left < BATCH ? left : BATCH;
                 if (how > 0 && next > 0) loader_begin(loader, order + first + (how == 1 ? count : 1), next);
-                /* The batch before stays as it is while the next one is read. */
+                /* The earlier batch stays as it is while the next one is read. */
                 if (how > 0) usleep(2000);
                 assert_images(&set, order + first, count, images);
                 assert_true(set.cached_bytes <= set.cache_limit);
@@ -120,7 +120,7 @@ static void a_broken_stack_is_told_of_when_it_is_taken(void **state) {
         assert_non_null(strstr(err.message, "s1.mrcs"));
         assert_int_equal(set.cached_bytes, 0);
     }
-    /* Whole again, it serves. */
+    /* The stack serves once it is complete again. */
     write_stack(folder, 1);
     assert_int_equal(loader_take(loader, indices, ALL, &images, &err), STATUS_OK);
     assert_images(&set, indices, ALL, images);

@@ -1,5 +1,5 @@
-/* The rules of a refinement's M-step and of its grids, each by hand: the prior from the FSC, noise and norms from what is
- * left of images, how far the coarse pass looks, how long two bands are kept apart. */
+/* Tests rules of a refinement's M-step and of its grids against values computed by hand: the prior from the FSC,
+ * noise and norms from residuals of images, how far the coarse pass compares, how long two bands are kept apart. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,8 +33,8 @@ static void near(const char *what, int at, double value, double expected, double
 enum { SMALL = 24, SMALL_SHELLS = SMALL / 2 + 1, SMALL_SIZE = 20 };
 static const double WEIGHT = 50;
 
-/* As a half's: sums of weight 50 everywhere, in which the second half has share·u + √(1 − share²)·s·u where the first has
- * u. s is 1 or −1 and 0 on average, the same for k and −k, so that the halves' FSC is about `share`. */
+/* Fills the sums of a half, with weight 50 everywhere. Where the first half has u, the second half has share·u + √(1
+ * − share²)·s·u. s is 1 or −1 and 0 on average, the same for k and −k, so that the halves' FSC is about `share`. */
 static double share_of(double radius) {
     return fmax(0.1, 0.97 - 0.1 * radius);
 }
@@ -44,7 +44,7 @@ static void fill(struct accumulator *a, bool second) {
         for (int y = -a->reach; y <= a->reach; y++)
             for (int x = 0; x < a->nx; x++) {
                 double share = share_of(sqrt(x * x + y * y + z * z) / ACCUMULATOR_PAD), u = WEIGHT;
-                /* Conjugate pairs of the plane x = 0 are joined. */
+                /* Conjugate pairs in the plane x = 0 are added up. */
                 double part = x == 0 ? 0.5 : 1, s = (abs(y) > abs(z) ? 1 : -1);
                 if (second) u *= share + sqrt(1 - share * share) * s;
                 accumulator_row(a, z, y)[x] = (accumulator_voxel){part * u, 0, part * WEIGHT, 0};
@@ -129,8 +129,8 @@ static void the_prior_follows_from_the_fsc(void **state) {
     check_prior(2.5);
 }
 
-/* Of what images left: the mean of each optics group, of all where a group has too few; no shell below 3 % of the
- * largest. */
+/* The noise is the mean of the residuals of each optics group, or of all groups where a group has too few particles;
+ * no shell has less than 3 % of the largest. */
 static void noise_norm_and_offsets_are_means(void **state) {
     (void)state;
     enum { SHELLS = 5, OPTICS = 3 };
@@ -160,8 +160,8 @@ static void noise_norm_and_offsets_are_means(void **state) {
     near("the deviation of shifts", 1, h.sigma_offset, sqrt(0.5), 1e-12); /* √2 Å at least */
 }
 
-/* 1.2 times what the rim of the particle moves by in a step of the grid: π · 120 Å · 15°/360° = 15.7 Å, and
- * 192 Å · 1.2/15.7 Å = 14.7 shells. */
+/* The coarse pass compares 1.2 times as far as a step of the grid moves the rim of the particle: π · 120 Å ·
+ * 15°/360° = 15.7 Å, and 192 Å · 1.2/15.7 Å = 14.7 shells. */
 static void the_coarse_pass_looks_as_far_as_its_grid(void **state) {
     (void)state;
     static const struct {
@@ -189,7 +189,7 @@ static void the_coarse_pass_looks_as_far_as_its_grid(void **state) {
     }
 }
 
-/* What an E-step finds, in place of what it found: residuals that are known by a particle's number. */
+/* Replaces what an E-step finds by residuals that depend on the particle's number. */
 enum { PARTICLES = 60, BOX_SHELLS = BOX / 2 + 1 };
 static double given_scale[PARTICLES];
 
@@ -259,8 +259,8 @@ static void iterate(struct refiner *refiner) {
         OK(refiner_work(refiner, &complete, &failure));
 }
 
-/* Norms: each iteration's is the one before over its mean, times what was found; images are brought to the mean. The
- * noise is the mean of what images left. */
+/* Each iteration's norm is the one before over the mean norm, times what was found; images are scaled to the mean.
+ * The noise is the mean of the residuals. */
 static void residuals_become_norms_and_noise(void **state) {
     (void)state;
     struct refiner *r = make_refiner("norms");
@@ -290,14 +290,14 @@ static void residuals_become_norms_and_noise(void **state) {
     refiner_destroy(&r);
 }
 
-/* What halves share is kept apart until they agree half as far again, and to three shells beyond. 64 px of 3 Å: 192 Å, of
- * which 40 Å are shell 5 (4.8), 60 Å shell 4 (3.2), 120 Å shell 2 (1.6); 240 px: 720 Å, shell 18. */
+/* The shared shells are kept apart until the halves agree half as far again, and at least three shells further. 64
+ * px of 3 Å are 192 Å: 40 Å are shell 5 (4.8), 60 Å shell 4 (3.2), 120 Å shell 2 (1.6). 240 px are 720 Å: shell 18. */
 static void bands_end_where_halves_agree_far_enough(void **state) {
     (void)state;
     static const struct {
         int box;
         double join, initial;
-        int shell, shared; /* to which the halves agree; what is kept apart */
+        int shell, shared; /* shells to which the halves agree; that are kept apart */
     } CASES[] = {
         {64, 40, 60, 0, 5}, {64, 40, 60, 5, 5},    {64, 40, 60, 7, 5},   {64, 40, 60, 8, 0},   {64, 40, 60, 20, 0},
         {64, 60, 60, 6, 4}, {64, 60, 60, 7, 0},    {64, 120, 120, 4, 2}, {64, 120, 120, 5, 0}, {64, 60, 40, 7, 5},

@@ -1,5 +1,5 @@
-/* When auto-refinement takes a finer grid and when it stops, when a classification ends, and what is worth an iteration while
- * particles arrive: the schedule on findings made up here. */
+/* When auto-refinement takes a finer grid and when it stops, when a classification ends, and what is worth an
+ * iteration while particles arrive: the schedule on findings made up here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,8 +83,8 @@ static void stops_where_the_grid_is_fine(void **state) {
     assert_int_equal(s.schedule.order, 4);
 }
 
-/* However accurate the poses are: the whole sphere has 1.2e9 orientations at order 8, and with two references there are more
- * than can be numbered. */
+/* However accurate the poses are: the whole sphere has 1.2e9 orientations at order 8, and with two references there
+ * are more than can be numbered. */
 static void stops_at_the_finest_grid_there_is(void **state) {
     (void)state;
     for (int references = 1; references <= 2; references++) {
@@ -133,7 +133,8 @@ static void searches_become_local(void **state) {
     }
 }
 
-/* While data arrive the grid grows no finer than the bound: the schedule stalls instead, and goes on without the bound. */
+/* While data arrive the grid grows no finer than the bound: the schedule stalls instead, and goes on without the
+ * bound. */
 static void stalls_below_the_bound(void **state) {
     (void)state;
     struct settled s;
@@ -208,7 +209,8 @@ static void live_iterations_wait_for_particles(void **state) {
     assert_int_equal(schedule_live_most(5), 0);
 }
 
-/* At least one iteration, then the final one once converged or after max_iterations; a classification has no final one. */
+/* At least one iteration, then the final one once converged or after max_iterations; a classification has no final
+ * one. */
 static void the_end_has_its_iterations(void **state) {
     (void)state;
     assert_int_equal(schedule_at_end(false, 0, 2, true), SCHEDULE_ITERATE);

@@ -1,5 +1,6 @@
-/* What writes the files of iterations beside the next ones: in their order, two on their way at a time, anew what there
- * was no memory for. What it writes and asks of the stage is replaced (--wrap); a gate holds the writing back. */
+/* Tests the writer: it writes iterations in their order, up to two at a time in progress, and writes again what
+ * there was no memory for. The functions that it calls to write, and those of the stage, are replaced (--wrap); a
+ * gate holds the writing back. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +26,7 @@ static bool open;
 static int begun, told[16], told_count, out;
 static enum status next_status; /* of the next file, once */
 
-static int iteration; /* what the refinement stands at */
+static int iteration; /* the state of the refinement */
 
 enum status __wrap_snapshot_create(struct snapshot **ret_snapshot, struct err *err);
 void __wrap_snapshot_destroy(struct snapshot **snapshot);
@@ -182,7 +183,7 @@ static void two_are_on_their_way(void **state) {
     writer_destroy(&w);
 }
 
-/* Whoever comes next is told so, and the same files are written again, before those that follow. */
+/* The next call returns the error, and the same files are written again, before those that follow. */
 static void what_there_was_no_memory_for_is_written_anew(void **state) {
     (void)state;
     struct writer *w = new_writer();
@@ -197,7 +198,7 @@ static void what_there_was_no_memory_for_is_written_anew(void **state) {
     assert_int_equal(writer_wait(w, NULL), STATUS_OK);
     assert_int_equal(begun, 3);
     expect_told(2);
-    /* And where nobody waits. */
+    /* The same when nobody waits. */
     gate(true, STATUS_NO_MEMORY);
     assert_int_equal(write_next(w), STATUS_OK);
     until_begun(4);
@@ -212,7 +213,7 @@ static void what_there_was_no_memory_for_is_written_anew(void **state) {
     writer_destroy(&w);
 }
 
-/* The iteration after it is not begun to be written then: it is asked for again. */
+/* The next iteration is not taken then: the caller must offer it again. */
 static void another_failure_is_told_once(void **state) {
     (void)state;
     struct writer *w = new_writer();
