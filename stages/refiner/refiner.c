@@ -10,7 +10,7 @@
 #include "stages/refiner/accuracy.h"
 #include "stages/refiner/classes.h"
 #include "stages/refiner/estep.h"
-#include "stages/refiner/kept_state.h"
+#include "stages/refiner/files/kept_state.h"
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/setup.h"

@@ -157,7 +157,7 @@ struct refiner_class refiner_class(const struct refiner *refiner, int index);
 /* Writes the files of the iteration just completed below folder: run_itNNN_half1_class001.mrc … or, after the final
  * one, run_*. A classification writes run_itNNN_class001.mrc … and, after the last iteration, run_* beside them.
  * prefix: the folder's name relative to the session. keep: removes the files of iterations older than that many. In
- * output.c. */
+ * files/output.c. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
 /* Writes what the iteration just completed took of a CUDA device's memory, step by step, as run_itNNN_memory.csv:
@@ -165,8 +165,9 @@ enum status refiner_write(const struct refiner *refiner, const char *folder, con
  * options.memory_trace, or on the CPU. Call it before the next iteration. In trace.c. */
 enum status refiner_write_trace(const struct refiner *refiner, const char *folder, struct err *err);
 
-/* Continues from an iteration whose files lie below folder. Call it before any merge: particles get their poses as they
- * join. If a file is incomplete nothing changes, and another iteration may be tried. In resume.c, as the next two. */
+/* Continues from an iteration whose files lie below folder. Call it before any merge: particles get their poses as
+ * they join. If a file is incomplete nothing changes, and another iteration may be tried. In files/resume.c, as the
+ * next two. */
 enum status refiner_resume(struct refiner *refiner, const char *folder, int iteration, struct err *err);
 /* Returns the last iteration before `before` that has files below folder; 0: none. */
 int refiner_last(const char *folder, int before);

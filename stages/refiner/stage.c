@@ -8,11 +8,11 @@
 #include "common/harness/stage.h"
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/arrivals.h"
+#include "stages/refiner/files/postprocess_write.h"
+#include "stages/refiner/files/writer.h"
 #include "stages/refiner/parameters.h"
-#include "stages/refiner/postprocess_write.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
-#include "stages/refiner/writer.h"
 
 static const double LEAST_MEMORY = 0.25; /* GiB */
 

@@ -12,8 +12,8 @@
 #include "common/formats/picture.h"
 #include "common/formats/star.h"
 #include "common/memory.h"
+#include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/particles.h"
-#include "stages/refiner/particles_export.h"
 
 static struct err err;
 

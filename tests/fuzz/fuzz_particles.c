@@ -10,8 +10,8 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "stages/classifier/dataset.h"
+#include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/particles.h"
-#include "stages/refiner/particles_export.h"
 
 enum { SLICES = 5, BOX = 16 };
 

@@ -10,7 +10,7 @@
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
 #include "stages/classifier/snapshot.h"
-#include "stages/refiner/kept_state.h"
+#include "stages/refiner/files/kept_state.h"
 
 /* Iteration 7 is of the classifier and of a refinement, iteration 8 of a classification by the refiner. */
 enum { BOX = 16, SHELLS = BOX / 2 + 1, SLICES = 5, CLASSES = 3, MAPS = 2, REFINED = 7, SORTED = 8, TEXT_MAX = 8192 };

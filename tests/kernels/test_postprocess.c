@@ -18,7 +18,7 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/postprocess/postprocess.h"
-#include "stages/refiner/postprocess_write.h"
+#include "stages/refiner/files/postprocess_write.h"
 #include "tests/kernels/phantom.h"
 
 enum { BOX = 32, MAP = BOX * BOX * BOX, SHELLS = BOX / 2 + 1 };

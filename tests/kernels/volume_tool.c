@@ -16,7 +16,7 @@
 #include "kernels/projector/projector.h"
 #include "kernels/reconstruct/reconstruct.h"
 #include "kernels/symmetry/symmetry.h"
-#include "stages/refiner/postprocess_write.h"
+#include "stages/refiner/files/postprocess_write.h"
 
 enum { MAX_VIEWS = 10000 };
 

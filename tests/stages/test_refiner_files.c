@@ -12,8 +12,8 @@
 
 #include "common/formats/star.h"
 #include "common/harness/stage.h"
+#include "stages/refiner/files/snapshot.h"
 #include "stages/refiner/refiner.h"
-#include "stages/refiner/snapshot.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 

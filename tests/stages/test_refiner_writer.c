@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "stages/refiner/history.h"
-#include "stages/refiner/snapshot.h"
-#include "stages/refiner/writer.h"
+#include "stages/refiner/files/history.h"
+#include "stages/refiner/files/snapshot.h"
+#include "stages/refiner/files/writer.h"
 
 struct snapshot {
     int iteration; /* 0: nothing was taken */

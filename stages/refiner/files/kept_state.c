@@ -1,4 +1,4 @@
-#include "stages/refiner/kept_state.h"
+#include "stages/refiner/files/kept_state.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Writes the files of a classification. */
-#ifndef ICESTREAM_STAGES_REFINER_CLASSES_OUTPUT_H
-#define ICESTREAM_STAGES_REFINER_CLASSES_OUTPUT_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_CLASSES_OUTPUT_H
+#define ICESTREAM_STAGES_REFINER_FILES_CLASSES_OUTPUT_H
 
 #include "stages/refiner/refiner_private.h"
 

@@ -1,6 +1,6 @@
 /* Copies a refinement at the end of an iteration: its files are written from the copy while the next iteration runs. */
-#ifndef ICESTREAM_STAGES_REFINER_SNAPSHOT_H
-#define ICESTREAM_STAGES_REFINER_SNAPSHOT_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_SNAPSHOT_H
+#define ICESTREAM_STAGES_REFINER_FILES_SNAPSHOT_H
 
 #include "stages/refiner/refiner.h"
 

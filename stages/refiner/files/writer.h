@@ -1,6 +1,6 @@
 /* Writes files, history and log line of an iteration while the next one runs. */
-#ifndef ICESTREAM_STAGES_REFINER_WRITER_H
-#define ICESTREAM_STAGES_REFINER_WRITER_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_WRITER_H
+#define ICESTREAM_STAGES_REFINER_FILES_WRITER_H
 
 #include "common/harness/stage.h"
 #include "stages/refiner/refiner.h"

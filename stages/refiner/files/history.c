@@ -1,4 +1,4 @@
-#include "stages/refiner/history.h"
+#include "stages/refiner/files/history.h"
 
 #include <stdio.h>
 #include <string.h>

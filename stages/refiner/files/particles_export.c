@@ -1,4 +1,4 @@
-#include "stages/refiner/particles_export.h"
+#include "stages/refiner/files/particles_export.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* Writes the files of an iteration. */
-#ifndef ICESTREAM_STAGES_REFINER_OUTPUT_H
-#define ICESTREAM_STAGES_REFINER_OUTPUT_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_OUTPUT_H
+#define ICESTREAM_STAGES_REFINER_FILES_OUTPUT_H
 
 #include "stages/refiner/refiner_private.h"
 

@@ -1,6 +1,6 @@
 /* Writes the files of an iteration and of the end, with RELION's names. The optimiser file comes last: an iteration
  * that has one is complete. */
-#include "stages/refiner/output.h"
+#include "stages/refiner/files/output.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include "common/formats/mrc.h"
 #include "common/formats/picture.h"
 #include "common/memory.h"
-#include "stages/refiner/classes_output.h"
-#include "stages/refiner/particles_export.h"
-#include "stages/refiner/tables.h"
+#include "stages/refiner/files/classes_output.h"
+#include "stages/refiner/files/particles_export.h"
+#include "stages/refiner/files/tables.h"
 
 enum status output_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {
     char path[PATH_SIZE];

@@ -1,4 +1,4 @@
-#include "stages/refiner/writer.h"
+#include "stages/refiner/files/writer.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include "common/clock.h"
 #include "common/memory.h"
 #include "common/worker.h"
-#include "stages/refiner/history.h"
-#include "stages/refiner/snapshot.h"
+#include "stages/refiner/files/history.h"
+#include "stages/refiner/files/snapshot.h"
 
 /* Files may take longer than a short iteration: those of two iterations can be in progress. */
 enum { SLOTS = 2 };

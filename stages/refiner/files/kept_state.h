@@ -1,7 +1,7 @@
 /* Reads back what an iteration has kept in its files: all of it, with values that an iteration can have written, or
  * nothing. */
-#ifndef ICESTREAM_STAGES_REFINER_KEPT_STATE_H
-#define ICESTREAM_STAGES_REFINER_KEPT_STATE_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_KEPT_STATE_H
+#define ICESTREAM_STAGES_REFINER_FILES_KEPT_STATE_H
 
 #include "common/formats/image.h"
 #include "common/formats/star.h"

@@ -1,7 +1,7 @@
 /* Writes the files of a post-processed map: postprocess.mrc, the masked map, the mask, and postprocess.star with
  * RELION's tables. */
-#ifndef ICESTREAM_STAGES_REFINER_POSTPROCESS_WRITE_H
-#define ICESTREAM_STAGES_REFINER_POSTPROCESS_WRITE_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_POSTPROCESS_WRITE_H
+#define ICESTREAM_STAGES_REFINER_FILES_POSTPROCESS_WRITE_H
 
 #include "kernels/postprocess/postprocess.h"
 

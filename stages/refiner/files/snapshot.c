@@ -1,5 +1,5 @@
 /* The copy is a struct refiner itself, so that the same code writes both. Members that no file needs are NULL. */
-#include "stages/refiner/snapshot.h"
+#include "stages/refiner/files/snapshot.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Writes history.jsonl: a line for each iteration, with the maps that it has written. */
-#ifndef ICESTREAM_STAGES_REFINER_HISTORY_H
-#define ICESTREAM_STAGES_REFINER_HISTORY_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_HISTORY_H
+#define ICESTREAM_STAGES_REFINER_FILES_HISTORY_H
 
 #include "stages/refiner/refiner.h"
 

@@ -1,6 +1,6 @@
 /* Fills the tables of model, optimiser and sampling files. */
-#ifndef ICESTREAM_STAGES_REFINER_TABLES_H
-#define ICESTREAM_STAGES_REFINER_TABLES_H
+#ifndef ICESTREAM_STAGES_REFINER_FILES_TABLES_H
+#define ICESTREAM_STAGES_REFINER_FILES_TABLES_H
 
 #include "stages/refiner/refiner_private.h"
 

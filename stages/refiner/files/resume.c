@@ -4,7 +4,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/kept_state.h"
+#include "stages/refiner/files/kept_state.h"
 #include "stages/refiner/setup.h"
 
 static enum status take_side(struct refiner *r, struct side *side, struct kept_side *from, struct err *err) {

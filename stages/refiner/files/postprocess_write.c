@@ -1,4 +1,4 @@
-#include "stages/refiner/postprocess_write.h"
+#include "stages/refiner/files/postprocess_write.h"
 
 #include <math.h>
 #include <stdio.h>

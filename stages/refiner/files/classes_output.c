@@ -1,14 +1,14 @@
 /* Writes the files of a classification, with RELION's names: run_itNNN_class00K.mrc, data, model, sampling and
  * optimiser; after the last iteration the same as run_*. The optimiser file comes last: an iteration that has one is
  * complete. */
-#include "stages/refiner/classes_output.h"
+#include "stages/refiner/files/classes_output.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 #include "common/files.h"
 #include "common/memory.h"
-#include "stages/refiner/output.h"
+#include "stages/refiner/files/output.h"
 
 static enum status write_map(const struct refiner *r, const struct output_place *place, int k, struct err *err) {
     char name[64];

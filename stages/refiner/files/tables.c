@@ -1,5 +1,5 @@
 /* Fills the tables of STAR files that a refinement writes, with RELION's names. */
-#include "stages/refiner/tables.h"
+#include "stages/refiner/files/tables.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "common/formats/relion.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
-#include "stages/refiner/particles_export.h"
+#include "stages/refiner/files/particles_export.h"
 
 /* Lists the groups that have noise spectra in RELION 3.1, which numbers them as they come up in the data file. Here
  * they are the optics groups. groups: room for optics_count. Returns how many. */
