@@ -44,6 +44,28 @@ void schedule_start(struct schedule *s) {
     schedule_sizes(s);
 }
 
+void schedule_resume(struct schedule *s, const struct schedule *from) {
+    schedule_start(s);
+    s->iteration = from->iteration;
+    s->order = from->order;
+    s->offset_range = from->offset_range;
+    s->offset_step = from->offset_step;
+    s->increment = from->increment;
+    s->large_increment = from->large_increment;
+    s->since_resolution = from->since_resolution;
+    s->since_changes = from->since_changes;
+    s->resolution_shell = from->resolution_shell;
+    s->perturbation = from->perturbation;
+    s->best_resolution = from->best_resolution;
+    s->smallest_angle = from->smallest_angle;
+    s->smallest_offset = from->smallest_offset;
+    s->average_pmax = from->average_pmax;
+    s->best_pmax = from->best_pmax;
+    s->sharp = from->sharp;
+    s->whole_iterations = from->whole_iterations;
+    s->whole_particles = from->whole_particles;
+}
+
 void schedule_sizes(struct schedule *s) {
     int box = s->options.box, increment = s->large_increment ? (int)lround(0.25 * box / 2) : s->increment;
     s->telling_size = 2 * (s->resolution_shell + increment);

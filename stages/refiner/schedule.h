@@ -49,6 +49,9 @@ struct schedule {
 
 /* Sets the schedule to the state before the first iteration; keeps the options. */
 void schedule_start(struct schedule *schedule);
+/* Sets the schedule to a state that was kept in files (files/kept_state.h), in place of schedule_start. What the
+ * files do not hold is as at the start. */
+void schedule_resume(struct schedule *schedule, const struct schedule *kept);
 /* Returns how far the first iteration compares, px. */
 int schedule_first_size(const struct schedule_options *options);
 

@@ -23,29 +23,6 @@ static enum status take_side(struct refiner *r, struct side *side, struct kept_s
     return STATUS_OK;
 }
 
-static void take_schedule(struct refiner *r, const struct schedule *from) {
-    struct schedule *s = &r->schedule;
-    schedule_start(s);
-    s->iteration = from->iteration;
-    s->order = from->order;
-    s->offset_range = from->offset_range;
-    s->offset_step = from->offset_step;
-    s->increment = from->increment;
-    s->large_increment = from->large_increment;
-    s->since_resolution = from->since_resolution;
-    s->since_changes = from->since_changes;
-    s->resolution_shell = from->resolution_shell;
-    s->perturbation = from->perturbation;
-    s->best_resolution = from->best_resolution;
-    s->smallest_angle = from->smallest_angle;
-    s->smallest_offset = from->smallest_offset;
-    s->average_pmax = from->average_pmax;
-    s->best_pmax = from->best_pmax;
-    s->sharp = from->sharp;
-    s->whole_iterations = from->whole_iterations;
-    s->whole_particles = from->whole_particles;
-}
-
 static enum status take_all(struct refiner *r, struct kept_state *from, struct err *err) {
     r->set.box = from->box;
     r->set.pixel_size = from->pixel_size;
@@ -53,7 +30,7 @@ static enum status take_all(struct refiner *r, struct kept_state *from, struct e
     r->sigma2_optics = from->groups;
     for (int side = 0; side < r->side_count; side++)
         TRY(take_side(r, &r->sides[side], &from->sides[side], err));
-    take_schedule(r, &from->schedule);
+    schedule_resume(&r->schedule, &from->schedule);
     r->resolution = from->resolution;
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     r->kept_poses = from->data;
@@ -65,7 +42,7 @@ static enum status take_all(struct refiner *r, struct kept_state *from, struct e
 enum status refiner_resume(struct refiner *r, const char *folder, int iteration, struct err *err) {
     struct kept_state kept = {0};
     FAIL_IF(r->box != 0 || r->set.count > 0, err, STATUS_BAD_STATE,
-            "a refinement that has begun cannot go on from another one's files");
+            "a refinement that has begun cannot continue from the files of another one");
     TRY(kept_state_read(folder, iteration, r->reference_count, &kept, err));
     enum status status = take_all(r, &kept, err);
     kept_state_clear(&kept);
