@@ -1,4 +1,4 @@
-/* Images that a table with commas names, a line each: labels, or the scores of another run. */
+/* Makes items from images that a table with commas names, one in each line: labels, or the scores of another run. */
 #include <string.h>
 #include <strings.h>
 
@@ -23,7 +23,7 @@ enum status stage_files_namesake(const struct stage *stage, const struct item_li
     const char *other = before != NULL ? item_string(before, "micrograph.path") : NULL;
     *ret_preview = false;
     if (other == NULL || strcmp(other, path) == 0) return STATUS_OK;
-    /* As the watcher has it: what is measured in Å is no picture. */
+    /* As in the watcher: an image with a pixel size in Å is no picture. */
     if (!stage->descriptor->unscaled && is_picture(path) != is_picture(other)) {
         *ret_preview = is_picture(path);
         return STATUS_OK;
