@@ -1,11 +1,13 @@
 #include "stages/tilt-reconstructor/parameters.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/memory.h"
 
 #define P(member) offsetof(struct settings_params, member)
@@ -134,17 +136,10 @@ static bool ends_with(const char *path, size_t length, const char *ending) {
 }
 
 void settings_series_id(const char *path, char *ret_id, size_t size) {
-    static const char *const images[] = {".mrc", ".mrcs", ".st", ".ali", ".tif", ".tiff", ".eer"};
-    size_t length = strlen(path);
-    if (ends_with(path, length, ".mdoc")) length -= strlen(".mdoc");
-    for (size_t i = 0; i < sizeof images / sizeof *images; i++)
-        if (ends_with(path, length, images[i])) {
-            length -= strlen(images[i]);
-            break;
-        }
-    if (length >= size) length = size - 1;
-    memcpy(ret_id, path, length);
-    ret_id[length] = '\0';
+    snprintf(ret_id, size, "%s", path);
+    size_t length = strlen(ret_id);
+    if (ends_with(ret_id, length, ".mdoc")) ret_id[length - strlen(".mdoc")] = '\0';
+    ret_id[image_path_stem(ret_id, IMAGE_AS_TILT_STACK)] = '\0';
 }
 
 static enum status take_mdoc(const struct settings_params *p, struct settings *settings, struct err *err) {

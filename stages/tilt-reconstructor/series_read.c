@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "common/files.h"
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mdoc.h"
 #include "common/memory.h"
 #include "stages/tilt-reconstructor/series.h"

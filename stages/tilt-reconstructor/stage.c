@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/memory.h"
 #include "stages/tilt-reconstructor/live.h"
 #include "stages/tilt-reconstructor/tables.h"

@@ -12,6 +12,7 @@
 
 #include "common/edges/item.h"
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/structure.h"
 #include "common/memory.h"
 #include "common/text.h"
@@ -175,11 +176,11 @@ static bool is_duplicate(const struct watcher *watcher, long index, struct watch
 
 /* Acquisition software writes a small picture of each micrograph beside it, often first. */
 static bool is_thumbnail(const char *path) {
-    static const char *const endings[] = {".mrc", ".tif", ".tiff"};
+    const char *ending;
     char stem[PATH_SIZE], sibling[PATH_SIZE + 8];
     if (path_without_ending(path, stem, sizeof stem, NULL) != STATUS_OK) return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        snprintf(sibling, sizeof sibling, "%s%s", stem, endings[i]);
+    for (size_t i = 0; (ending = image_ending(i, IMAGE_AS_MICROGRAPH)) != NULL; i++) {
+        snprintf(sibling, sizeof sibling, "%s%s", stem, ending);
         if (file_exists(sibling)) return true;
     }
     return false;
@@ -227,7 +228,7 @@ static enum look look_inside(struct watcher *watcher, struct known_file *file, d
         return LOOK_SAY;
     }
     if (status == STATUS_OK) {
-        bool picture = find->image.format == IMAGE_PNG || find->image.format == IMAGE_JPEG;
+        bool picture = image_is_photograph(find->image.format);
         bool grows = watcher->options.stacks_grow && find->image.nz > 1;
         if (unchanged < watcher->options.settle && (picture || grows || ends_in_zeros(watcher->path, file->size)))
             return LOOK_AGAIN;
