@@ -1,13 +1,10 @@
 #include "stages/tilt-reconstructor/parameters.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/files.h"
-#include "common/formats/image_formats.h"
 #include "common/memory.h"
 
 #define P(member) offsetof(struct settings_params, member)
@@ -130,23 +127,11 @@ static enum status take_mask(struct job_settings *job, struct err *err) {
     return STATUS_OK;
 }
 
-static bool ends_with(const char *path, size_t length, const char *ending) {
-    size_t tail = strlen(ending);
-    return length > tail && strncasecmp(path + length - tail, ending, tail) == 0;
-}
-
-void settings_series_id(const char *path, char *ret_id, size_t size) {
-    snprintf(ret_id, size, "%s", path);
-    size_t length = strlen(ret_id);
-    if (ends_with(ret_id, length, ".mdoc")) ret_id[length - strlen(".mdoc")] = '\0';
-    ret_id[image_path_stem(ret_id, IMAGE_AS_TILT_STACK)] = '\0';
-}
-
 static enum status take_mdoc(const struct settings_params *p, struct settings *settings, struct err *err) {
     char id[PATH_SIZE];
-    if (p->tilts == NULL || !ends_with(p->tilts, strlen(p->tilts), ".mdoc")) return STATUS_OK;
+    if (p->tilts == NULL || !mdoc_is_name(p->tilts)) return STATUS_OK;
     TRY(mdoc_read(p->tilts, &settings->mdoc, err));
-    settings_series_id(path_name(p->tilts), id, sizeof id);
+    mdoc_series_name(path_name(p->tilts), id, sizeof id);
     settings->mdoc_id = strdup(id);
     FAIL_IF(settings->mdoc_id == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a series");
     return STATUS_OK;

@@ -29,9 +29,6 @@ struct settings {
 enum status settings_create(struct stage *stage, struct settings **ret_settings, struct err *err);
 void settings_destroy(struct settings **settings);
 
-/* The name of a series after its .mdoc, or of a stack after its path: without .mdoc and the ending of an image. */
-void settings_series_id(const char *path, char *ret_id, size_t size);
-
 /* For previews of images binned by `shrink` in memory. */
 struct job_settings settings_preview(const struct settings *settings, int shrink);
 

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/files.h"
 #include "common/formats/image_formats.h"
@@ -61,11 +60,6 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     projections_source_clear(&lane->source);
 }
 
-static bool is_mdoc(const char *path) {
-    size_t length = strlen(path);
-    return length > 5 && strcasecmp(path + length - 5, ".mdoc") == 0;
-}
-
 /* A number that an item may have from anywhere. */
 static int count_of(const struct item *item, const char *member) {
     double value = item_number(item, member, 0);
@@ -89,7 +83,7 @@ static enum status find_tilt(const struct settings *settings, const struct item 
         snprintf(id, PATH_SIZE, "%s", series);
         return STATUS_OK;
     }
-    int found = settings->mdoc_id != NULL && !is_mdoc(path) ? mdoc_find(&settings->mdoc, path) : -1;
+    int found = settings->mdoc_id != NULL && !mdoc_is_name(path) ? mdoc_find(&settings->mdoc, path) : -1;
     if (found >= 0 && item_number(item, "micrograph.nz", 1) <= 1) {
         const struct mdoc_tilt *tilt = &settings->mdoc.tilts[found];
         ret_arrival->angle = tilt->angle;
@@ -103,7 +97,7 @@ static enum status find_tilt(const struct settings *settings, const struct item 
         return STATUS_OK;
     }
     *ret_single = false;
-    settings_series_id(item_id(item), id, PATH_SIZE);
+    mdoc_series_name(item_id(item), id, PATH_SIZE);
     return STATUS_OK;
 }
 
@@ -192,7 +186,7 @@ static enum status load_series(struct stage *stage, const struct state *s, struc
     const struct settings_params *p = stage_params(stage);
     _cleanup_(series_clear) struct series series = {0};
     const bool *exclude = s->settings->job.exclude;
-    if (s->settings->mdoc_id != NULL && !is_mdoc(lane->path))
+    if (s->settings->mdoc_id != NULL && !mdoc_is_name(lane->path))
         TRY(refuse_stranger(lane->path, &s->settings->mdoc, p->tilts, err));
     TRY(read_series(stage, lane->path, exclude, &series, err));
     for (int i = 0; i < series.count; i++)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "common/formats/mdoc.h"
@@ -155,17 +154,6 @@ bool tilt_names_may_come(const struct tilt_names *names) {
     return names->pattern == NULL;
 }
 
-/* "a/TS_01.mrc.mdoc" → "a/TS_01". */
-static char *series_of(const char *relative) {
-    static const char *const endings[] = {".mdoc", ".mrc", ".st", ".tif", ".tiff", ".eer"};
-    char *series = strdup(relative);
-    for (size_t i = 0; series != NULL && i < sizeof endings / sizeof *endings; i++) {
-        size_t length = strlen(series), tail = strlen(endings[i]);
-        if (length > tail && strcasecmp(series + length - tail, endings[i]) == 0) series[length - tail] = '\0';
-    }
-    return series;
-}
-
 static enum status add_known(struct tilt_names *names, const char *path, struct known_mdoc **ret_known,
                              struct err *err) {
     if (names->count == names->capacity) {
@@ -176,8 +164,10 @@ static enum status add_known(struct tilt_names *names, const char *path, struct 
         names->capacity = capacity;
     }
     const char *relative = path;
+    char series[PATH_SIZE];
     (void)path_is_below(path, names->directory, &relative);
-    struct known_mdoc known = {.path = strdup(path), .series = series_of(relative), .size = -1};
+    mdoc_series_name(relative, series, sizeof series);
+    struct known_mdoc known = {.path = strdup(path), .series = strdup(series), .size = -1};
     if (known.path == NULL || known.series == NULL) {
         known_clear(&known);
         FAIL(err, STATUS_NO_MEMORY, "no memory for the name %s", path);
@@ -214,11 +204,6 @@ static enum status look_at(struct tilt_names *names, const char *path, const str
     return STATUS_OK;
 }
 
-static bool is_mdoc(const char *name) {
-    size_t length = strlen(name);
-    return length > 5 && name[0] != '.' && strcasecmp(name + length - 5, ".mdoc") == 0;
-}
-
 enum status tilt_names_refresh(struct tilt_names *names, bool *ret_changed, struct err *ret_problem, struct err *err) {
     *ret_changed = false;
     *ret_problem = (struct err){0};
@@ -230,7 +215,7 @@ enum status tilt_names_refresh(struct tilt_names *names, bool *ret_changed, stru
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;) {
         if (entry->fts_info == FTS_D && entry->fts_level > 0 && (!names->recursive || entry->fts_name[0] == '.'))
             (void)fts_set(walk, entry, FTS_SKIP);
-        if (entry->fts_info == FTS_F && is_mdoc(entry->fts_name))
+        if (entry->fts_info == FTS_F && entry->fts_name[0] != '.' && mdoc_is_name(entry->fts_name))
             status = look_at(names, entry->fts_path, entry->fts_statp, ret_changed, ret_problem, err);
     }
     fts_close(walk);
