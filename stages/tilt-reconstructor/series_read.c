@@ -204,11 +204,11 @@ static enum status read_stack(const char *stack, const struct series_files *file
 
 static enum status try_endings(const char *folder, const char *stem, char out[PATH_SIZE], bool *ret_found,
                                struct err *err) {
-    static const char *const endings[] = {".mrc", ".tif", ".tiff", ".st"};
+    const char *ending;
     char joined[PATH_SIZE];
     TRY(path_join(folder, stem, joined, sizeof joined, err));
-    for (size_t i = 0; i < sizeof endings / sizeof *endings && !*ret_found; i++)
-        *ret_found = try_name(joined, strlen(joined), endings[i], out);
+    for (size_t i = 0; !*ret_found && (ending = image_ending(i, IMAGE_AS_TILT)) != NULL; i++)
+        *ret_found = try_name(joined, strlen(joined), ending, out);
     return STATUS_OK;
 }
 

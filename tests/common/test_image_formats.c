@@ -22,6 +22,8 @@ static void each_use_has_its_endings(void **state) {
     (void)state;
     assert_endings(IMAGE_AS_MICROGRAPH, ".mrc .tif .tiff");
     assert_endings(IMAGE_AS_MOVIE, ".mrc .mrcs .tif .tiff .eer");
+    /* The order in which an image that an .mdoc names is looked for. */
+    assert_endings(IMAGE_AS_TILT, ".mrc .st .tif .tiff");
     assert_endings(IMAGE_AS_TILT_STACK, ".mrc .mrcs .st .ali .tif .tiff .eer");
     assert_endings(IMAGE_AS_VOLUME, ".mrc .map .rec");
     assert_endings(IMAGE_AS_PHOTOGRAPH, ".png .jpg .jpeg");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/edges/ledger.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/harness/stage_private.h"
 #include "stages/watcher/notices.h"
@@ -36,6 +37,20 @@ static const struct item *emitted(const struct stage_results *results, const cha
         if (strcmp(item_id(results->emitted[i]), id) == 0) return results->emitted[i];
     fail_msg("%s was not emitted", id);
     return NULL;
+}
+
+static void the_default_pattern_takes_micrographs_and_photographs(void **state) {
+    (void)state;
+    char expected[256] = "";
+    const char *ending, *found = NULL;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; (ending = image_ending(i, pass == 0 ? IMAGE_AS_MICROGRAPH : IMAGE_AS_PHOTOGRAPH)) != NULL;
+             i++)
+            snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%s*%s",
+                     expected[0] != '\0' ? "," : "", ending);
+    for (size_t i = 0; i < watcher_stage.param_count; i++)
+        if (strcmp(watcher_stage.params[i].name, "pattern") == 0) found = watcher_stage.params[i].default_text;
+    assert_string_equal(found, expected);
 }
 
 static void items_carry_what_is_known(void **state) {
@@ -255,6 +270,7 @@ static void structures_go_on(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_pattern_takes_micrographs_and_photographs),
         cmocka_unit_test(structures_go_on),
         cmocka_unit_test(items_carry_what_is_known),
         cmocka_unit_test(nothing_goes_twice_and_what_failed_may_go_later),
