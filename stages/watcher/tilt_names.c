@@ -29,7 +29,7 @@ struct tilt_names {
 };
 
 static const char SERIES[] = "{series}", ANGLE[] = "{angle}", ORDER[] = "{order}";
-enum { STEPS_MAX = 20000 }; /* of looking for a match: names are short, patterns may be unkind */
+enum { STEPS_MAX = 20000 }; /* in the search for a match: names are short, but a pattern with many * may take long */
 
 struct match {
     const char *series, *angle, *order; /* where they begin in the name */
@@ -41,7 +41,8 @@ static bool begins(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Digits, of an angle maybe with a sign before them and one point (or what stands for it, see below) inside. */
+/* Returns the length of a number at the beginning of a text: digits, in an angle maybe with a sign before and one point
+ * inside. */
 static size_t number_length(const char *text, bool is_angle) {
     size_t n = 0;
     bool point = false;
@@ -57,7 +58,7 @@ static size_t number_length(const char *text, bool is_angle) {
 
 static bool match_here(const char *pattern, const char *name, struct match *match);
 
-/* The longest text first: names of series may hold what parts the others. */
+/* Tries the longest text first: the name of a series may contain the characters that separate the parts. */
 static bool match_text(const char *rest, const char *name, const char **begin, size_t *length, struct match *match) {
     for (size_t n = strlen(name);; n--) {
         if (match_here(rest, name + n, match)) {
@@ -210,7 +211,7 @@ enum status tilt_names_refresh(struct tilt_names *names, bool *ret_changed, stru
     if (names->pattern != NULL) return STATUS_OK;
     char *roots[] = {names->directory, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    if (walk == NULL) return STATUS_OK; /* a folder that is away: the sweep says so */
+    if (walk == NULL) return STATUS_OK; /* the folder is away: the sweep reports it */
     enum status status = STATUS_OK;
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;) {
         if (entry->fts_info == FTS_D && entry->fts_level > 0 && (!names->recursive || entry->fts_name[0] == '.'))
@@ -222,7 +223,7 @@ enum status tilt_names_refresh(struct tilt_names *names, bool *ret_changed, stru
     return status;
 }
 
-/* Of several .mdoc files that name the image, the one with the most tilts: others may be copies from its beginning. */
+/* Takes the .mdoc with the most tilts among those that name the image: the others may be earlier copies of it. */
 static bool find_in_mdocs(const struct tilt_names *names, const char *relative, struct tilt_place *ret_place) {
     const struct known_mdoc *best = NULL;
     int tilt = -1;

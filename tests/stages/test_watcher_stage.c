@@ -1,4 +1,4 @@
-/* The watcher as a stage: items, CTF values, the ledger, micrographs.star; and the system's notices. */
+/* Tests the watcher as a stage: items, CTF values, the ledger, micrographs.star, and the notices of the system. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include "common/formats/star.h"
 #include "common/harness/stage_private.h"
 #include "stages/watcher/notices.h"
-#include "stages/watcher/stage.h"
+#include "stages/watcher/watcher.h"
 #include "tests/stages/watched.h"
 
-/* One run over what is there: no waiting for anything. */
+/* Runs once over the files that are there, without waiting. */
 static enum status try_run(const char *session, const char *const *more, struct stage_results *ret_results,
                            struct err *err) {
     char root[PATH_SIZE], ledger[PATH_SIZE + 16], directory[PATH_SIZE + 8];
@@ -221,7 +221,7 @@ static void the_system_tells_of_files_and_folders(void **state) {
     assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_NONE);
     scratch_path("told/missing", path);
     assert_int_equal(notices_add(notices, path, &err), STATUS_NOT_FOUND);
-    /* A folder that is removed and made again is watched again. */
+    /* A folder that was removed and created again is watched again. */
     scratch_path("told/sub", folder);
     assert_ok(notices_add(notices, folder, &err));
     scratch_shell("rmdir '%s'", folder);
@@ -237,7 +237,7 @@ static void the_system_tells_of_files_and_folders(void **state) {
 
 static const char ROW[] = "ATOM      1  CA  GLY A   1      11.104   6.134  -6.504  1.00  0.00           C\n";
 
-/* Structures go on without a pixel size, and without CTF values, beside micrographs. */
+/* Beside micrographs, structures go on without a pixel size and without CTF values. */
 static void structures_go_on(void **state) {
     (void)state;
     char text[256];
