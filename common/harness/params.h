@@ -59,6 +59,8 @@ enum status params_check(const struct param *table, size_t count, const void *ta
 /* Validates without a struct, as `check` does with the JSON of --describe: table from that JSON. */
 enum status params_check_json(const json_t *described_params, const char *key, const char *text, const char *where,
                               struct err *err);
+/* The type as --describe names it: "bool", "int" … */
+const char *params_type_name(enum param_type type);
 json_t *params_describe(const struct param *table, size_t count);
 void params_help(const struct param *table, size_t count, FILE *out);
 void params_clear(const struct param *table, size_t count, void *target);

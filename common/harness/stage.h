@@ -18,7 +18,7 @@
  *       "until_idle": 30 or null, "device": "auto|cpu|cuda:N", "threads": 1, "flush_threads": 4 (optional: threads),
  *       "curve": null or {"public": "z85", "secret": "z85"}, "folders": ["/data/grid3"] (optional: none),
  *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "log_size": 16777216, "heartbeat": "/abs/….json", "current": "/abs/…" }
- *   icestream-NAME --describe | --help | --version
+ *   icestream-NAME --describe | --help | --version | --manual man|markdown|completion
  * `heartbeat` is rewritten (renamed into place) every second: {"time","pid","state":"waiting|blocked|processing",
  * "item","in","out","rejected","failed","bytes","latency","queue","note","parts"}; parts, from the first item on, says how
  * long load, process, store and ledger were busy (common/harness/parts.h). `current` is a memory-mapped file with the

@@ -149,6 +149,8 @@ struct stage {
 };
 
 /* setup.c: from nothing to a stage whose init has been called, and back. */
+/* What --i may be, for help texts. */
+const char *stage_takes(const struct stage_descriptor *descriptor);
 enum status stage_create(const struct stage_descriptor *descriptor, struct stage **ret_stage, struct err *err);
 void stage_destroy(struct stage **stage);
 /* One key from the command line or a test: the stage's own parameters first, then those of every stage, then the

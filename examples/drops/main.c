@@ -6,6 +6,7 @@
 
 #include "common/files.h"
 #include "common/formats/picture.h"
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/drops/drops.h"
@@ -14,6 +15,9 @@ struct options {
     char *folder;
     int count, size, seed, series;
 };
+
+#define PROGRAM "icestream-simulate-drops"
+#define SUMMARY "paints crystallisation drops of known outcome"
 
 #define AT(member) offsetof(struct options, member)
 static const struct param table[] = {
@@ -120,17 +124,20 @@ static enum status write_all(const struct options *options, struct err *err) {
 int main(int argc, char **argv) {
     struct options options = {0};
     struct err err = {0};
+    bool asked;
+    enum status status = manual_print_plain(PROGRAM, SUMMARY, table, TABLE_COUNT, argc, argv, &asked, &err);
+    if (status == STATUS_OK && asked) return 0;
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        puts("icestream-simulate-drops: pictures of crystallisation drops of known outcome\n");
+        printf("%s: %s\n\n", PROGRAM, SUMMARY);
         params_help(table, TABLE_COUNT, stdout);
         return 0;
     }
-    enum status status = params_defaults(table, TABLE_COUNT, &options, &err);
+    if (status == STATUS_OK) status = params_defaults(table, TABLE_COUNT, &options, &err);
     if (status == STATUS_OK) status = read_arguments(argc, argv, &options, &err);
     int code = status == STATUS_OK ? 1 : 2;
     if (status == STATUS_OK) status = write_all(&options, &err);
     params_clear(table, TABLE_COUNT, &options);
     if (status == STATUS_OK) return 0;
-    fprintf(stderr, "icestream-simulate-drops: %s\n", err.message);
+    fprintf(stderr, "%s: %s\n", PROGRAM, err.message);
     return code;
 }

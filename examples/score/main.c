@@ -12,6 +12,7 @@
 
 #include "common/edges/ledger.h"
 #include "common/formats/star.h"
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/score/score.h"
@@ -75,6 +76,11 @@ static int usage(const char *message) {
 int main(int argc, char **argv) {
     struct options o = {0};
     struct err err = {0};
+    bool asked;
+    if (manual_print_plain("icestream-score", "compares a run on a simulated session with the truth", PARAMS,
+                           PARAM_COUNT, argc, argv, &asked, &err) != STATUS_OK)
+        return usage(err.message);
+    if (asked) return 0;
     if (params_defaults(PARAMS, PARAM_COUNT, &o, &err) != STATUS_OK) return usage(err.message);
     int code = 0;
     for (int i = 1; i < argc && code == 0; i += 2) {

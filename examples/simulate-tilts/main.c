@@ -7,6 +7,7 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/simulate-tilts/balls.h"
@@ -18,6 +19,9 @@ struct options {
     int size, thickness, balls, seed, files, order;
     double from, to, step, pixel_size, snr, background, shift, interval;
 };
+
+#define PROGRAM "icestream-simulate-tilts"
+#define SUMMARY "makes a tilt series of balls, and the phantom that the series shows"
 
 #define AT(member) offsetof(struct options, member)
 static const struct param table[] = {
@@ -88,19 +92,22 @@ static enum status simulate(const struct options *o, struct err *err) {
 int main(int argc, char **argv) {
     struct err err = {0};
     struct options options = {0};
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("icestream-simulate-tilts: a tilt series of balls, and the phantom that it was made of\n");
+    bool asked;
+    enum status status = manual_print_plain(PROGRAM, SUMMARY, table, TABLE_COUNT, argc, argv, &asked, &err);
+    if (status == STATUS_OK && asked) return 0;
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        printf("%s: %s\n\n", PROGRAM, SUMMARY);
         params_help(table, TABLE_COUNT, stdout);
         return 0;
     }
-    enum status status = params_defaults(table, TABLE_COUNT, &options, &err);
+    if (status == STATUS_OK) status = params_defaults(table, TABLE_COUNT, &options, &err);
     if (status == STATUS_OK) status = arguments_read(table, TABLE_COUNT, &options, argc, argv, &err);
     int code = status == STATUS_OK ? 0 : 2;
     if (status == STATUS_OK) {
         status = simulate(&options, &err);
         code = status == STATUS_OK ? 0 : 1;
     }
-    if (status != STATUS_OK) fprintf(stderr, "icestream-simulate-tilts: %s\n", err.message);
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", PROGRAM, err.message);
     params_clear(table, TABLE_COUNT, &options);
     return code;
 }

@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/simulate/arguments.h"
@@ -24,6 +25,9 @@ struct options {
         lowpass;
     bool grow;
 };
+
+#define PROGRAM "icestream-simulate"
+#define SUMMARY "fills a folder with micrographs of an invented protein, and writes the truth about them"
 
 #define AT(member) offsetof(struct options, member)
 static const struct param table[] = {
@@ -207,13 +211,15 @@ static enum status simulate(const struct options *o, struct layout *layouts, str
 int main(int argc, char **argv) {
     struct err err = {0};
     struct options options = {0};
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("icestream-simulate: a folder that fills with micrographs of a made-up protein, and the truth about "
-               "them\n");
+    bool asked;
+    enum status status = manual_print_plain(PROGRAM, SUMMARY, table, TABLE_COUNT, argc, argv, &asked, &err);
+    if (status == STATUS_OK && asked) return 0;
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        printf("%s: %s\n\n", PROGRAM, SUMMARY);
         params_help(table, TABLE_COUNT, stdout);
         return 0;
     }
-    enum status status = params_defaults(table, TABLE_COUNT, &options, &err);
+    if (status == STATUS_OK) status = params_defaults(table, TABLE_COUNT, &options, &err);
     if (status == STATUS_OK) status = arguments_read(table, TABLE_COUNT, &options, argc, argv, &err);
     int code = status == STATUS_OK ? 0 : 2;
     if (status == STATUS_OK) {
@@ -226,7 +232,7 @@ int main(int argc, char **argv) {
         mem_free(&layouts);
         code = status == STATUS_OK ? 0 : 1;
     }
-    if (status != STATUS_OK) fprintf(stderr, "icestream-simulate: %s\n", err.message);
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", PROGRAM, err.message);
     params_clear(table, TABLE_COUNT, &options);
     return code;
 }
