@@ -50,6 +50,12 @@ static void print_choices(const struct param *param, char *out, size_t size) {
     out[used] = '\0';
 }
 
+/* What follows a sentence that may have its full stop already. */
+static const char *sentence_end(const char *text) {
+    size_t length = strlen(text);
+    return length > 0 && text[length - 1] != '.' ? ".\n" : "\n";
+}
+
 /* Manual pages. */
 
 /* Prints a text so that the formatter shows each character as it is. Hyphens of option names become \-, so that they can
@@ -77,8 +83,7 @@ static void man_option(const char *name, const char *value, const char *help, FI
     }
     fputc('\n', out);
     man_text(help, false, out);
-    size_t length = strlen(help);
-    fputs(length > 0 && help[length - 1] != '.' ? ".\n" : "\n", out);
+    fputs(sentence_end(help), out);
 }
 
 static void man_param(const struct param *param, FILE *out) {
@@ -195,8 +200,8 @@ void manual_print_table(const struct manual_part *part, FILE *out) {
 }
 
 static void print_markdown(const struct manual *manual, FILE *out) {
-    fprintf(out, "\n## %s\n\n%c%s.\n", manual->program, toupper((unsigned char)manual->summary[0]),
-            manual->summary + 1);
+    fprintf(out, "\n## %s\n\n%c%s%s", manual->program, toupper((unsigned char)manual->summary[0]), manual->summary + 1,
+            sentence_end(manual->summary));
     for (size_t p = 0; p < manual->part_count; p++) {
         const struct manual_part *part = &manual->parts[p];
         if (part->elsewhere) continue;

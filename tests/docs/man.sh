@@ -21,6 +21,7 @@ for program in "$1"/bin/icestream "$1"/bin/icestream-*; do
   formatted=$(groff -k -man -Tutf8 -rLL=100n -P-c "$page" 2>/dev/null | sed $'s/.\b//g')
   while read -r parameter; do
     grep -qF -- "--$parameter" <<<"$formatted" || fail "$name: the manual page does not name --$parameter"
-  done < <("$program" --manual markdown | sed -nE -e '1,/^## icestream/{/^## icestream/!d}' -e 's/^\| `(--)?([a-z_-]+)` .*/\2/p')
+  done < <("$program" --manual markdown | # without what stands before the program's own section
+    sed -nE -e '1,/^## icestream/{/^## icestream/!d}' -e 's/^\| .(--)?([a-z_-]+). .*/\2/p')
 done
 exit $bad
