@@ -58,8 +58,8 @@ static const char *sentence_end(const char *text) {
 
 /* Manual pages. */
 
-/* Prints a text so that the formatter shows each character as it is. Hyphens of option names become \-, so that they can
- * be copied from the page. */
+/* Prints a text so that the formatter shows each character as it is. Hyphens of option names become \-, so that they
+ * can be copied from the page. */
 static void man_text(const char *text, bool name, FILE *out) {
     if (*text == '.' || *text == '\'') fputs("\\&", out);
     for (; *text != '\0'; text++) {

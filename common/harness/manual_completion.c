@@ -1,5 +1,5 @@
-/* Writes bash completion. The script needs bash alone, not the package bash-completion. Where the script offers nothing,
- * as for a path, bash completes file names. */
+/* Writes bash completion. The script needs bash alone, not the package bash-completion. Where the script offers
+ * nothing, as for a path, bash completes file names. */
 #include <ctype.h>
 #include <string.h>
 

@@ -45,5 +45,5 @@ expect 'mrc tiff' icestream-simulate --format ''
 offered=$(complete_line icestream-refiner --)
 while read -r parameter; do
   grep -qx -- "--$parameter" <<<"$offered" || { echo "icestream-refiner does not offer --$parameter"; bad=1; }
-done < <("$1/bin/icestream-refiner" --manual markdown | sed -nE 's/^\| .([a-z_]+). .*/\1/p')
+done < <("$1/bin/icestream-refiner" --manual markdown | sed -nE 's/^\| \x60([a-z_]+)\x60 .*/\1/p')
 exit $bad

@@ -22,6 +22,6 @@ for program in "$1"/bin/icestream "$1"/bin/icestream-*; do
   while read -r parameter; do
     grep -qF -- "--$parameter" <<<"$formatted" || fail "$name: the manual page does not name --$parameter"
   done < <("$program" --manual markdown | # without what stands before the program's own section
-    sed -nE -e '1,/^## icestream/{/^## icestream/!d}' -e 's/^\| .(--)?([a-z_-]+). .*/\2/p')
+    sed -nE -e '1,/^## icestream/{/^## icestream/!d}' -e 's/^\| \x60(--)?([a-z_-]+)\x60 .*/\2/p')
 done
 exit $bad
