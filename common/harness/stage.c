@@ -1,20 +1,22 @@
-/* A stage's main: its command line, and what it says of itself. */
+/* A stage's main: parses the command line, prints --help and --describe, and runs the stage on files or in a
+ * pipeline. */
 #include "common/harness/stage.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/harness/manual.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_STOPPED = 130 };
 
 struct options {
-    const char *input, *output, *instance;
+    const char *input, *output, *instance, *manual;
     bool describe, help, version, verbose;
 };
 
-static const char *what_it_takes(const struct stage_descriptor *descriptor) {
+const char *stage_takes(const struct stage_descriptor *descriptor) {
     if (descriptor->takes != NULL) return descriptor->takes;
     return strstr(descriptor->in, "structure") != NULL
                ? "a PDB, mmCIF or DCD file, a folder of them, a list (.txt) or '*.pdb'; several with commas"
@@ -30,13 +32,13 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     if (descriptor->produce != NULL)
         fputs("      FOLDER: as --directory\n", out);
     else
-        fprintf(out, "      INPUT: %s\n", what_it_takes(descriptor));
+        fprintf(out, "      INPUT: %s\n", stage_takes(descriptor));
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
-    fputs("\nOf the session\n", out);
+    fputs("\nParameters of the session\n", out);
     table = stage_session_params(&count);
     params_help(table, count, out);
-    fputs("\nOf every stage\n", out);
+    fputs("\nParameters of every stage\n", out);
     table = stage_common_params(&count);
     params_help(table, count, out);
     fputs("  --verbose                 log everything to standard error\n"
@@ -68,10 +70,11 @@ static bool is_bool_word(const char *word) {
     return false;
 }
 
-/* The harness's own options; NULL when the word is none of them. */
+/* Returns where to put the value of one of the harness's own options; NULL when the word is none of them. */
 static const char **text_option(struct options *options, const char *name) {
     if (strcmp(name, "i") == 0) return &options->input;
     if (strcmp(name, "o") == 0) return &options->output;
+    if (strcmp(name, "manual") == 0) return &options->manual;
     return strcmp(name, "instance") == 0 ? &options->instance : NULL;
 }
 
@@ -135,7 +138,7 @@ static int count_up(struct stage *stage, enum status status, const struct err *e
     return counts.failed > 0 ? EXIT_SOME_FAILED : EXIT_OK;
 }
 
-/* What --i says, or the parameter that stands for it; NULL: neither. */
+/* Returns the value of --i, or of the parameter that replaces it; NULL: neither is given. */
 static const char *input_of(const struct stage *stage, const struct options *options) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     if (options->input != NULL || descriptor->input == NULL) return options->input;
@@ -167,7 +170,7 @@ static int on_files(struct stage *stage, const struct options *options) {
     stage->mode = STAGE_ON_FILES;
     struct signals *signals = NULL;
     enum status status = STATUS_OK;
-    /* The input of a source is the place where it looks. */
+    /* A source takes --i as the directory in which it looks. */
     if (source && options->input != NULL) status = stage_set(stage, "directory", options->input, "--i", &err);
     if (status == STATUS_OK) status = stage_configure(stage, "command line", &err);
     if (status != STATUS_OK) {
@@ -183,11 +186,20 @@ static int on_files(struct stage *stage, const struct options *options) {
     return code;
 }
 
+static int print_manual(const struct stage *stage, const char *form) {
+    struct err err = {0};
+    if (manual_print_stage(stage->descriptor, form, stdout, &err) == STATUS_OK) return EXIT_OK;
+    fprintf(stderr, "icestream-%s: %s\n", stage->name, err.message);
+    return EXIT_USAGE;
+}
+
 static int run_options(struct stage *stage, const struct options *options) {
     if (options->help)
         print_help(stage->descriptor, stdout);
     else if (options->describe)
         print_description(stage->descriptor, stdout);
+    else if (options->manual != NULL)
+        return print_manual(stage, options->manual);
     else if (options->version)
         fprintf(stdout, "icestream-%s %s\n", stage->descriptor->name, ICESTREAM_VERSION);
     else if (options->instance != NULL)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""A stage in Python that passes each item on with one column more. The protocol is in docs/protocol.md.
+"""A stage in Python that adds a column to each item and passes the item on. docs/protocol.md has the protocol.
 
-In a graph, by its absolute path and twice, since a graph starts no program that it does not list:
+A graph names the program twice, by its absolute path, since a graph starts no program that it does not list:
     programs: [/opt/icestream/examples/stage-python/stranger.py]
     stages: {…, stranger: {from: lowpass-picker, program: /opt/icestream/examples/stage-python/stranger.py}, …}
-It acknowledges an item only when everybody downstream has acknowledged what came of it, so nothing is lost when this
-process dies, and it has nothing to remember. The table of items is there for `icestream status`."""
+The stage acknowledges an item only when all stages downstream have acknowledged the result. So nothing is lost when this
+process dies, and the stage has nothing to remember. The table of items is there for `icestream status`."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def work(item):
 def main(me):
     context, poller, token = zmq.Context(), zmq.Poller(), secrets.token_hex(16)
 
-    if me["curve"]:  # tcp:// sockets: only peers that have the secret key are let in
+    if me["curve"]:  # tcp:// sockets: the guard lets in only peers that have the secret key
         guard = zmq.auth.thread.ThreadAuthenticator(context)
         guard.start()
         guard.configure_curve_callback(
@@ -73,9 +73,9 @@ def main(me):
     ins, outs = ({e["edge"]: sockets(e, b) for e in me[k]} for k, b in (("inputs", False), ("outputs", True)))
     ledger = sqlite3.connect(me["ledger"], isolation_level=None, timeout=20)
     ledger.executescript(TABLES)
-    seq = time.time_ns() // 1000  # never one that an earlier life has used
+    seq = time.time_ns() // 1000  # larger than any number of an earlier run of this process
     held = {}  # (edge out, seq): [frame, source, when it was sent]
-    waiting = {}  # source, (edge in, seq) or "end": edges out that have not acknowledged what came of it
+    waiting = {}  # source, (edge in, seq) or "end": edges out that have not acknowledged the result
     names, ends, beat = {}, {}, 0
 
     def answer(edge, kind, number, verdict=""):
@@ -95,7 +95,7 @@ def main(me):
         try:
             outs[key[0]][0].send_json(held[key][0], zmq.DONTWAIT)
             held[key][2] = time.monotonic()
-        except zmq.Again:  # nobody is there, or all are busy: later
+        except zmq.Again:  # no receiver is there, or all are busy: the next attempt is later
             pass
 
     def forward(source, kind, number, **more):
