@@ -169,7 +169,7 @@ static enum status finish(struct alignment *alignment, struct err *err) {
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
     FAIL_IF(fill->overflow, err, STATUS_BAD_STATE,
-            "sums over particles went beyond what they hold: images are not normalised (their background's standard "
+            "sums over particles overflowed: images are not normalised (their background's standard "
             "deviation should be about 1)");
     TRY(stream_cuda_begin(a->stream, err));
     TRY(convert_sums(a, err));

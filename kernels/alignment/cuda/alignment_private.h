@@ -1,4 +1,4 @@
-/* What the C files of the alignment on a CUDA device share. */
+/* Definitions shared by the C files of the alignment on a CUDA device. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_PRIVATE_H
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_PRIVATE_H
 

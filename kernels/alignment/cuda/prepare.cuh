@@ -1,4 +1,4 @@
-/* What the two ways to prepare particles share (prepare.cu, prepare_fused.cu). */
+/* Definitions shared by the two ways to prepare particles, prepare.cu and prepare_fused.cu. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_PREPARE_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_PREPARE_CUH
 
