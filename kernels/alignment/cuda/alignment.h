@@ -44,9 +44,8 @@ struct references_cuda {
     struct pixels_cuda pixels;
     const short *shell;
     int coarse_pixels;
-    const float
-        /* of all rows for the fine pass (alignment_cuda_fine_slices); NULL: interpolated from grids when needed */
-        *slices;
+    /* Slices of all rows for the fine pass (alignment_cuda_fine_slices); NULL: interpolated from grids when needed. */
+    const float *slices;
 };
 
 /* A batch of particles. stride ≥ pixels.count. */
