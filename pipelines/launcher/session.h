@@ -3,7 +3,7 @@
  *   ledger/     one SQLite file for each stage
  *   log/        plan.json (what `status` needs), lock, sockets (the path of their folder); for each instance its orders
  *               (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item in process
- * (NAME.current) */
+ *               (NAME.current) */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
 #define ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
 
