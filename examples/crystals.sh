@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # examples/crystals.sh [--work DIR] [--bin DIR]
 #
-# Crystallisation drops, from labels to a ranked list: paints drops of known outcome, trains a model on them, lets a
-# folder fill with others and scores them as they come, judging the photographs of a drop together; says how many were
-# right.
-#   --work DIR  where all of it goes (default: crystals-session here; must not exist)
-#   --bin DIR   programs that are built already: builds nothing
+# Crystallisation drops, from labels to a ranked list: paints drops of known outcome and trains a model on them. Then
+# fills a folder with other drops, scores them as they come, judges the photographs of a drop together, and prints how
+# many were right.
+#   --work DIR  folder for everything (default: crystals-session here; must not exist)
+#   --bin DIR   folder of programs that are built already: nothing is built
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
     *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
-[ ! -e "$work" ] || { echo "crystals: $work is there already: remove it, or choose another with --work"; exit 2; }
+[ ! -e "$work" ] || { echo "crystals: $work exists: remove it, or choose another folder with --work"; exit 2; }
 if [ -z "$bin" ]; then
   scripts/packages.sh
   cmake --preset cpu >/dev/null
@@ -27,13 +27,13 @@ fi
 mkdir -p "$work/plate"
 work=$(cd "$work" && pwd)
 
-# 60 drops, each photographed 6 times, and what a person would say of them. `simple` leaves texture out, to be quick.
+# Paints 60 drops, each photographed 6 times, with labels. `simple` leaves texture out, which is quicker.
 "$bin/icestream-simulate-drops" --o "$work/labelled" --count 60 --series 6 --seed 1
 "$bin/icestream-crystal-scorer" --train "$work/labelled/labels.csv" --o "$work/model" --features simple --trees 200 \
   --series '{drop}_t{time}' 2>"$work/train.log" || { cat "$work/train.log"; exit 1; }
 cat "$work/model/validation.txt"
 
-# 20 drops that the model has not seen, copied into the watched folder while the session runs.
+# Paints 20 drops that the model has not seen, and copies them into the watched folder while the session runs.
 "$bin/icestream-simulate-drops" --o "$work/camera" --count 20 --series 6 --seed 2
 for photograph in "$work"/camera/*.png; do
   cp "$photograph" "$work/plate/.part" && mv "$work/plate/.part" "$work/plate/${photograph##*/}"
@@ -43,7 +43,7 @@ done &
   --set watcher.directory="$work/plate" --set crystal-scorer.model="$work/model/crystals.model" \
   --set 'crystal-scorer.series={drop}_t{time}'
 
-right() { # right TABLE COLUMN: of how many images the outcome is that of the labels
+right() { # right TABLE COLUMN: prints for how many images the outcome is the label
   awk -F, -v column="$2" 'NR == FNR { label[$1] = $2; next }
     FNR > 1 { n = split($1, part, "/"); total++; right += $column == label[part[n]] }
     END { print right " of " total }' "$work/camera/labels.csv" "$1"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # examples/quickstart.sh [--work DIR] [--bin DIR]
 #
-# From nothing to a 3D map, live, on a bare Debian 12 or Ubuntu 24.04: installs the packages, builds, lets a folder fill
-# with simulated micrographs at one a second, runs the pipeline on it meanwhile, and says what came of it.
-#   --work DIR  where the session goes (default: quickstart-session here; must not exist)
-#   --bin DIR   programs that are built already: installs and builds nothing
+# From nothing to a 3D map, live, on a bare Debian 12 or Ubuntu 24.04: installs the packages, builds, fills a folder
+# with simulated micrographs, runs the pipeline on it meanwhile, and prints the results.
+#   --work DIR  folder of the session (default: quickstart-session here; must not exist)
+#   --bin DIR   folder of programs that are built already: nothing is installed or built
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
     *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
-[ ! -e "$work" ] || { echo "quickstart: $work is there already: remove it, or choose another with --work"; exit 2; }
+[ ! -e "$work" ] || { echo "quickstart: $work exists: remove it, or choose another folder with --work"; exit 2; }
 
 if [ -z "$bin" ]; then
   scripts/packages.sh
@@ -27,12 +27,12 @@ fi
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 
-# 24 micrographs of 1024 × 1024 px with 55 particles each, one every second and a half, renamed into place when whole.
+# Makes 24 micrographs of 1024 × 1024 px with 55 particles each, one every 1.5 s, renamed into place when whole.
 "$bin/icestream-simulate" --o "$work/microscope" --micrographs 24 --size 1024 --pixel_size 2.5 --particles 55 \
   --interval 1.5 --seed 7 --map_box 64 >"$work/simulate.log" 2>&1 &
 simulator=$!
 trap 'kill $simulator 2>/dev/null || true' EXIT
-# The truth, templates and reference are written before the first micrograph.
+# The simulator writes truth, templates and reference before the first micrograph.
 until [ -e "$work/microscope/truth/ready" ]; do
   kill -0 $simulator 2>/dev/null || { cat "$work/simulate.log"; exit 1; }
   sleep 0.1

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # examples/tomography.sh [--work DIR] [--bin DIR] [--interval SECONDS]
 #
-# A tilt series that is collected while one looks on: simulated tilts arrive one by one in a dose-symmetric order, a
-# preview is made after each, and at the end the tomogram. Needs the programs (examples/quickstart.sh builds them).
-#   --work DIR          where all of it goes (default: tomography-session here; must not exist)
-#   --bin DIR           the programs (default: build/cpu/bin)
-#   --interval SECONDS  from one tilt to the next (default: 1)
+# A tilt series, live: simulated tilts arrive one by one in a dose-symmetric order. icestream makes a preview after
+# each, and at the end the tomogram. Needs the programs (examples/quickstart.sh builds them).
+#   --work DIR          folder for everything (default: tomography-session here; must not exist)
+#   --bin DIR           folder of the programs (default: build/cpu/bin)
+#   --interval SECONDS  time from one tilt to the next (default: 1)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
     *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
-[ ! -e "$work" ] || { echo "tomography: $work is there already: remove it, or choose another with --work"; exit 2; }
+[ ! -e "$work" ] || { echo "tomography: $work exists: remove it, or choose another folder with --work"; exit 2; }
 mkdir -p "$work/microscope/tilts"
 work=$(cd "$work" && pwd)
 

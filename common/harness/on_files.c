@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -318,12 +318,7 @@ int stage_files_by_name(const FTSENT **a, const FTSENT **b) {
 }
 
 static bool is_image_name(const char *name) {
-    static const char *const endings[] = {".mrc", ".mrcs", ".map", ".st",  ".ali", ".rec",
-                                          ".tif", ".tiff", ".eer", ".png", ".jpg", ".jpeg"};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
-        if (strcasecmp(dot, endings[i]) == 0) return name[0] != '.';
-    return false;
+    return name[0] != '.' && image_path_fits(name, IMAGE_AS_ANYTHING);
 }
 
 static bool needs(const struct stage *stage, const char *member) {

@@ -3,6 +3,7 @@
 #include <strings.h>
 
 #include "common/formats/csv.h"
+#include "common/formats/image_formats.h"
 #include "common/harness/stage_private.h"
 
 static bool is_heading(const char *cell) {
@@ -10,11 +11,7 @@ static bool is_heading(const char *cell) {
 }
 
 static bool is_picture(const char *path) {
-    static const char *const endings[] = {".png", ".jpg", ".jpeg"};
-    const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
-        if (strcasecmp(dot, endings[i]) == 0) return true;
-    return false;
+    return image_path_fits(path, IMAGE_AS_PHOTOGRAPH);
 }
 
 enum status stage_files_namesake(const struct stage *stage, const struct item_list *list, const char *id,

@@ -60,6 +60,8 @@ enum status params_check(const struct param *table, size_t count, const void *ta
 /* Validates one value against the JSON of --describe, without a struct: `icestream check` does this. */
 enum status params_check_json(const json_t *described_params, const char *key, const char *text, const char *where,
                               struct err *err);
+/* Returns the type as --describe names it: "bool", "int" … */
+const char *params_type_name(enum param_type type);
 /* Return and print the table: as JSON for --describe, as text for --help. */
 json_t *params_describe(const struct param *table, size_t count);
 void params_help(const struct param *table, size_t count, FILE *out);

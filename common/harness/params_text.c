@@ -11,6 +11,10 @@ enum { JSON_PARAMS_MAX = 256, TEXT_MAX = 4096, HELP_COLUMN = 28 };
 
 static const char *const type_names[] = {"bool", "int", "float", "string", "path", "choice", "floats"};
 
+const char *params_type_name(enum param_type type) {
+    return type_names[type];
+}
+
 json_t *params_describe(const struct param *table, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {

@@ -5,17 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/harness/manual.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_STOPPED = 130 };
 
 struct options {
-    const char *input, *output, *instance;
+    const char *input, *output, *instance, *manual;
     bool describe, help, version, verbose;
 };
 
-static const char *what_it_takes(const struct stage_descriptor *descriptor) {
+const char *stage_takes(const struct stage_descriptor *descriptor) {
     if (descriptor->takes != NULL) return descriptor->takes;
     return strstr(descriptor->in, "structure") != NULL
                ? "a PDB, mmCIF or DCD file, a folder of them, a list (.txt) or '*.pdb'; several with commas"
@@ -31,7 +32,7 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     if (descriptor->produce != NULL)
         fputs("      FOLDER: as --directory\n", out);
     else
-        fprintf(out, "      INPUT: %s\n", what_it_takes(descriptor));
+        fprintf(out, "      INPUT: %s\n", stage_takes(descriptor));
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nParameters of the session\n", out);
@@ -73,6 +74,7 @@ static bool is_bool_word(const char *word) {
 static const char **text_option(struct options *options, const char *name) {
     if (strcmp(name, "i") == 0) return &options->input;
     if (strcmp(name, "o") == 0) return &options->output;
+    if (strcmp(name, "manual") == 0) return &options->manual;
     return strcmp(name, "instance") == 0 ? &options->instance : NULL;
 }
 
@@ -184,11 +186,20 @@ static int on_files(struct stage *stage, const struct options *options) {
     return code;
 }
 
+static int print_manual(const struct stage *stage, const char *form) {
+    struct err err = {0};
+    if (manual_print_stage(stage->descriptor, form, stdout, &err) == STATUS_OK) return EXIT_OK;
+    fprintf(stderr, "icestream-%s: %s\n", stage->name, err.message);
+    return EXIT_USAGE;
+}
+
 static int run_options(struct stage *stage, const struct options *options) {
     if (options->help)
         print_help(stage->descriptor, stdout);
     else if (options->describe)
         print_description(stage->descriptor, stdout);
+    else if (options->manual != NULL)
+        return print_manual(stage, options->manual);
     else if (options->version)
         fprintf(stdout, "icestream-%s %s\n", stage->descriptor->name, ICESTREAM_VERSION);
     else if (options->instance != NULL)

@@ -31,7 +31,7 @@
  *       "curve": null or {"public": "z85", "secret": "z85"}, "folders": ["/data/grid3"] (optional: none),
  *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "log_size": 16777216, "heartbeat": "/abs/….json",
  *       "current": "/abs/…" }
- *   icestream-NAME --describe | --help | --version
+ *   icestream-NAME --describe | --help | --version | --manual man|markdown|completion
  *
  * The stage rewrites `heartbeat` every second (by renaming): {"time","pid","state":"waiting|blocked|processing",
  * "item","in","out","rejected","failed","bytes","latency","queue","note","parts"}. From the first item on, parts says

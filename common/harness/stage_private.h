@@ -155,6 +155,8 @@ struct stage {
     int threads_started;
 };
 
+/* Returns what --i may be, for help texts. */
+const char *stage_takes(const struct stage_descriptor *descriptor);
 /* setup.c: makes a stage from a descriptor, up to the call of init, and destroys it. */
 enum status stage_create(const struct stage_descriptor *descriptor, struct stage **ret_stage, struct err *err);
 void stage_destroy(struct stage **stage);

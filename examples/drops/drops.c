@@ -35,12 +35,12 @@ enum { PLANES = 5, LEVELS = 1024 };
 
 struct drop_painter {
     struct drop_scene scene;
-    float *plane[PLANES]; /* the picture, a layer, three to work with */
+    float *plane[PLANES]; /* the picture, a layer, three of workspace */
 };
 
 enum status drop_painter_create(const struct drop_scene *scene, struct drop_painter **ret_painter, struct err *err) {
-    FAIL_IF(scene->size < 256 || scene->size > 4096, err, STATUS_BAD_ARGUMENT,
-            "pictures of drops are made with 256 to 4096 px a side, not %d", scene->size);
+    FAIL_IF(scene->size < 256 || scene->size > 4096, err, STATUS_BAD_ARGUMENT, "size is %d px; it must be 256 to 4096",
+            scene->size);
     _cleanup_(drop_painter_destroy) struct drop_painter *painter = calloc(1, sizeof *painter);
     FAIL_IF(painter == NULL, err, STATUS_NO_MEMORY, "no memory for a picture");
     painter->scene = *scene;
@@ -64,7 +64,7 @@ static float uniform(struct random *random, double low, double high) {
 }
 
 static void paint_outcome(struct layer *layer, enum drop_kind kind, struct random *random) {
-    /* Of two that are there together each is as strong as it may be alone. */
+    /* If a drop has two contents, each is as strong as alone. */
     float first = uniform(random, 0.55, 1.2), second = uniform(random, 0.55, 1.2);
     bool grains = kind == DROP_PRECIPITATE || kind == DROP_PRECIPITATE_CRYSTAL || kind == DROP_PRECIPITATE_SKIN ||
                   kind == DROP_PHASE_PRECIPITATE;
@@ -78,7 +78,7 @@ static void paint_outcome(struct layer *layer, enum drop_kind kind, struct rando
     if (kind == DROP_OTHER) layer_spherulites(layer, random, first);
 }
 
-/* Light falls in from one side, the drop is a weak lens, its edge and the well's are dark. */
+/* Paints the background: light from one side, the drop as a weak lens, dark edges of drop and well. */
 static void paint_well(const struct drop_painter *painter, const struct drop_truth *truth, struct random *random) {
     int size = painter->scene.size;
     float *out = painter->plane[0], coefficients[5], scale = 2 / (float)size;
@@ -105,7 +105,7 @@ static int by_value(const void *a, const void *b) {
     return (p > q) - (p < q);
 }
 
-/* A histogram's inverse: of a few normal distributions with random places, widths and weights. */
+/* Draws the inverse of a histogram: a few normal distributions with random places, widths and weights. */
 static void draw_target(float target[LEVELS], struct random *random) {
     enum { PARTS = 3, DRAWS = 4 * LEVELS };
     float places[PARTS], widths[PARTS], weights[PARTS], total = 0, draws[DRAWS];
@@ -126,7 +126,7 @@ static void draw_target(float target[LEVELS], struct random *random) {
         target[i] = draws[i * (DRAWS / LEVELS) + DRAWS / LEVELS / 2];
 }
 
-/* The rising curve that gives the drop's inside most of the target's histogram. */
+/* Applies the rising curve that brings the drop's inside close to the target's histogram. */
 static void map_levels(struct drop_painter *painter, const struct drop_truth *truth, struct random *random,
                        uint8_t *pixels) {
     int size = painter->scene.size, count = 0;
@@ -139,7 +139,7 @@ static void map_levels(struct drop_painter *painter, const struct drop_truth *tr
     float low = inside[count / 100], high = inside[count - 1 - count / 100], share = uniform(random, 0.75, 1);
     float wide = target[LEVELS - 1 - LEVELS / 100] - target[LEVELS / 100];
     for (int i = 0; i < size * size; i++) {
-        int below = 0, above = count; /* the rank of the value among those of the drop */
+        int below = 0, above = count; /* the rank of the value among the values of the drop */
         while (below < above) {
             int middle = (below + above) / 2;
             if (inside[middle] < values[i])

@@ -1,9 +1,9 @@
-/* Pictures of crystallisation drops of known outcome, made up: a drop in a round well under uneven light, and in it what
- * belongs to the outcome. They are textures of known kind to test the machinery of scoring with, no photographs.
+/* Paints crystallisation drops of known outcome: a drop in a round well under uneven light, with the contents of its
+ * outcome. The pictures are textures of known kind to test scoring with; they are no photographs.
  *
- * So that brightness tells nothing, each picture's grey levels inside the drop are mapped, by one rising curve, towards a
- * histogram that is drawn at random, whatever the outcome; curve, light, focus, noise, dust and places differ from
- * picture to picture. The same seed gives the same pictures on every machine. */
+ * Brightness tells nothing: one rising curve maps the grey levels inside each drop towards a histogram that is drawn
+ * at random, whatever the outcome. Curve, light, focus, noise, dust and places differ from picture to picture. The
+ * same seed gives the same pictures on every machine. */
 #ifndef ICESTREAM_EXAMPLES_DROPS_DROPS_H
 #define ICESTREAM_EXAMPLES_DROPS_DROPS_H
 
@@ -28,8 +28,8 @@ enum drop_kind {
     DROP_KINDS
 };
 
-const char *drop_kind_name(enum drop_kind kind); /* as labels have it: "precip & crystal" */
-const char *drop_kind_stem(enum drop_kind kind); /* in names of files: "precip_crystal" */
+const char *drop_kind_name(enum drop_kind kind); /* for labels: "precip & crystal" */
+const char *drop_kind_stem(enum drop_kind kind); /* for names of files: "precip_crystal" */
 
 struct drop_scene {
     int size;      /* px: width and height of the picture; at least 256 */
@@ -43,11 +43,11 @@ struct drop_truth {
 struct drop_painter;
 enum status drop_painter_create(const struct drop_scene *scene, struct drop_painter **ret_painter, struct err *err);
 void drop_painter_destroy(struct drop_painter **painter);
-/* Picture `index` of the set: pixels[size][size]. */
+/* Paints picture `index` of the set into pixels[size][size]. ret_truth may be NULL. */
 void drop_paint(struct drop_painter *painter, enum drop_kind kind, uint64_t index, uint8_t *pixels,
                 struct drop_truth *ret_truth);
 
-/* How a drop goes on: the outcome that follows in a time series. Drops do not become clear again, crystals stay. */
+/* Draws the outcome that follows in a time series. Drops do not become clear again, and crystals stay. */
 enum drop_kind drop_next(enum drop_kind kind, struct random *random);
 
 #endif

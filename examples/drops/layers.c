@@ -39,7 +39,7 @@ void layer_noise(float *plane, int size, struct random *random) {
     if (size * size % 2 != 0) plane[size * size - 1] = (float)random_normal(random);
 }
 
-/* Noise of one scale, brought to variance 1. */
+/* Makes noise of one scale and brings it to variance 1. */
 static void smooth_noise(const struct layer *layer, float *plane, float *scratch, struct random *random, float sigma) {
     int count = layer->size * layer->size;
     double sum = 0, squares = 0;
@@ -63,7 +63,7 @@ static float ramp(float value, float low, float high) {
     return t <= 0 ? 0 : t >= 1 ? 1 : t * t * (3 - 2 * t);
 }
 
-/* A place inside the drop, uniform over its area up to `reach` of its radius. */
+/* Draws a place inside the drop, uniform over its area up to `reach` of its radius. */
 static void place(const struct layer *layer, struct random *random, float reach, float *ret_x, float *ret_y) {
     float r = layer->radius * reach * sqrtf(uniform(random, 0, 1)), angle = uniform(random, 0, 2 * M_PI);
     *ret_x = layer->x + r * cosf(angle);
@@ -84,7 +84,7 @@ static struct box box_around(const struct layer *layer, float x, float y, float 
     return box;
 }
 
-/* Fine grain, in clumps that cover a good part of the drop. */
+/* Adds fine grain, in clumps that cover a good part of the drop. */
 void layer_grains(struct layer *layer, struct random *random, float amplitude) {
     int count = layer->size * layer->size;
     float *grain = layer->scratch[0], *where = layer->scratch[1];
@@ -126,7 +126,7 @@ static struct crystal grow_crystal(struct random *random, float size) {
     return crystal;
 }
 
-/* Facets shaded each in its way, dark lines where they meet and around. */
+/* Adds facets, each with a shade of its own, and dark lines where they meet and around them. */
 static void draw_crystal(struct layer *layer, const struct crystal *crystal, float x0, float y0, float size,
                          float amplitude) {
     struct box box = box_around(layer, x0, y0, 2.2f * size + 3);
@@ -150,13 +150,14 @@ static void draw_crystal(struct layer *layer, const struct crystal *crystal, flo
             value -= crystal->line * expf(-0.5f * nearest * nearest);
             if (nearest < depth) value -= 0.5f * crystal->line * expf(-0.5f * (second - nearest) * (second - nearest));
             value -= 0.4f * crystal->line * expf(-0.5f * (nearest - depth) * (nearest - depth));
-            /* It has pushed aside, or hides, most of what else is there. */
+            /* A crystal pushes aside, or hides, most of the other contents. */
             float *pixel = &layer->plane[y * layer->size + x];
             *pixel += inside * (amplitude * value - 0.75f * *pixel);
         }
 }
 
-/* A label is what a person has seen, so the first is large and strong enough to be seen in whatever else is there. */
+/* A label is what a person has seen, so the first crystal is large and strong enough to be seen among other
+ * contents. */
 void layer_crystals(struct layer *layer, struct random *random, float amplitude) {
     int count = 2 + (int)(random_next(random) % 9);
     float typical = uniform(random, 9, 26);
@@ -170,7 +171,7 @@ void layer_crystals(struct layer *layer, struct random *random, float amplitude)
     }
 }
 
-/* A lens: dark rim, bright middle. */
+/* Adds a lens: dark rim, bright middle. */
 static void draw_droplet(struct layer *layer, float x0, float y0, float r, float amplitude, float rim) {
     struct box box = box_around(layer, x0, y0, r + 4);
     for (int y = box.y0; y <= box.y1; y++)
@@ -199,7 +200,7 @@ void layer_droplets(struct layer *layer, struct random *random, float amplitude)
         draw_droplet(layer, xs[i], ys[i], rs[i], amplitude * uniform(random, 0.6, 1), rim);
 }
 
-/* Ridges along the level lines of a smooth surface that is stretched one way. */
+/* Adds ridges along the level lines of a smooth surface that is stretched one way. */
 void layer_folds(struct layer *layer, struct random *random, float amplitude) {
     int count = layer->size * layer->size, size = layer->size;
     float *surface = layer->scratch[0], *patch = layer->scratch[1];
@@ -248,7 +249,7 @@ static void draw_lump(struct layer *layer, struct random *random) {
         stamp(layer, x + uniform(random, -9, 9), y + uniform(random, -9, 9), uniform(random, 1.5, 5), 1);
 }
 
-/* One large bubble: a broad black ring, which droplets have not. */
+/* Adds one large bubble: a broad black ring, which droplets do not have. */
 static void draw_bubble(struct layer *layer, struct random *random) {
     float x0, y0, r = uniform(random, 22, 45), width = uniform(random, 2.5, 5);
     place(layer, random, 0.45f, &x0, &y0);

@@ -1,4 +1,5 @@
-/* icestream-simulate-drops: pictures of crystallisation drops of known outcome, and their labels. Parameters: --help. */
+/* icestream-simulate-drops: paints crystallisation drops of known outcome and writes their labels. --help lists the
+ * parameters. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "common/files.h"
 #include "common/formats/picture.h"
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/drops/drops.h"
@@ -15,19 +17,59 @@ struct options {
     int count, size, seed, series;
 };
 
+#define PROGRAM "icestream-simulate-drops"
+#define SUMMARY "paints crystallisation drops of known outcome"
+
 #define AT(member) offsetof(struct options, member)
 static const struct param table[] = {
-    {"o", PARAM_STRING, AT(folder), "", NULL, .required = true, .help = "Folder to fill: pictures and labels.csv"},
-    {"count", PARAM_INT, AT(count), "", "20", 1, 99999, .help = "Pictures of each outcome; with series: drops"},
-    {"size", PARAM_INT, AT(size), "px", "320", 256, 4096, .help = "Width and height of a picture"},
-    {"seed", PARAM_INT, AT(seed), "", "1", 0, 2147483647, .help = "The same seed gives the same bytes"},
-    {"series", PARAM_INT, AT(series), "", "1", 1, 999,
-     .help = "Photographs of each drop, DROP_tNN.png, whose outcomes follow each other as drops do"},
+    {
+        .name = "o",
+        .type = PARAM_STRING,
+        .offset = AT(folder),
+        .required = true,
+        .help = "Folder to fill: pictures and labels.csv.",
+    },
+    {
+        .name = "count",
+        .type = PARAM_INT,
+        .offset = AT(count),
+        .default_text = "20",
+        .minimum = 1,
+        .maximum = 99999,
+        .help = "Pictures of each outcome; with series, the number of drops.",
+    },
+    {
+        .name = "size",
+        .type = PARAM_INT,
+        .offset = AT(size),
+        .unit = "px",
+        .default_text = "320",
+        .minimum = 256,
+        .maximum = 4096,
+        .help = "Width and height of a picture.",
+    },
+    {
+        .name = "seed",
+        .type = PARAM_INT,
+        .offset = AT(seed),
+        .default_text = "1",
+        .maximum = 2147483647,
+        .help = "Seed of the random numbers: the same seed gives the same bytes.",
+    },
+    {
+        .name = "series",
+        .type = PARAM_INT,
+        .offset = AT(series),
+        .default_text = "1",
+        .minimum = 1,
+        .maximum = 999,
+        .help = "Photographs of each drop, DROP_tNN.png, whose outcomes follow each other as in real drops.",
+    },
 };
 #undef AT
 enum { TABLE_COUNT = sizeof table / sizeof *table };
 
-/* "--key value", "--key=value". */
+/* Reads "--key value" and "--key=value". */
 static enum status read_arguments(int argc, char **argv, struct options *options, struct err *err) {
     for (int i = 1; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
@@ -120,17 +162,20 @@ static enum status write_all(const struct options *options, struct err *err) {
 int main(int argc, char **argv) {
     struct options options = {0};
     struct err err = {0};
+    bool asked;
+    enum status status = manual_print_plain(PROGRAM, SUMMARY, table, TABLE_COUNT, argc, argv, &asked, &err);
+    if (status == STATUS_OK && asked) return 0;
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        puts("icestream-simulate-drops: pictures of crystallisation drops of known outcome\n");
+        printf("%s: %s\n\n", PROGRAM, SUMMARY);
         params_help(table, TABLE_COUNT, stdout);
         return 0;
     }
-    enum status status = params_defaults(table, TABLE_COUNT, &options, &err);
+    if (status == STATUS_OK) status = params_defaults(table, TABLE_COUNT, &options, &err);
     if (status == STATUS_OK) status = read_arguments(argc, argv, &options, &err);
     int code = status == STATUS_OK ? 1 : 2;
     if (status == STATUS_OK) status = write_all(&options, &err);
     params_clear(table, TABLE_COUNT, &options);
     if (status == STATUS_OK) return 0;
-    fprintf(stderr, "icestream-simulate-drops: %s\n", err.message);
+    fprintf(stderr, "%s: %s\n", PROGRAM, err.message);
     return code;
 }

@@ -1,7 +1,8 @@
-/* icestream-score --session DIR --truth DIR: what a run on a simulated session came to, as a table.
+/* icestream-score --session DIR --truth DIR: prints the results of a run on a simulated session as a table.
  *
- * Micrographs and their fate from the ledgers; picks against the truth (one to one, nearest first); particles in kept
- * classes; resolution of the map between its halves and against the phantom; where everything lies. */
+ * The table has: micrographs and their fate, from the ledgers; picks against the truth (one to one, nearest first);
+ * particles in kept classes; resolution of the map between its halves and against the phantom; where everything
+ * lies. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -12,6 +13,7 @@
 
 #include "common/edges/ledger.h"
 #include "common/formats/star.h"
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/score/score.h"
@@ -22,12 +24,30 @@ struct options {
 };
 
 static const struct param PARAMS[] = {
-    {"session", PARAM_PATH, offsetof(struct options, session), "", NULL, .required = true,
-     .help = "Session folder of the run."},
-    {"truth", PARAM_PATH, offsetof(struct options, truth), "", NULL, .required = true,
-     .help = "Folder truth/ that icestream-simulate wrote."},
-    {"tolerance", PARAM_FLOAT, offsetof(struct options, tolerance), "px", "10", .minimum = 0.1, .maximum = 1000,
-     .help = "A pick this near to a true centre is right."},
+    {
+        .name = "session",
+        .type = PARAM_PATH,
+        .offset = offsetof(struct options, session),
+        .required = true,
+        .help = "Session folder of the run.",
+    },
+    {
+        .name = "truth",
+        .type = PARAM_PATH,
+        .offset = offsetof(struct options, truth),
+        .required = true,
+        .help = "Folder truth/ that icestream-simulate wrote.",
+    },
+    {
+        .name = "tolerance",
+        .type = PARAM_FLOAT,
+        .offset = offsetof(struct options, tolerance),
+        .unit = "px",
+        .default_text = "10",
+        .minimum = 0.1,
+        .maximum = 1000,
+        .help = "Largest distance of a right pick from a true centre.",
+    },
 };
 enum { PARAM_COUNT = sizeof PARAMS / sizeof PARAMS[0] };
 
@@ -75,12 +95,17 @@ static int usage(const char *message) {
 int main(int argc, char **argv) {
     struct options o = {0};
     struct err err = {0};
+    bool asked;
+    if (manual_print_plain("icestream-score", "compares a run on a simulated session with the truth", PARAMS,
+                           PARAM_COUNT, argc, argv, &asked, &err) != STATUS_OK)
+        return usage(err.message);
+    if (asked) return 0;
     if (params_defaults(PARAMS, PARAM_COUNT, &o, &err) != STATUS_OK) return usage(err.message);
     int code = 0;
     for (int i = 1; i < argc && code == 0; i += 2) {
         if (strcmp(argv[i], "--help") == 0) return usage(NULL);
         if (strncmp(argv[i], "--", 2) != 0 || i + 1 >= argc)
-            code = usage("options come as --name value");
+            code = usage("an option is --name value");
         else if (params_set(PARAMS, PARAM_COUNT, &o, argv[i] + 2, argv[i + 1], "command line", &err) != STATUS_OK)
             code = usage(err.message);
     }

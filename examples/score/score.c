@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/fft.h"
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
@@ -20,7 +20,7 @@ struct points {
     double (*xy)[2];
 };
 
-/* Whichever table of the file has coordinates. A file without any holds no points. */
+/* Reads the points of the table that has coordinates. A file without such a table holds no points. */
 static enum status read_points(const char *path, struct points *ret_points, struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
     TRY(star_read(path, &file, err));
@@ -53,7 +53,8 @@ static int by_distance(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* One to one, nearest first. ret_hit[pick] says whether a pick has a truth; may be NULL. Returns how many have. */
+/* Pairs picks and true centres one to one, nearest first. ret_hit[pick] (may be NULL) says whether a pick is right.
+ * Returns how many are. */
 static enum status match_points(const struct points *picks, const struct points *truth, double tolerance, bool *ret_hit,
                                 long *ret_hits, struct err *err) {
     *ret_hits = 0;
@@ -109,7 +110,7 @@ enum status score_picks(const char *session, const char *truth, double tolerance
     return status;
 }
 
-/* The last of the names PREFIX…SUFFIX in a folder, in order of text: iteration numbers have leading zeros. */
+/* Finds the last of the names PREFIX…SUFFIX in a folder, in order of text: iteration numbers have leading zeros. */
 static enum status newest(const char *folder, const char *prefix, const char *suffix, char *ret_path, size_t size,
                           struct err *err) {
     DIR *directory = opendir(folder);
@@ -131,7 +132,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Particles of one micrograph (rows first..last-1 of `table`) against its truth. `kept`: sorted names. */
+/* Compares the particles of one micrograph (rows first..last-1 of `table`) with its truth. `kept`: sorted names. */
 static enum status score_group(const struct star_table *table, size_t first, size_t last, const char *truth,
                                double tolerance, const char **kept, size_t kept_count, struct score_classes *score,
                                struct err *err) {
@@ -169,7 +170,7 @@ static enum status score_group(const struct star_table *table, size_t first, siz
     return STATUS_OK;
 }
 
-/* How many classes the model has, and how many of them the selection draws on. */
+/* Counts the classes of the model, and those that the selection draws on. */
 static enum status count_classes(const char *folder, const struct star_table *selected, struct score_classes *score,
                                  struct err *err) {
     char path[PATH_MAX];
@@ -227,7 +228,8 @@ enum status score_classes(const char *session, const char *truth, double toleran
     return STATUS_OK;
 }
 
-/* The phantom on the map's grid: Fourier-cropped to its pixel size, then cut or padded with zeros to its box. */
+/* Brings the phantom to the map's grid: crops it in Fourier space to the pixel size, then cuts it or pads it with
+ * zeros to the box. */
 static enum status fit_phantom(const struct image *phantom, const struct image *map, float *ret_fitted,
                                struct err *err) {
     int n = phantom->nx, box = map->nx;

@@ -19,7 +19,7 @@ enum status balls_create(uint64_t seed, int count, int nx, int ny, int nz, struc
     struct balls balls = {.count = MARKS + count};
     double side = fmin(nx, ny), depth = nz;
     TRY(mem_new((size_t)balls.count, sizeof *balls.list, "balls", &balls.list, err));
-    /* In thin slabs they are as large as fits. */
+    /* In thin slabs the marks are as large as fits. */
     double most = 0.4 * depth;
     balls.list[0] = (struct ball){0.27 * nx, 0.08 * ny, 0.20 * depth, fmin(0.10 * side, 0.25 * depth), 1};
     balls.list[1] = (struct ball){-0.12 * nx, 0.30 * ny, -0.15 * depth, fmin(0.08 * side, 0.2 * depth), 1};

@@ -1,9 +1,10 @@
-/* A phantom of balls of equal density, whose projections are known: a ray at distance d from the centre of a ball of
- * radius R passes through 2 √(R² − d²) of it. No two of its parts are alike and no plane mirrors it: three large balls
- * mark the axes, the others lie anywhere.
+/* Makes a phantom of balls of equal density, and its exact projections: a ray at distance d from the centre of a ball
+ * of radius R passes through 2 √(R² − d²) of it. No two parts of the phantom are alike and no plane mirrors it: three
+ * large balls mark the axes, the others lie anywhere.
  *
- * Coordinates in px from the centre of the volume, (N − 1)/2. The geometry is that of kernels/tomography/tomography.h:
- * at tilt θ a point is seen at column x cos θ + z sin θ and row y from the centre of the image. */
+ * Coordinates are in px from the centre of the volume, (N − 1)/2. The geometry is that of
+ * kernels/tomography/tomography.h: at tilt θ a point is seen at column x cos θ + z sin θ and row y from the centre of
+ * the image. */
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_TILTS_BALLS_H
 #define ICESTREAM_EXAMPLES_SIMULATE_TILTS_BALLS_H
 
@@ -22,13 +23,13 @@ struct balls {
     int count;
 };
 
-/* `count` balls and the three marks, inside a slab of that size; the same seed gives the same balls. */
+/* Places `count` balls and the three marks inside a slab of that size. The same seed gives the same balls. */
 enum status balls_create(uint64_t seed, int count, int nx, int ny, int nz, struct balls *ret_balls, struct err *err);
 void balls_destroy(struct balls *balls);
 
-/* Adds the projection at `angle` (°), moved by (dx, dy) px, each pixel the mean of 4 × 4 rays. */
+/* Adds the projection at `angle` (°), moved by (dx, dy) px. Each pixel is the mean of 4 × 4 rays. */
 void balls_project(const struct balls *balls, double angle, double dx, double dy, struct image *image);
-/* The volume [nz][ny][nx]: each voxel the mean of 4 × 4 × 4 points. */
+/* Fills the volume [nz][ny][nx]: each voxel is the mean of 4 × 4 × 4 points. */
 void balls_volume(const struct balls *balls, struct image *volume);
 
 #endif

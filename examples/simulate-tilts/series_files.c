@@ -24,8 +24,10 @@ static int by_size(const void *a, const void *b) {
 
 enum status tilt_scheme(double from, double to, double step, bool dose_symmetric, double **ret_angles, int *ret_count,
                         struct err *err) {
-    FAIL_IF(!(to > from && step > 0 && (to - from) / step < 10000), err, STATUS_BAD_ARGUMENT,
-            "tilts from %g° to %g° every %g°: a range and a positive step are expected", from, to, step);
+    FAIL_IF(
+        !(to > from && step > 0 && (to - from) / step < 10000), err, STATUS_BAD_ARGUMENT,
+        "tilts from %g° to %g° every %g°: `to` must be above `from`, `step` positive, and the tilts fewer than 10,000",
+        from, to, step);
     int count = (int)floor((to - from) / step + 1e-6) + 1;
     double *angles = NULL;
     TRY(mem_new((size_t)count, sizeof *angles, "tilt angles", &angles, err));
@@ -94,7 +96,7 @@ static void set_noise(struct writing *w) {
     w->noise = w->options->snr > 0 ? sqrt(squares / (double)count / w->options->snr) : 0;
 }
 
-/* Tilt i of the scheme, with the shift that it lies off by. */
+/* Paints tilt i of the scheme with its shift. */
 static void paint(struct writing *w, double angle, int i, double *ret_dx, double *ret_dy) {
     const struct series_files_options *o = w->options;
     struct random shifts = random_stream(o->seed, (uint64_t)i, SHIFTS),
@@ -117,7 +119,7 @@ static void wait_until(double moment) {
     nanosleep(&time, NULL);
 }
 
-/* The image before its section: whoever reads that finds the image. */
+/* Writes the image before its section, so that a reader of the section finds the image. */
 static enum status write_tilt(struct writing *w, double angle, int i, struct err *err) {
     const struct series_files_options *o = w->options;
     char path[PATH_SIZE], name[PATH_SIZE], ending[64];

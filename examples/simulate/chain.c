@@ -9,18 +9,18 @@
 
 enum { DOMAINS = 7, HELIX_MIN = 5, HELIX_MAX = 20, LOOP = 3, ATTEMPTS = 40000, CELLS = 48 };
 
-static const double STEP = 3.8;            /* Å between residues that follow each other */
+static const double STEP = 3.8;            /* Å between neighbours in the chain */
 static const double HELIX_RADIUS = 2.3;    /* Å; with the next two, residues of a helix are 3.8 Å apart */
 static const double HELIX_RISE = 1.5;      /* Å a residue */
 static const double HELIX_TURN = 1.745329; /* 100°, in radians */
-static const double CLEARANCE = 4.6;       /* Å between residues that do not follow each other */
+static const double CLEARANCE = 4.6;       /* Å between other residues */
 static const double VOLUME = 140;          /* Å³ a residue of a well-packed domain */
 
 struct domain {
     double x, y, z, radius;
 };
 
-/* The chain so far, with its residues in cells as wide as the clearance, so that a clash costs 27 cells. */
+/* The chain so far. Its residues lie in cells as wide as the clearance, so a test for a clash looks at 27 cells. */
 struct chain {
     struct residue *residues;
     size_t count, capacity;
@@ -54,8 +54,8 @@ static void append(struct chain *chain, const struct residue *r) {
     chain->heads[cell] = (int)chain->count++;
 }
 
-/* A loop of LOOP residues away from the chain's end (when there is one to go on from), then a helix. Returns how many
- * residues were laid into out[], 0 when something is outside the domain or in the way. */
+/* Lays a loop of LOOP residues away from the chain's end (if there is one to go on from), then a helix. Returns the
+ * number of residues in out[], or 0 if one is outside the domain or clashes. */
 static int lay_segment(const struct chain *chain, const struct domain *domain, bool go_on, struct random *random,
                        struct residue out[LOOP + HELIX_MAX]) {
     double axis[3], side[3], away[3], start[3];
@@ -93,7 +93,7 @@ static int lay_segment(const struct chain *chain, const struct domain *domain, b
     }
     for (int i = 0; i < count; i++) {
         double dx = out[i].x - domain->x, dy = out[i].y - domain->y, dz = out[i].z - domain->z;
-        bool joined = go_on && i == 0; /* the first one is nearer to the chain's end than the clearance */
+        bool joined = go_on && i == 0; /* the first residue is nearer to the chain's end than the clearance */
         if (dx * dx + dy * dy + dz * dz > domain->radius * domain->radius || (!joined && clashes(chain, &out[i])))
             return 0;
     }
@@ -107,7 +107,7 @@ static void fill_domain(struct chain *chain, const struct domain *domain, struct
     for (int attempt = 0; attempt < ATTEMPTS && chain->count < target; attempt++) {
         struct residue segment[LOOP + HELIX_MAX];
         if (chain->count + LOOP + HELIX_MAX > chain->capacity) return;
-        /* Now and then a fresh start: a chain that has walked into a corner would otherwise end the domain. */
+        /* Begins afresh now and then: otherwise a chain that has walked into a corner would end the domain. */
         int count = lay_segment(chain, domain, started && attempt % 4 != 0, random, segment);
         for (int i = 0; i < count; i++) {
             segment[i].weight = random_uniform(random, 0.7, 1.3);
@@ -117,7 +117,7 @@ static void fill_domain(struct chain *chain, const struct domain *domain, struct
     }
 }
 
-/* Balls of different sizes, each touching an earlier one, all within the diameter. */
+/* Places balls of different sizes, each touching an earlier one, all within the diameter. */
 static int place_domains(double diameter, struct random *random, struct domain domains[DOMAINS]) {
     int count = 0;
     for (int attempt = 0; attempt < 20000 && count < DOMAINS; attempt++) {

@@ -24,7 +24,7 @@ static void draw_contamination(const struct scene *scene, double radius, struct 
     int count = (int)floor(scene->contamination * random_uniform(random, 0.4, 1.6) + 0.5);
     layout->contaminant_count = count > LAYOUT_CONTAMINANTS ? LAYOUT_CONTAMINANTS : count;
     for (int i = 0; i < layout->contaminant_count; i++) {
-        /* Every other one is about as large as a particle: the kind that pickers take for one. */
+        /* Every other contaminant is about as large as a particle: pickers take this kind for particles. */
         double r = radius * (i % 2 == 0 ? random_uniform(random, 0.7, 1.3) : random_uniform(random, 1.5, 3));
         layout->contaminants[i] = (struct contaminant){
             .x = random_uniform(random, 0, size),
@@ -52,7 +52,7 @@ static void draw_optics(const struct scene *scene, struct random *random, struct
     layout->slope_x = random_uniform(random, -0.03, 0.03);
     layout->slope_y = random_uniform(random, -0.03, 0.03);
     layout->bow = random_uniform(random, -0.03, 0.03);
-    /* The drifted ones are spread over the session. */
+    /* Drifted micrographs are spread over the session. */
     int each = scene->drifted > 0 ? scene->micrographs / scene->drifted : 0;
     if (each > 0 && layout->index % each == each - 1 && layout->index / each < scene->drifted) {
         double angle = random_uniform(random, 0, 2 * M_PI), way = 60 / scene->pixel_size;

@@ -1,5 +1,5 @@
-/* icestream-simulate: a session at the microscope that needs no microscope. A folder fills with micrographs of a
- * made-up protein at a settable pace; the truth about them lies beside it. Parameters: --help. */
+/* icestream-simulate: simulates a session at the microscope. A folder fills with micrographs of an invented protein at
+ * a pace that the user sets; the truth about the micrographs lies beside it. --help lists the parameters. */
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
@@ -10,64 +10,18 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/simulate/arguments.h"
 #include "examples/simulate/output.h"
+#include "examples/simulate/parameters.h"
 #include "examples/simulate/truth.h"
 
-struct options {
-    char *folder;
-    int micrographs, size, particles, seed, format, mode, box, map_box, templates, drifted;
-    double pixel_size, snr, diameter, dose, interval, map_pixel_size, min_distance, voltage, spherical_aberration;
-    double amplitude_contrast, defocus_min, defocus_max, astigmatism, b_factor, ice_noise, contamination, carbon,
-        lowpass;
-    bool grow;
-};
+#define PROGRAM "icestream-simulate"
+#define SUMMARY "fills a folder with micrographs of an invented protein, and writes the truth about them"
 
-#define AT(member) offsetof(struct options, member)
-static const struct param table[] = {
-    {"o", PARAM_STRING, AT(folder), "", NULL, 0, 0, .required = true,
-     .help = "Folder to fill: micrographs/ and truth/"},
-    {"micrographs", PARAM_INT, AT(micrographs), "", "24", 1, 99999, .help = "How many"},
-    {"size", PARAM_INT, AT(size), "px", "1024", 64, 16384, .help = "Width and height of a micrograph"},
-    {"pixel_size", PARAM_FLOAT, AT(pixel_size), "Å", "2.5", 0.2, 20, .help = "Pixel size of the micrographs"},
-    {"particles", PARAM_INT, AT(particles), "", "60", 0, 100000, .help = "On each micrograph, as far as there is room"},
-    {"snr", PARAM_FLOAT, AT(snr), "", "0.08", 1e-6, 1e6,
-     .help = "Variance of the signal within a particle over that of the noise, after the CTF"},
-    {"diameter", PARAM_FLOAT, AT(diameter), "Å", "130", 40, 2000, .help = "Of the particle, at its widest"},
-    {"dose", PARAM_FLOAT, AT(dose), "e⁻/Å²", "40", 0.1, 1000, .help = "Electrons"},
-    {"interval", PARAM_FLOAT, AT(interval), "s", "1", 0, 86400, .help = "From one micrograph to the next; 0: at once"},
-    {"seed", PARAM_INT, AT(seed), "", "1", 0, 2147483647, .help = "The same seed gives the same bytes"},
-    {"format", PARAM_CHOICE, AT(format), "", "mrc", .choices = "mrc|tiff", .help = "File format of the micrographs"},
-    {"mode", PARAM_CHOICE, AT(mode), "", "float", .choices = "float|uint16|int8",
-     .help = "Number format of the pixels"},
-    {"grow", PARAM_BOOL, AT(grow), "", "false", .help = "Files grow in place, instead of being renamed into it whole"},
-    {"box", PARAM_INT, AT(box), "px", "96", 16, 2048, .help = "Box of a particle, and of the templates; even"},
-    {"map_box", PARAM_INT, AT(map_box), "px", NULL, 16, 1024, .help = "Box of the phantom's map; default: box"},
-    {"map_pixel_size", PARAM_FLOAT, AT(map_pixel_size), "Å", NULL, 0.2, 50,
-     .help = "Pixel size of the phantom's map; default: pixel_size × box / map_box"},
-    {"templates", PARAM_INT, AT(templates), "", "10", 1, 1000, .help = "Projections in truth/templates.mrcs"},
-    {"lowpass", PARAM_FLOAT, AT(lowpass), "Å", "60", 1, 1000, .help = "Of truth/reference.mrc"},
-    {"min_distance", PARAM_FLOAT, AT(min_distance), "Å", NULL, 0, 10000,
-     .help = "Between centres; default: 1.15 × diameter"},
-    {"voltage", PARAM_FLOAT, AT(voltage), "kV", "300", 10, 2000, .help = "Acceleration voltage"},
-    {"spherical_aberration", PARAM_FLOAT, AT(spherical_aberration), "mm", "2.7", 0, 20, .help = "Of the objective"},
-    {"amplitude_contrast", PARAM_FLOAT, AT(amplitude_contrast), "", "0.1", 0, 1, .help = "Fraction"},
-    {"defocus_min", PARAM_FLOAT, AT(defocus_min), "Å", "10000", 0, 200000, .help = "Least underfocus"},
-    {"defocus_max", PARAM_FLOAT, AT(defocus_max), "Å", "25000", 0, 200000, .help = "Largest underfocus"},
-    {"astigmatism", PARAM_FLOAT, AT(astigmatism), "Å", "500", 0, 20000, .help = "Largest difference of defocus"},
-    {"b_factor", PARAM_FLOAT, AT(b_factor), "Å²", "80", 0, 2000, .help = "Envelope exp(−B u²/4)"},
-    {"ice_noise", PARAM_FLOAT, AT(ice_noise), "", "0.2", 0, 100,
-     .help = "Variance of the ice's structure over the shot noise's"},
-    {"contamination", PARAM_FLOAT, AT(contamination), "", "4", 0, 18,
-     .help = "Mean number of ice lumps on a micrograph"},
-    {"carbon", PARAM_FLOAT, AT(carbon), "", "0.1", 0, 1, .help = "Fraction of micrographs with a carbon edge"},
-    {"drifted", PARAM_INT, AT(drifted), "", "0", 0, 99999, .help = "Number of micrographs smeared by drift"},
-};
-enum { TABLE_COUNT = sizeof table / sizeof *table };
-
-static struct scene make_scene(const struct options *o) {
+static struct scene make_scene(const struct simulate_options *o) {
     double distance = isnan(o->min_distance) ? 1.15 * o->diameter : o->min_distance;
     return (struct scene){
         .seed = (uint64_t)o->seed,
@@ -93,13 +47,14 @@ static struct scene make_scene(const struct options *o) {
     };
 }
 
-/* Variance of the noise in counts²: the electrons', and what the CTF (mean square ½) lets through of the ice's. */
+/* Returns the variance of the noise in counts²: the electrons' own, and the part of the ice's that passes the CTF (mean
+ * square ½). */
 static double noise_variance(const struct scene *scene) {
     return scene->counts * (1 + 0.5 * scene->ice_noise);
 }
 
-/* The signal strength that gives the wanted ratio, from views at the middle of the defocus range. */
-static enum status calibrate(const struct options *o, const struct phantom *phantom, struct scene *scene,
+/* Sets the signal strength that gives the wanted ratio, from views at the middle of the defocus range. */
+static enum status calibrate(const struct simulate_options *o, const struct phantom *phantom, struct scene *scene,
                              struct err *err) {
     enum { VIEWS = 8 };
     int box = 2 * o->box;
@@ -140,8 +95,8 @@ static void wait_until(double moment) {
     nanosleep(&time, NULL);
 }
 
-/* Each micrograph is made and lies ready, unseen, before its time comes. */
-static enum status fill(const struct options *o, const struct scene *scene, const struct phantom *phantom,
+/* Makes each micrograph before its time comes; until then the file lies ready in a hidden folder. */
+static enum status fill(const struct simulate_options *o, const struct scene *scene, const struct phantom *phantom,
                         const struct layout *layouts, struct err *err) {
     _cleanup_(painter_destroy) struct painter *painter = NULL;
     _cleanup_(image_destroy) struct image image = {0};
@@ -162,11 +117,11 @@ static enum status fill(const struct options *o, const struct scene *scene, cons
     return output_finish(&output, err);
 }
 
-static enum status simulate(const struct options *o, struct layout *layouts, struct err *err) {
+static enum status simulate(const struct simulate_options *o, struct layout *layouts, struct err *err) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/truth", o->folder);
     FAIL_IF(length >= (int)sizeof path, err, STATUS_BAD_ARGUMENT, "%s: the path is too long", o->folder);
-    FAIL_IF(o->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d: an even number is needed", o->box);
+    FAIL_IF(o->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d; it must be even", o->box);
     FAIL_IF(o->defocus_min > o->defocus_max, err, STATUS_BAD_ARGUMENT, "defocus_min %g is above defocus_max %g",
             o->defocus_min, o->defocus_max);
     FAIL_IF(o->size <= 2 * o->box, err, STATUS_BAD_ARGUMENT, "size %d is too small for boxes of %d px", o->size,
@@ -206,15 +161,19 @@ static enum status simulate(const struct options *o, struct layout *layouts, str
 
 int main(int argc, char **argv) {
     struct err err = {0};
-    struct options options = {0};
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("icestream-simulate: a folder that fills with micrographs of a made-up protein, and the truth about "
-               "them\n");
-        params_help(table, TABLE_COUNT, stdout);
+    struct simulate_options options = {0};
+    bool asked;
+    enum status status =
+        manual_print_plain(PROGRAM, SUMMARY, simulate_parameters, SIMULATE_PARAMETERS, argc, argv, &asked, &err);
+    if (status == STATUS_OK && asked) return 0;
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        printf("%s: %s\n\n", PROGRAM, SUMMARY);
+        params_help(simulate_parameters, SIMULATE_PARAMETERS, stdout);
         return 0;
     }
-    enum status status = params_defaults(table, TABLE_COUNT, &options, &err);
-    if (status == STATUS_OK) status = arguments_read(table, TABLE_COUNT, &options, argc, argv, &err);
+    if (status == STATUS_OK) status = params_defaults(simulate_parameters, SIMULATE_PARAMETERS, &options, &err);
+    if (status == STATUS_OK)
+        status = arguments_read(simulate_parameters, SIMULATE_PARAMETERS, &options, argc, argv, &err);
     int code = status == STATUS_OK ? 0 : 2;
     if (status == STATUS_OK) {
         struct layout *layouts = NULL;
@@ -226,7 +185,7 @@ int main(int argc, char **argv) {
         mem_free(&layouts);
         code = status == STATUS_OK ? 0 : 1;
     }
-    if (status != STATUS_OK) fprintf(stderr, "icestream-simulate: %s\n", err.message);
-    params_clear(table, TABLE_COUNT, &options);
+    if (status != STATUS_OK) fprintf(stderr, "%s: %s\n", PROGRAM, err.message);
+    params_clear(simulate_parameters, SIMULATE_PARAMETERS, &options);
     return code;
 }

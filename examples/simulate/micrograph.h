@@ -1,7 +1,7 @@
-/* One simulated micrograph: what is on it (drawn from the seed and its number alone), and its pixels.
+/* Draws the layout of a simulated micrograph, from the seed and its number alone, and paints its pixels.
  *
  * Pixels are electron counts: particles are dark on a bright background, as they come from the camera. Signal and the
- * noise of the ice pass through the CTF; thickness, contamination and carbon absorb; the counts are noisy as √N. */
+ * noise of the ice pass through the CTF. Thickness, contamination and carbon absorb. The counts have noise of √N. */
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_MICROGRAPH_H
 #define ICESTREAM_EXAMPLES_SIMULATE_MICROGRAPH_H
 
@@ -15,22 +15,22 @@
 
 enum { LAYOUT_CONTAMINANTS = 32 };
 
-struct scene { /* what all micrographs of a session share */
+struct scene { /* shared by all micrographs of a session */
     uint64_t seed;
     int size;                    /* px, both ways */
     double pixel_size;           /* Å */
-    int particles;               /* on each, as far as there is room */
+    int particles;               /* on each micrograph, as far as there is room */
     double min_distance, margin; /* px, between centres and from the border */
     double voltage, spherical_aberration, amplitude_contrast, b_factor;
     double defocus_min, defocus_max; /* Å */
-    double astigmatism;              /* Å, the most */
+    double astigmatism;              /* Å, largest */
     double counts;                   /* electrons a pixel */
     double ice_noise;                /* variance of the ice's own structure, as a fraction of the shot noise's */
-    double contamination;            /* mean number on each */
+    double contamination;            /* mean number on a micrograph */
     double carbon;                   /* fraction of micrographs with a carbon edge */
-    int drifted;                     /* so many of the micrographs are smeared */
+    int drifted;                     /* number of micrographs that drift smears */
     int micrographs;
-    double signal; /* what a projection (per Å²) is multiplied by, in counts */
+    double signal; /* factor on a projection (per Å²), in counts */
 };
 
 struct particle {
@@ -40,7 +40,7 @@ struct particle {
 
 struct contaminant {
     double x, y, radius; /* px */
-    double depth;        /* fraction of the beam that it takes */
+    double depth;        /* fraction of the beam that it absorbs */
     double wobble[2];    /* phases of its outline */
 };
 

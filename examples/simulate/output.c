@@ -52,7 +52,7 @@ static void quantise(const struct output *output, struct image *image) {
     }
 }
 
-/* One row as the file has it. */
+/* Converts one row to the file's number format. */
 static void pack_row(enum output_mode mode, const float *values, int count, void *out) {
     for (int i = 0; i < count; i++)
         if (mode == OUTPUT_FLOAT)
@@ -83,7 +83,7 @@ static enum status write_tiff(const struct output *output, const char *path, con
                 TIFFSetField(tiff, TIFFTAG_RESOLUTIONUNIT, (uint16_t)RESUNIT_CENTIMETER) == 1 &&
                 TIFFSetField(tiff, TIFFTAG_XRESOLUTION, per_centimetre) == 1 &&
                 TIFFSetField(tiff, TIFFTAG_YRESOLUTION, per_centimetre) == 1;
-    for (int y = 0; good && y < image->ny; y++) { /* the top line first */
+    for (int y = 0; good && y < image->ny; y++) { /* TIFF begins with the top line */
         pack_row(output->mode, image->data + (size_t)(image->ny - 1 - y) * (size_t)image->nx, image->nx, row);
         good = TIFFWriteScanline(tiff, row, (uint32_t)y, 0) == 1;
     }
@@ -102,7 +102,7 @@ enum status output_prepare(const struct output *output, const char *name, struct
     return mrc_write(path, image, MRC_IMAGE, modes[output->mode], err);
 }
 
-/* Copies `from` to `to` in pieces, with pauses in between. */
+/* Copies `from` to `to` in pieces, with pauses between. */
 static enum status grow(const struct output *output, int from, int to, const char *path, struct err *err) {
     struct stat information;
     FAIL_IF(fstat(from, &information) != 0, err, STATUS_IO, "%s: %s", path, strerror(errno));

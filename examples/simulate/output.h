@@ -1,5 +1,5 @@
-/* How a simulated micrograph comes to lie in DIR/micrographs: it is written whole into the unseen DIR/.next, and at its
- * time renamed into place, or, as some cameras do it, grows there bit by bit. */
+/* Writes simulated micrographs as cameras do. A micrograph is first written whole into the hidden folder DIR/.next. At
+ * its time it is renamed into DIR/micrographs, or grows there bit by bit. */
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_OUTPUT_H
 #define ICESTREAM_EXAMPLES_SIMULATE_OUTPUT_H
 
@@ -17,14 +17,16 @@ struct output {
     const char *folder; /* DIR */
     double counts;      /* mean of the pixels; int8 stores steps of 1/16 of their standard deviation from it */
     bool grow;
-    double grow_seconds; /* how long one takes */
+    double grow_seconds; /* that a file takes to grow */
 };
 
 const char *output_ending(enum output_format format);
 enum status output_folders(const char *folder, struct err *err);
-/* Writes the unseen file; changes the image's values to those of the number format. */
+/* Writes the hidden file. Rounds the image's values to those of the number format. */
 enum status output_prepare(const struct output *output, const char *name, struct image *image, struct err *err);
+/* Brings the file into DIR/micrographs. */
 enum status output_release(const struct output *output, const char *name, struct err *err);
+/* Removes the hidden folder. */
 enum status output_finish(const struct output *output, struct err *err);
 
 #endif

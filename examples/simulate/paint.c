@@ -37,8 +37,8 @@ void painter_destroy(struct painter **painter) {
     *painter = NULL;
 }
 
-/* CTF = sin(π λ D(a) u² − (π/2) Cs λ³ u⁴ + asin Q0) · exp(−B u²/4); D from the two defocus values and the angle of the
- * first, from +x towards +y. The electron's wavelength with its relativistic correction. */
+/* Multiplies by CTF = sin(π λ D(a) u² − (π/2) Cs λ³ u⁴ + asin Q0) · exp(−B u²/4). D follows from the two defocus values
+ * and the angle of the first, from +x towards +y. The electron's wavelength has its relativistic correction. */
 void painter_apply_ctf(struct painter *painter, const struct scene *scene, const struct layout *layout,
                        struct image *image) {
     double volts = 1e3 * scene->voltage, lambda = 12.2643247 / sqrt(volts * (1 + 0.978466e-6 * volts));
@@ -71,7 +71,7 @@ static double carbon_here(const struct layout *layout, double x, double y) {
     return 1 / (1 + exp((x * layout->carbon_x + y * layout->carbon_y - layout->carbon_offset) / 2));
 }
 
-/* Structure of the ice (and, stronger, of carbon) before the CTF: what Thon rings come from. */
+/* Adds the structure of the ice (and, stronger, of carbon) before the CTF: Thon rings come from it. */
 static void add_ice(const struct scene *scene, const struct layout *layout, struct random *random,
                     struct image *image) {
     float sigma = (float)sqrt(scene->ice_noise * scene->counts);
@@ -87,7 +87,7 @@ static void add_ice(const struct scene *scene, const struct layout *layout, stru
     }
 }
 
-/* Multiplies `light` by what passes through a contaminant with a wavy outline. */
+/* Multiplies `light` by the transmission of a contaminant with a wavy outline. */
 static void shade(const struct contaminant *c, struct image *light) {
     double reach = 1.3 * c->radius + 12;
     int y0 = (int)fmax(0, c->y - reach), y1 = (int)fmin(light->ny - 1, c->y + reach);
@@ -102,7 +102,8 @@ static void shade(const struct contaminant *c, struct image *light) {
         }
 }
 
-/* Counts: background × what passes − signal, with a normal deviate of variance N for the electrons' own noise. */
+/* Computes counts: background × transmission − signal, with a normal deviate of variance N for the electrons' own
+ * noise. */
 static void expose(const struct scene *scene, const struct layout *layout, const struct image *signal,
                    struct random *random, struct image *light) {
     for (int y = 0; y < light->ny; y++) {

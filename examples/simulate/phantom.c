@@ -7,7 +7,7 @@
 #include "common/memory.h"
 
 static const double REACH = 4;      /* standard deviations at which a Gaussian is cut */
-static const double FINE_PIXEL = 2; /* Å: maps are sampled at least so finely before they are cut in frequency */
+static const double FINE_PIXEL = 2; /* Å: largest pixel of maps before they are cut in frequency */
 enum { WINDOW = 64 };               /* the widest Gaussian, px */
 
 void phantom_rotation(double rot, double tilt, double psi, double ret_rows[3][3]) {
@@ -20,7 +20,7 @@ void phantom_rotation(double rot, double tilt, double psi, double ret_rows[3][3]
     memcpy(ret_rows, rows, sizeof rows);
 }
 
-/* One axis of a separable Gaussian about `centre` px: values[i] at pixel first + i, within [0, limit). */
+/* Computes one axis of a separable Gaussian about `centre` px: values[i] at pixel first + i, within [0, limit). */
 static int gaussian_axis(double centre, double sigma, int limit, int *ret_first, float values[WINDOW]) {
     int first = (int)ceil(centre - REACH * sigma), last = (int)floor(centre + REACH * sigma);
     first = first < 0 ? 0 : first;
@@ -85,8 +85,9 @@ static enum status transform(enum fft_direction direction, int box, float *in, f
     return STATUS_OK;
 }
 
-/* The smaller cube's spectrum: the larger one's low frequencies, with the sign that moves the origin from one centre to
- * the other (both even, so the signs cancel) and without the Nyquist planes, whose signs are ambiguous. */
+/* Copies the low frequencies of the larger cube's spectrum into the smaller one. The sign that moves the origin from
+ * one centre to the other cancels, since both boxes are even. The Nyquist planes are left out: their signs are
+ * ambiguous. */
 static void crop(const float *fine, int fine_box, float *coarse, int box) {
     float factor = 1 / ((float)fine_box * (float)fine_box * (float)fine_box);
     for (int z = -box / 2 + 1; z < box / 2; z++)
@@ -107,7 +108,8 @@ static void crop(const float *fine, int fine_box, float *coarse, int box) {
 
 enum status phantom_map(const struct phantom *phantom, int box, double pixel_size, double scale, struct image *map,
                         struct err *err) {
-    FAIL_IF(box < 8 || box % 2 != 0, err, STATUS_BAD_ARGUMENT, "a map of box %d: an even number from 8 is needed", box);
+    FAIL_IF(box < 8 || box % 2 != 0, err, STATUS_BAD_ARGUMENT, "the box of the map is %d; it must be even, 8 or more",
+            box);
     int times = (int)ceil(pixel_size / FINE_PIXEL);
     TRY(image_resize(map, box, box, box, err));
     map->pixel_size = (float)pixel_size;
@@ -123,7 +125,7 @@ enum status phantom_map(const struct phantom *phantom, int box, double pixel_siz
     TRY(image_resize(&fine, fine_box, fine_box, fine_box, err));
     TRY(mem_new(count * (size_t)(fine_box / 2 + 1), 2 * sizeof *spectrum, "phantom map", &spectrum, err));
     TRY(mem_new((size_t)box * (size_t)box * (size_t)(box / 2 + 1), 2 * sizeof *cropped, "phantom map", &cropped, err));
-    /* Values of the fine grid, but sums along z as the coarse one has them. */
+    /* The values are those of the fine grid; the factor makes sums along z those of the coarse grid. */
     sample(phantom, pixel_size / times, scale * times, &fine);
     TRY(transform(FFT_FORWARD, fine_box, fine.data, spectrum, err));
     crop(spectrum, fine_box, cropped, box);

@@ -1,5 +1,5 @@
-/* Random numbers that are the same on every machine: splitmix64 (Steele, Lea & Flood 2014), one state word, so that a
- * stream of its own for every micrograph and purpose costs nothing. */
+/* Draws random numbers that are the same on every machine: splitmix64 (Steele, Lea & Flood 2014). The state is one
+ * word, so a stream for every micrograph and purpose costs nothing. */
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_RANDOM_H
 #define ICESTREAM_EXAMPLES_SIMULATE_RANDOM_H
 
@@ -17,7 +17,7 @@ static inline uint64_t random_next(struct random *r) {
     return z ^ (z >> 31);
 }
 
-/* The stream `purpose` of micrograph `index` under this seed. */
+/* Returns the stream `purpose` of micrograph `index` under this seed. */
 static inline struct random random_stream(uint64_t seed, uint64_t index, uint64_t purpose) {
     struct random r = {seed};
     r.state = random_next(&r) ^ (index * 0xd1342543de82ef95u);
@@ -30,7 +30,7 @@ static inline double random_uniform(struct random *r, double low, double high) {
     return low + (high - low) * ((double)(random_next(r) >> 11) * 0x1p-53);
 }
 
-/* Two independent normal deviates (Box & Muller 1958). */
+/* Draws two independent normal deviates (Box & Muller 1958). */
 static inline void random_normal_pair(struct random *r, float *ret_first, float *ret_second) {
     uint64_t bits = random_next(r);
     float u = ((float)(bits >> 40) + 0.5f) * 0x1p-24f, v = (float)(bits & 0xffffff) * 0x1p-24f;
@@ -45,7 +45,7 @@ static inline double random_normal(struct random *r) {
     return first;
 }
 
-/* A direction, uniform on the sphere. */
+/* Draws a direction, uniform on the sphere. */
 static inline void random_direction(struct random *r, double out[3]) {
     double z = random_uniform(r, -1, 1), angle = random_uniform(r, 0, 2 * M_PI), rho = sqrt(1 - z * z);
     out[0] = rho * cos(angle);

@@ -131,7 +131,7 @@ static enum status write_ctf(const struct truth *truth, struct err *err) {
         TRY(star_row_add(table, &row, err));
         TRY(star_set(table, row, 0, name, err));
         TRY(star_set_integer(table, row, 1, 1, err));
-        /* A fit to a smeared micrograph finds no rings. */
+        /* A CTF fit to a smeared micrograph finds no rings. */
         bool drifted = hypot(layout->drift_x, layout->drift_y) > 0;
         double values[] = {layout->defocus_u, layout->defocus_v, layout->defocus_angle, drifted ? 0.03 : 0.2};
         TRY(add_numbers(table, 2, values, 4, row, err));
@@ -167,7 +167,8 @@ void truth_view(int index, int count, double ret_rows[3][3]) {
     phantom_rotation(fmod(index * golden, 360), acos(z) * 180 / M_PI, 0, ret_rows);
 }
 
-/* Counts → units of the noise that an image of this pixel size keeps: cutting frequencies takes white noise away. */
+/* Converts counts to units of the noise that an image of this pixel size keeps: cutting frequencies removes white
+ * noise. */
 static double grey_scale(const struct truth *truth, double pixel_size) {
     double kept = truth->scene->pixel_size / pixel_size;
     return truth->scene->signal / (truth->noise_sigma * fmin(kept, 1));

@@ -1,18 +1,21 @@
-/* The truth of a simulated session, as STAR and MRC files in DIR/truth, written before the first micrograph arrives;
- * the empty file `ready` comes last: particles.star          every particle: micrograph, centre (px, 0-based), angles,
- * defocus; optics table; RELION 3.1 MIC.star                centres and angles of one micrograph micrographs_ctf.star
- * defocus of every micrograph contamination.star      what is not a particle: centres, and diameter in Å
- * (rlnParticleDiameter) phantom.mrc             the density, white, at the map's box and pixel size reference.mrc the
- * same, low-passed to 60 Å templates.mrcs          projections in well-spread directions, white, at the micrographs'
- * pixel size Maps and templates are on the grey scale of noise-normalised particles (background σ = 1). Names of
- * micrographs are relative to DIR. */
+/* Writes the truth of a simulated session, as STAR and MRC files in DIR/truth, before the first micrograph arrives:
+ *   particles.star        every particle: micrograph, centre (px, 0-based), angles, defocus; optics table; RELION 3.1
+ *   MIC.star              centres and angles of one micrograph
+ *   micrographs_ctf.star  defocus of every micrograph
+ *   contamination.star    centres of contaminants, and their diameter in Å (rlnParticleDiameter)
+ *   phantom.mrc           the density, white, at the map's box and pixel size
+ *   reference.mrc         the same, with a low-pass filter (60 Å by default)
+ *   templates.mrcs        projections in well-spread directions, white, at the micrographs' pixel size
+ *   ready                 empty; written last
+ * Maps and templates are on the grey scale of noise-normalised particles (background σ = 1). Names of micrographs are
+ * relative to DIR. */
 #ifndef ICESTREAM_EXAMPLES_SIMULATE_TRUTH_H
 #define ICESTREAM_EXAMPLES_SIMULATE_TRUTH_H
 
 #include "examples/simulate/micrograph.h"
 
 struct truth {
-    const char *folder; /* DIR/truth, exists */
+    const char *folder; /* DIR/truth, which exists */
     const char *ending; /* of micrographs, with its dot */
     const struct scene *scene;
     const struct phantom *phantom;
@@ -27,7 +30,8 @@ struct truth {
 
 enum status truth_write(const struct truth *truth, struct err *err);
 
-/* `count` directions spread evenly over the sphere (a spiral), as rows of the rotation matrix with psi 0. */
+/* Computes direction `index` of `count`, which a spiral spreads evenly over the sphere, as rows of the rotation matrix
+ * with psi 0. */
 void truth_view(int index, int count, double ret_rows[3][3]);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "examples/stage-c/brightness.h"

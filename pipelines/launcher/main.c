@@ -41,6 +41,11 @@ int main(int argc, char **argv) {
     }
     struct options options;
     struct err err = {0};
+    if (strcmp(argv[1], "--manual") == 0) {
+        if (options_manual(argv[2], stdout, &err) == STATUS_OK) return EXIT_OK;
+        fprintf(stderr, "icestream: %s\n", err.message);
+        return EXIT_USAGE;
+    }
     if (options_parse(argc - 1, argv + 1, &options, &err) != STATUS_OK) {
         fprintf(stderr, "icestream: %s\n", err.message);
         return EXIT_USAGE;

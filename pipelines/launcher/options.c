@@ -1,10 +1,13 @@
 #include "pipelines/launcher/options.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/harness/manual.h"
 #include "common/harness/params.h"
+#include "common/harness/stage.h"
 #include "common/log.h"
 #include "common/text.h"
 
@@ -88,6 +91,81 @@ void options_command_help(enum command command, FILE *out) {
             snprintf(left, sizeof left, "--%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
             fprintf(out, "  %-24s %s\n", left, rows[i].help);
         }
+}
+
+/* The options of one command as the manual has them. Returns how many. */
+static size_t manual_options(enum command command, struct manual_option out[ROWS]) {
+    size_t count = 0;
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].commands & command)
+            out[count++] = (struct manual_option){rows[i].name, rows[i].value, rows[i].help};
+    return count;
+}
+
+/* docs/parameters.md begins with the launcher: what it says of all programs goes before. */
+static void print_beginning(FILE *out) {
+    size_t common_count, session_count;
+    const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
+    fputs(
+        "# Parameters\n\n"
+        "This page lists every program and every parameter. The programs print the page from the tables that they\n"
+        "work with; `cmake --build --preset cpu --target docs` writes it again.\n\n"
+        "On the command line a parameter is `--name value` or `--name=value`. A hyphen may stand for the underscore, "
+        "a\n"
+        "boolean needs no value, and a list is `a,b`. In a graph a parameter is a key of its stage. An empty default\n"
+        "means that the program decides by itself; `auto` means the same, and may be given. Ranges are inclusive.\n\n"
+        "## Every stage\n\n"
+        "Each `icestream-STAGE` below takes these parameters beside its own. On files it takes `--i INPUT`,\n"
+        "`--o DIR`, `--verbose`, `--describe`, `--help` and `--version` as well.\n",
+        out);
+    manual_print_table(&(struct manual_part){.params = common, .param_count = common_count}, out);
+    fputs("\nThe keys of `session:` in a graph are parameters of each stage on files:\n", out);
+    manual_print_table(&(struct manual_part){.params = session, .param_count = session_count}, out);
+    fputs("\n`session:` in a graph also takes `transport` (`ipc`, or `tcp`), `listen` (an address, with `tcp`) and "
+          "`inputs`\n"
+          "(a list of folders that items may name files in).\n",
+          out);
+}
+
+enum status options_manual(const char *form, FILE *out, struct err *err) {
+    static const struct manual_option general[] = {{"help", NULL, "Prints a short help."},
+                                                   {"version", NULL, "Prints the version."}};
+    struct manual_option options[COMMANDS][ROWS];
+    struct manual_part parts[COMMANDS + 1];
+    char titles[COMMANDS][96], texts[COMMANDS][160], synopsis[COMMANDS][128];
+    const char *lines[COMMANDS];
+    enum manual_form which;
+    TRY(manual_form(form, &which, err));
+    for (size_t i = 0; i < COMMANDS; i++) {
+        snprintf(titles[i], sizeof titles[i], "icestream %s%s%s", commands[i].name, commands[i].words[0] ? " " : "",
+                 commands[i].words);
+        snprintf(texts[i], sizeof texts[i], "%c%s.", toupper((unsigned char)commands[i].summary[0]),
+                 commands[i].summary + 1);
+        snprintf(synopsis[i], sizeof synopsis[i], "%s [--OPTION VALUE]…", titles[i]);
+        lines[i] = synopsis[i];
+        parts[i] = (struct manual_part){.title = titles[i],
+                                        .text = texts[i],
+                                        .command = commands[i].name,
+                                        .options = options[i],
+                                        .option_count = manual_options(commands[i].command, options[i])};
+    }
+    parts[COMMANDS] =
+        (struct manual_part){.title = "Options", .options = general, .option_count = 2, .elsewhere = true};
+    const struct manual manual = {
+        .program = "icestream",
+        .summary = "streaming cryo-EM beside the microscope",
+        .synopsis = lines,
+        .synopsis_count = COMMANDS,
+        .text = "icestream runs graphs of stage programs on a folder that fills while the microscope collects.",
+        .parts = parts,
+        .part_count = COMMANDS + 1,
+        .exit_codes =
+            "0: nothing failed. 1: error. 2: wrong usage or graph. 3: some items failed, and the rest is done. "
+            "4: the counts do not add up.",
+    };
+    if (which == MANUAL_MARKDOWN) print_beginning(out);
+    manual_print(&manual, which, out);
+    return STATUS_OK;
 }
 
 static const struct option_row *find_row(const char *name, size_t length, enum command command) {

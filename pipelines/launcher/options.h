@@ -38,6 +38,8 @@ enum status options_parse(int argc, char **argv, struct options *ret_options, st
 void options_clear(struct options *options);
 void options_help(FILE *out);
 void options_command_help(enum command command, FILE *out);
+/* Prints the documentation of `icestream` in the form that a word names (common/harness/manual.h). */
+enum status options_manual(const char *form, FILE *out, struct err *err);
 
 /* Exit codes, the same for all programs. */
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_COUNTS = 4 };

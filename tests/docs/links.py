@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""tests/docs/links.py: links between the pages of the documentation lead somewhere, headings included, and the README
+stays a page that one reads at once."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+README_LINES = 150
+
+
+def anchors(page):
+    """The anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def problems_of(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            yield f"{page.relative_to(ROOT)}: {link} is not there"
+        elif anchor and anchor not in anchors(target):
+            yield f"{page.relative_to(ROOT)}: {link}: no such heading"
+
+
+def main():
+    pages = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
+    problems = [problem for page in pages for problem in problems_of(page)]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = readme.count("\n")
+    if lines > README_LINES:
+        problems.append(f"README.md has {lines} lines; what is more than {README_LINES} belongs in docs/handbook")
+    for chapter in sorted((ROOT / "docs/handbook").glob("*.md")):
+        if f"docs/handbook/{chapter.name}" not in readme:
+            problems.append(f"README.md does not link to docs/handbook/{chapter.name}")
+    print("\n".join(problems) if problems else f"{len(pages)} pages")
+    return 1 if problems else 0
+
+
+sys.exit(main())

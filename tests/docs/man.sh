@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# tests/docs/man.sh BUILD: each program has a manual page that formats without a warning, has a name and a summary, and
+# names every parameter.
+set -u
+bad=0
+fail() {
+  echo "$*"
+  bad=1
+}
+command -v groff >/dev/null || { echo "groff is missing: scripts/packages.sh --tests installs it"; exit 77; }
+for program in "$1"/bin/icestream "$1"/bin/icestream-*; do
+  name=$(basename "$program")
+  page=$1/man/$name.1
+  [ -s "$page" ] || { fail "$name has no manual page: cmake --build --preset cpu --target manuals makes it"; continue; }
+  cmp -s "$page" <("$program" --manual man) || fail "$page is older than $name"
+  shown=$(groff -k -man -Tutf8 -ww -rLL=100n "$page" 2>&1 >/dev/null)
+  [ -z "$shown" ] || fail "$name: groff warns:"$'\n'"$shown"
+  if command -v lexgrog >/dev/null; then
+    lexgrog "$page" | grep -q "\"$name - .*\"" || fail "$name: lexgrog finds no name and summary"
+  fi
+  formatted=$(groff -k -man -Tutf8 -rLL=100n -P-c "$page" 2>/dev/null | sed $'s/.\b//g')
+  while read -r parameter; do
+    grep -qF -- "--$parameter" <<<"$formatted" || fail "$name: the manual page does not name --$parameter"
+  done < <("$program" --manual markdown | # without what stands before the program's own section
+    sed -nE -e '1,/^## icestream/{/^## icestream/!d}' -e 's/^\| \x60(--)?([a-z_-]+)\x60 .*/\2/p')
+done
+exit $bad
