@@ -183,7 +183,7 @@ def odd_tilts(work, source, names):
     check(sorted(m.split(":")[0] for m in made(session)) == ["a", "b", "c"], f"two series, and a stack: {made(session)}")
     reasons = {i["id"]: i["reason"] for i in status(session)["items"] if i["state"] == "failed"}
     broken = names[3].removesuffix(".mrc")
-    check("no .mdoc in the watched folder names it" in reasons.get("stray", "") and "which is no pixel's value" in reasons.get(broken, ""),
+    check("no .mdoc in the watched folder names it" in reasons.get("stray", "") and "which is not a valid pixel value" in reasons.get(broken, ""),
           f"failed, with reasons: {reasons}")
     check(f"{small} has {SIDE // 2} × {SIDE} px, the tilts of b before it {SIDE} × {SIDE} px" in reasons.get(small.removesuffix(".mrc"), ""),
           "so has one of another size")
@@ -246,7 +246,7 @@ def failing(work, source, names, expected):
               reasons.get(name.removesuffix(".mrc"), "") for name in others[:5]), f"each with its series' reason: {reasons}")
     check("no tomogram of a, 1 tilt: 1 tilt: two or more are needed" in reasons.get(names[0].removesuffix(".mrc"), ""), "one tilt is no series")
     check("few.rawtlt holds" in reasons.get("few", "") and "nan.rawtlt: line" in reasons.get("nan", "") and
-          "which is no pixel's value" in reasons.get("pixels", ""), "stacks fail with their reasons")
+          "which is not a valid pixel value" in reasons.get("pixels", ""), "stacks fail with their reasons")
     check("icestream retry" in result.stderr and "no tomogram of b, 5 tilts" in result.stdout, "the end of the run says so")
     check([row.split()[0] for row in open(f"{session}/{STAGE}/tomograms.star") if STAGE in row] == ["good"], "one row")
     for name in names[1:]:
