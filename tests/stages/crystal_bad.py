@@ -53,7 +53,7 @@ def labels(work):
     shutil.copy(f"{work}/drops/labels.csv", f"{work}/drops/labels.txt")
     said(scorer("--train", f"{work}/drops/labels.txt", "--o", f"{work}/no", expect=1),
          "labels.txt: the name of a table of path,label ends in .csv")
-    said(refused("quote", *good, '"junk_0001.png,junk'), "quote.csv: line 5: the quote that begins there is not closed")
+    said(refused("quote", *good, '"junk_0001.png,junk'), "quote.csv: line 5: the quote that begins on this line is not closed")
     said(scorer("--train", f"{work}/drops/clear_0001.png", "--o", f"{work}/no", "--i", f"{work}/drops/clear_0001.png",
                 expect=1), "ends in .csv")
     shutil.copy(f"{work}/drops/clear_0001.png", f"{work}/drops/picture.csv")

@@ -29,13 +29,13 @@ def alone(work, made):
     text = superposer("--i", f"{work}/models.pdb", "--o", out, "--chain", "X", expect=1)
     said(text, "models.pdb (structure 1): none of its 174 atoms is selected by select: ca, chain", "the chains 'A', 'B'")
     said(superposer("--i", f"{work}/absent.pdb", "--o", out, expect=1), "absent.pdb: there is no such file")
-    said(superposer("--i", f"{work}/models.pdb", "--o", out, "--residues", "9-3", expect=1), "residues: '9-3' is no range")
+    said(superposer("--i", f"{work}/models.pdb", "--o", out, "--residues", "9-3", expect=1), "residues: '9-3' is not a range")
     said(superposer("--i", f"{work}/models.pdb", "--o", out, "--select", "beta", expect=2), "select", "it must be ca, backbone, heavy or all")
     said(superposer("--i", f"{pdb},{pdb}", "--o", out, expect=1), "m000.pdb: the file is given twice")
     nan = write(f"{work}/nan.pdb", f"MODEL 1\n{rows}ENDMDL\nMODEL 2\n" + rows.replace(rows[30:38], "     nan", 1).replace(
         rows[81 + 30:81 + 38], "     nan", 1) + "ENDMDL\n")
     said(superposer("--i", nan, "--o", out, expect=1), "nan.pdb (structure 2): line 179: the coordinates of CA of ALA -2 in chain A "
-         "are no numbers ('", "nan")
+         "are not numbers ('", "nan")
     star = write(f"{work}/star.pdb", f"MODEL 1\n{rows}ENDMDL\nMODEL 2\n" + rows.replace(rows[81 + 30:81 + 38], "********", 1) +
                  "ENDMDL\n")
     said(superposer("--i", star, "--o", out, expect=1), "star.pdb (structure 2): line 179", "too large for their columns")
