@@ -12,7 +12,7 @@ struct arena {
     struct device device;
     char *base;
     size_t capacity, top;
-    size_t mark[ARENA_SCOPES]; /* the top when it was opened, or CLOSED */
+    size_t mark[ARENA_SCOPES]; /* the top when the scope was opened, or CLOSED */
     size_t peak[ARENA_SCOPES];
     struct arena_step *steps;
     size_t step_capacity, step_count;

@@ -6,7 +6,7 @@
 #include "common/device_cuda.h"
 #include "common/device_private.h"
 
-/* Of memory that cannot be page-locked, as much goes through a page-locked buffer at a time. */
+/* Memory that cannot be page-locked goes through a page-locked buffer, this many floats at a time. */
 static const size_t STAGING_BYTES = (size_t)8 << 20;
 
 struct device_copy {
@@ -14,15 +14,15 @@ struct device_copy {
     cudaStream_t stream;
     void *data, *staging;
     size_t capacity;
-    const void *locked; /* host memory that is page-locked here, */
-    const void *tried;  /* or could not be */
-    size_t bytes;       /* of it */
+    const void *locked; /* host memory that this copy has page-locked, */
+    const void *tried;  /* or could not page-lock */
+    size_t bytes;       /* of that memory */
 };
 
 enum status device_count(int *ret_count, struct err *err) {
     int count = 0;
     cudaError_t result = cudaGetDeviceCount(&count);
-    /* A machine without a GPU, or without a driver, is a machine with none. */
+    /* A machine without a GPU or without a driver has 0 devices; that is no error. */
     if (result == cudaErrorNoDevice || result == cudaErrorInsufficientDriver)
         count = 0;
     else
@@ -47,7 +47,7 @@ enum status device_cuda_host_new(int index, size_t bytes, const char *what, void
 }
 
 void device_cuda_host_free(int index, void *pointer) {
-    /* A lost device has given its memory back. */
+    /* A lost device has given its memory back already. */
     if (cudaSetDevice(index) == cudaSuccess) (void)cudaFreeHost(pointer);
 }
 
@@ -94,7 +94,8 @@ static enum status reserve(struct device_copy *c, size_t bytes, struct err *err)
     return STATUS_OK;
 }
 
-/* Where the system refuses, or the pages are locked by somebody else, copies go through the staging buffer. */
+/* When the system refuses to page-lock, or another thread has locked the pages, copies go through the staging
+ * buffer. */
 static enum status lock_pages(struct device_copy *c, const void *host, size_t bytes, struct err *err) {
     if ((c->locked == host || c->tried == host) && bytes <= c->bytes) return STATUS_OK;
     device_copy_forget(c);

@@ -1,4 +1,4 @@
-/* For .cu files: every call into CUDA is checked by CUDA_TRY, as in CUDA_TRY(cudaStreamCreate(&s), err, "a stream"). */
+/* For code that calls CUDA: CUDA_TRY checks each call, as in CUDA_TRY(cudaStreamCreate(&s), err, "making a stream"). */
 #ifndef ICESTREAM_COMMON_DEVICE_CUDA_H
 #define ICESTREAM_COMMON_DEVICE_CUDA_H
 
@@ -6,13 +6,13 @@
 
 #include "common/status.h"
 
-/* A device without memory may still serve something smaller; after any other error it serves nothing. */
+/* A device without enough memory may still do smaller work; after any other error it does nothing more. */
 static inline enum status cuda_status(cudaError_t result) {
     return result == cudaErrorMemoryAllocation ? STATUS_NO_MEMORY : STATUS_DEVICE;
 }
 
-/* A copy that is complete when it returns. From memory that is not page-locked cudaMemcpy itself may return while the
- * last of it is still on its way, and streams that do not wait for the default one would read what was there before. */
+/* Copies, and waits until the copy is complete. From memory that is not page-locked, cudaMemcpy may return before the
+ * last bytes have arrived; streams that do not wait for the default stream would then read old data. */
 static inline cudaError_t cuda_copy(void *to, const void *from, size_t bytes) {
     cudaError_t result = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
     return result == cudaSuccess ? cudaStreamSynchronize(0) : result;

@@ -1,4 +1,4 @@
-/* What device.c has made by device_cuda.cu. */
+/* What device_cuda.cu does for device.c. */
 #ifndef ICESTREAM_COMMON_DEVICE_PRIVATE_H
 #define ICESTREAM_COMMON_DEVICE_PRIVATE_H
 
@@ -10,7 +10,7 @@ extern "C" {
 
 enum status device_cuda_host_new(int index, size_t bytes, const char *what, void **ret_pointer, struct err *err);
 void device_cuda_host_free(int index, void *pointer);
-/* Memory of the device, not zeroed. */
+/* Allocates memory of the device, not zeroed. */
 enum status device_cuda_memory_new(int index, size_t bytes, void **ret_pointer, struct err *err);
 void device_cuda_memory_free(int index, void *pointer);
 enum status device_cuda_copy(int index, void *to, const void *from, size_t bytes, struct err *err);

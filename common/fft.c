@@ -16,7 +16,7 @@ struct fft_plan {
     size_t real_count, complex_floats;
 };
 
-/* FFTW has one planner per process, and it is not safe to call from two threads. */
+/* FFTW has one planner per process, and two threads must not call it at once. */
 static pthread_mutex_t planner_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real, float *complex_side, size_t real_count,
@@ -54,7 +54,7 @@ enum status fft_create(const struct fft_options *options, struct fft_plan **ret_
     }
     _cleanup_(mem_free) float *real = NULL;
     _cleanup_(mem_free) float *spectrum = NULL;
-    /* What is not timed is not looked at. */
+    /* Only FFTW_MEASURE touches the buffers while it plans. */
     enum status (*reserve)(size_t, size_t, const char *, void *, struct err *) =
         options->measure ? mem_new : mem_new_unset;
     TRY(reserve(real_count * (size_t)batch, sizeof *real, "Fourier plan", &real, err));

@@ -110,11 +110,11 @@ bool file_is_folder(const char *path) {
 
 enum status file_sync_folder(const char *folder, struct err *err) {
     int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* One that may be entered but not read is as safe as its owner makes it. */
+    /* A folder that this user may enter but not read is as safe as its owner makes it. */
     if (descriptor < 0 && errno == EACCES) return STATUS_OK;
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: the folder cannot be opened to sync it: %s", folder,
             strerror(errno));
-    /* Some network file systems cannot sync a folder (EINVAL): the rename then is as safe as they make it. */
+    /* Some network file systems cannot sync a folder (EINVAL): the rename is then as safe as they make it. */
     int result = fsync(descriptor), reason = errno;
     close(descriptor);
     FAIL_IF(result != 0 && reason != EINVAL && reason != ENOTSUP, err, status_of_writing(reason),
@@ -122,7 +122,7 @@ enum status file_sync_folder(const char *folder, struct err *err) {
     return STATUS_OK;
 }
 
-/* A folder that a power cut takes away takes along what was synced inside it. */
+/* Syncs the folder above: a power cut that removes a new folder also removes all that was synced inside it. */
 static enum status make_folder(const char *path, mode_t mode, struct err *err) {
     if (mkdir(path, mode) == 0) {
         char above[PATH_SIZE];
@@ -136,13 +136,13 @@ static enum status make_folder(const char *path, mode_t mode, struct err *err) {
     return STATUS_OK;
 }
 
-/* Links are not followed: they may lead back. */
+/* Does not follow links: they may lead back. */
 static bool is_folder_itself(const struct dirent *entry, const char *path) {
     struct stat info;
     return entry->d_type == DT_DIR || (lstat(path, &info) == 0 && S_ISDIR(info.st_mode));
 }
 
-/* Files are not looked at: there may be very many. */
+/* Does not look at files: there may be very many. */
 static enum status sync_below(const char *folder, struct err *err) {
     TRY(file_sync_folder(folder, err));
     DIR *entries = opendir(folder);
@@ -189,7 +189,7 @@ enum status file_make_parents(const char *path, mode_t mode, struct err *err) {
 static bool lock_patiently(int descriptor) {
     static const struct timespec pause = {0, 10000000};
     for (int i = 0; flock(descriptor, LOCK_EX | LOCK_NB) != 0; i++) {
-        /* Some network file systems have no locks: writers then take turns as well as chance has it. */
+        /* Some network file systems have no locks: nothing then orders the writers. */
         if (errno != EWOULDBLOCK && errno != EINTR) return true;
         if (i == LOCK_TRIES) return false;
         nanosleep(&pause, NULL);
@@ -197,7 +197,7 @@ static bool lock_patiently(int descriptor) {
     return true;
 }
 
-/* Whether the partial file's name still stands for the file that was opened. */
+/* Returns whether the partial file's name still belongs to the file that was opened. */
 static bool is_named(const struct file_output *output) {
     struct stat named;
     return lstat(output->partial, &named) == 0 && output->opened.st_ino == named.st_ino &&
@@ -205,15 +205,16 @@ static bool is_named(const struct file_output *output) {
 }
 
 static enum status name_partial(struct file_output *output, bool second, struct err *err) {
-    /* A file's name has at most 255 bytes. */
+    /* The name of a file has at most 255 bytes. */
     char name[256];
     snprintf(name, sizeof name, second ? ".%.238s.2.partial" : ".%.240s.partial", path_name(output->path));
     return path_join(output->folder, name, output->partial, sizeof output->partial, err);
 }
 
-/* The lock makes writers of one path take turns. Whoever waited for it holds a file that has meanwhile been renamed
- * away, and must open again. One that keeps the lock for long stands still (stopped, or its disk is): its file is taken
- * away, and this one gets another name, so that it is not mistaken for its own when it wakes. */
+/* The lock makes writers of one path take turns. A writer that has waited for the lock holds a file that was renamed
+ * away meanwhile, and must open it again. A writer that keeps the lock for long stands still (it is stopped, or its
+ * disk is): this one removes the other's file and uses another name, so that the other does not take this file for its
+ * own when it wakes. */
 static enum status open_partial(struct file_output *output, int *ret_descriptor, struct err *err) {
     for (bool second = false;;) {
         TRY(name_partial(output, second, err));
@@ -272,7 +273,7 @@ enum status file_place(struct file_output **output, struct err *err) {
         return STATUS_UNAVAILABLE;
     }
     if (bad || rename(o->partial, o->path) != 0) {
-        /* ferror() tells of an earlier write, whose reason is gone: a disk that is full is the likely one. */
+        /* ferror() reports an earlier write whose reason is lost: a full disk is the likely one. */
         int reason = errno;
         enum status failed = reason != 0 ? status_of_writing(reason) : STATUS_UNAVAILABLE;
         err_set(err, failed, __FILE__, __LINE__, "%s: cannot be written: %s", o->path,
@@ -294,7 +295,7 @@ enum status file_commit(struct file_output **output, struct err *err) {
 
 void file_discard(struct file_output **output) {
     if (output == NULL || *output == NULL) return;
-    /* Removed while the lock is held, so that it is still ours. */
+    /* Removes the file while the lock is held, so that it is certainly its own. */
     if (is_named(*output)) unlink((*output)->partial);
     fclose((*output)->stream);
     mem_free(output);
@@ -303,7 +304,7 @@ void file_discard(struct file_output **output) {
 enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err) {
     struct file_output *output = NULL;
     TRY(file_create(path, &output, err));
-    if (length > 0) (void)!fwrite(bytes, 1, length, output->stream); /* file_commit looks at the stream's error mark */
+    if (length > 0) (void)!fwrite(bytes, 1, length, output->stream); /* file_commit checks the stream's error mark */
     return file_commit(&output, err);
 }
 
@@ -315,7 +316,7 @@ enum status file_missing(const char *path, struct err *err) {
     FAIL(err, STATUS_NOT_FOUND, "%s: there is no such file", path);
 }
 
-/* The end of what was written before, after a line that was cut short. */
+/* Finds the end of the last whole line: behind it, a line may have been cut short. */
 static enum status line_end(int descriptor, const char *path, off_t *ret_end, struct err *err) {
     struct stat info;
     char last = '\n';
@@ -341,7 +342,7 @@ enum status file_append_line(const char *path, const char *text, struct err *err
     TRY(line_end(descriptor, path, &end, err));
     struct iovec parts[] = {{(void *)(uintptr_t)text, strlen(text)}, {(void *)(uintptr_t) "\n", 1}};
     ssize_t length = (ssize_t)strlen(text) + 1;
-    errno = ENOSPC; /* what a write that is cut short comes from */
+    errno = ENOSPC; /* the usual reason for a write that is cut short */
     if (pwritev(descriptor, parts, 2, end) != length || ftruncate(descriptor, end + length) != 0 ||
         fsync(descriptor) != 0) {
         int reason = errno;
@@ -353,7 +354,7 @@ enum status file_append_line(const char *path, const char *text, struct err *err
 }
 
 enum status file_open_read(const char *path, int *ret_descriptor, int64_t *ret_size, struct err *err) {
-    /* Non-blocking, so that a named pipe does not hold the caller; regular files do not mind. */
+    /* Non-blocking, so that a named pipe does not block the caller; regular files ignore this. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0 && (errno == ENOENT || errno == ENOTDIR)) return file_missing(path, err);
     FAIL_IF(descriptor < 0, err, status_of_reading(errno), "%s: cannot be opened: %s", path, strerror(errno));

@@ -1,8 +1,8 @@
-/* Files and paths: writing so that a file is whole or not there, folders, names.
+/* Files and paths: writes each file whole or not at all, makes folders, builds names.
  *
- * A product is written beside its place as ".NAME.partial", synced, renamed, and its folder synced: after a crash or a
- * power cut there is the old file or the new one, never half of one. A partial file that a killed process left behind
- * is overwritten by the next one that writes the same product. */
+ * A product is first written beside its place as ".NAME.partial", then synced and renamed, and its folder is synced.
+ * After a crash or a power cut there is the old file or the new one, never half of one. When a killed process has left
+ * a partial file, the next process that writes the same product overwrites it. */
 #ifndef ICESTREAM_COMMON_FILES_H
 #define ICESTREAM_COMMON_FILES_H
 
@@ -14,77 +14,79 @@
 
 #include "common/status.h"
 
-enum { PATH_SIZE = 4096 }; /* bytes that a buffer for a path needs */
+enum { PATH_SIZE = 4096 }; /* bytes of a buffer for a path */
 
 /* A file that is being written. Its folder must exist. Two writers of one path (threads or processes) take turns: the
- * second waits in file_create, and after 5 s takes over from one that stands still, whose commit then fails. */
+ * second waits in file_create. After 5 s it takes over from a writer that stands still, whose commit then fails. */
 struct file_output;
 enum status file_create(const char *path, struct file_output **ret_output, struct err *err);
-/* Where to write; fileno() of it may be used after fflush(). Owned by the output. */
+/* Returns the stream to write to, which the output owns; fileno() of it may be used after fflush(). */
 FILE *file_output_stream(struct file_output *output);
-/* Reports any write that failed, syncs and renames into place. Frees and nulls the output, also when it fails: then the
- * partial file is removed and what was at `path` stays. */
+/* Finishes the file: reports any write that failed, syncs, and renames into place. Frees and nulls the output, even on
+ * failure; a failure removes the partial file and leaves what was at `path`. */
 enum status file_commit(struct file_output **output, struct err *err);
-/* The same of one of many files in a folder, which the caller syncs when all are in place (file_sync_folder): until then
- * a power cut may bring back what was there. */
+/* Does the same for one of many files in a folder, without syncing the folder. The caller calls file_sync_folder when
+ * all are in place; until then a power cut may bring back the old files. */
 enum status file_place(struct file_output **output, struct err *err);
-/* Removes what was written; accepts NULL. Fits _cleanup_: after file_commit it does nothing. */
+/* Removes what was written; accepts NULL. Fits _cleanup_: does nothing after file_commit. */
 void file_discard(struct file_output **output);
 
-/* Create, write, commit. */
+/* Creates, writes and commits a file. */
 enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err);
 
-/* One line more at the end of a file, synced; `text` has no line break. A last line that a crash cut short is replaced.
- * On failure the file is as it was. One writer at a time. */
+/* Adds one line to the end of a file and syncs it; `text` has no line break. Replaces a last line that a crash cut
+ * short. On failure the file stays as it was. Only one writer at a time. */
 enum status file_append_line(const char *path, const char *text, struct err *err);
 
-/* The whole file and a terminating 0 that ret_length does not count, freed by the caller. More than `limit` bytes are
- * STATUS_BAD_FORMAT; folders and devices are refused. ret_length may be NULL. */
+/* Reads the whole file and adds a terminating 0 that ret_length does not count; the caller frees it. STATUS_BAD_FORMAT
+ * for more than `limit` bytes; refuses folders and devices. ret_length may be NULL. */
 enum status file_read_whole(const char *path, size_t limit, char **ret_text, size_t *ret_length, struct err *err);
 
-/* Opens for reading, close-on-exec; only regular files. A missing file is STATUS_NOT_FOUND, STATUS_UNAVAILABLE where its
+/* Opens a regular file for reading, close-on-exec. A missing file is STATUS_NOT_FOUND, or STATUS_UNAVAILABLE when its
  * folder is missing too. ret_size may be NULL. */
 enum status file_open_read(const char *path, int *ret_descriptor, int64_t *ret_size, struct err *err);
-/* Fails with what is to be said of a file that is not there: STATUS_UNAVAILABLE where its folder is missing too, since
- * both may come back (a disk that is not mounted, a folder that was moved). */
+/* Fails with the message for a missing file: STATUS_UNAVAILABLE when its folder is missing too, since both may come
+ * back (a disk that is not mounted, a folder that was moved), else STATUS_NOT_FOUND. */
 enum status file_missing(const char *path, struct err *err);
-/* Closes and sets to −1; fits _cleanup_ of an int that starts as −1. */
+/* Closes the descriptor and sets it to −1; fits _cleanup_ of an int that starts as −1. */
 void file_close(int *descriptor);
-/* Exactly `length` bytes from `offset`; an end before that is STATUS_TRUNCATED. `path` is for the message. */
+/* Reads exactly `length` bytes from `offset`; STATUS_TRUNCATED when the file ends before that. `path` is for the
+ * message. */
 enum status file_read_at(int descriptor, const char *path, int64_t offset, void *bytes, size_t length, struct err *err);
 
-bool file_exists(const char *path); /* of any kind; a dangling symbolic link does not count */
+bool file_exists(const char *path); /* true for any kind of file; false for a dangling symbolic link */
 bool file_is_folder(const char *path);
-/* mkdir -p: what is missing on the way is made with `mode` (less the umask) and outlives a power cut; a folder that exists
- * is left as it is. */
+/* Makes a folder and those above it, as mkdir -p does: new folders get `mode` (less the umask) and survive a power cut;
+ * existing folders stay as they are. */
 enum status file_make_folders(const char *path, mode_t mode, struct err *err);
-/* The entries of a folder outlive a power cut. */
+/* Makes the entries of a folder survive a power cut. */
 enum status file_sync_folder(const char *folder, struct err *err);
-/* The same for all folders below it, and its own place in the one above: after a process that may have been killed before
- * it had synced what it made. */
+/* Does the same for all folders below it, and for its own entry in the folder above. Call it when an earlier process
+ * may have been killed before it had synced what it made. */
 enum status file_sync_folders(const char *folder, struct err *err);
-/* The folders in which the file `path` lies. */
+/* Makes the folders in which the file `path` lies. */
 enum status file_make_parents(const char *path, mode_t mode, struct err *err);
 
-/* The greatest number, above 0 and below `before`, that stands between prefix and suffix in the name of an entry of the
- * folder; 0: there is none. */
+/* Returns the greatest number, above 0 and below `before`, that stands between prefix and suffix in the name of an
+ * entry of the folder; 0: there is none. */
 int file_last_number(const char *folder, const char *prefix, const char *suffix, int before);
 
-/* Whether `path` is `folder` or lies below it, by their texts alone. ret_rest: what follows the folder, "" where they are
- * one; points into path; may be NULL. */
+/* Returns whether `path` is `folder` or lies below it, by their texts alone. ret_rest: the part after the folder, ""
+ * when they are equal; points into path; may be NULL. */
 bool path_is_below(const char *path, const char *folder, const char **ret_rest);
-/* "folder/name", or name alone where it is absolute or folder is "". */
+/* Returns "folder/name"; returns name alone when it is absolute or folder is "". */
 enum status path_join(const char *folder, const char *name, char *ret_path, size_t size, struct err *err);
-/* Without the last ending: "a.b/mic_1.mrc" → "a.b/mic_1"; a name without one, or that begins with its only dot, stays.
- */
+/* Removes the last ending: "a.b/mic_1.mrc" → "a.b/mic_1". A name without an ending, or whose only dot comes first,
+ * stays. */
 enum status path_without_ending(const char *path, char *ret_path, size_t size, struct err *err);
-/* The stem of the names of an item's products: the path, with a last part of more than 200 bytes shortened to at most 183
- * of them, "~" and 16 hexadecimal digits of the whole path's hash, so that with any suffix it stays below the 255 bytes
- * that a name may have, is the same every time, and is nobody else's. ret_stem may be `path`. */
+/* Returns the stem of the names of an item's products: the path itself, unless its last part has more than 200 bytes.
+ * Such a part is shortened to at most 183 bytes, then "~" and 16 hexadecimal digits of the whole path's hash. With any
+ * suffix it stays below the 255 bytes that a name may have, is the same every time, and belongs to this path only.
+ * ret_stem may be `path`. */
 enum status path_stem(const char *path, char *ret_stem, size_t size, struct err *err);
-/* What precedes the last slash: "a/b" → "a", "b" → ".", "/b" → "/". */
+/* Returns what precedes the last slash: "a/b" → "a", "b" → ".", "/b" → "/". */
 enum status path_folder(const char *path, char *ret_path, size_t size, struct err *err);
-/* The part after the last slash; points into path. */
+/* Returns the part after the last slash; points into path. */
 const char *path_name(const char *path);
 
 #endif

@@ -17,13 +17,13 @@
 #include "common/text.h"
 
 struct log {
-    int descriptor; /* -1: none; it keeps its number, whatever file it is */
+    int descriptor; /* -1: none; the number stays the same when the file changes */
     enum log_level stderr_level;
     char who[96];
     char path[PATH_SIZE];
     int64_t size;
     bool is_standard[3]; /* whether standard output and error are this file, too */
-    bool torn;           /* the last line could not be written to its end */
+    bool torn;           /* the last line was not written to its end */
     pthread_mutex_t lock;
 };
 
@@ -76,19 +76,19 @@ void log_set_size(struct log *log, int64_t bytes) {
     log->size = bytes;
 }
 
-/* NAME becomes NAME.1, and so on from the oldest on. */
+/* Renames NAME to NAME.1 and so on, beginning with the oldest. */
 static void rename_all(const char *path) {
     char from[PATH_SIZE + 8], to[PATH_SIZE + 8];
     for (int i = LOG_KEPT - 1; i >= 0; i--) {
         snprintf(from, sizeof from, i > 0 ? "%s.%d" : "%s", path, i);
         snprintf(to, sizeof to, "%s.%d", path, i + 1);
-        /* What cannot be renamed stays, and the log grows on: it must not stand in the way of the work. */
+        /* A log that cannot be renamed grows on: logging must not stop the work. */
         if (rename(from, to) != 0 && errno != ENOENT) return;
     }
 }
 
-/* The lock makes those that find the log full at the same time take turns: whoever waited for it finds that the file has
- * another name by then. */
+/* The lock makes processes that find the log full at the same time take turns: a process that has waited for the lock
+ * finds that the file has another name by then. */
 void log_rotate(const char *path, int64_t bytes) {
     struct stat held, named;
     int descriptor = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
@@ -103,7 +103,7 @@ void log_rotate(const char *path, int64_t bytes) {
     close(descriptor);
 }
 
-/* With the lock. Room for a line of so many bytes is made, in the file that has the log's name now. */
+/* Makes room for a line of that many bytes, in the file that has the log's name now. Needs the lock. */
 static void renew(struct log *log, size_t bytes) {
     struct stat held, named;
     if (log->descriptor < 0 || fstat(log->descriptor, &held) != 0) return;
@@ -111,7 +111,7 @@ static void renew(struct log *log, size_t bytes) {
     if (is_named && held.st_size + (int64_t)bytes <= log->size) return;
     if (is_named) log_rotate(log->path, log->size - (int64_t)bytes);
     int descriptor = open_log(log->path);
-    if (descriptor < 0) return; /* the old file has to do */
+    if (descriptor < 0) return; /* the old file has to serve */
     if (fstat(descriptor, &named) == 0 && !same_file(&held, &named) &&
         dup3(descriptor, log->descriptor, O_CLOEXEC) >= 0)
         for (int i = STDOUT_FILENO; i <= STDERR_FILENO; i++)
@@ -126,12 +126,12 @@ void log_renew(struct log *log) {
     pthread_mutex_unlock(&log->lock);
 }
 
-/* A line of which a part was written, on a full disk, is ended before the next. */
+/* Ends a line that a full disk cut short before it writes the next line. */
 static void write_line(struct log *log, char *room, size_t length) {
     room[0] = '\n';
     size_t skip = log->torn ? 0 : 1;
     ssize_t written = write(log->descriptor, room + skip, length + 1 - skip);
-    /* Nowhere is left to report that the log cannot be written. */
+    /* There is nowhere left to report that the log cannot be written. */
     if (written > 0) log->torn = (size_t)written < length + 1 - skip;
 }
 
@@ -142,14 +142,14 @@ void log_write_list(struct log *log, enum log_level level, const char *id, const
     struct tm local;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
-    char room[2048], *line = room + 1; /* a line break may go before it */
+    char room[2048], *line = room + 1; /* write_line may put a line break before it */
     size_t size = sizeof room - 2, used = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &local);
     used += (size_t)snprintf(line + used, size - used, ".%03d %s %s %s ", (int)(now.tv_nsec / 1000000), log->who,
                              names[level], id);
     vsnprintf(line + used, size - used, format, args);
     text_trim(line);
     used = strlen(line);
-    /* One line is one event, whatever a message quotes. */
+    /* One event is one line, whatever text the message quotes. */
     for (char *p = line; *p; p++)
         if ((unsigned char)*p < 0x20) *p = ' ';
     line[used++] = '\n';

@@ -1,6 +1,6 @@
-/* Vector code on any x86-64: the compiler makes a version of the function for each level and the loader picks one.
- * OpenMP moves the body of a parallel region into a function of its own that is not versioned: put the inner loop into
- * a MULTIVERSION function and call that from the region. */
+/* Vector code for any x86-64: the compiler makes one version of the function for each level, and the loader picks one.
+ * OpenMP moves the body of a parallel region into a function of its own, which has no versions: put the inner loop into
+ * a MULTIVERSION function, and call that from the region. */
 #ifndef ICESTREAM_COMMON_MULTIVERSION_H
 #define ICESTREAM_COMMON_MULTIVERSION_H
 

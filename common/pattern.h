@@ -1,4 +1,4 @@
-/* Globs of the files that are taken, as a watcher's `pattern` has them: "*.mrc,*.tif". */
+/* Matches file names with a list of globs, such as a watcher's `pattern`: "*.mrc,*.tif". */
 #ifndef ICESTREAM_COMMON_PATTERN_H
 #define ICESTREAM_COMMON_PATTERN_H
 
@@ -7,13 +7,13 @@
 #include "common/status.h"
 
 struct pattern {
-    char *text; /* the globs, each ended by 0 */
+    char *text; /* the globs, each with a terminating 0 */
     int count;
 };
 enum status pattern_create(const char *globs, struct pattern *ret_pattern, struct err *err);
 void pattern_destroy(struct pattern *pattern);
-/* Whether one of the globs matches the name, or, if it has a slash, the relative path. Case does not matter. Hidden files
- * match none. */
+/* Returns whether one of the globs matches the name or, if the glob has a slash, the relative path. Ignores case.
+ * Hidden files match no glob. */
 bool pattern_match(const struct pattern *pattern, const char *relative);
 
 #endif

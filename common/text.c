@@ -41,8 +41,8 @@ uint64_t text_hash(const char *text) {
     return text_hash_bytes(text, strlen(text));
 }
 
-/* 10⁶ · value is rounded once; fma says by how much, so that what is nearly half way between two numbers is left to
- * printf, which is exact. */
+/* The code rounds 10⁶ · value once, and fma gives the rounding error. Values almost half way between two numbers are
+ * left to printf, which is exact. */
 size_t text_six_decimals(double value, char *text) {
     static const double SCALE = 1e6;
     double size = fabs(value), product = size * SCALE, whole = rint(product);
@@ -73,7 +73,7 @@ static int smaller(int a, int b) {
     return a < b ? a : b;
 }
 
-/* Edit distance in which two swapped neighbours count as one slip, as typing makes them. */
+/* Returns the edit distance, where two swapped neighbours count as one slip, as in typing. */
 static int edit_distance(const char *a, const char *b) {
     enum { LENGTH_MAX = 63 };
     int rows[3][LENGTH_MAX + 1];
@@ -106,7 +106,7 @@ const char *text_nearest(const char *word, const char *const *candidates, size_t
         char candidate[64];
         text_key(candidates[i], candidate, sizeof candidate);
         int distance = edit_distance(key, candidate);
-        /* A beginning that was typed out only half is near, however much is missing. */
+        /* The beginning of a candidate is near, however much is missing. */
         size_t length = strlen(key);
         if (length >= 3 && strncmp(key, candidate, length) == 0) distance = smaller(distance, 1);
         if (best == NULL || distance < best_distance) {

@@ -12,7 +12,7 @@ struct worker {
     pthread_t thread;
     bool lock_made, changed_made, started;
     /* guarded by the lock */
-    worker_run *run; /* what is to be done, or is being done; NULL: nothing */
+    worker_run *run; /* the job that waits or runs; NULL: none */
     void *context;
     bool ends;
     struct err err; /* its status is the outcome */

@@ -1,4 +1,4 @@
-/* A thread that does one thing at a time beside its owner: read ahead, write behind. One owner calls all of this. */
+/* A thread that does one job at a time for its owner: reads ahead, writes behind. One owner makes all calls. */
 #ifndef ICESTREAM_COMMON_WORKER_H
 #define ICESTREAM_COMMON_WORKER_H
 
@@ -10,13 +10,15 @@ struct worker;
 typedef enum status worker_run(void *context, struct err *err);
 
 enum status worker_create(struct worker **ret_worker, struct err *err);
-/* Waits for what is being done; accepts NULL. */
+/* Waits for the present job; accepts NULL. */
 void worker_destroy(struct worker **worker);
 
-/* Begins, once what was begun before is done; the outcome of that, if nobody has asked for it, is lost. */
+/* Starts a job after the one before has finished. If the owner has not asked for the outcome of that one, it is
+ * lost. */
 void worker_start(struct worker *worker, worker_run *run, void *context);
+/* Returns whether a job is waiting or running. */
 bool worker_busy(struct worker *worker);
-/* Until it is done: its outcome, which is then forgotten. STATUS_OK where there is nothing to wait for. */
+/* Waits for the job and returns its outcome, which the worker then forgets. STATUS_OK when there is no job. */
 enum status worker_wait(struct worker *worker, struct err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Messages that were dropped: all are counted, and told of in the log without filling it: the first of its kind at once,
- * the rest at most once a minute. */
+/* Counts messages that were dropped, and logs them without filling the log: the first of each kind at once, the others
+ * at most once a minute. */
 #ifndef ICESTREAM_COMMON_EDGES_DROPPED_H
 #define ICESTREAM_COMMON_EDGES_DROPPED_H
 
@@ -7,17 +7,17 @@
 #include "common/status.h"
 
 struct dropped {
-    const char *id; /* of the log lines, and their level */
+    const char *id; /* of the log lines, as is their level */
     enum log_level level;
     long long count, told;
     double tell_at;
-    unsigned kinds; /* a bit for each status that was told of */
+    unsigned kinds; /* one bit for each status that was logged */
     char last[512];
 };
 
-/* where: the edge; why: what was wrong with the message. now: CLOCK_MONOTONIC, s. */
+/* Counts one dropped message. where: the edge; why: what is wrong with the message; now: CLOCK_MONOTONIC, s. */
 void dropped_note(struct dropped *dropped, struct log *log, const char *where, const struct err *why, double now);
-/* What has not been told of yet, when it is time for it. */
+/* Logs what was not logged yet, when a minute has passed. */
 void dropped_tell(struct dropped *dropped, struct log *log, double now);
 
 #endif

@@ -16,11 +16,11 @@ struct item {
 static double now(void) {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
-    /* Milliseconds: what a person would read, and what survives printing. */
+    /* in milliseconds, which people can read and which printing preserves */
     return (double)time.tv_sec + (double)(time.tv_nsec / 1000000) / 1000;
 }
 
-/* Products are named by the id, so it must not lead out of the stage's folder. */
+/* Products are named after the id, so the id must not lead out of the stage's folder. */
 static enum status check_id(const char *id, struct err *err) {
     FAIL_IF(id == NULL || *id == '\0', err, STATUS_BAD_FORMAT, "the item has no id");
     FAIL_IF(strlen(id) > ITEM_ID_MAX, err, STATUS_BAD_FORMAT, "the item's id is longer than %d bytes", ITEM_ID_MAX);
@@ -53,7 +53,7 @@ static enum status check(const json_t *root, struct err *err) {
     return STATUS_OK;
 }
 
-/* Takes over root, also when it fails. */
+/* Takes over root, even on failure. */
 static enum status wrap(json_t *root, struct item **ret_item, struct err *err) {
     enum status status = check(root, err);
     struct item *item = status == STATUS_OK ? calloc(1, sizeof *item) : NULL;
@@ -109,7 +109,7 @@ const json_t *item_json(const struct item *item) {
     return item->root;
 }
 
-/* 15 digits give back every number that a person or a STAR file wrote, as it was written. */
+/* 15 digits reproduce every number as a person or a STAR file wrote it. */
 static const size_t format = JSON_COMPACT | JSON_REAL_PRECISION(15);
 
 size_t item_size(const struct item *item) {
@@ -128,7 +128,7 @@ const char *item_kind(const struct item *item) {
     return json_string_value(json_object_get(item->root, "kind"));
 }
 
-/* Cuts the first part off a path; false when it is empty or too long. */
+/* Cuts the first part off a path; returns false when the part is empty or too long. */
 static bool next_part(const char **path, char part[PATH_PART_MAX]) {
     size_t length = strcspn(*path, ".");
     if (length == 0 || length >= PATH_PART_MAX) return false;
@@ -178,7 +178,7 @@ enum status item_need_number(const struct item *item, const char *path, double *
     return STATUS_OK;
 }
 
-/* Takes over value, also when it fails. */
+/* Takes over value, even on failure. */
 static enum status set(struct item *item, const char *path, json_t *value, struct err *err) {
     json_t *node = item->root;
     const char *rest = path;

@@ -1,5 +1,6 @@
-/* The item: the record of one exposure (or set of particles) on its way. Small, JSON, versioned; it carries references
- * to products, not pixels. Paths are relative to the session folder, or absolute for what lies outside it.
+/* The item: the record of one exposure (or of a set of particles) on its way through the pipeline. It is small,
+ * versioned JSON, and refers to products instead of holding pixels. Paths are relative to the session folder, or
+ * absolute when they lie outside it.
  *
  *   { "v": 1,
  *     "id": "grid1/mic_0001",              the path below watcher.directory without its ending (MIC)
@@ -13,12 +14,12 @@
  *     "particles": {"stack", "star", "count", "box", "pixel_size"},
  *     "selection": {"star", "count", "iteration"},     a cumulative set of particles that replaces earlier ones
  *     "structure": {"path"},                           a file of one or more structures of the same atoms
- *     "score":     {"csv", "outcome", "crystal"},      of a drop's photograph; crystal: the probability of any
+ *     "score":     {"csv", "outcome", "crystal"},      of a drop's photograph; crystal: its probability
  *     "clusters":  {"csv", "count", "structures", "largest", "centre"},    of all structures so far; replaces the last
- *     "tilt":      {"series", "angle", "number", "taken", "axis"},   of a micrograph: which tilt of which series it is; °
- *     "tomogram":  {"path", "series", "tilts", "pixel_size"} }       of so many tilts; replaces the one of fewer
+ *     "tilt":      {"series", "angle", "number", "taken", "axis"},   of a micrograph: its place in a series; °
+ *     "tomogram":  {"path", "series", "tilts", "pixel_size"} }       of that many tilts; replaces the one of fewer
  *
- * Members that a stage does not know are passed on unchanged. Members are named by path: "micrograph.path". */
+ * A stage passes on unchanged every member that it does not know. Code names members by path: "micrograph.path". */
 #ifndef ICESTREAM_COMMON_EDGES_ITEM_H
 #define ICESTREAM_COMMON_EDGES_ITEM_H
 
@@ -34,31 +35,31 @@ enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20, ITEM_SEND_
 
 enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err);
 enum status item_parse(const char *text, size_t length, struct item **ret_item, struct err *err);
-enum status item_from_json(const json_t *object, struct item **ret_item, struct err *err); /* copies */
-enum status item_adopt(json_t *object, struct item **ret_item, struct err *err); /* keeps a reference of its own */
+enum status item_from_json(const json_t *object, struct item **ret_item, struct err *err); /* copies the object */
+enum status item_adopt(json_t *object, struct item **ret_item, struct err *err); /* adds a reference to the object */
 enum status item_clone(const struct item *item, struct item **ret_item, struct err *err);
 void item_destroy(struct item **item);
 
 const json_t *item_json(const struct item *item);
-/* Bytes of its text. What is longer than ITEM_SEND_MAX has no place in a message any more. */
+/* Returns the number of bytes of the item's text. An item longer than ITEM_SEND_MAX does not fit into a message. */
 size_t item_size(const struct item *item);
-char *item_print(const struct item *item); /* compact JSON, freed by the caller; NULL: no memory */
+char *item_print(const struct item *item); /* compact JSON; the caller frees it; NULL: no memory */
 
-/* Whether an item can hold the text: it is UTF-8. */
+/* Returns whether an item can hold the text: whether it is valid UTF-8. */
 bool item_text_fits(const char *text);
 
 const char *item_id(const struct item *item);
 const char *item_kind(const struct item *item);
 bool item_has(const struct item *item, const char *path);
-/* NULL where absent or not a string; valid until the item changes. */
+/* Returns NULL when the member is absent or no string; the text is valid until the item changes. */
 const char *item_string(const struct item *item, const char *path);
-/* `fallback` where absent or not a number. */
+/* Returns `fallback` when the member is absent or no number. */
 double item_number(const struct item *item, const char *path, double fallback);
 enum status item_need_string(const struct item *item, const char *path, const char **ret_value, struct err *err);
 enum status item_need_number(const struct item *item, const char *path, double *ret_value, struct err *err);
 enum status item_set_string(struct item *item, const char *path, const char *value, struct err *err);
-/* columns.NAME of a table's number. Names that cannot stand in an item (not UTF-8, with a dot, longer than 100 bytes) and
- * more than 500 columns are left out: no stage looks for them. */
+/* Sets columns.NAME to a table's number. Leaves out names that cannot stand in an item (not UTF-8, with a dot, longer
+ * than 100 bytes) and columns beyond the 500th: no stage looks for them. */
 enum status item_set_column(struct item *item, const char *name, double value, struct err *err);
 enum status item_set_number(struct item *item, const char *path, double value, struct err *err);
 

@@ -38,7 +38,7 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
     [SQL_COUNTS] = "SELECT state, COUNT(*) FROM items GROUP BY state",
-    /* Both from an index alone: the rows are long. */
+    /* An index alone answers both: the rows are long. */
     [SQL_OUTBOX_COUNTS] = "SELECT (SELECT COUNT(*) FROM outbox),"
                           " (SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL)",
     [SQL_FIND_ITEM] = "SELECT state, instance, token FROM items WHERE id = ?1",
@@ -56,7 +56,7 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_RETRY_ITEMS] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
                         " time_changed = ?2 WHERE state = 3 AND (?1 IS NULL OR id = ?1)",
     [SQL_NEXT_ROW] = SELECT_ROW " WHERE number > ?1 ORDER BY number LIMIT 1",
-    /* By the index of states: those that failed are found without a look at all that did not. */
+    /* The index of states finds the failed items without reading all the others. */
     [SQL_NEXT_IN_STATE] = SELECT_ROW " WHERE state = ?2 AND number > ?1 ORDER BY number LIMIT 1",
     [SQL_POST] = "INSERT INTO outbox (edge, id, item, time_sent) VALUES (?1, ?2, ?3, ?4)",
     [SQL_POSTED] = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1",
@@ -73,6 +73,32 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
     [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
     [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",
+    [SQL_REDO_ITEM] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
+                      " time_changed = ?2 WHERE id = ?1 AND state = 1 AND instance <> -2",
+    [SQL_REDO_OUTBOX] = "DELETE FROM outbox WHERE id = ?1 AND ?2 > 0",
+    [SQL_FAIL_DONE] = "UPDATE items SET state = 3, reason = ?3, instance = -1, token = NULL, time_changed = ?2"
+                      " WHERE id = ?1 AND state = 1 AND instance <> -2",
+    [SQL_FAIL_TOGETHER] = "UPDATE items SET state = 3, reason = ?3, instance = -3, token = NULL, time_changed = ?2"
+                          " WHERE id = ?1 AND state = 1 AND instance <> -2",
+    [SQL_MEND_TOGETHER] = "UPDATE items SET state = 1, reason = NULL, instance = -1, time_changed = ?2"
+                          " WHERE id = ?1 AND state = 3 AND instance = -3",
+    [SQL_EACH_PARCEL] = "SELECT edge, seq, id, verdict, time_sent, acknowledged FROM outbox ORDER BY seq",
+    [SQL_ATTACH] = "ATTACH ?1 AS other",
+    /* Grouped by the index of ids, so that nothing is sorted, and held, on the way. */
+    [SQL_COMPARE_ALL] =
+        "SELECT SUM(parcels), COUNT(*), SUM(waiting), SUM(CASE WHEN i.id IS NULL THEN waiting ELSE 0 END),"
+        " SUM(waiting = 0 AND i.id IS NULL)"
+        " FROM (SELECT id, COUNT(*) AS parcels, SUM(acknowledged IS NULL) AS waiting"
+        "  FROM main.outbox WHERE substr(edge, instr(edge, '>') + 1) = ?1 GROUP BY id) AS o"
+        " LEFT JOIN other.items i ON i.id = o.id",
+    [SQL_COMPARE_WAITING] = "SELECT 0, 0, COUNT(*), SUM(i.id IS NULL), 0"
+                            " FROM main.outbox o LEFT JOIN other.items i ON i.id = o.id"
+                            " WHERE o.acknowledged IS NULL AND substr(o.edge, instr(o.edge, '>') + 1) = ?1",
+    [SQL_COUNT_UNSENT] =
+        "SELECT COUNT(*) FROM items WHERE state = 1"
+        " AND EXISTS (SELECT 1 FROM outbox WHERE substr(edge, -length(?1)) = ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = items.id AND substr(edge, -length(?1)) = ?1)",
+    [SQL_WAS_SENT] = "SELECT COUNT(*) FROM outbox WHERE id = ?2 AND substr(edge, -length(?1)) = ?1",
 };
 
 const char *ledger_state_name(enum ledger_state state) {
@@ -88,7 +114,8 @@ void ledger_let_go(struct ledger *ledger) {
     pthread_mutex_unlock(&ledger->lock);
 }
 
-/* A full or read-only disk, or one that is away, is waited out by those who can; a transaction has left nothing. */
+/* A disk that is full, read-only or away may come back: callers that can wait, wait. The failed transaction has left
+ * nothing. */
 static enum status status_of_sqlite(int code) {
     switch (code & 0xff) {
     case SQLITE_NOMEM:
@@ -127,6 +154,13 @@ enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, s
         return ledger_fail(ledger, "used", err);
     sqlite3_clear_bindings(*statement);
     *ret_statement = *statement;
+    return STATUS_OK;
+}
+
+enum status ledger_prepare_once(struct ledger *ledger, enum ledger_statement which, const char *doing,
+                                sqlite3_stmt **ret_statement, struct err *err) {
+    if (sqlite3_prepare_v2(ledger->db, sql[which], -1, ret_statement, NULL) != SQLITE_OK)
+        return ledger_fail(ledger, doing, err);
     return STATUS_OK;
 }
 
@@ -207,7 +241,7 @@ static enum status check_version(struct ledger *ledger, int version, struct err 
     return STATUS_OK;
 }
 
-/* Replicas may make a ledger at the same moment, and to change the journal SQLite does not always wait. */
+/* Replicas may create a ledger at the same moment, and SQLite does not always wait when the journal mode changes. */
 static enum status use_wal(struct ledger *ledger, struct err *err) {
     double begin = clock_monotonic();
     int result = sqlite3_exec(ledger->db, writable, NULL, NULL, NULL);
@@ -218,15 +252,15 @@ static enum status use_wal(struct ledger *ledger, struct err *err) {
     return result == SQLITE_OK ? STATUS_OK : ledger_fail(ledger, "opened for writing", err);
 }
 
-/* Other replicas hold the ledger for a transaction, mostly shorter than a millisecond. SQLite's own pauses grow to a
- * hundred, in which many of them would stand and the disk rest. */
+/* Other replicas hold the ledger for one transaction, mostly less than a millisecond. SQLite's own pauses grow to 100
+ * ms, in which many replicas would stand still while the disk rests. */
 static int wait_for_others(void *context, int tries) {
     struct ledger *ledger = context;
     double now = clock_monotonic();
     if (tries == 0) ledger->busy_at = now;
     if (now - ledger->busy_at > ledger->patience) return 0;
     long pause = tries < PAUSES ? FIRST_PAUSE_NS << tries : FIRST_PAUSE_NS << PAUSES;
-    /* Not all at the same time. */
+    /* Spreads the waiters, so that not all of them try at the same moment. */
     const struct timespec time = {0, pause + (long)((unsigned long)(1e9 * now) % (unsigned long)pause)};
     nanosleep(&time, NULL);
     return 1;
@@ -243,7 +277,7 @@ static enum status set_up(struct ledger *ledger, bool read_only, struct err *err
         return check_version(ledger, version, err);
     }
     TRY(use_wal(ledger, err));
-    /* Several replicas may open a new ledger at once: who comes first makes the tables. */
+    /* Several replicas may open a new ledger at once: the first one makes the tables. */
     TRY(ledger_begin(ledger, false, err));
     enum status status = read_version(ledger, &version, err);
     if (status == STATUS_OK && version == 0 && sqlite3_exec(ledger->db, schema, NULL, NULL, NULL) != SQLITE_OK)

@@ -1,4 +1,4 @@
-/* Items in the ledger: claimed, finished, set aside, tried again. */
+/* Items in the ledger: claims, finishes, sets aside and retries them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +61,8 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
         arrival->claim = CLAIM_FINISHED;
         return STATUS_OK;
     }
-    /* An earlier incarnation of this instance is dead, or this one would not live. */
+    /* If the claim is of an earlier incarnation of this instance, that incarnation is dead; otherwise this one would
+     * not live. */
     bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token);
     if (found.known && !abandoned) {
         arrival->claim = found.instance == instance ? CLAIM_HERE : CLAIM_ELSEWHERE;
@@ -142,14 +143,6 @@ enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finis
     }
     ledger_let_go(ledger);
     return status;
-}
-
-enum status ledger_finish_item(struct ledger *ledger, const struct ledger_finish *what, struct err *err) {
-    bool late = false;
-    TRY(ledger_finish_items(ledger, what, 1, &late, err));
-    FAIL_IF(late, err, STATUS_BAD_STATE, "%s: the item %.200s is not, or no longer, in the hands of instance %d",
-            ledger->path, what->id, what->instance);
-    return STATUS_OK;
 }
 
 static enum status posted(struct ledger *ledger, const char *id, bool *ret_posted, struct err *err) {
@@ -285,7 +278,7 @@ enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t 
     return status;
 }
 
-/* A row with copies of its texts, so that no lock is held while it is looked at. */
+/* A row with copies of its texts, so that no lock is held while the visitor looks at it. */
 struct row_copy {
     int64_t number;
     struct ledger_row row;

@@ -1,4 +1,4 @@
-/* What a stage sends, until it is acknowledged, and which of its inputs have ended. */
+/* Keeps what a stage sends until it is acknowledged, and which of its inputs have ended. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,8 +98,8 @@ enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t
     return status;
 }
 
-/* Ends, like acknowledgements, need not survive a power cut: what is not struck off then is sent again and acknowledged
- * again, and an end is said anew in each run. */
+/* Ends, like acknowledgements, need not survive a power cut: an item that is then not struck off is sent again and
+ * acknowledged again, and each run announces its ends anew. */
 static enum status end_edge(struct ledger *ledger, const char *edge, int run, struct err *err) {
     ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
@@ -140,15 +140,6 @@ enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, cons
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_first = first;
     return status;
-}
-
-enum status ledger_acknowledge(struct ledger *ledger, const char *edge, int64_t seq, const char *verdict,
-                               bool *ret_first, struct err *err) {
-    const struct ledger_verdict one = {seq, verdict};
-    int64_t first = 0;
-    TRY(ledger_acknowledge_all(ledger, edge, &one, 1, &first, err));
-    *ret_first = first > 0;
-    return STATUS_OK;
 }
 
 enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int64_t seq, bool *ret_is,

@@ -1,4 +1,4 @@
-/* What the parts of the ledger share: the connection, its statements, transactions. */
+/* What the files of the ledger share: the connection, its statements, transactions. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_PRIVATE_H
 #define ICESTREAM_COMMON_EDGES_LEDGER_PRIVATE_H
 
@@ -7,8 +7,12 @@
 
 #include "common/edges/ledger.h"
 
-/* Instances are counted from 0. */
-enum { INSTANCE_NONE = -1, INSTANCE_ORIGIN = -2 }; /* ORIGIN: the item began here, nothing upstream can send it again */
+/* Real instances are numbered from 0. */
+enum {
+    INSTANCE_NONE = -1,
+    INSTANCE_ORIGIN = -2
+}; /* ORIGIN: the item began here, so nothing upstream can send it
+                                                      again */
 
 enum ledger_statement {
     SQL_BEGIN,
@@ -38,39 +42,55 @@ enum ledger_statement {
     SQL_END_INPUT,
     SQL_ENDED_INPUTS,
     SQL_OUTPUT_ENDED,
+    /* Once at a time, with ledger_prepare_once. */
+    SQL_REDO_ITEM,
+    SQL_REDO_OUTBOX,
+    SQL_FAIL_DONE,
+    SQL_FAIL_TOGETHER,
+    SQL_MEND_TOGETHER,
+    SQL_EACH_PARCEL,
+    SQL_ATTACH,
+    SQL_COMPARE_ALL,
+    SQL_COMPARE_WAITING,
+    SQL_COUNT_UNSENT,
+    SQL_WAS_SENT,
     SQL_COUNT
 };
 
 struct ledger {
-    pthread_mutex_t lock; /* recursive: a visitor may ask the ledger */
+    pthread_mutex_t lock; /* recursive: a visitor may use the ledger */
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_COUNT];
     char *path;
-    bool durable; /* what PRAGMA synchronous is set to */
+    bool durable; /* the present setting of PRAGMA synchronous */
     bool read_only;
-    double patience, busy_at; /* s to wait for another process, and since when one is waited for */
-    /* Another connection, which sees what is committed while this one waits for the disk; NULL: not needed yet. */
+    double patience, busy_at; /* s to wait for another process, and the time since which this one waits */
+    /* A second connection, which sees what is committed while this one waits for the disk; NULL: not needed yet. */
     _Atomic(struct ledger *) reader;
 };
 
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err);
-/* What to read with: the reader, or the ledger itself. */
+/* Returns the connection to read with: the reader, or the ledger itself. */
 struct ledger *ledger_reading(struct ledger *ledger);
-/* The statement, reset and with nothing bound. */
+/* Returns the statement, reset and with nothing bound. */
 enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
                            struct err *err);
-/* The text is borrowed until the statement has run; NULL: NULL. */
+/* Prepares a statement that the caller finalizes: for what is rare, or names a database that is attached for a while.
+ * The ledger then keeps nothing between two calls, such as a reader's snapshot. `doing` is for the message: "read". */
+enum status ledger_prepare_once(struct ledger *ledger, enum ledger_statement which, const char *doing,
+                                sqlite3_stmt **ret_statement, struct err *err);
+/* Binds a text, which must stay valid until the statement has run. NULL binds NULL. */
 void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text);
 /* Runs a statement that returns no rows. */
 enum status ledger_run(struct ledger *ledger, sqlite3_stmt *statement, struct err *err);
-/* One step; ret_row: whether it gave a row. */
+/* Makes one step; ret_row: whether it returned a row. */
 enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err);
-/* Whether commits from now on wait for the disk. */
+/* Sets whether commits from now on wait for the disk. */
 enum status ledger_set_durable(struct ledger *ledger, bool durable, struct err *err);
-/* durable: as above. On failure of what is between, ledger_end rolls back and returns status. */
+/* Begins a transaction; durable: as above. ledger_end commits, or rolls back and returns `status` when it is not OK. */
 enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err);
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err);
-/* Inside a transaction: a row of the outbox for each send. `text` is what `printed` looks like as JSON, so that it is not
+/* Adds a row to the outbox for each send, inside a transaction. `text` is `printed` as JSON, so that it need not be
  * printed again; both may be NULL. */
 enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count,
                         const struct item *printed, const char *text, struct err *err);

@@ -12,7 +12,7 @@
 static const char *const kinds[] = {"item", "end", "hello", "got", "ack"};
 enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
 
-/* Texts end up in logs and in the ledger, so they hold only what is printed. */
+/* These texts end up in logs and in the ledger, so they may hold printable characters only. */
 static enum status copy_text(const json_t *root, const char *key, bool needed, char *out, size_t size,
                              struct err *err) {
     const json_t *node = json_object_get(root, key);
@@ -85,7 +85,7 @@ enum status message_decode(const void *bytes, size_t length, struct message *ret
     return STATUS_OK;
 }
 
-/* A text as JSON; `out` has room for six bytes for each of its own. Returns the end. */
+/* Writes a text as JSON and returns the end. `out` needs room for six bytes for each byte of the text. */
 static char *put_text(char *out, const char *text) {
     *out++ = '"';
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
@@ -102,7 +102,7 @@ static char *put_text(char *out, const char *text) {
     return out;
 }
 
-/* Put together by hand, since the item's text is JSON already and the rest is a few names and numbers. */
+/* Builds the JSON by hand: the item's text is JSON already, and the rest is a few names and numbers. */
 static size_t put_message(char *out, const struct message *message, const char *item_text) {
     bool downstream = message->kind == MESSAGE_ITEM || message->kind == MESSAGE_END;
     char *end = out + sprintf(out, "{\"v\":%d,\"kind\":\"%s\",\"edge\":", (int)MESSAGE_VERSION, kinds[message->kind]);

@@ -7,23 +7,23 @@
 
 #include "common/memory.h"
 
-/* Nobody said that he has it: it may lie in the socket of a receiver that is busy, so the pause grows. Who has it may
- * work on it for long; but his answer, or the hello of his next life, may have got lost on the way. */
+/* An item that no receiver has confirmed may lie in the socket of a busy receiver, so the pause grows. A receiver that
+ * has got the item may work on it for long; but its answer, or the hello of its next incarnation, may have got lost. */
 static const double default_pause = 10, growth_limit = 16, got_factor = 6, end_pause = 2;
 enum { RECEIVERS_MAX = 256 };
-/* The window grows to what a receiver finishes in this time, so that a fast one never waits for the next item, and a
- * slow one does not hold what another could do. */
+/* The window grows to what the receiver finishes in this time (s). A fast receiver then never waits for the next item,
+ * and a slow one does not hold items that another replica could do. */
 static const double ahead = 0.1, rate_pause = 0.05;
 enum { WINDOW_GROWN = 1024 };
 
-/* An item that is on its way. */
+/* An item on its way. */
 struct flight {
     int64_t seq;
-    bool sent, got, struck; /* struck: acknowledged; the ledger is still to be told */
+    bool sent, got, struck; /* struck: acknowledged, but the ledger does not know it yet */
     const char *verdict;
     int attempt;
     double sent_at, pause;
-    int instance; /* of the receiver that has got it, and its token */
+    int instance; /* instance and token of the receiver that has got the item */
     char token[MESSAGE_TOKEN_SIZE];
 };
 
@@ -33,12 +33,13 @@ struct outbox {
     char edge[MESSAGE_EDGE_SIZE];
     struct flight *flights;
     int count, struck_count, base_window, window, most;
-    double due_at;  /* nothing is to be sent again before */
-    double rate_at; /* since when acknowledgements have been counted */
+    double due_at;  /* earliest time at which something must be sent again */
+    double rate_at; /* time since which acknowledgements are counted */
     int rate_count;
     struct ledger_verdict *verdicts;
     double pause;
-    char (*tokens)[MESSAGE_TOKEN_SIZE]; /* of each receiver's life, as its last hello said; empty: not known */
+    char (*tokens)[MESSAGE_TOKEN_SIZE]; /* of each receiver's present incarnation, from its last hello; empty: not
+                                           known */
     int64_t cursor, newest; /* seq of the last parcel taken from the ledger, and of the last one ever taken */
     bool blocked, exhausted;
     bool end_wanted, end_sent, ended;
@@ -141,10 +142,10 @@ static enum status send_new(const struct ledger_waiting *parcel, void *context, 
     return STATUS_OK;
 }
 
-/* Parcels of the ledger take their places in the window. */
+/* Sends parcels from the ledger until the window is full. */
 static enum status fill_window(struct outbox *outbox, double now, struct err *err) {
     struct filling filling = {outbox, now};
-    outbox->exhausted = true; /* until one is seen that cannot be sent yet */
+    outbox->exhausted = true; /* until send_new meets a parcel that cannot be sent yet */
     return ledger_each_waiting(outbox->ledger, outbox->edge, outbox->cursor, send_new, &filling, err);
 }
 
@@ -153,7 +154,7 @@ static double due_at(const struct flight *flight) {
     return flight->sent_at + (flight->got ? got_factor * flight->pause : flight->pause);
 }
 
-/* The earliest of those that got lost, in the order of their numbers, and when the next will be due. */
+/* Finds the parcel with the smallest seq that must be sent again now, and the time at which the next one is due. */
 static struct flight *next_due(struct outbox *outbox, double now) {
     struct flight *best = NULL;
     outbox->due_at = INFINITY;
@@ -176,7 +177,7 @@ static enum status send_due(struct outbox *outbox, double now, struct err *err) 
         enum status status = STATUS_OK;
         if (found && parcel.seq == flight->seq)
             status = send_item(outbox, flight, parcel.item_text, now, err);
-        else /* acknowledged meanwhile by another way */
+        else /* it was acknowledged in another way meanwhile */
             remove_flight(outbox, flight);
         ledger_parcel_clear(&parcel);
         TRY(status);
@@ -222,13 +223,14 @@ enum status outbox_pump(struct outbox *outbox, double now, struct err *err) {
     return STATUS_OK;
 }
 
-/* A receiver began a new life: what its last one held is lost, and so is what nobody has. */
+/* Handles a receiver that has started again: everything that its last incarnation held is lost, and so is everything
+ * that no receiver has confirmed. */
 static void on_hello(struct outbox *outbox, const struct message *message) {
     for (int i = 0; i < outbox->count; i++) {
         struct flight *flight = &outbox->flights[i];
-        bool was_his =
+        bool was_its =
             flight->got && flight->instance == message->instance && strcmp(flight->token, message->token) != 0;
-        if ((was_his || !flight->got) && !flight->struck) flight->sent = false;
+        if ((was_its || !flight->got) && !flight->struck) flight->sent = false;
     }
     outbox->due_at = -INFINITY;
     outbox->end_sent = false;
@@ -236,7 +238,7 @@ static void on_hello(struct outbox *outbox, const struct message *message) {
         memcpy(outbox->tokens[message->instance], message->token, sizeof *outbox->tokens);
 }
 
-/* Messages may overtake each other: what a dead receiver said it has is lost all the same. */
+/* Messages may overtake each other: what a dead receiver says it has got is lost nevertheless. */
 static bool is_of_last_life(const struct outbox *outbox, const struct message *message) {
     const char *token = message->instance < RECEIVERS_MAX ? outbox->tokens[message->instance] : "";
     return token[0] != '\0' && strcmp(token, message->token) != 0;
@@ -250,8 +252,8 @@ static void on_got(struct outbox *outbox, const struct message *message) {
     memcpy(flight->token, message->token, sizeof flight->token);
 }
 
-/* Only what this life of the sender has sent can be acknowledged: anything else would be lost for good by one wrong
- * number. What an earlier life sent is sent again and acknowledged again. */
+/* Only an item that this incarnation of the sender has sent can be acknowledged: otherwise one wrong number would lose
+ * an item for good. What an earlier incarnation sent is sent again and acknowledged again. */
 static enum status on_ack(struct outbox *outbox, const struct message *message, struct err *err) {
     static const char *const verdicts[] = {"done", "rejected", "failed"};
     struct flight *flight = find_flight(outbox, message->seq);

@@ -1,5 +1,5 @@
-/* The sending side of one edge: what is in the ledger's outbox goes out, is sent again when it got lost, and is struck
- * off when it is acknowledged. docs/protocol.md says when. */
+/* The sending side of one edge: sends what the ledger's outbox holds, sends again what got lost, and strikes off what
+ * is acknowledged. docs/protocol.md gives the rules. */
 #ifndef ICESTREAM_COMMON_EDGES_OUTBOX_H
 #define ICESTREAM_COMMON_EDGES_OUTBOX_H
 
@@ -12,28 +12,30 @@
 
 struct outbox;
 
-/* Binds the edge's two sockets. window: items that may be on their way at once. The pointers are borrowed. */
+/* Opens an outbox and binds the edge's two sockets. window: items that may be on their way at once. All pointers are
+ * borrowed. */
 enum status outbox_create(struct transport *transport, struct ledger *ledger, const char *edge, const char *data,
                           const char *ack, int window, struct outbox **ret_outbox, struct err *err);
 void outbox_destroy(struct outbox **outbox);
 
-/* Pause (s) before an item is sent again that nobody has answered, doubled each time; 10 where this is not called. What
- * somebody has got but not acknowledged is sent again too, six times as late: the answer may have got lost. */
+/* Sets the pause (s) before an item that no receiver has answered is sent again; the pause doubles each time. The
+ * default is 10 s. An item that a receiver has got, but not acknowledged, is sent again after six times that pause,
+ * because the answer may have got lost. */
 void outbox_set_pause(struct outbox *outbox, double seconds);
-/* Sends what may be sent; now: CLOCK_MONOTONIC, s. */
+/* Sends what may be sent now. now: CLOCK_MONOTONIC, s. */
 enum status outbox_pump(struct outbox *outbox, double now, struct err *err);
-/* Takes in one message from downstream. What it acknowledges is struck off by the next outbox_strike_off. */
+/* Takes one message from downstream. The next outbox_strike_off strikes off what it acknowledges. */
 enum status outbox_answer(struct outbox *outbox, const struct message *message, struct err *err);
-/* Writes down, in one transaction, what has been acknowledged. ret_count: items that had not been before. */
+/* Writes the acknowledgements to the ledger, in one transaction. ret_count: items that were not acknowledged before. */
 enum status outbox_strike_off(struct outbox *outbox, int64_t *ret_count, struct err *err);
-/* The window as it is now: at least what outbox_create was given, and more where the receiver is fast. */
+/* Returns the present window: at least that of outbox_create, and more when the receiver is fast. */
 int outbox_window(const struct outbox *outbox);
-/* The ledger was changed by someone else (a retry): looks at it anew. */
+/* Looks at the ledger anew, after another process has changed it (a retry). */
 void outbox_rescan(struct outbox *outbox);
-/* From now on `end` is sent once everything before it is acknowledged. */
+/* Sends `end` as soon as everything before it is acknowledged. */
 void outbox_end(struct outbox *outbox);
 bool outbox_ended(const struct outbox *outbox);
-/* Something waits for the data socket to take it. */
+/* Returns true when something waits for room in the data socket. */
 bool outbox_blocked(const struct outbox *outbox);
 
 struct transport_socket *outbox_data(struct outbox *outbox);

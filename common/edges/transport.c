@@ -13,13 +13,14 @@
 #include "common/memory.h"
 
 enum { SOCKETS_MAX = 512, KEY_LENGTH = 40, ACK_LINGER_MS = 1000, RECONNECT_MAX_MS = 1000 };
-/* Larger than a message may be, so that one that is a little too long is counted; libzmq cuts off the peer that sends
- * more, before there is memory for it. Times the limits of the sockets this bounds what strangers can fill. */
+/* Limits in bytes, larger than a message may be, so that a message that is slightly too long is still counted. libzmq
+ * cuts off a peer that sends more, before it allocates memory for it. Together with the sockets' limits this bounds how
+ * much memory strangers can fill. */
 enum { DATA_SIZE_MAX = 2 << 20, ANSWER_SIZE_MAX = 64 << 10 };
-/* Of another host that is gone without a word (ms). */
+/* Time (ms) after which another host counts as gone when it does not answer. */
 enum { HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000 };
 
-/* Of a socket that connects: its connection has ended; libzmq tries again, or has succeeded. */
+/* Events of a socket that connects. Losses: its connection has ended. Finds: libzmq tries again, or has succeeded. */
 enum {
     LOSSES = ZMQ_EVENT_DISCONNECTED,
     FINDS = ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_CONNECT_DELAYED | ZMQ_EVENT_CONNECTED
@@ -27,17 +28,17 @@ enum {
 
 struct transport_socket {
     void *socket;
-    zmq_msg_t message; /* the last one received */
+    zmq_msg_t message; /* the last one that was received */
     char *endpoint;
-    void *monitor; /* of a socket that connects, else NULL */
-    bool lost;     /* its connection, and libzmq does not try again */
+    void *monitor; /* for a socket that connects, else NULL */
+    bool lost;     /* the connection is lost, and libzmq does not try again */
 };
 
 struct transport {
     void *context;
     char public_key[KEY_LENGTH + 1], secret_key[KEY_LENGTH + 1];
     bool has_keys;
-    struct guard *guard; /* once something is bound on the network */
+    struct guard *guard; /* exists once something is bound on the network */
     struct transport_socket *sockets[SOCKETS_MAX];
     int count;
 };
@@ -107,7 +108,7 @@ static bool set_network(const struct transport *transport, void *socket, bool bi
            set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS);
 }
 
-/* Whoever can reach a socket of this host can speak to it, so its folder must be closed to other users. */
+/* Everyone who can reach an ipc:// socket can speak to it, so its folder must be closed to other users. */
 static enum status check_folder(const char *endpoint, struct err *err) {
     const char *path = endpoint + strlen("ipc://");
     char folder[PATH_SIZE];
@@ -197,7 +198,7 @@ enum status transport_receive(struct transport_socket *socket, const void **ret_
     }
     size_t length = zmq_msg_size(&socket->message);
     bool several = false;
-    /* The frames of one message arrive together, so these reads do not wait. */
+    /* The frames of one message arrive together, so these calls do not wait. */
     while (zmq_msg_more(&socket->message)) {
         several = true;
         FAIL_IF(zmq_msg_recv(&socket->message, socket->socket, ZMQ_DONTWAIT) < 0, err, STATUS_IO,
@@ -208,7 +209,7 @@ enum status transport_receive(struct transport_socket *socket, const void **ret_
     return STATUS_OK;
 }
 
-/* libzmq gives up a connection for good by which something came that breaks the protocol, or is too large. */
+/* Connects anew. libzmq gives a connection up for good when the peer breaks the protocol or sends too much. */
 static enum status mend(struct transport_socket *socket, bool *ret_mended, struct err *err) {
     bool lost_before = socket->lost;
     for (int event = monitor_next(socket->monitor); event != 0; event = monitor_next(socket->monitor))
@@ -216,7 +217,7 @@ static enum status mend(struct transport_socket *socket, bool *ret_mended, struc
     *ret_mended = lost_before && socket->lost;
     if (!*ret_mended) return STATUS_OK;
     socket->lost = false;
-    zmq_disconnect(socket->socket, socket->endpoint); /* what is left of it, if anything */
+    zmq_disconnect(socket->socket, socket->endpoint); /* removes what is left of the old connection */
     FAIL_IF(zmq_connect(socket->socket, socket->endpoint) != 0, err, STATUS_IO, "%s cannot be connected to again: %s",
             socket->endpoint, zmq_strerror(errno));
     return STATUS_OK;

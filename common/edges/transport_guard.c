@@ -17,16 +17,16 @@ enum {
 };
 
 struct guard {
-    void *context, *door; /* the door is where libzmq asks (ZAP, RFC 27) */
+    void *context, *door; /* libzmq sends its questions to the door (ZAP, RFC 27) */
     pthread_t thread;
     bool running;
     unsigned char key[KEY_BYTES];
-    void *monitors[MONITORS_MAX]; /* what libzmq tells of each socket */
+    void *monitors[MONITORS_MAX]; /* they report what libzmq tells about each socket */
     int monitor_count;
     long long refused;
 };
 
-/* A question: version, request, domain, address, routing id, mechanism, and with CURVE the peer's key. */
+/* The frames of a question: version, request, domain, address, routing id, mechanism, and with CURVE the peer's key. */
 enum { FRAME_REQUEST = 1, FRAME_MECHANISM = 5, FRAME_KEY = 6, FRAME_COUNT = 7 };
 
 struct question {
@@ -39,7 +39,7 @@ static bool is_text(const void *bytes, size_t length, const char *text) {
     return length == strlen(text) && memcmp(bytes, text, length) == 0;
 }
 
-/* False: the context is being terminated. */
+/* Returns false when the context is being terminated. */
 static bool receive(const struct guard *guard, struct question *question) {
     char frame[FRAME_MAX];
     int more = 1;
@@ -50,7 +50,7 @@ static bool receive(const struct guard *guard, struct question *question) {
             continue;
         }
         if (length < 0) return false;
-        /* zmq_recv gives the whole length of what it cut off. */
+        /* zmq_recv returns the whole length even when it cut the frame off. */
         size_t held = (size_t)length < sizeof frame ? (size_t)length : sizeof frame;
         if (i == FRAME_REQUEST) {
             memcpy(question->request, frame, held);
@@ -90,7 +90,7 @@ static enum status begin(struct guard *guard, const char *public_key, struct err
     guard->door = zmq_socket(guard->context, ZMQ_REP);
     FAIL_IF(guard->door == NULL || zmq_bind(guard->door, "inproc://zeromq.zap.01") != 0, err, STATUS_IO,
             "the guard of the sockets cannot be set up: %s", zmq_strerror(errno));
-    /* Signals are for the threads of the program. */
+    /* Signals belong to the threads of the program, not to this one. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

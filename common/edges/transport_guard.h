@@ -1,5 +1,6 @@
-/* Who may speak to the sockets that are bound on the network: only holders of the session's secret key. CURVE alone lets
- * in whoever knows the server's public key; here each peer's own key must be the session's as well. */
+/* Decides who may speak to the sockets that are bound on the network: only holders of the session's secret key. CURVE
+ * alone lets in everybody who knows the server's public key; the guard also requires each peer's own key to be the
+ * session's. */
 #ifndef ICESTREAM_COMMON_EDGES_TRANSPORT_GUARD_H
 #define ICESTREAM_COMMON_EDGES_TRANSPORT_GUARD_H
 
@@ -9,15 +10,17 @@
 
 struct guard;
 
-/* Starts to answer for the sockets of a ZeroMQ context; to be called before any of them is bound. public_key: Z85. */
+/* Starts to answer for the sockets of a ZeroMQ context; call it before any of them is bound. public_key: Z85. */
 enum status guard_create(void *context, const char *public_key, struct guard **ret_guard, struct err *err);
-/* Before it is bound: peers of the socket go past the guard. number: its monitor's. False: errno says why. */
+/* Puts the guard in front of a socket; call it before the socket is bound. number: the number of its monitor. Returns
+ * false on failure, with the reason in errno. */
 bool guard_socket(struct guard *guard, void *socket, int number);
-/* Peers that were turned away so far: with wrong keys, or none, or that do not speak the protocol. */
+/* Returns how many peers were turned away so far: with wrong keys, without keys, or because they do not speak the
+ * protocol. */
 long long guard_refused(struct guard *guard);
-/* Before the context is terminated, when its other sockets are closed. */
+/* Closes the monitors; call it before the context is terminated, after its other sockets were closed. */
 void guard_close(struct guard *guard);
-/* After the context was terminated. */
+/* Frees the guard; call it after the context was terminated. */
 void guard_destroy(struct guard **guard);
 
 #endif

@@ -19,7 +19,7 @@ void *monitor_open(void *context, void *socket, int events, int number) {
     return monitor;
 }
 
-/* An event has two frames: its number (16 bits) and value (32), and the address. */
+/* An event has two frames: its number (16 bits) and value (32 bits), then the address. */
 int monitor_next(void *monitor) {
     char frame[FRAME_MAX], rest[FRAME_MAX];
     int more = 1, length = zmq_recv(monitor, frame, sizeof frame, ZMQ_DONTWAIT);

@@ -1,13 +1,13 @@
-/* What libzmq tells of one socket's connections. */
+/* Reports what libzmq tells about the connections of one socket. */
 #ifndef ICESTREAM_COMMON_EDGES_TRANSPORT_MONITOR_H
 #define ICESTREAM_COMMON_EDGES_TRANSPORT_MONITOR_H
 
 #include <stdbool.h>
 
-/* Before the socket is bound or connected. number: no two monitors of a context have the same. NULL: errno says why. To
- * be closed with zmq_close after the socket. */
+/* Opens a monitor; call it before the socket is bound or connected. number: unique among the monitors of a context.
+ * Returns NULL on failure, with the reason in errno. Close the monitor with zmq_close after the socket. */
 void *monitor_open(void *context, void *socket, int events, int number);
-/* The next event (ZMQ_EVENT_…), or 0. Never blocks. */
+/* Returns the next event (ZMQ_EVENT_…), or 0. Never blocks. */
 int monitor_next(void *monitor);
 
 #endif

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/tilts.h"
 #include "common/memory.h"
 
@@ -235,6 +237,19 @@ void mdoc_clear(struct mdoc *mdoc) {
     free(mdoc->tilts);
     free(mdoc->image_file);
     *mdoc = (struct mdoc){0};
+}
+
+static const char ENDING[] = ".mdoc";
+
+bool mdoc_is_name(const char *path) {
+    size_t length = strlen(path), tail = strlen(ENDING);
+    return length > tail && strcasecmp(path + length - tail, ENDING) == 0;
+}
+
+void mdoc_series_name(const char *path, char *out, size_t size) {
+    snprintf(out, size, "%s", path);
+    if (mdoc_is_name(out)) out[strlen(out) - strlen(ENDING)] = '\0';
+    out[image_path_stem(out, IMAGE_AS_TILT_STACK)] = '\0';
 }
 
 const char *mdoc_file_name(const char *path) {

@@ -38,6 +38,12 @@ void mdoc_clear(struct mdoc *mdoc);
  * second in the file. */
 bool mdoc_is_later(double first_time, double second_time, bool comes_second);
 
+/* Returns whether a path ends in .mdoc; case does not matter. */
+bool mdoc_is_name(const char *path);
+/* Writes the name of a tilt series into out[size], cut to fit: the path of its .mdoc or stack without .mdoc and without
+ * one ending of a stack ("a/TS_01.mrc.mdoc", "a/TS_01.st" and "a/TS_01.mdoc" give "a/TS_01"). */
+void mdoc_series_name(const char *path, char *out, size_t size);
+
 /* Name of a path of Windows or Unix without its folders; points into path. */
 const char *mdoc_file_name(const char *path);
 /* Length of a file's name without its ending; a number's point ("TS_01_12.0") begins none. */

@@ -1,10 +1,10 @@
-/* On whose account a process came down: the item of the thread that the signal came from, whatever the others were at. */
+/* Records which item ended the process: the item of the thread that got the signal, whatever the other threads did. */
 #include <signal.h>
 #include <string.h>
 
 #include "common/harness/stage_private.h"
 
-/* A handler is given no context but the thread that it runs on. */
+/* A signal handler knows nothing but the thread on which it runs. */
 static _Thread_local struct {
     char *page;
     const char *id;
@@ -22,7 +22,7 @@ static void on_crash(int number) {
         size_t length = strlen(blame.id);
         memcpy(blame.page, blame.id, length < PATH_SIZE ? length : PATH_SIZE - 1);
     }
-    /* The handler is gone by now, so this ends the process as if there had been none. */
+    /* SA_RESETHAND has removed the handler, so this ends the process as if there had been none. */
     raise(number);
 }
 
@@ -31,7 +31,7 @@ void crash_watch(void) {
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND}, before;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        /* A sanitizer that has its own says more. */
+        /* Sanitizers install handlers of their own, which report more; they stay. */
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
             sigaction(signals[i], &action, NULL);
 }

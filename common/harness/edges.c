@@ -1,5 +1,5 @@
-/* Messages of a stage in a pipeline: what comes in is claimed and answered, what is done is acknowledged, what the
- * outboxes hold is sent. On the main thread alone. */
+/* Messages of a stage in a pipeline, on the main thread alone: claims and answers what comes in, acknowledges what is
+ * done, and sends what the outboxes hold. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "common/harness/pipeline.h"
 #include "common/memory.h"
 
-/* Messages that are taken in a row, so that a flood of them keeps nothing else from its turn. */
+/* The most messages taken in a row, so that a flood of messages does not hold up everything else. */
 enum { AT_ONCE = 1000 };
 
 static const double ahead_pause = 0.05, ahead_time = 0.025;
@@ -18,7 +18,6 @@ static void note_dropped(struct pipeline *pipeline, const char *edge, const stru
     atomic_fetch_add(&pipeline->stage->metrics.dropped, 1);
 }
 
-/* What was dropped since it was told of last, and who was turned away. */
 void edges_tell_dropped(struct pipeline *pipeline, double now) {
     struct log *log = pipeline->stage->log;
     dropped_tell(&pipeline->bad, log, now);
@@ -42,7 +41,7 @@ enum status edges_mend(struct pipeline *pipeline, struct err *err) {
     return STATUS_OK;
 }
 
-/* What comes down an edge: items and its end. */
+/* Checks what comes down an edge: only items and an end may. */
 static enum status check_downstream(const struct message *message, const char *edge, struct err *err) {
     FAIL_IF(strcmp(message->edge, edge) != 0, err, STATUS_BAD_FORMAT, "a message for the edge '%s'", message->edge);
     FAIL_IF(message->kind != MESSAGE_ITEM && message->kind != MESSAGE_END, err, STATUS_BAD_FORMAT,
@@ -61,12 +60,12 @@ enum status edges_answer(struct pipeline *pipeline, const struct inbox *inbox, e
     _cleanup_(mem_free) char *text = NULL;
     size_t length;
     TRY(message_encode(&message, NULL, &text, &length, err));
-    /* Without a sender that listens the answer is lost; the item comes again and is answered again. */
+    /* When no sender listens, the answer is lost; the item then comes again and is answered again. */
     bool sent;
     return transport_send(inbox->acks, text, length, &sent, err);
 }
 
-/* Whether a lane has the item already, so that this arrival is acknowledged together with the first. */
+/* Returns whether a lane has the item already; this arrival is then acknowledged together with the first. */
 static bool joins_lane(struct stage *stage, const char *id, int edge, int64_t seq) {
     bool joins = false;
     stage_lock(stage);
@@ -96,19 +95,19 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
     case CLAIM_FINISHED:
         return edges_answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(claimed->state), err);
     case CLAIM_HERE:
-        /* A sender that was started anew does not know who has what; and an item may come by two edges. */
+        /* A sender that has started again does not know which receiver has what; and an item may come by two edges. */
         if (joins_lane(stage, item_id(message->item), input, message->seq))
             return edges_answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
         break;
     case CLAIM_ELSEWHERE:
-        /* Who has it answers for it, also where this instance had it before it was thought to hang. */
+        /* The instance that has the item answers for it, even if this one had it before it seemed to hang. */
         break;
     }
     return STATUS_OK;
 }
 
-/* Only what is claimed, and written down, goes to work; and all of it does, even where an answer could not be given: what
- * this instance has claimed nobody else would take. */
+/* Claims items in the ledger and passes them to the lanes. Only claimed items are processed; and all claimed items are,
+ * even when their sender could not be answered: no other instance would take them. */
 static enum status take_items(struct pipeline *pipeline, struct err *err) {
     const struct stage *stage = pipeline->stage;
     int count = pipeline->arrived_count;
@@ -133,7 +132,7 @@ static enum status take_items(struct pipeline *pipeline, struct err *err) {
     return status;
 }
 
-/* Bad frames are counted and dropped; what is returned ends the stage. */
+/* Takes one frame. Bad frames are counted and dropped; an error that is returned ends the stage. */
 static enum status take_frame(struct pipeline *pipeline, int input, const void *bytes, size_t length, struct err *err) {
     struct stage *stage = pipeline->stage;
     const struct inbox *inbox = &pipeline->inboxes[input];
@@ -160,8 +159,8 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
     return status;
 }
 
-/* After the end of the inputs no item comes any more; but a sender that was started anew asks for the answer to its
- * end once more. */
+/* After the end of the inputs no item comes any more; but a sender that has started again still asks for the answer to
+ * its end. */
 int edges_room(const struct pipeline *pipeline) {
     if (pipeline->phase != PHASE_RUN) return SLOTS_MAX;
     stage_lock(pipeline->stage);
@@ -195,8 +194,8 @@ enum status edges_receive(struct pipeline *pipeline, struct err *err) {
     return take_items(pipeline, err);
 }
 
-/* A stage that is through its items faster than the ledger is through a transaction claims some ahead: as many as it
- * settles in the time of a slow disk's answer. One that takes its time claims what its lanes hold. */
+/* Fits the number of items claimed ahead. A stage whose items take less time than a transaction of the ledger claims as
+ * many as it settles while a slow disk answers once. A slower stage claims what its lanes hold. */
 void edges_fit_ahead(struct pipeline *pipeline, double now) {
     struct stage *stage = pipeline->stage;
     double passed = now - pipeline->ahead_at;
@@ -267,8 +266,8 @@ enum status edges_pump(struct pipeline *pipeline, double now, struct err *err) {
     return STATUS_OK;
 }
 
-/* The answer for a lane whose items are done with. One that came late, since it was taken for hung, is answered for
- * too where another has finished it meanwhile. */
+/* Acknowledges all arrivals of a finished item. An item that came late, because this instance seemed to hang, is
+ * acknowledged too when another instance has finished it meanwhile. */
 static enum status acknowledge_slot(struct pipeline *pipeline, const struct slot *slot, struct err *err) {
     const struct stage *stage = pipeline->stage;
     enum ledger_state state = slot->state;
@@ -293,11 +292,10 @@ static struct slot *next_done(struct stage *stage) {
     return slot;
 }
 
-/* Items whose products and outcome are on disk. */
 enum status edges_acknowledge(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
     for (struct slot *slot; (slot = next_done(stage)) != NULL;) {
-        /* Without the stage's lock, as it may ask the ledger, whose lock comes first. */
+        /* Without the stage's lock: this may use the ledger, whose lock comes first. */
         TRY(acknowledge_slot(pipeline, slot, err));
         stage_lock(stage);
         lanes_free(stage, slot);

@@ -1,4 +1,4 @@
-/* A stage in process, for tests: no sockets, no signals, no sleeps. */
+/* Runs a stage in process, for tests: without sockets, signals or sleeps. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The instance file: what the launcher tells one process of a stage. */
+/* Reads the instance file, with which the launcher tells one process of a stage what to do. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 
 enum { INSTANCE_VERSION = 1, INSTANCE_SIZE_MAX = 4 << 20, WINDOW_MAX = 4096, REPLICAS_MAX = 4096 };
 
-/* A whole number within limits; `absent` where there is none. */
+/* Reads a whole number within limits; `absent` is its value when the key is missing. */
 static enum status read_count(const json_t *root, const char *key, int least, int most, int absent, int *ret_count,
                               struct err *err) {
     const json_t *value = json_object_get(root, key);
@@ -78,7 +78,7 @@ static enum status set_params(struct stage *stage, const json_t *object, const c
     return STATUS_OK;
 }
 
-/* Session values fill the session, whatever parameters of the same name a stage has. */
+/* Session values fill the session, even if a stage has parameters of the same names. */
 static enum status set_session(struct stage *stage, const json_t *object, struct err *err) {
     if (object == NULL) return STATUS_OK;
     size_t count;
@@ -165,7 +165,7 @@ static enum status map_current(struct stage *stage, const char *path, struct err
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
     void *memory = MAP_FAILED;
-    /* A page that had no place on a disk that is full would end the process when it is written to. */
+    /* On a full disk, a page without a block would end the process when it is written to. */
     static const char nothing[CURRENT_SIZE];
     errno = ENOSPC;
     if (pwrite(descriptor, nothing, sizeof nothing, 0) == (ssize_t)sizeof nothing)

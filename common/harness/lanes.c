@@ -1,5 +1,5 @@
-/* Lanes: the places of items on their way through load, process and store; and slots, which hold them on until their
- * outcome is written down. */
+/* Lanes hold items on their way through load, process and store. Slots hold them on until the ledger has their
+ * outcome. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -25,7 +25,8 @@ struct lane_plan lanes_plan(const struct stage_descriptor *descriptor, const str
     int wanted = descriptor->lanes > 0 ? descriptor->lanes : DEFAULT_LANES;
     struct lane_plan plan = {.load_threads = bounded(load, IO_THREADS_MAX),
                              .store_threads = bounded(store, IO_THREADS_MAX)};
-    /* One for each thread and some that wait between them, so that the slowest part always finds its next item. */
+    /* One lane for each thread and a few that wait between them, so that the slowest part always finds its next
+     * item. */
     int working = plan.load_threads + 1 + plan.store_threads + DEVICE_SLACK;
     if (on_device && wanted < working) wanted = working;
     plan.lanes = bounded(lanes > 0 ? lanes : wanted, LANES_MAX);
@@ -57,7 +58,7 @@ int lanes_room(const struct stage *stage) {
     if (stage->flush_wanted) return 0;
     int room = stage->free_lane_count + stage->ahead - waiting;
     if (room > stage->slot_count - in_hand) room = stage->slot_count - in_hand;
-    /* What a cumulative stage sends has no item behind it that could wait. */
+    /* A cumulative stage may always send: no item of its input waits for the output. */
     for (int i = 0; i < stage->output_count && !stage->descriptor->cumulative; i++) {
         int64_t left = stage->outputs[i].window - stage->outputs[i].unacknowledged - in_hand;
         if (room > left) room = (int)left;
@@ -68,7 +69,7 @@ int lanes_room(const struct stage *stage) {
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) {
     stage_lock(stage);
     if (lanes_in_hand(stage) == stage->slot_count) {
-        /* The caller asked for room before; without it the item is let go and comes again. */
+        /* The caller asked for room before. Without room the item is dropped here, and its sender sends it again. */
         stage_unlock(stage);
         item_destroy(item);
         return;
@@ -89,10 +90,10 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     atomic_fetch_add(&stage->metrics.in, 1);
     atomic_store(&stage->metrics.queue, lanes_in_hand(stage));
     parts_begin(&stage->parts, slot->taken);
-    stage_call(stage, PART_LOAD);
-    /* What idle does may depend on what comes. */
+    stage_wake(stage, PART_LOAD);
+    /* The work of idle may depend on new items. */
     stage->events++;
-    if (stage->descriptor->idle != NULL) stage_call(stage, PART_PROCESS);
+    if (stage->descriptor->idle != NULL) stage_wake(stage, PART_PROCESS);
     stage_unlock(stage);
 }
 
@@ -109,9 +110,9 @@ void lanes_let_go(struct stage *stage, struct slot *slot) {
     slot->lane->item = NULL;
     stage->free_lanes[stage->free_lane_count++] = slot->lane;
     slot->lane = NULL;
-    /* Some may wait for it; or so few that more may be received. */
+    /* Items may wait for this lane; or so few wait that the main thread may receive more. */
     int waiting = (int)(stage->next_ticket - stage->load_ticket);
-    if (waiting > 0) stage_call(stage, PART_LOAD);
+    if (waiting > 0) stage_wake(stage, PART_LOAD);
     if (waiting <= stage->ahead / 2 && !stage->room_told) {
         stage->room_told = true;
         stage_changed(stage);
@@ -168,39 +169,9 @@ enum status lanes_start(struct stage *stage, struct err *err) {
 void lanes_stop(struct stage *stage) {
     stage_lock(stage);
     stage->threads_end = true;
-    stage_call_all(stage);
+    stage_wake_all(stage);
     stage_unlock(stage);
     for (int i = 0; i < stage->threads_started; i++)
         pthread_join(stage->threads_of[i], NULL);
     stage->threads_started = 0;
-}
-
-enum status lanes_finish(struct stage *stage, struct err *err) {
-    stage_lock(stage);
-    stage->flush_wanted = true;
-    stage_call_all(stage);
-    while (!stage->flushed && stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW)
-        stage_wait_until(stage, INFINITY);
-    stage->summary_wanted = stage->flushed;
-    stage_call_all(stage);
-    while (stage->summary_wanted && !stage->summarised && stage->fatal == STATUS_OK)
-        stage_wait_until(stage, INFINITY);
-    parts_end(&stage->parts, clock_monotonic());
-    enum status status = stage->fatal;
-    if (status != STATUS_OK && err != NULL) *err = stage->fatal_err;
-    stage_unlock(stage);
-    return status;
-}
-
-void stage_report_parts(struct stage *stage, FILE *out) {
-    double now = clock_monotonic();
-    char line[512];
-    stage_lock(stage);
-    struct parts parts = stage->parts;
-    stage_unlock(stage);
-    if (parts.begun == 0) return;
-    long long done = atomic_load(&stage->metrics.out);
-    parts_line(&parts, done, now, line, sizeof line);
-    log_write(stage->log, LOG_INFO, "parts", "%s", line);
-    if (out != NULL) parts_table(&parts, done, now, out);
 }

@@ -52,7 +52,7 @@ void metrics_latency(struct metrics *metrics, double seconds) {
     atomic_store(&metrics->latency, before == 0 ? seconds : 0.9 * before + 0.1 * seconds);
 }
 
-/* What the process has read and written so far, files and sockets alike. */
+/* Returns how many bytes the process has read and written so far, in files and sockets. */
 static long long bytes_moved(void) {
     FILE *stream = fopen("/proc/self/io", "re");
     if (stream == NULL) return 0;
@@ -67,25 +67,25 @@ static long long bytes_moved(void) {
 static enum status put_text(const char *path, const char *text, size_t length, struct err *err) {
     _cleanup_(file_close) int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
-    errno = ENOSPC; /* what a write that is cut short comes from */
+    errno = ENOSPC; /* the usual reason for a write that is cut short */
     FAIL_IF(pwrite(descriptor, text, length, 0) != (ssize_t)length || ftruncate(descriptor, (off_t)length) != 0, err,
             status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
     return STATUS_OK;
 }
 
-/* The text goes into the other of two files, whose blocks are its own for good, and the two change names: so a heartbeat
- * needs no room on the disk, and goes on when there is none. */
+/* Writes the text into the second of two files, which keeps its blocks for good, and exchanges their names. A heartbeat
+ * then needs no room on the disk, and goes on when the disk is full. */
 static enum status exchange(const char *path, const char *text, size_t length, struct err *err) {
     char other[PATH_SIZE + 8];
     snprintf(other, sizeof other, "%s.tmp", path);
     TRY(put_text(other, text, length, err));
     if (renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return STATUS_OK;
-    /* The first time there is nothing to change with; and some network file systems cannot. */
+    /* The first time there is no file to exchange with; and some network file systems cannot exchange. */
     FAIL_IF(rename(other, path) != 0, err, status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
     return put_text(other, text, length, err);
 }
 
-/* Filled up with blanks, so that a longer heartbeat needs no new block. */
+/* Pads the text with blanks, so that a longer heartbeat needs no new block. */
 static enum status write_beat(const char *path, const char *text, struct err *err) {
     size_t length = strlen(text), room = (length / BEAT_BYTES + 1) * BEAT_BYTES;
     _cleanup_(mem_free) char *padded = malloc(room);

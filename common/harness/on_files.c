@@ -1,4 +1,4 @@
-/* Items of what a person gives a stage on files: STAR files, an image, a folder of images. */
+/* Makes items from what a user gives a stage on files: STAR files, an image, a folder of images. */
 #include <errno.h>
 #include <fts.h>
 #include <jansson.h>
@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -20,7 +20,6 @@ static void list_clear(struct item_list *list) {
     *list = (struct item_list){0};
 }
 
-/* Consumes the item. */
 enum status item_list_add(struct item_list *list, struct item *item, struct err *err) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity == 0 ? 64 : 2 * list->capacity;
@@ -45,7 +44,8 @@ struct item *item_list_find(const struct item_list *list, const char *id) {
     return place != NULL ? list->items[json_integer_value(place)] : NULL;
 }
 
-/* The item of that id, new where there is none yet: STAR files that are given together describe the same things. */
+/* Returns the item with that id, a new one when there is none yet: STAR files that are given together describe the same
+ * items. */
 static enum status list_need(struct item_list *list, const char *id, const char *kind, struct item **ret_item,
                              struct err *err) {
     struct item *item = item_list_find(list, id);
@@ -57,7 +57,8 @@ static enum status list_need(struct item_list *list, const char *id, const char 
     return STATUS_OK;
 }
 
-/* The id of a path as a STAR file has it: directories kept, nothing that leads upwards or to the root, no ending. */
+/* Makes the id from a path in a STAR file: keeps directories, drops whatever leads upwards or to the root, drops the
+ * ending. */
 enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err) {
     for (;;) {
         if (strncmp(path, "./", 2) == 0)
@@ -72,8 +73,8 @@ enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err
     return path_without_ending(path, id, PATH_SIZE, err);
 }
 
-/* The path as an item holds it: relative to the root where it lies below it, else as RELION's projects have it, from
- * the working directory, else absolute. A path from a STAR file is looked for beside that file first. */
+/* Makes the path as an item holds it: relative to the root when it lies below the root, else relative to the working
+ * directory as in RELION's projects, else absolute. Looks for a path from a STAR file beside that file first. */
 enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
                              struct err *err) {
     char joined[PATH_SIZE], absolute[PATH_SIZE], here[PATH_SIZE], other[PATH_SIZE];
@@ -103,7 +104,7 @@ struct optics {
     size_t row;
 };
 
-/* The session's value, else that of the optics table, else that of the micrograph's row, else the fallback. */
+/* Takes the session's value, else that of the optics table, else that of the micrograph's row, else the fallback. */
 static enum status set_optics_number(struct item *item, const char *member, double session_value, struct optics optics,
                                      struct optics own, const char *column, double fallback, struct err *err) {
     double value = session_value;
@@ -120,7 +121,7 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
     const char *group = name >= 0 ? star_get(optics.table, optics.row, name) : "opticsGroup1";
     TRY(item_set_string(item, "optics.group", item_text_fits(group) ? group : "opticsGroup1", err));
     double fallback = header_pixel_size > 0 ? header_pixel_size : NAN, detector, magnification;
-    /* RELION 3.0: the detector's pixel in µm, over the magnification. */
+    /* RELION 3.0: the detector's pixel in µm, divided by the magnification. */
     if (cell_number(own.table, own.row, "rlnDetectorPixelSize", &detector) &&
         cell_number(own.table, own.row, "rlnMagnification", &magnification) && magnification > 0)
         fallback = 1e4 * detector / magnification;
@@ -135,7 +136,7 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
                              "rlnAmplitudeContrast", 0.1, err);
 }
 
-/* Shape and pixel size where the file says; one that cannot be read is the stage's to report. */
+/* Adds shape and pixel size when the file states them; a file that cannot be read is left for the stage to report. */
 static enum status set_micrograph(const struct stage *stage, struct item *item, const char *path,
                                   double *ret_pixel_size, struct err *err) {
     char absolute[PATH_SIZE];
@@ -161,7 +162,7 @@ static enum status set_columns(struct item *item, const struct star_table *table
     return STATUS_OK;
 }
 
-/* The row of the optics table that the micrograph's group names; the only one where none is named. */
+/* Finds the row of the optics table that the micrograph's group names, or its only row when no group is named. */
 static struct optics find_optics(struct star_file *star, const struct star_table *table, size_t row) {
     struct star_table *optics = star_table_find(star, "optics");
     double group, other;
@@ -205,7 +206,8 @@ static enum status add_micrographs(const struct star_input *input, struct star_t
     return STATUS_OK;
 }
 
-/* A micrograph outside the project has an absolute path; its id is then what the picker made the file's name of. */
+/* A micrograph outside the project has an absolute path; its id is then the one that the picker used for its file's
+ * name. */
 static enum status picks_id(const struct star_input *input, const char *micrograph, const char *picks,
                             char id[PATH_SIZE], struct err *err) {
     static const char ending[] = "_autopick.star";
@@ -316,19 +318,14 @@ int stage_files_by_name(const FTSENT **a, const FTSENT **b) {
 }
 
 static bool is_image_name(const char *name) {
-    static const char *const endings[] = {".mrc", ".mrcs", ".map", ".st",  ".ali", ".rec",
-                                          ".tif", ".tiff", ".eer", ".png", ".jpg", ".jpeg"};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
-        if (strcasecmp(dot, endings[i]) == 0) return name[0] != '.';
-    return false;
+    return name[0] != '.' && image_path_fits(name, IMAGE_AS_ANYTHING);
 }
 
 static bool needs(const struct stage *stage, const char *member) {
     return strstr(stage->descriptor->in, member) != NULL;
 }
 
-/* What follows the picker takes a folder for that of the stage before, whose STAR file says what is in it. */
+/* A stage after the picker accepts the folder of the stage before it, whose STAR file lists what it contains. */
 static enum status add_folder_star(const struct stage *stage, const char *path, struct item_list *list,
                                    struct err *err) {
     char star[PATH_SIZE];

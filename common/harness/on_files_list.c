@@ -1,8 +1,9 @@
-/* Images that a table with commas names, a line each: labels, or the scores of another run. */
+/* Makes items from images that a table with commas names, one in each line: labels, or the scores of another run. */
 #include <string.h>
 #include <strings.h>
 
 #include "common/formats/csv.h"
+#include "common/formats/image_formats.h"
 #include "common/harness/stage_private.h"
 
 static bool is_heading(const char *cell) {
@@ -10,11 +11,7 @@ static bool is_heading(const char *cell) {
 }
 
 static bool is_picture(const char *path) {
-    static const char *const endings[] = {".png", ".jpg", ".jpeg"};
-    const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
-        if (strcasecmp(dot, endings[i]) == 0) return true;
-    return false;
+    return image_path_fits(path, IMAGE_AS_PHOTOGRAPH);
 }
 
 enum status stage_files_namesake(const struct stage *stage, const struct item_list *list, const char *id,
@@ -23,7 +20,7 @@ enum status stage_files_namesake(const struct stage *stage, const struct item_li
     const char *other = before != NULL ? item_string(before, "micrograph.path") : NULL;
     *ret_preview = false;
     if (other == NULL || strcmp(other, path) == 0) return STATUS_OK;
-    /* As the watcher has it: what is measured in Å is no picture. */
+    /* As in the watcher: an image with a pixel size in Å is no picture. */
     if (!stage->descriptor->unscaled && is_picture(path) != is_picture(other)) {
         *ret_preview = is_picture(path);
         return STATUS_OK;

@@ -1,4 +1,4 @@
-/* Items of what a person gives a stage that takes structures. */
+/* Makes items from what a user gives a stage that takes structures. */
 #include <errno.h>
 #include <fts.h>
 #include <glob.h>
@@ -13,18 +13,18 @@
 struct input {
     const struct stage *stage;
     struct item_list *list;
-    json_t *paths; /* those that were given, as items hold them */
+    json_t *paths; /* paths that were given, as items hold them */
     struct err *err;
 };
 
-/* Whether that item's file is called the same: it lies in another folder. */
+/* Returns whether the item's file has the same name, and so lies in another folder. */
 static bool is_namesake(const struct item *item, const char *name) {
     const char *path = item_string(item, "structure.path");
     return path != NULL && strcmp(path_name(path), path_name(name)) == 0;
 }
 
-/* The first of these that nothing else has: the name without its ending, with it (a file of another format), and the
- * path, which alone tells namesakes of two folders apart. */
+/* Finds the first id that no other item has: the name without its ending; the name with its ending (files of two
+ * formats); or the path, which alone distinguishes files of one name in two folders. */
 static enum status choose_id(const struct item_list *list, const char *path, const char *name, char id[PATH_SIZE],
                              struct err *err) {
     TRY(stage_files_id(name, id, err));
@@ -88,7 +88,8 @@ static bool is_list(const char *path) {
     return dot != NULL && (strcasecmp(dot, ".txt") == 0 || strcasecmp(dot, ".lst") == 0);
 }
 
-/* A path a line, beside the list or from the working directory; what follows # is not read. */
+/* Reads one path from each line: it counts from the list's folder or from the working directory; text after # is
+ * ignored. */
 static enum status add_list(const struct input *input, const char *path) {
     enum { LIST_MAX = 1 << 28 };
     _cleanup_(mem_free) char *text = NULL;
@@ -118,7 +119,8 @@ static enum status add_one(const struct input *input, const char *path) {
     return add_structure(input, path, path_name(path));
 }
 
-/* Names with wildcards that no shell has seen, since they were quoted: more files than a command line holds. */
+/* Expands wildcards that were quoted, so that no shell has seen them: they may name more files than a command line
+ * holds. */
 static enum status add_glob(const struct input *input, const char *pattern) {
     glob_t found = {0};
     int result = glob(pattern, GLOB_TILDE, NULL, &found);

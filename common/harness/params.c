@@ -14,7 +14,7 @@
 
 enum { KEY_MAX = 64, NEAREST_MAX = 128 };
 
-/* Numbers that the stage decides on itself can be set back to that with the word "auto". */
+/* Returns whether the stage can choose this value itself, so that "auto" is allowed. */
 static bool takes_auto(const struct param *param) {
     return param->default_text == NULL || strcmp(param->default_text, "auto") == 0;
 }

@@ -1,4 +1,4 @@
-/* What the halves of params share. */
+/* What params.c and params_text.c share. */
 #ifndef ICESTREAM_COMMON_HARNESS_PARAMS_PRIVATE_H
 #define ICESTREAM_COMMON_HARNESS_PARAMS_PRIVATE_H
 
@@ -12,15 +12,15 @@ union param_value {
     const char *text; /* borrowed */
 };
 
-/* The value of a text, checked against type, limits and choices. */
+/* Parses a text, and checks it against type, limits and choices. */
 enum status params_parse(const struct param *param, const char *text, const char *where, union param_value *ret_value,
                          struct err *err);
 enum status params_path_check(const char *name, const char *path, const char *where, struct err *err);
-/* The error for a key that is none of names. */
+/* Returns the error for a key that is none of names. */
 enum status params_unknown(const char *key, const char *const *names, size_t count, const char *where, struct err *err);
-/* An error when no parameter has that name. */
+/* Returns an error when no parameter has that name. */
 enum status params_known(const struct param *table, size_t count, const char *key, const char *where, struct err *err);
-/* The text of a scalar, or of a list of them with commas between. */
+/* Writes the text of a scalar, or of a list of scalars with commas between them. */
 enum status params_json_text(const char *key, const json_t *value, char *out, size_t size, const char *where,
                              struct err *err);
 

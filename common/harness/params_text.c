@@ -1,4 +1,4 @@
-/* Parameters as JSON and as text for people. */
+/* Prints parameters as JSON and as text for people, and reads them from JSON. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,6 @@ json_t *params_describe(const struct param *table, size_t count) {
     return list;
 }
 
-/* The text of a scalar, or of a list of them with commas between. */
 enum status params_json_text(const char *key, const json_t *value, char *out, size_t size, const char *where,
                              struct err *err) {
     int used = 0;
@@ -85,7 +84,7 @@ enum status params_set_json(const struct param *table, size_t count, void *targe
     json_t *value;
     json_object_foreach((json_t *)object, key, value) {
         if (json_is_null(value)) {
-            /* A key with nothing behind it leaves the default, but must still be a key. */
+            /* A key with the value null keeps the default, but it must still be a known key. */
             TRY(params_known(table, count, key, where, err));
             continue;
         }
@@ -171,7 +170,7 @@ static void print_details(const struct param *param, FILE *out) {
         fputs(between[0] == ';' ? ")" : "", out);
 }
 
-/* Columns on a terminal: continuation bytes of UTF-8 (the Å) take none. */
+/* Returns the number of columns on a terminal: continuation bytes of UTF-8 (as in Å) take none. */
 static int display_width(const char *text) {
     int width = 0;
     for (; *text; text++)

@@ -12,7 +12,7 @@ void parts_end(struct parts *parts, double now) {
     if (parts->begun > 0) parts->ended = now;
 }
 
-/* What has been worked since the last change is added up before the number of workers changes. */
+/* Adds up the work since the last change before the number of workers changes. */
 static void change(struct parts *parts, enum part part, int by, double now) {
     parts->part[part].busy += parts->part[part].active * (now - parts->part[part].since);
     parts->part[part].since = now;
@@ -52,7 +52,7 @@ json_t *parts_json(const struct parts *parts, double now) {
     json_t *root = json_pack("{s:f, s:f, s:s}", "wall", wall, "setup", parts->setup, "slowest", names[slowest]);
     for (int i = 0; i < PART_COUNT && root != NULL; i++) {
         busy = parts_busy(parts, (enum part)i, now);
-        /* Work before the first item (idle) may be more than the run has lasted. */
+        /* Work before the first item (idle) may take longer than the run has lasted. */
         json_object_set_new(root, names[i],
                             json_pack("{s:i, s:f, s:f}", "threads", parts->part[i].threads, "busy", busy, "waiting",
                                       wall > busy ? wall - busy : 0.0));

@@ -1,6 +1,6 @@
-/* Where a stage may read and write. In a pipeline items come from elsewhere, so what they name must lie in the session or
- * in an input folder, and what is named by their ids below the stage's own folder, wherever links lead. On files the
- * user names what he likes. */
+/* Where a stage may read and write. In a pipeline, items come from elsewhere. The files that an item names must lie in
+ * the session or in an input folder; its products, named after its id, must lie below the stage's own folder; both
+ * after all links. On files the user may name any file. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static enum status add_text(struct stage *stage, const char *path, struct err *e
     return STATUS_OK;
 }
 
-/* As it is written, for what is not there any more, and where it leads. */
+/* Adds a folder as it is written, for files that no longer exist, and as it is with links resolved. */
 static enum status add_place(struct stage *stage, const char *path, struct err *err) {
     char real[PATH_MAX];
     FAIL_IF(path == NULL || path[0] != '/', err, STATUS_BAD_ARGUMENT, "'folders' must be a list of absolute paths");
@@ -50,7 +50,7 @@ static bool is_in_a_place(const struct stage *stage, const char *path) {
     char real[PATH_MAX];
     for (int i = 0; i < stage->place_count; i++)
         if (path_is_below(path, stage->places[i], NULL)) return true;
-    /* One that was away when the stage began may be there by now, where a link leads. */
+    /* A folder that was away when the stage began may be there by now, behind a link. */
     for (int i = 0; i < stage->place_count; i++)
         if (realpath(stage->places[i], real) != NULL && path_is_below(path, real, NULL)) return true;
     return false;
@@ -62,7 +62,7 @@ enum status stage_may_read(const struct stage *stage, const char *absolute, stru
     bool there = realpath(absolute, real) != NULL;
     int reason = there ? 0 : errno;
     if (there && is_in_a_place(stage, real)) return STATUS_OK;
-    /* What may not be read is not waited for either, should its folder not be there. */
+    /* A file that may not be read is not waited for either, even if its folder is away. */
     if (!there && is_in_a_place(stage, absolute) && strstr(absolute, "/../") == NULL) {
         if (reason == ENOENT) return file_missing(absolute, err);
         FAIL(err, reason == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(reason), "%s: cannot be reached: %s",
@@ -75,7 +75,7 @@ enum status stage_may_read(const struct stage *stage, const char *absolute, stru
          absolute, leads ? " leads to " : "", leads ? real : "");
 }
 
-/* The nearest folder on the way to a product that is there already must be below the stage's own. */
+/* Checks that the nearest existing folder on the way to a product lies below the stage's own. */
 static enum status may_write(const struct stage *stage, const char *absolute, struct err *err) {
     char folder[PATH_SIZE], real[PATH_MAX];
     if (stage->place_count == 0) return STATUS_OK;
@@ -98,7 +98,7 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
             "the name of a product of %.80s is too long", item_id(item));
     TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));
     TRY(path_join(path_name(stage->folder), name, relative, PATH_SIZE, err));
-    /* Made anew in silence, it would hide that what was in it is lost. */
+    /* Silently making this folder anew would hide that its content is lost. */
     FAIL_IF(!file_is_folder(stage->folder), err, STATUS_UNAVAILABLE,
             "%s: the folder of the products is gone: put it back, or make it and have its products made again with "
             "`icestream retry --lost`",
@@ -107,7 +107,7 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
     return file_make_parents(absolute, 0777, err);
 }
 
-/* A path of a product, "NAME/…", whose stage's folder is gone: it may be put back. */
+/* A product's path is "NAME/…": when the folder NAME is gone, it may be put back. */
 static enum status folder_there(const struct stage *stage, const char *path, struct err *err) {
     char first[PATH_SIZE], absolute[PATH_SIZE];
     snprintf(first, sizeof first, "%.*s", (int)strcspn(path, "/"), path);

@@ -1,4 +1,4 @@
-/* A stage in a pipeline: the main thread serves the sockets, the ledger's outboxes and the heartbeat. */
+/* Runs a stage in a pipeline: the main thread serves the sockets, the ledger's outboxes and the heartbeat. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -30,16 +30,17 @@ static void beat(struct pipeline *pipeline) {
     log_renew(stage->log);
     bool failed = metrics_heartbeat(&stage->metrics, &parts, pipeline->instance.heartbeat, &err) != STATUS_OK;
     if (failed && !pipeline->beat_failed)
-        log_write(stage->log, LOG_WARN, "heartbeat", "%s (said once; it is tried each second)", err.message);
+        log_write(stage->log, LOG_WARN, "heartbeat", "%s (logged once; the stage tries again each second)",
+                  err.message);
     pipeline->beat_failed = failed;
 }
 
-/* Somebody else (a retry) may have put something back into the outbox. */
+/* Notices when another process (a retry) has put something back into an outbox. */
 static enum status check_outboxes(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
     for (int i = 0; i < stage->output_count; i++) {
         int64_t count;
-        /* What another thread is writing down must be counted in both places, or in none. */
+        /* An item that another thread is writing down must be counted in both places, or in none. */
         ledger_hold(stage->ledger);
         enum status status = ledger_unacknowledged(stage->ledger, stage->outputs[i].edge, &count, err);
         stage_lock(stage);
@@ -76,10 +77,10 @@ static enum status end_outputs(struct pipeline *pipeline, double now, struct err
         over = over && outbox_ended(pipeline->outboxes[i]);
     }
     if (over) {
-        /* A later incarnation in this run has nothing left to do, and nobody left to tell. */
+        /* A later incarnation in this run then knows that nothing is left to do and no receiver is left. */
         TRY(ledger_end_output(stage->ledger, stage->instance, stage->run, err));
     } else if (now >= pipeline->look_at) {
-        /* The receivers may have ended with what an earlier incarnation told them: the launcher then says so. */
+        /* The receivers may have ended because of an earlier incarnation's end; the launcher then writes that down. */
         pipeline->look_at = now + 1;
         TRY(ledger_output_ended(stage->ledger, stage->instance, stage->run, &over, err));
     }
@@ -87,7 +88,7 @@ static enum status end_outputs(struct pipeline *pipeline, double now, struct err
     return STATUS_OK;
 }
 
-/* From the end of the inputs to the end of the stage. */
+/* Goes from the end of the inputs to the end of the stage, phase by phase. */
 static enum status advance(struct pipeline *pipeline, double now, struct err *err) {
     struct stage *stage = pipeline->stage;
     bool ended = false;
@@ -99,13 +100,13 @@ static enum status advance(struct pipeline *pipeline, double now, struct err *er
     if (ended && lanes_empty(stage)) {
         stage->flush_wanted = true;
         pipeline->phase = PHASE_FLUSH;
-        stage_call_all(stage);
+        stage_wake_all(stage);
     } else if (ended)
         pipeline->look_at = 0;
     if (pipeline->phase == PHASE_FLUSH && stage->flushed) {
         stage->summary_wanted = true;
         pipeline->phase = PHASE_SUMMARY;
-        stage_call_all(stage);
+        stage_wake_all(stage);
     }
     if (pipeline->phase == PHASE_SUMMARY && stage->summarised) {
         pipeline->phase = PHASE_END;
@@ -149,7 +150,7 @@ static enum status serve(struct pipeline *pipeline, double now, struct err *err)
     return edges_pump(pipeline, now, err);
 }
 
-/* Items that could not be claimed were let go; those who sent them are asked for them again. */
+/* Items that could not be claimed were dropped: asks their senders to send them again. */
 static enum status ask_again(struct pipeline *pipeline, struct err *err) {
     for (int i = 0; i < pipeline->instance.input_count; i++)
         TRY(edges_answer(pipeline, &pipeline->inboxes[i], MESSAGE_HELLO, 0, "", err));
@@ -176,7 +177,7 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
 
 /* ---- Beginning and end ---- */
 
-/* Before any thread of the stage can emit: what it emits must know where it goes. */
+/* Must come before any thread can emit: what the stage emits must know where it goes. */
 static enum status set_outputs(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
     for (int i = 0; i < pipeline->instance.output_count; i++) {
@@ -212,7 +213,8 @@ static enum status open_edges(struct pipeline *pipeline, struct err *err) {
     return STATUS_OK;
 }
 
-/* The launcher saw the files and folders when it checked the graph: what is not there now is away, and may come back. */
+/* The launcher saw these files and folders when it checked the graph: one that is missing now is away, and may come
+ * back. */
 static enum status or_away(enum status status) {
     return status == STATUS_NOT_FOUND ? STATUS_UNAVAILABLE : status;
 }
@@ -232,7 +234,8 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
     bool over = false;
     TRY(ledger_output_ended(stage->ledger, stage->instance, stage->run, &over, err));
     if (over) {
-        log_write(stage->log, LOG_INFO, "over", "everything was done and said before; nothing is left to do");
+        log_write(stage->log, LOG_INFO, "over",
+                  "an earlier process of this run has finished everything; nothing is left to do");
         *ret_configured = true;
         return STATUS_OK;
     }
@@ -263,7 +266,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
 static int report(struct stage *stage, enum status status, bool configured, const struct err *err) {
     if (status == STATUS_OK) return EXIT_OK;
     if (status == STATUS_CANCELLED) {
-        log_write(stage->log, LOG_INFO, "stopped", "%s; what is not finished is done at the next run", err->message);
+        log_write(stage->log, LOG_INFO, "stopped", "%s; the next run does what is not finished", err->message);
         return EXIT_TERMINATED;
     }
     log_write(stage->log, LOG_ERROR, configured ? "fatal" : "configuration", "%s", err->message);
@@ -284,7 +287,8 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     pipeline->bad = (struct dropped){.id = "bad-frame", .level = LOG_WARN};
     pipeline->stray = (struct dropped){.id = "stray", .level = LOG_INFO};
     stage->mode = STAGE_IN_PIPELINE;
-    /* A stage does not outlive the launcher, not even one that is stopped: the next one would start another beside it. */
+    /* A stage must not outlive the launcher, not even a stopped stage: the next launcher would start another one beside
+     * it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     crash_watch();
     enum status status = signals_start(stage, &signals, &err);
@@ -293,7 +297,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     if (status == STATUS_OK) status = configure(pipeline, &err);
     if (status == STATUS_OK) status = run(pipeline, &configured, &err);
     int code = report(stage, status, configured, &err);
-    /* A source would search on, and nobody would tell it to end. */
+    /* Otherwise a source would search on, and nobody would tell it to end. */
     if (status != STATUS_OK) stage_stop(stage, STOP_NOW);
     if (stage->threads_started > 0) lanes_stop(stage);
     for (int i = 0; i < pipeline->arrived_count; i++)

@@ -23,34 +23,36 @@ struct pipeline {
     struct outbox *outboxes[EDGES_MAX];
     enum pipeline_phase phase;
     double beat_at, check_at, look_at;
-    struct stage_patience patience; /* until when the ledger is left alone, because it could not be written */
+    struct stage_patience patience; /* the ledger could not be written: leave it alone until patience.until */
     bool beat_failed;
-    struct dropped bad, stray; /* what is no message; answers about what is not on its way */
-    long long refused;         /* peers */
+    struct dropped bad, stray; /* bad: frames that are no message; stray: answers about what is not on its way */
+    long long refused;         /* peers that were turned away, as last logged */
     int first_input;           /* inputs take turns */
-    /* What was received and is to be claimed, in one transaction. */
+    /* Items that were received and are to be claimed, in one transaction. */
     struct message arrived[SLOTS_MAX];
     struct ledger_arrival claims[SLOTS_MAX];
     int from[SLOTS_MAX], arrived_count;
-    double ahead_at; /* when `ahead` was last fitted, and how many were settled then */
+    double ahead_at; /* time when `ahead` was last fitted, and the number of settled items then */
     uint64_t ahead_from;
 };
 
-/* An answer on an input's edge. One that nobody is there to hear is lost, and asked for again. */
+/* Sends an answer on an input's edge. When no sender listens, the answer is lost, and the sender asks again. */
 enum status edges_answer(struct pipeline *pipeline, const struct inbox *inbox, enum message_kind kind, int64_t seq,
                          const char *verdict, struct err *err);
-/* How many items may be taken in. */
+/* Returns how many items may be taken in. */
 int edges_room(const struct pipeline *pipeline);
-/* Takes in what has come, no more than there is room for; what follows from answers of downstream. */
+/* edges_receive takes in what has come, up to edges_room; edges_receive_answers takes the answers from downstream. */
 enum status edges_receive(struct pipeline *pipeline, struct err *err);
 enum status edges_receive_answers(struct pipeline *pipeline, struct err *err);
 /* Acknowledges items whose products and outcome are on disk. */
 enum status edges_acknowledge(struct pipeline *pipeline, struct err *err);
+/* Sends what the outboxes hold, and fits their windows. */
 enum status edges_pump(struct pipeline *pipeline, double now, struct err *err);
+/* Fits how many items are claimed ahead of the lanes to how fast the stage settles them. */
 void edges_fit_ahead(struct pipeline *pipeline, double now);
-/* Connections that were cut off are made anew. */
+/* Connects again where connections were cut off. */
 enum status edges_mend(struct pipeline *pipeline, struct err *err);
-/* Says in the log what was dropped since it was told of last, and who was turned away. */
+/* Logs what was dropped and which peers were turned away since the last time. */
 void edges_tell_dropped(struct pipeline *pipeline, double now);
 
 #endif

@@ -1,11 +1,12 @@
-/* What became of items together, after each of them was done. */
+/* Marks items as failed together after each of them was done, and takes the mark back. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/harness/stage_private.h"
 
-/* Between the call of store, which may have told the stage of it, and the ledger. With the lock held. */
+/* Returns true while the item is between the call of store, which may have told the stage about it, and the ledger.
+ * Needs the lock. */
 static bool is_on_its_way(const struct stage *stage, const char *id) {
     for (uint64_t ticket = stage->done_ticket; ticket < stage->next_ticket; ticket++) {
         const struct slot *slot = &stage->slots[ticket % (uint64_t)stage->slot_count];
@@ -15,7 +16,8 @@ static bool is_on_its_way(const struct stage *stage, const char *id) {
     return false;
 }
 
-/* All before an item that is being stored are so too, or further: none of them waits for this thread. */
+/* Waits until the ledger holds these items. All items before one that is being stored are stored too, or further: none
+ * of them waits for this thread. */
 static enum status await_ledger(struct stage *stage, const char *const *ids, size_t count, struct err *err) {
     enum status status = STATUS_OK;
     stage_lock(stage);
@@ -24,7 +26,7 @@ static enum status await_ledger(struct stage *stage, const char *const *ids, siz
             if (atomic_load(&stage->stopping) == STOP_NOW || stage->fatal != STATUS_OK || stage->threads_end)
                 status = err_set(err, STATUS_CANCELLED, __FILE__, __LINE__, "asked to stop");
             else
-                stage_await_call(stage, PART_PROCESS, INFINITY);
+                stage_sleep(stage, PART_PROCESS, INFINITY);
         }
     stage_unlock(stage);
     return status;
@@ -36,7 +38,7 @@ static bool is_among(const char *const *ids, size_t count, const char *id) {
     return false;
 }
 
-/* In process the outcomes are listed. */
+/* In process, the outcomes are in a list. */
 static void revise_outcomes(struct stage *stage, const char *const *ids, size_t count, const char *reason) {
     if (stage->results == NULL) return;
     stage_lock(stage);
@@ -50,7 +52,7 @@ static void revise_outcomes(struct stage *stage, const char *const *ids, size_t 
     stage_unlock(stage);
 }
 
-/* This run may not have counted them as done: they may be of the one before. */
+/* This run may not have counted the items as done: they may be of the run before. */
 static void move_count(atomic_llong *from, atomic_llong *to, long long count) {
     long long counted = atomic_load(from);
     atomic_fetch_sub(from, counted < count ? counted : count);
@@ -59,15 +61,12 @@ static void move_count(atomic_llong *from, atomic_llong *to, long long count) {
 
 enum status stage_revise(struct stage *stage, const char *const *ids, size_t count, const char *reason,
                          struct err *err) {
-    struct stage_patience patience = {0};
     struct metrics *metrics = &stage->metrics;
     int64_t changed = 0;
     if (count == 0) return STATUS_OK;
     TRY(await_ledger(stage, ids, count, err));
     enum status status;
-    do
-        status = ledger_revise(stage->ledger, ids, count, reason, &changed, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, ledger_revise(stage->ledger, ids, count, reason, &changed, err));
     TRY(status);
     if (reason != NULL)
         move_count(&metrics->out, &metrics->failed, changed);

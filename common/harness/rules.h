@@ -1,4 +1,5 @@
-/* reject_if: rules "COLUMN < NUMBER" on an item's columns, or on other numbers of it by path ("picks.count"). */
+/* reject_if: rules "COLUMN < NUMBER" on an item's columns, or on other numbers of the item, named by path
+ * ("picks.count"). */
 #ifndef ICESTREAM_COMMON_HARNESS_RULES_H
 #define ICESTREAM_COMMON_HARNESS_RULES_H
 
@@ -22,10 +23,10 @@ struct rules {
     struct rule rules[RULES_MAX];
 };
 
-/* One rule, or several with commas between; NULL or "": none. */
+/* Parses one rule, or several with commas between them; NULL or "": none. */
 enum status rules_parse(const char *text, struct rules *ret_rules, struct err *err);
-/* STATUS_REJECTED, with the reason, when a rule holds. Rules whose bit is set in *judged are left out; the bits of
- * those whose column is there are set. */
+/* Returns STATUS_REJECTED, with the reason, when a rule holds. Skips rules whose bit in *judged is set; sets the bits
+ * of rules whose column is present. */
 enum status rules_apply(const struct rules *rules, const struct item *item, uint32_t *judged, struct err *err);
 
 #endif

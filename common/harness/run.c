@@ -1,10 +1,12 @@
-/* A list of items through the lanes: the way of stages on files and in process. */
+/* Passes a list of items through the lanes: for stages on files and in process. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/clock.h"
 #include "common/harness/stage_private.h"
 
-/* Gives back the lanes that are done, until there is room for one more item or all are free. False: stop. */
+/* Gives back the slots of items that are done, until there is room for one more item or all slots are free. Returns
+ * false when the stage is to stop. */
 static bool collect(struct stage *stage, bool until_empty) {
     stage_lock(stage);
     bool go_on;
@@ -41,7 +43,7 @@ static bool has_room(struct stage *stage) {
     return room && atomic_load(&stage->stopping) == STOP_NOT;
 }
 
-/* As many of items[*next …] as there are free lanes. */
+/* Takes items[*next …] while there is room. */
 static enum status take_items(struct stage *stage, struct item *const *items, size_t count, size_t *next,
                               struct err *err) {
     enum status status = STATUS_OK;
@@ -49,6 +51,24 @@ static enum status take_items(struct stage *stage, struct item *const *items, si
     while (status == STATUS_OK && *next < count && has_room(stage))
         status = take_item(stage, items[(*next)++], err);
     ledger_let_go(stage->ledger);
+    return status;
+}
+
+/* Asks for flush and the last summary, which run on their own threads, and waits for both. */
+static enum status finish(struct stage *stage, struct err *err) {
+    stage_lock(stage);
+    stage->flush_wanted = true;
+    stage_wake_all(stage);
+    while (!stage->flushed && stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW)
+        stage_wait_until(stage, INFINITY);
+    stage->summary_wanted = stage->flushed;
+    stage_wake_all(stage);
+    while (stage->summary_wanted && !stage->summarised && stage->fatal == STATUS_OK)
+        stage_wait_until(stage, INFINITY);
+    parts_end(&stage->parts, clock_monotonic());
+    enum status status = stage->fatal;
+    if (status != STATUS_OK && err != NULL) *err = stage->fatal_err;
+    stage_unlock(stage);
     return status;
 }
 
@@ -62,7 +82,7 @@ enum status stage_run_items(struct stage *stage, struct item *const *items, size
     stage_lock(stage);
     bool broken = stage->fatal != STATUS_OK;
     stage_unlock(stage);
-    if (go_on || broken) return lanes_finish(stage, err);
-    /* Stopped by a person: what is there is joined, but nothing new is begun. */
+    if (go_on || broken) return finish(stage, err);
+    /* A user has stopped the stage: what is there is joined, but nothing new begins. */
     FAIL(err, STATUS_CANCELLED, "stopped before the end");
 }

@@ -1,4 +1,4 @@
-/* The outcomes of items, and what a stage sends of its own accord, go into the ledger. */
+/* Writes the outcomes of items, and what a stage sends of its own accord, to the ledger. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
-/* The limits of the session's own values: what is beyond them comes from a table or header that is wrong. A pixel size of 0
- * stands for one that nobody knows. */
+/* Checks the item's optics against the limits of the session's parameters: a value beyond them comes from a wrong table
+ * or header. Pixel size 0 means that it is unknown. */
 static enum status check_optics(const struct item *item, struct err *err) {
     size_t count;
     const struct param *table = stage_session_params(&count);
@@ -49,13 +49,13 @@ static void warn_unjudged(struct stage *stage, const struct item *item, uint32_t
         uint32_t bit = UINT32_C(1) << i;
         if ((judged & bit) == 0 && (atomic_fetch_or(&stage->rules_warned, bit) & bit) == 0)
             log_write(stage->log, LOG_WARN, "reject-if",
-                      "%s: there is no number '%s', so that this rule of reject_if decides nothing (said once)",
+                      "%s: there is no number '%s', so this rule of reject_if has no effect (logged once)",
                       item_id(item), stage->rules.rules[i].column);
     }
 }
 
 static void *grow(void *list, size_t count, size_t size) {
-    /* Doubled at each power of two. */
+    /* The list doubles at each power of two. */
     if ((count & (count - 1)) != 0) return list;
     return realloc(list, (count == 0 ? 1 : 2 * count) * size);
 }
@@ -93,7 +93,7 @@ static size_t fill_sends(const struct stage *stage, const struct item *item, str
     return (size_t)stage->output_count;
 }
 
-/* Each output has so many more to send. With the ledger held, so that nobody counts in between. */
+/* Adds to what each output has to send. The caller holds the ledger, so that nobody counts in between. */
 static void count_sends(struct stage *stage, int count) {
     stage_lock(stage);
     for (int i = 0; i < stage->output_count; i++)
@@ -114,7 +114,7 @@ static void count_outcome(struct stage *stage, const struct item *item, enum led
     collect_outcome(stage, item_id(item), state, reason);
 }
 
-/* One that has grown too long could never be sent, and would be in the way of all after it. */
+/* An item that has grown too long could never be sent, and would block all items after it. */
 static enum status check_size(const struct item *item, struct err *err) {
     size_t size = item_size(item);
     FAIL_IF(size > ITEM_SEND_MAX, err, STATUS_BAD_FORMAT,
@@ -123,13 +123,13 @@ static enum status check_size(const struct item *item, struct err *err) {
     return STATUS_OK;
 }
 
-/* One commit: what is to be written, and the rows of the outbox that belong to it. */
+/* One commit: what to write, and the rows of the outbox that belong to it. */
 struct settling {
     struct ledger_finish finishes[SLOTS_MAX];
     struct ledger_origin origins[EMISSIONS_MAX];
     struct slot *slots[SLOTS_MAX];
-    bool flags[SLOTS_MAX];     /* late, or new */
-    struct ledger_send *sends; /* output_count for each */
+    bool flags[SLOTS_MAX];     /* item i is late (outcomes), or new (emissions) */
+    struct ledger_send *sends; /* output_count for each item */
 };
 
 enum status settling_create(int output_count, struct settling **ret_settling, struct err *err) {
@@ -151,7 +151,7 @@ void settling_destroy(struct settling **settling) {
     mem_free(settling);
 }
 
-/* What the ledger is to hold of an item. */
+/* Returns what the ledger shall hold of an item. */
 static struct ledger_finish outcome(struct stage *stage, struct slot *slot, const struct ledger_send *sends,
                                     size_t send_count) {
     struct item *item = slot->item;
@@ -178,7 +178,7 @@ static void after_settling(struct stage *stage, struct slot *slot, const struct 
     if (slot->state == LEDGER_DONE && !stage->descriptor->cumulative) collect_emitted(stage, item);
 }
 
-/* Not finished, and not failed by its own fault: it stays in flight and comes again. */
+/* Returns true for an item that is not finished, through no fault of its own: it stays in flight and comes again. */
 static bool is_unfinished(const struct slot *slot, bool stopping) {
     return slot->status == STATUS_DEVICE ||
            (stopping && (slot->status == STATUS_CANCELLED || slot->status == STATUS_UNAVAILABLE));
@@ -209,14 +209,15 @@ enum status stage_settle(struct stage *stage, struct slot *const *slots, int cou
         if (!settling->flags[i])
             after_settling(stage, settling->slots[i], &what[i]);
         else
-            log_write(stage->log, LOG_WARN, "late", "%s: it is no longer in the hands of this instance", what[i].id);
+            log_write(stage->log, LOG_WARN, "late",
+                      "%s: this instance no longer holds the item, so its outcome does not count", what[i].id);
     }
     return STATUS_OK;
 }
 
-/* ---- What a source emits ----
- * It waits in a list for the ledger thread, which writes down together what has come while it waited for the disk.
- * What a power cut takes from the list is found again by the source, and nobody has been sent it. */
+/* ---- What a source emits ---- Emitted items wait in a list for the ledger thread, which writes together all that came
+ * while it waited for the disk. If a power cut takes the list, the source finds its items again, and no receiver has
+ * been sent any of them. */
 
 enum status stage_settle_emissions(struct stage *stage, struct item *const *items, int count, struct err *err) {
     struct settling *settling = stage->settling;
@@ -240,9 +241,9 @@ enum status stage_settle_emissions(struct stage *stage, struct item *const *item
 }
 
 void stage_drain_emissions(struct stage *stage) {
-    /* At the end of a stage that could not start all of its threads nobody else is there. */
+    /* When a stage could not start all of its threads, there is no ledger thread to wait for. */
     while (stage->emission_count > 0 && stage->fatal == STATUS_OK && !stage->threads_end)
-        stage_await_call(stage, PART_PROCESS, INFINITY);
+        stage_sleep(stage, PART_PROCESS, INFINITY);
 }
 
 static bool emission_waits(struct stage *stage, const char *id) {
@@ -254,7 +255,7 @@ static bool emission_waits(struct stage *stage, const char *id) {
     return waits;
 }
 
-/* A source goes no further than its windows allow. With the lock held. */
+/* Blocks until the windows of all outputs have room; needs the lock. */
 static enum status wait_for_room(struct stage *stage, struct err *err) {
     enum status status = STATUS_OK;
     for (;;) {
@@ -267,7 +268,7 @@ static enum status wait_for_room(struct stage *stage, struct err *err) {
             break;
         }
         atomic_store(&stage->metrics.state, METRICS_BLOCKED);
-        stage_await_call(stage, PART_PROCESS, INFINITY);
+        stage_sleep(stage, PART_PROCESS, INFINITY);
         atomic_store(&stage->metrics.state, METRICS_WAITING);
     }
     return status;
@@ -279,7 +280,7 @@ static enum status queue_emission(struct stage *stage, struct item *item, struct
     enum status status = wait_for_room(stage, err);
     if (status == STATUS_OK) {
         stage->emissions[stage->emission_count++] = item;
-        stage_call(stage, PART_LEDGER);
+        stage_wake(stage, PART_LEDGER);
     }
     stage_unlock(stage);
     if (status != STATUS_OK) item_destroy(&item);
@@ -325,14 +326,11 @@ static enum status emit_once(struct stage *stage, const struct item *item, bool 
 }
 
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
-    struct stage_patience patience = {0};
     struct err own = {0};
     bool is_new = false;
     TRY(check_size(item, err));
     enum status status;
-    do
-        status = emit_once(stage, item, &is_new, &own);
-    while (stage_wait_out(stage, status, &own, &patience));
+    STAGE_PERSIST(stage, status, &own, emit_once(stage, item, &is_new, &own));
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     if (ret_new != NULL) *ret_new = is_new;
     return STATUS_OK;
@@ -354,17 +352,14 @@ static enum status set_aside_once(struct stage *stage, const struct item *item, 
 
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err) {
-    struct stage_patience patience = {0};
     struct err own = {0};
     enum status status;
-    do
-        status = set_aside_once(stage, item, state, reason, &own);
-    while (stage_wait_out(stage, status, &own, &patience));
+    STAGE_PERSIST(stage, status, &own, set_aside_once(stage, item, state, reason, &own));
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     return STATUS_OK;
 }
 
-/* What is on its way to the ledger is looked for first: meanwhile it may arrive there. */
+/* Looks among the emissions first: an item may move from there to the ledger meanwhile. */
 static enum status look_up(struct stage *stage, const char *id, bool *known, enum ledger_state *state,
                            struct err *err) {
     *known = emission_waits(stage, id);
@@ -373,12 +368,9 @@ static enum status look_up(struct stage *stage, const char *id, bool *known, enu
 
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err) {
     enum ledger_state state = LEDGER_DONE;
-    struct stage_patience patience = {0};
     struct err own = {0};
     enum status status;
-    do
-        status = look_up(stage, id, ret_known, &state, &own);
-    while (stage_wait_out(stage, status, &own, &patience));
+    STAGE_PERSIST(stage, status, &own, look_up(stage, id, ret_known, &state, &own));
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     if (*ret_known) *ret_state = (int)state;
     return STATUS_OK;

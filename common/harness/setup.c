@@ -1,4 +1,4 @@
-/* From a descriptor to a stage whose init has been called, and back. */
+/* Makes a stage from its descriptor, up to the call of init, and destroys it. */
 #include <limits.h>
 #include <math.h>
 #include <sched.h>
@@ -17,33 +17,78 @@
 
 #define COMMON(member) offsetof(struct stage_common, member)
 static const struct param common_table[] = {
-    {"threads", PARAM_INT, COMMON(threads), "", NULL, 1, 1024, NULL, 0, false,
-     "threads for computing; by default all cores, in a pipeline a share of them"},
-    {"device", PARAM_STRING, COMMON(device), "", "auto", 0, 0, NULL, 0, false,
-     "where the kernels run: auto, cpu or cuda:N"},
-    {"gpu", PARAM_STRING, COMMON(gpu), "", NULL, 0, 0, NULL, 0, false,
-     "in a graph, the GPU of each instance: auto, a number or a list"},
-    {"lanes", PARAM_INT, COMMON(lanes), "", NULL, 1, LANES_MAX, NULL, 0, false,
-     "items that are on their way inside at once"},
-    {"reject_if", PARAM_STRING, COMMON(reject_if), "", NULL, 0, 0, NULL, 0, false,
-     "rule, or list of them, by which items are left out: COLUMN < NUMBER"},
-    {"from", PARAM_STRING, COMMON(from), "", NULL, 0, 0, NULL, 0, false, "in a graph, the stage or stages before"},
-    {"replicas", PARAM_INT, COMMON(replicas), "", "1", 1, 64, NULL, 0, false,
-     "in a graph, how many processes share the work"},
-    {"program", PARAM_STRING, COMMON(program), "", NULL, 0, 0, NULL, 0, false,
-     "in a graph, the program to run instead of icestream-NAME"},
+    {.name = "threads",
+     .type = PARAM_INT,
+     .offset = COMMON(threads),
+     .minimum = 1,
+     .maximum = 1024,
+     .help = "Threads for computing; by default all cores, in a pipeline a share of them."},
+    {.name = "device",
+     .type = PARAM_STRING,
+     .offset = COMMON(device),
+     .default_text = "auto",
+     .help = "Where the kernels run: auto, cpu or cuda:N."},
+    {.name = "gpu",
+     .type = PARAM_STRING,
+     .offset = COMMON(gpu),
+     .help = "In a graph, the GPU of each instance: auto, a number or a list."},
+    {.name = "lanes",
+     .type = PARAM_INT,
+     .offset = COMMON(lanes),
+     .minimum = 1,
+     .maximum = LANES_MAX,
+     .help = "How many items are on their way inside the stage at once."},
+    {.name = "reject_if",
+     .type = PARAM_STRING,
+     .offset = COMMON(reject_if),
+     .help = "Rule, or list of rules, by which items are left out: COLUMN < NUMBER."},
+    {.name = "from",
+     .type = PARAM_STRING,
+     .offset = COMMON(from),
+     .help = "In a graph, the stage or stages before this one."},
+    {.name = "replicas",
+     .type = PARAM_INT,
+     .offset = COMMON(replicas),
+     .default_text = "1",
+     .minimum = 1,
+     .maximum = 64,
+     .help = "In a graph, how many processes share the work."},
+    {.name = "program",
+     .type = PARAM_STRING,
+     .offset = COMMON(program),
+     .help = "In a graph, the program to run instead of icestream-NAME."},
 };
+#undef COMMON
 
 #define SESSION(member) offsetof(struct stage_session, member)
 static const struct param session_table[] = {
-    {"pixel_size", PARAM_FLOAT, SESSION(pixel_size), "Å/px", NULL, 0.01, 1000, NULL, 0, false,
-     "pixel size of the micrographs"},
-    {"voltage", PARAM_FLOAT, SESSION(voltage), "kV", NULL, 1, 5000, NULL, 0, false, "acceleration voltage"},
-    {"spherical_aberration", PARAM_FLOAT, SESSION(spherical_aberration), "mm", NULL, 0, 100, NULL, 0, false,
-     "spherical aberration"},
-    {"amplitude_contrast", PARAM_FLOAT, SESSION(amplitude_contrast), "", NULL, 0, 1, NULL, 0, false,
-     "fraction of amplitude contrast"},
+    {.name = "pixel_size",
+     .type = PARAM_FLOAT,
+     .offset = SESSION(pixel_size),
+     .unit = "Å/px",
+     .minimum = 0.01,
+     .maximum = 1000,
+     .help = "Pixel size of the micrographs."},
+    {.name = "voltage",
+     .type = PARAM_FLOAT,
+     .offset = SESSION(voltage),
+     .unit = "kV",
+     .minimum = 1,
+     .maximum = 5000,
+     .help = "Acceleration voltage."},
+    {.name = "spherical_aberration",
+     .type = PARAM_FLOAT,
+     .offset = SESSION(spherical_aberration),
+     .unit = "mm",
+     .maximum = 100,
+     .help = "Spherical aberration."},
+    {.name = "amplitude_contrast",
+     .type = PARAM_FLOAT,
+     .offset = SESSION(amplitude_contrast),
+     .maximum = 1,
+     .help = "Fraction of amplitude contrast."},
 };
+#undef SESSION
 
 const struct param *stage_common_params(size_t *ret_count) {
     *ret_count = sizeof common_table / sizeof *common_table;
@@ -61,7 +106,7 @@ struct table {
     void *target;
 };
 
-/* The tables in which a key is looked up, in this order. */
+/* Lists the tables in which a key is looked up, in this order. */
 static void list_tables(const struct stage *stage, struct table tables[3]) {
     struct stage *mutable = (struct stage *)stage;
     tables[0] = (struct table){stage->descriptor->params, stage->descriptor->param_count, stage->params};
@@ -117,7 +162,7 @@ static enum status make_lock(struct stage *stage, struct err *err) {
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
         failed = pthread_cond_init(&stage->changed, &attributes) != 0;
         for (int i = 0; i < PART_COUNT; i++)
-            failed = pthread_cond_init(&stage->calls[i], &attributes) != 0 || failed;
+            failed = pthread_cond_init(&stage->wakes[i], &attributes) != 0 || failed;
         pthread_condattr_destroy(&attributes);
     }
     FAIL_IF(failed, err, STATUS_NO_MEMORY, "no memory for a lock");
@@ -158,7 +203,7 @@ static int core_count(void) {
     return cores > 0 ? cores : 1;
 }
 
-/* "0" or "cuda:0" beside the default device means that GPU. */
+/* On files, "gpu: 0" or "gpu: cuda:0" beside the default device means that GPU. */
 static enum status choose_device(struct stage *stage, struct err *err) {
     const char *device = stage->common.device, *gpu = stage->common.gpu;
     char text[32];
@@ -184,20 +229,20 @@ enum status stage_place(struct stage *stage, const char *folder, struct err *err
     return path_folder(stage->folder, stage->root, sizeof stage->root, err);
 }
 
-/* One file that has become unreadable since does not keep the stage from what it has of all the others. */
+/* A file that can no longer be read must not stop the stage from resuming with the rest. */
 static enum status visit_resumed(const struct item *item, void *context, struct err *err) {
     struct stage *stage = context;
-    struct err mine = {0};
-    enum status status = stage->descriptor->resume(stage, stage->state, item, &mine);
+    struct err own = {0};
+    enum status status = stage->descriptor->resume(stage, stage->state, item, &own);
     if (!status_is_of_file(status)) {
-        if (status != STATUS_OK && err != NULL) *err = mine;
+        if (status != STATUS_OK && err != NULL) *err = own;
         return status;
     }
-    char reason[sizeof mine.message + 128];
+    char reason[sizeof own.message + 128];
     snprintf(reason, sizeof reason,
-             "it was done, but cannot be read again: %s; mend the file, or remove it and make it "
+             "it was done, but cannot be read again: %s; repair the file, or remove it and make it "
              "anew (retry --lost), then `icestream retry`",
-             mine.message);
+             own.message);
     log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
     return ledger_fail_done(stage->ledger, item_id(item), reason, err);
 }
@@ -205,17 +250,17 @@ static enum status visit_resumed(const struct item *item, void *context, struct 
 static enum status visit_failed(const struct ledger_row *row, void *context, struct err *err) {
     struct stage *stage = context;
     struct item *item = NULL;
-    struct err problem = {0};
+    struct err own = {0};
     if (row->instance != LEDGER_TOGETHER) return STATUS_OK;
     TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
-    enum status status = stage->descriptor->resume_failed(stage, stage->state, item, &problem);
+    enum status status = stage->descriptor->resume_failed(stage, stage->state, item, &own);
     item_destroy(&item);
     if (status_is_of_file(status)) return STATUS_OK;
-    FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     return STATUS_OK;
 }
 
-/* A stage without CUDA kernels serves a graph that gives it a GPU all the same, but not in silence. */
+/* A stage without CUDA kernels still runs in a graph that gives it a GPU, but says so. */
 static void settle_device(struct stage *stage) {
     if (stage->device.kind != DEVICE_CUDA || stage->descriptor->cuda) return;
     if (strcmp(stage->common.device, "auto") != 0 || stage->common.gpu != NULL)
@@ -256,7 +301,7 @@ void stage_destroy(struct stage **stage_pointer) {
     if (stage == NULL) return;
     if (stage->threads_started > 0) lanes_stop(stage);
     destroy_lanes(stage);
-    /* fini also clears up after an init that failed half way. */
+    /* fini also cleans up after an init that failed half way. */
     if (stage->state != NULL && stage->descriptor->fini != NULL) stage->descriptor->fini(stage, stage->state);
     struct table tables[3];
     list_tables(stage, tables);
@@ -271,7 +316,7 @@ void stage_destroy(struct stage **stage_pointer) {
     mem_free(&stage->state);
     pthread_cond_destroy(&stage->changed);
     for (int i = 0; i < PART_COUNT; i++)
-        pthread_cond_destroy(&stage->calls[i]);
+        pthread_cond_destroy(&stage->wakes[i]);
     pthread_mutex_destroy(&stage->lock);
     mem_free(stage_pointer);
 }

@@ -1,4 +1,4 @@
-/* SIGINT and SIGTERM on a thread of their own, so that no handler runs inside anybody's code. */
+/* Handles SIGINT and SIGTERM on a thread of their own, so that no signal handler runs inside other code. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static void *signals_main(void *argument) {
         int number = 0;
         if (sigwait(&signals->set, &number) != 0 || number == SIGUSR1) return NULL;
         if (number == SIGINT && stage->mode == STAGE_IN_PIPELINE) {
-            /* The terminal's ^C reaches every stage; only a source acts on it. The others end when the stream ends. */
+            /* Ctrl-C in the terminal reaches every stage; only a source acts on it. The others end when the stream
+             * ends. */
             stage_stop(stage, STOP_DRAIN);
             continue;
         }
@@ -35,7 +36,8 @@ static void *signals_main(void *argument) {
             continue;
         }
         stage_stop(stage, STOP_NOW);
-        /* A callback may be deep in its work. Everything that counts is in the ledger, so leaving it there is safe. */
+        /* A callback may be deep in its work. Everything that counts is in the ledger, so it is safe to end the process
+         * there. */
         struct timespec left = grace;
         int next = sigtimedwait(&signals->set, NULL, &left);
         if (next == SIGUSR1) return NULL;
@@ -51,7 +53,7 @@ enum status signals_start(struct stage *stage, struct signals **ret_signals, str
     sigaddset(&signals->set, SIGINT);
     sigaddset(&signals->set, SIGTERM);
     sigaddset(&signals->set, SIGUSR1);
-    /* Threads that are started later inherit the mask. */
+    /* Threads that start later inherit the mask. */
     int failed = pthread_sigmask(SIG_BLOCK, &signals->set, &signals->before);
     if (failed == 0) failed = pthread_create(&signals->thread, NULL, signals_main, signals);
     if (failed != 0) {

@@ -1,4 +1,5 @@
-/* A stage's main: its command line, and what it says of itself. */
+/* A stage's main: parses the command line, prints --help and --describe, and runs the stage on files or in a
+ * pipeline. */
 #include "common/harness/stage.h"
 
 #include <stdlib.h>
@@ -34,10 +35,10 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
         fprintf(out, "      INPUT: %s\n", stage_takes(descriptor));
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
-    fputs("\nOf the session\n", out);
+    fputs("\nParameters of the session\n", out);
     table = stage_session_params(&count);
     params_help(table, count, out);
-    fputs("\nOf every stage\n", out);
+    fputs("\nParameters of every stage\n", out);
     table = stage_common_params(&count);
     params_help(table, count, out);
     fputs("  --verbose                 log everything to standard error\n"
@@ -69,7 +70,7 @@ static bool is_bool_word(const char *word) {
     return false;
 }
 
-/* The harness's own options; NULL when the word is none of them. */
+/* Returns where to put the value of one of the harness's own options; NULL when the word is none of them. */
 static const char **text_option(struct options *options, const char *name) {
     if (strcmp(name, "i") == 0) return &options->input;
     if (strcmp(name, "o") == 0) return &options->output;
@@ -137,7 +138,7 @@ static int count_up(struct stage *stage, enum status status, const struct err *e
     return counts.failed > 0 ? EXIT_SOME_FAILED : EXIT_OK;
 }
 
-/* What --i says, or the parameter that stands for it; NULL: neither. */
+/* Returns the value of --i, or of the parameter that replaces it; NULL: neither is given. */
 static const char *input_of(const struct stage *stage, const struct options *options) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     if (options->input != NULL || descriptor->input == NULL) return options->input;
@@ -169,7 +170,7 @@ static int on_files(struct stage *stage, const struct options *options) {
     stage->mode = STAGE_ON_FILES;
     struct signals *signals = NULL;
     enum status status = STATUS_OK;
-    /* The input of a source is the place where it looks. */
+    /* A source takes --i as the directory in which it looks. */
     if (source && options->input != NULL) status = stage_set(stage, "directory", options->input, "--i", &err);
     if (status == STATUS_OK) status = stage_configure(stage, "command line", &err);
     if (status != STATUS_OK) {

@@ -1,15 +1,27 @@
-/* The stage harness. A stage is one constant struct stage_descriptor; `stage_main(&descriptor, argc, argv)` is its
- * whole main. The harness owns sockets, ledger, signals, lanes, metrics, logs and parameters.
+/* The stage harness: what every stage author reads. A stage is one constant struct stage_descriptor; its main is
+ * `return stage_main(&NAME_stage, argc, argv);`. The harness owns sockets, ledger, signals, lanes, metrics, logs and
+ * parameters; the stage owns the callbacks of the descriptor.
  *
- * Threads: I/O threads run load and store, one compute thread runs reconfigure, process, idle and flush, one commits
- * outcomes to the ledger, the main thread serves the sockets. An item passes load → process → store inside one lane, so
- * reading item n+1, computing n and writing n−1 overlap. Callbacks of one lane never run at the same time. Several loads
- * run at once; several stores only where the descriptor allows it. Outcomes are in the order of arrival, those that are
- * ready together in one transaction.
+ * Threads. I/O threads run load, store and summarise. One compute thread runs reconfigure, process, idle, flush and
+ * produce. One thread commits outcomes to the ledger. The main thread runs init, resume and fini, and serves the
+ * sockets. An item passes load → process → store inside one lane, so the stage reads item n+1 while it computes item n
+ * and writes item n−1. Two callbacks of one lane never run at the same time. Several loads run at once, in different
+ * lanes; several stores only where the descriptor allows it. Outcomes are committed in the order in which items
+ * arrived; all that are ready share one transaction.
  *
- * Programs are called in two ways:
- *   icestream-NAME --i INPUT --o DIR [--KEY VALUE]…   on files: INPUT is a STAR file, a file, a folder, or a table (.csv)
- *                                                     whose first column names images
+ * Statuses. What load, process and store return decides about the item:
+ *   STATUS_OK           the item goes on
+ *   STATUS_REJECTED     the item is set aside, with the message as the reason; this is no error
+ *   STATUS_UNAVAILABLE, STATUS_NO_MEMORY
+ *                       the machine lacks something that may come back; in a pipeline the harness waits and calls again
+ *                       (stage_wait_out): load and process for up to five minutes, store for as long as necessary
+ *   STATUS_DEVICE       the stage ends with an error; a later run does the item again
+ *   anything else       the item fails, with the message as the reason; the stage goes on
+ * From init, resume, idle, flush, produce and the last summarise, an error ends the stage.
+ *
+ * Programs are called in three ways:
+ *   icestream-NAME --i INPUT --o DIR [--KEY VALUE]…   on files: INPUT is a STAR file, an image, a folder, or a table
+ *                                                     (.csv) whose first column names images
  *   icestream-NAME --instance FILE                    in a pipeline; the launcher writes FILE (JSON):
  *     { "v": 1, "name": "lowpass-picker", "instance": 0, "replicas": 2, "run": 3, "session": "/abs/SESSION",
  *       "session_params": {"pixel_size": 1.5, …}, "params": {…as in the graph, without from/replicas/program…},
@@ -17,15 +29,17 @@
  *       "outputs": [{"edge": "lowpass-picker.0>extractor", "data": "ipc://…", "ack": "ipc://…", "window": 8}],
  *       "until_idle": 30 or null, "device": "auto|cpu|cuda:N", "threads": 1, "flush_threads": 4 (optional: threads),
  *       "curve": null or {"public": "z85", "secret": "z85"}, "folders": ["/data/grid3"] (optional: none),
- *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "log_size": 16777216, "heartbeat": "/abs/….json", "current": "/abs/…" }
+ *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "log_size": 16777216, "heartbeat": "/abs/….json",
+ *       "current": "/abs/…" }
  *   icestream-NAME --describe | --help | --version | --manual man|markdown|completion
- * `heartbeat` is rewritten (renamed into place) every second: {"time","pid","state":"waiting|blocked|processing",
- * "item","in","out","rejected","failed","bytes","latency","queue","note","parts"}; parts, from the first item on, says how
- * long load, process, store and ledger were busy (common/harness/parts.h). `current` is a memory-mapped file with the
- * ids that are inside `process`, from which the launcher learns which item killed a stage.
  *
- * Signals in a pipeline: SIGINT ends a source's search (the stream then drains); other stages ignore it. SIGTERM stops
- * now; what was not finished is done again at the next run. */
+ * The stage rewrites `heartbeat` every second (by renaming): {"time","pid","state":"waiting|blocked|processing",
+ * "item","in","out","rejected","failed","bytes","latency","queue","note","parts"}. From the first item on, parts says
+ * how long load, process, store and ledger were busy (common/harness/parts.h). `current` is a memory-mapped file with
+ * the id of the item inside `process`: when a stage crashes, the launcher learns from it which item was the cause.
+ *
+ * Signals in a pipeline: SIGINT makes a source end its search, and the stream then drains; other stages ignore SIGINT.
+ * SIGTERM stops the stage at once; the next run does again what was not finished. */
 #ifndef ICESTREAM_COMMON_HARNESS_STAGE_H
 #define ICESTREAM_COMMON_HARNESS_STAGE_H
 
@@ -47,8 +61,8 @@ struct stage_session {
 struct stage_lane {
     int index;
     struct item *item; /* the lane's item; process and store add to it what goes downstream */
-    int shape[3];      /* load sets it; reconfigure is called before process when it differs from the last one */
-    void *state;       /* lane_size bytes, zeroed at start: buffers that are kept from item to item */
+    int shape[3];      /* load sets it; when it differs from the last item's, the harness calls reconfigure first */
+    void *state;       /* lane_size bytes, zeroed at the start: buffers that the lane keeps from item to item */
 };
 
 enum stage_work { STAGE_WORK_NONE, STAGE_WORK_MORE };
@@ -56,134 +70,180 @@ enum stage_work { STAGE_WORK_NONE, STAGE_WORK_MORE };
 struct stage_descriptor {
     const char *name;    /* "lowpass-picker" */
     const char *summary; /* one line for --help and `icestream stages` */
-    const char *in;  /* what members an item must have: "", "micrograph", "micrograph picks", "particles|selection" */
-    const char *out; /* what it adds: "picks"; "" when nothing goes on */
-    const struct param *params;
+    const char *in;  /* members that an item must have: "", "micrograph", "micrograph picks", "particles|selection" */
+    const char *out; /* what the stage adds: "picks"; "" when nothing goes on */
+    const struct param *params; /* rows of the parameter table; it fills a struct of params_size bytes */
     size_t param_count;
-    size_t params_size; /* of the struct that the table fills */
-    size_t state_size;  /* zeroed before init */
-    size_t lane_size;
-    /* Default numbers. A lane holds an item's buffers from load to the end of store, so memory is lanes times a lane. On
-     * a CUDA device an item is through process in milliseconds, and what is not set here is more. */
-    int lanes;         /* 0: 3; on a device three more than there are threads that can hold one */
+    size_t params_size;
+    size_t state_size; /* bytes of `state`, which the harness zeroes before init */
+    size_t lane_size;  /* bytes of each lane's own state */
+    /* Default numbers of lanes and threads. A lane holds an item's buffers from load to the end of store, so the memory
+     * is the number of lanes times one lane. On a CUDA device an item passes process within milliseconds; numbers that
+     * are 0 here are then larger. */
+    int lanes;         /* 0: 3; on a device, three more than the threads that can hold a lane */
     int load_threads;  /* 0: 2; on a device 3 */
     int store_threads; /* 0: 1, and store is called in the order of arrival. More: store may run for several lanes at
                           once, in any order, beside summarise; it must not touch `state` without a lock */
-    bool cuda;     /* its kernels have CUDA versions; else it says so and computes on the CPU whatever it is given */
-    bool unscaled; /* it counts in pixels: images need not tell how large those are */
-    const char *takes; /* on files: what --i may be, for --help; NULL: what others take that have such an `in` */
-    const char *input; /* on files: the parameter, a path, that stands for --i where that is not given; NULL: none */
-    bool cumulative;   /* keeps state over items: has one instance only (replicas must be 1); its items end here, and
-                        what goes on is what it emits */
+    bool cuda;         /* the stage has CUDA kernels; false: it computes on the CPU, with a warning when a GPU is asked
+                          for */
+    bool unscaled;     /* the stage counts in pixels: images need not state their pixel size */
+    const char *takes; /* on files: what --i may be, for --help; NULL: the usual text for this `in` */
+    const char *input; /* on files: the path parameter that replaces --i where --i is missing; NULL: none */
+    bool cumulative;   /* the stage collects over all items: it has one instance only (replicas must be 1), its items
+                          end here, and only what it emits goes on */
 
+    /* Any callback may be NULL. `state` is the one state of the instance. */
+
+    /* Prepares the state. Called once, on the main thread, before any other callback. May allocate, read files and open
+     * the device. The first heartbeat follows init and resume: together they must not take longer than a minute. */
     enum status (*init)(struct stage *stage, void *state, struct err *err);
+    /* Frees the state. Called once, on the main thread, after all other threads have ended; also after an init that
+     * failed half way, so it must accept a state that is only partly filled. */
     void (*fini)(struct stage *stage, void *state);
+    /* Frees what one lane keeps in lane->state. Called once for each lane, on the main thread, before fini; not called
+     * when init failed. */
     void (*lane_fini)(struct stage *stage, void *state, struct stage_lane *lane);
-    /* Each item that is already done when a session is resumed, before anything new arrives. One of which the files
-     * have become unreadable since (status_is_of_file) has failed after all. */
+    /* Takes one item that is already done into the state. Called when a session is resumed, on the main thread, once
+     * for each such item, after init and before anything new arrives. When it fails because of the item's files
+     * (status_is_of_file), the harness marks this item as failed and goes on. */
     enum status (*resume)(struct stage *stage, void *state, const struct item *item, struct err *err);
-    /* As resume, of items that stage_revise has failed: others of what they belong to may still come. Of one that cannot
-     * be read nothing more is said. */
+    /* As resume, for an item that stage_revise has marked as failed: other items of the same group may still come. When
+     * the item's files cannot be read, nothing is logged. */
     enum status (*resume_failed)(struct stage *stage, void *state, const struct item *item, struct err *err);
 
+    /* Makes plans and buffers for lane->shape. Called on the compute thread, before process, when the shape differs
+     * from that of the item before. May be slow and may allocate; after a failure it is called again for the next
+     * item. */
     enum status (*reconfigure)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
+    /* Reads the item's files into the lane and sets lane->shape. Called on an I/O thread, one OpenMP thread wide, for
+     * several lanes at once. May block on the disk. Must not change `state` without a lock. */
     enum status (*load)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-    /* NULL: items go from load to store and never wait for the compute thread (which is then free for idle). */
+    /* Computes one item. Called on the compute thread, with stage_threads() OpenMP threads, one item after the other in
+     * the order of arrival. Should not read or write files. NULL: items go from load to store and never wait for the
+     * compute thread, which is then free for idle. */
     enum status (*process)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
+    /* Writes the products of one item and adds their paths to lane->item. Called on an I/O thread; see store_threads
+     * for the order. May block on the disk. May be called again for the same item (after a wait, or in a later run), so
+     * it must write whole files anew. The item goes on once the ledger holds the outcome. */
     enum status (*store)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-    /* On the compute thread whenever no item waits for it: a slice of work of its own. MORE: call again soon. Not on
-     * files, whose end is known: there the results shall not depend on how fast they are read. */
+    /* Does one slice of the stage's own work, such as one batch of an iteration. Called on the compute thread whenever
+     * no item waits for it: at once after STAGE_WORK_MORE, else when something has happened or a second has passed.
+     * Must return within about a second, because new items wait meanwhile. Never called on files: there the results
+     * must not depend on how fast the files are read. */
     enum status (*idle)(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err);
-    /* At end of stream, on the compute thread: what is left. */
+    /* Finishes the stage's own work at the end of the stream. Called on the compute thread, after the last item was
+     * stored; once, or again after a wait for the machine. May take as long as it needs, with stage_flush_threads()
+     * threads; should look at stage_stopping() often. */
     enum status (*flush)(struct stage *stage, void *state, struct err *err);
-    /* Joined tables (autopick.star, particles.star): called on an I/O thread now and then after items were done, and
-     * at the end; walk the done items with stage_each_done. */
+    /* Writes the joined tables (autopick.star, particles.star), for which it walks the done items with stage_each_done.
+     * Called on an I/O thread, never twice at once: every five seconds or less often while items are done, beside
+     * store where that has several threads, and a last time after flush. A failure before the last time is logged. */
     enum status (*summarise)(struct stage *stage, void *state, struct err *err);
-    /* Sources only (in ""): runs on the compute thread until nothing more will come or stage_stopping(). */
+    /* Sources only (`in` is ""): finds items and sends them with stage_emit. Called once, on the compute thread;
+     * returns when nothing more will come or when stage_stopping() holds. Waits with stage_wait. */
     enum status (*produce)(struct stage *stage, void *state, struct err *err);
 };
 
-/* 0, or the exit code: 1 error, 2 usage, 3 some items failed and the rest are done. */
+/* Runs a stage's program. Returns its exit code: 0 all done, 1 error, 2 usage, 3 some items failed and the rest are
+ * done. */
 int stage_main(const struct stage_descriptor *descriptor, int argc, char **argv);
 
-/* What callbacks may ask of the harness. */
+/* What callbacks may ask of the harness. All of these may be called from any callback, on any thread. */
 const void *stage_params(const struct stage *stage); /* the filled parameter struct */
 const struct stage_session *stage_session(const struct stage *stage);
-const char *stage_name(const struct stage *stage);   /* in the graph */
-const char *stage_root(const struct stage *stage);   /* SESSION, or --o's parent on files: what paths are relative to */
-const char *stage_folder(const struct stage *stage); /* where products go: SESSION/NAME, or --o */
-int stage_threads(const struct stage *stage);        /* for OpenMP regions */
-/* At the end of the stream the stages before this one rest: all cores, unless `threads` was set. For flush alone. */
+const char *stage_name(const struct stage *stage);   /* the stage's name in the graph */
+const char *stage_root(const struct stage *stage);   /* SESSION, or --o's parent on files: where relative paths begin */
+const char *stage_folder(const struct stage *stage); /* the folder for products: SESSION/NAME, or --o */
+int stage_threads(const struct stage *stage);        /* threads for OpenMP regions */
+/* Returns the number of threads for flush, and only for flush: the stages before this one rest by then, so it is all
+ * cores unless the user set `threads`. */
 int stage_flush_threads(const struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
-bool stage_in_pipeline(const struct stage *stage);  /* not on files, nor in process */
-bool stage_stopping(const struct stage *stage);     /* leave idle, produce, flush soon */
+bool stage_in_pipeline(const struct stage *stage);  /* false on files and in process */
+bool stage_stopping(const struct stage *stage);     /* idle, produce and flush should return soon */
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
-/* Waits so long, or until something happens that a source or idle should know of (stop, room, new item). */
+/* Waits that many seconds, or until something happens that a source or idle should know of: a request to stop, room to
+ * send, a new item. */
 void stage_wait(struct stage *stage, double seconds);
 
-/* "NAME/MIC_autopick.star": the product of an item, relative to stage_root, into relative[], and absolute into
- * absolute[] (each PATH_MAX). Folders on the way are made. */
+/* Names the product of an item, "NAME/MIC_autopick.star": relative to stage_root in relative[], absolute in absolute[]
+ * (each PATH_MAX). Makes the folders on the way. */
 enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
                           char *absolute, struct err *err);
-/* Absolute form of an item's path (relative to stage_root, else to the working directory). In a pipeline items come from
- * elsewhere, so this fails for what is, after all links, neither in the session nor in an input folder: the watcher's
- * directory, its CTF table's folder, the files that the graph names, the folders of `session: {inputs: […]}`. */
+/* Makes an item's path absolute: it counts from stage_root, else from the working directory. In a pipeline items come
+ * from elsewhere, so the function fails for a path that, after all links, lies neither in the session nor in an input
+ * folder. Input folders are the watcher's directory, the folder of its CTF table, those of files that the graph names,
+ * and `session: {inputs: […]}`. absolute: PATH_MAX. */
 enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err);
-/* The same question of a path that the stage has made absolute itself, such as one that stands in an item's STAR file. */
+/* Checks a path that the stage has made absolute itself, such as one from an item's STAR file, by the same rule. */
 enum status stage_may_read(const struct stage *stage, const char *absolute, struct err *err);
 
-/* For what the machine may refuse for a while (STATUS_UNAVAILABLE: the disk is full, a folder is away, descriptors are
- * short; STATUS_NO_MEMORY):
- *     struct stage_patience patience = {0};
- *     do status = write_something(…, err);
- *     while (stage_wait_out(stage, status, err, &patience));
- * True: time has passed (1 s, then more, up to 30 s), try again. False: the status stands, since it is OK, or of another
- * kind, or the stage is to stop, or works on files, where the user is told at once. Memory is tried for three times more.
- * Meanwhile the log says so once, and the heartbeat's note all the time. The harness does this around load, process,
- * store, idle, flush, the last summarise and all that it writes itself, so each of them may be called again after one of
- * those statuses; a callback does it around what it would not begin again from its beginning. */
+/* Repeats a call for as long as the machine lacks something that may come back (STATUS_UNAVAILABLE: the disk is full, a
+ * folder is away, descriptors are short; STATUS_NO_MEMORY), and sets `status` to its result:
+ *     enum status status;
+ *     STAGE_PERSIST(stage, status, err, write_something(…, err));
+ * stage_wait_out returns true after a pause (1 s, then more, up to 30 s): try again. It returns false when the status
+ * stands: the status is OK or of another kind, the stage is to stop, or the stage works on files, where the user sees
+ * the error at once. After STATUS_NO_MEMORY there are three more tries. The harness logs the reason once, and the
+ * heartbeat's note shows it for as long as the wait lasts.
+ *
+ * The harness itself does this around load, process, store, idle, flush, the last summarise and everything that it
+ * writes, so each of these callbacks may be called again after one of the two statuses. A callback needs it only around
+ * work that it would not begin again from its beginning. */
+#define STAGE_PERSIST(stage, status, err, call) STAGE_PERSIST_FOR(0, stage, status, err, call)
+/* As STAGE_PERSIST; gives up after so many seconds (0: never). */
+#define STAGE_PERSIST_FOR(seconds, stage, status, err, call)                                                           \
+    do {                                                                                                               \
+        struct stage_patience patience_ = {.limit = (seconds)};                                                        \
+        do                                                                                                             \
+            (status) = (call);                                                                                         \
+        while (stage_wait_out((stage), (status), (err), &patience_));                                                  \
+    } while (0)
+
 struct stage_patience {
-    double limit; /* s after which it is given up; 0: never */
-    int tries;    /* of what went wrong so far; begin with 0 */
+    double limit; /* s after which to give up; 0: never */
+    int tries;    /* so far, in the present trouble; begin with 0 */
     double since, until;
 };
 bool stage_wait_out(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
 
-/* Sources and cumulative stages: sends a new item on its way (blocks while the window is full, unless from idle or
- * flush of a cumulative stage, which never block). The item is copied. ret_new: false when its id was seen
- * before; may be NULL. What a source emits is written down a little later, together with what else it emits meanwhile,
- * and sent only then: after a power cut it must find again what stage_lookup does not know. */
+/* Sends a new item on its way; for sources and cumulative stages. Copies the item. Blocks while the window is full, but
+ * never from idle or flush of a cumulative stage. ret_new: false when the item's id was seen before; may be NULL. The
+ * ledger writes down what a source emits a little later, together with what it emits meanwhile, and only then sends it:
+ * after a power cut the source must find again what stage_lookup does not know. */
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err);
-/* Sources: an item that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
+/* Records an item of a source that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err);
-/* Cumulative stages whose items are stored in order, from idle and flush: what was to be made of these items together
- * has failed, for this reason, so that those of them that are done have failed: they are counted and reported as such, and
- * a retry sends them again. Reason NULL: it could be made after all, and those that failed in this way are done. Waits
- * until what is being stored is in the ledger. */
+/* Marks finished items as failed because a product that needs all of them (such as a tomogram) could not be made. The
+ * items count as failed, with this reason, and a retry sends them again. reason NULL: the product could be made after
+ * all; takes the mark back, and the items count as done. For cumulative stages with one store thread, from idle and
+ * flush. Waits until the ledger holds what is being stored. */
 enum status stage_revise(struct stage *stage, const char *const *ids, size_t count, const char *reason,
                          struct err *err);
-/* Whether an id is in the ledger, and in which state (LEDGER_…; untouched when not). What a source had set aside as failed may still be emitted. */
+/* Looks an id up in the ledger. *ret_state (LEDGER_…) stays untouched when the ledger does not know the id. A source
+ * may still emit an item that it had set aside as failed. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
+/* Calls `visit` for each item that is done, in the order in which the ledger first saw them. */
 typedef enum status stage_visit(const struct item *item, void *context, struct err *err);
 enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err);
 
-/* Log lines: time, stage, instance, level, stable id, message. `id` is a short word that scripts can search for. */
+/* Writes a log line: time, stage, instance, level, stable id, message. `id` is a short word that scripts can search
+ * for. */
 void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* One short line on what the stage is at ("iteration 7, 8.4 Å"), shown by run and status; the last one of a cumulative
- * stage is what it came to, and ends a run on files. */
+/* Sets one short line on the stage's progress ("iteration 7, 8.4 Å"), which `run` and `status` show. The last line of a
+ * cumulative stage is its result: a run on files prints it at its end. */
 void stage_note(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The parameters of every stage, and those of a session, for checks without a stage. */
+/* Return the parameters that every stage has, and those of a session, for checks without a stage. */
 const struct param *stage_common_params(size_t *ret_count);
-const struct param *stage_session_params(size_t *ret_count); /* fill a struct stage_session */
+const struct param *stage_session_params(size_t *ret_count); /* they fill a struct stage_session */
 
-/* In process, without sockets or sleeps: for tests. Runs items through the descriptor with parameters as key, value,
- * …, NULL. `folder` stands for SESSION: products are in folder/NAME, and relative paths are relative to folder.
- * ret_items gets what goes downstream, in order (count in *ret_count): item_destroy each and free the array. Items that
- * fail or are rejected are not among them; the reasons of failures are on standard error. */
+/* Runs items through the descriptor in this process, without sockets or sleeps: for tests. key_values: parameters as
+ * key, value, …, NULL. `folder` stands for SESSION: products go to folder/NAME, and relative paths begin at folder.
+ * ret_items gets what goes downstream, in order (*ret_count of them): call item_destroy for each and free the array.
+ * Items that fail or are rejected are not among them; the reasons of failures go to standard error. */
 enum status stage_run_in_process(const struct stage_descriptor *descriptor, const char *folder,
                                  const char *const *key_values, struct item *const *items, size_t item_count,
                                  struct item ***ret_items, size_t *ret_count, struct err *err);

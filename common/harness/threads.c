@@ -1,4 +1,4 @@
-/* The threads of an instance: what calls load, process and store, and what commits the outcomes. */
+/* The threads of an instance: they call the stage's callbacks, and commit the outcomes to the ledger. */
 #include <math.h>
 #include <string.h>
 #ifdef _OPENMP
@@ -18,7 +18,7 @@ static void use_threads(int count) {
 #endif
 }
 
-/* A callback runs between these two, without the lock. */
+/* A callback runs between these two calls, without the lock. */
 static void begin_work(struct stage *stage, enum part part) {
     parts_enter(&stage->parts, part, clock_monotonic());
     stage_unlock(stage);
@@ -29,13 +29,13 @@ static void end_work(struct stage *stage, enum part part) {
     parts_leave(&stage->parts, part, clock_monotonic());
 }
 
-/* The stage cannot go on; unless it was told to end while it waited for something. */
+/* Ends the stage with an error, unless it was asked to stop while it waited for the machine. */
 static void end_stage(struct stage *stage, enum status status, const struct err *err) {
     bool told = atomic_load(&stage->stopping) == STOP_NOW && status == STATUS_UNAVAILABLE;
     if (status != STATUS_OK && status != STATUS_CANCELLED && !told) stage_fatal(stage, status, err);
 }
 
-/* Callbacks may end an item, not the stage; but a lost device ends it. */
+/* A callback may fail its item, not the stage; but a lost device ends the stage. */
 static void note_status(struct stage *stage, struct slot *slot, enum status status) {
     slot->status = status;
     if (status == STATUS_DEVICE) stage_fatal(stage, status, &slot->err);
@@ -46,29 +46,28 @@ static void note_status(struct stage *stage, struct slot *slot, enum status stat
             "`icestream retry`)");
 }
 
-/* What is read may stay away for good, and others wait behind it. */
+/* Seconds to wait for a file: it may stay away for good, and other items wait behind this one. */
 static const double reading_limit = 300;
 
 static void load_slot(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
-    struct stage_patience patience = {.limit = reading_limit};
-    if (status == STATUS_OK && descriptor->load != NULL) do
-            status = descriptor->load(stage, stage->state, slot->lane, &slot->err);
-        while (stage_wait_out(stage, status, &slot->err, &patience));
+    if (status == STATUS_OK && descriptor->load != NULL)
+        STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err,
+                          descriptor->load(stage, stage->state, slot->lane, &slot->err));
     note_status(stage, slot, status);
 }
 
 void *thread_load(void *argument) {
     struct stage *stage = argument;
-    /* Load and store take turns with the compute thread for the cores; they are for reading and writing. */
+    /* Load and store share the cores with the compute thread; they read and write rather than compute. */
     use_threads(1);
     stage_lock(stage);
     while (!stage->threads_end) {
         struct slot *slot = lanes_to_load(stage);
         if (slot == NULL) {
-            stage_await_call(stage, PART_LOAD, INFINITY);
+            stage_sleep(stage, PART_LOAD, INFINITY);
             continue;
         }
         slot->phase = SLOT_LOADING;
@@ -79,13 +78,13 @@ void *thread_load(void *argument) {
         end_work(stage, PART_LOAD);
         bool processed = stage->descriptor->process != NULL;
         slot->phase = processed ? SLOT_PROCESS : SLOT_STORE;
-        stage_call(stage, processed ? PART_PROCESS : PART_STORE);
+        stage_wake(stage, processed ? PART_PROCESS : PART_STORE);
     }
     stage_unlock(stage);
     return NULL;
 }
 
-/* The id stands in `current` while its item is inside process; the first byte is what makes it valid. */
+/* Writes the id of the item inside process into `current`. The first byte comes last: it makes the id valid. */
 static void mark_current(struct stage *stage, const char *id) {
     if (stage->current == NULL) return;
     size_t length = strlen(id);
@@ -94,7 +93,7 @@ static void mark_current(struct stage *stage, const char *id) {
     *(volatile char *)stage->current = id[0];
 }
 
-/* Set-up is work like any other, but not of every item. */
+/* Set-up counts as work, but it does not belong to any single item. */
 static enum status set_up(struct stage *stage, struct stage_lane *lane, struct err *err) {
     double begin = clock_monotonic();
     enum status status = stage->descriptor->reconfigure(stage, stage->state, lane, err);
@@ -109,7 +108,8 @@ static const int NO_SHAPE[3] = {-1, -1, -1};
 static enum status process_item(struct stage *stage, struct stage_lane *lane, int last_shape[3], struct err *err) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     if (descriptor->reconfigure != NULL && memcmp(last_shape, lane->shape, sizeof lane->shape) != 0) {
-        /* One that failed has left nothing to work with: the shape before it is set up anew as well. */
+        /* A failed set-up leaves nothing to work with, so that the next item sets up its shape again, whatever it
+         * is. */
         memcpy(last_shape, NO_SHAPE, sizeof NO_SHAPE);
         TRY(set_up(stage, lane, err));
         memcpy(last_shape, lane->shape, sizeof lane->shape);
@@ -117,26 +117,29 @@ static enum status process_item(struct stage *stage, struct stage_lane *lane, in
     return descriptor->process(stage, stage->state, lane, err);
 }
 
+static enum status process_marked(struct stage *stage, struct slot *slot, int last_shape[3]) {
+    mark_current(stage, slot->id);
+    crash_blame(stage->current, slot->id);
+    enum status status = process_item(stage, slot->lane, last_shape, &slot->err);
+    crash_blame(NULL, NULL);
+    mark_current(stage, "");
+    return status;
+}
+
 static void compute_item(struct stage *stage, struct slot *slot, int last_shape[3]) {
     if (slot->status != STATUS_OK) return;
     atomic_store(&stage->metrics.state, METRICS_PROCESSING);
     metrics_item(&stage->metrics, slot->id);
-    struct stage_patience patience = {.limit = reading_limit};
     enum status status;
-    do {
-        mark_current(stage, slot->id);
-        crash_blame(stage->current, slot->id);
-        status = process_item(stage, slot->lane, last_shape, &slot->err);
-        crash_blame(NULL, NULL);
-        mark_current(stage, "");
-    } while (stage_wait_out(stage, status, &slot->err, &patience));
+    STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err, process_marked(stage, slot, last_shape));
     metrics_item(&stage->metrics, "");
     atomic_store(&stage->metrics.state, METRICS_WAITING);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
 }
 
-/* On files nothing is waited for: what a stage does of its own would begin with as much as happened to be read by then. */
+/* On files, idle is never called: how much of its own work the stage does would depend on how fast the files were
+ * read. */
 static bool has_idle(const struct stage *stage) {
     return stage->descriptor->idle != NULL && stage->mode != STAGE_ON_FILES;
 }
@@ -144,22 +147,17 @@ static bool has_idle(const struct stage *stage) {
 static enum stage_work be_idle(struct stage *stage) {
     enum stage_work work = STAGE_WORK_NONE;
     struct err err = {0};
-    struct stage_patience patience = {0};
     enum status status;
-    do
-        status = stage->descriptor->idle(stage, stage->state, &work, &err);
-    while (stage_wait_out(stage, status, &err, &patience));
+    STAGE_PERSIST(stage, status, &err, stage->descriptor->idle(stage, stage->state, &work, &err));
     end_stage(stage, status, &err);
     return status == STATUS_OK ? work : STAGE_WORK_NONE;
 }
 
 static void run_flush(struct stage *stage) {
     struct err err = {0};
-    struct stage_patience patience = {0};
     enum status status = STATUS_OK;
-    if (stage->descriptor->flush != NULL) do
-            status = stage->descriptor->flush(stage, stage->state, &err);
-        while (stage_wait_out(stage, status, &err, &patience));
+    if (stage->descriptor->flush != NULL)
+        STAGE_PERSIST(stage, status, &err, stage->descriptor->flush(stage, stage->state, &err));
     end_stage(stage, status, &err);
     stage_lock(stage);
     stage->flushed = true;
@@ -198,7 +196,7 @@ void *thread_compute(void *argument) {
             end_work(stage, PART_PROCESS);
             slot->phase = SLOT_STORE;
             stage->process_ticket++;
-            stage_call(stage, PART_STORE);
+            stage_wake(stage, PART_STORE);
         } else if (stage->flush_wanted) {
             begin_work(stage, PART_PROCESS);
             run_flush(stage);
@@ -210,7 +208,7 @@ void *thread_compute(void *argument) {
             end_work(stage, PART_PROCESS);
             idle_at = clock_monotonic() + idle_pause;
         } else
-            stage_await_call(stage, PART_PROCESS, idles ? idle_at + 0.01 : INFINITY);
+            stage_sleep(stage, PART_PROCESS, idles ? idle_at + 0.01 : INFINITY);
     }
     stage_unlock(stage);
     return NULL;
@@ -219,20 +217,17 @@ void *thread_compute(void *argument) {
 static void store_item(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     enum status status = STATUS_OK;
-    struct stage_patience patience = {0};
-    if (slot->status != STATUS_OK) return; /* that is noted already */
+    if (slot->status != STATUS_OK) return; /* the failure is noted already */
     if (descriptor->store != NULL) {
-        do
-            status = descriptor->store(stage, stage->state, slot->lane, &slot->err);
-        while (stage_wait_out(stage, status, &slot->err, &patience));
-        /* On files the user is there: the others would not fare better. */
+        STAGE_PERSIST(stage, status, &slot->err, descriptor->store(stage, stage->state, slot->lane, &slot->err));
+        /* On files the user sees the error at once, and the other items would fail in the same way. */
         if (status == STATUS_UNAVAILABLE) end_stage(stage, status, &slot->err);
     }
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     note_status(stage, slot, status);
 }
 
-/* Returns how long it took; ret_again: it could not be written, and may be a little later. */
+/* Returns how long the summary took. ret_again: it could not be written now, but may be a little later. */
 static double run_summary(struct stage *stage, bool last, bool *ret_again) {
     *ret_again = false;
     if (stage->descriptor->summarise == NULL) return 0;
@@ -243,7 +238,7 @@ static double run_summary(struct stage *stage, bool last, bool *ret_again) {
     do
         status = stage->descriptor->summarise(stage, stage->state, &err);
     while (last && stage_wait_out(stage, status, &err, &patience));
-    *ret_again = status == STATUS_UNAVAILABLE && !last; /* the store that waits, or the last summary, says it */
+    *ret_again = status == STATUS_UNAVAILABLE && !last; /* the store that waits, or the last summary, logs the reason */
     if (status != STATUS_OK && status != STATUS_CANCELLED && !*ret_again) {
         log_write(stage->log, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
         if (last) end_stage(stage, status, &err);
@@ -251,7 +246,7 @@ static double run_summary(struct stage *stage, bool last, bool *ret_again) {
     return clock_monotonic() - begin;
 }
 
-/* Whether it is time for the joined tables, of which one thread takes care. */
+/* Returns whether it is time to write the joined tables; one thread writes them. */
 static bool summary_due(const struct stage *stage, bool *ret_last) {
     *ret_last = stage->summary_wanted && !stage->summarised && !stage->summarising;
     return *ret_last || (stage->stored > 0 && stage->descriptor->summarise != NULL && !stage->summarising &&
@@ -270,8 +265,8 @@ static void summarise(struct stage *stage, bool last) {
     stage->summarising = false;
     stage->summarised = last;
     stage_changed(stage);
-    /* Another thread may wait for the time of the next one. */
-    stage_call(stage, PART_STORE);
+    /* Another thread may wait for the time of the next summary. */
+    stage_wake(stage, PART_STORE);
 }
 
 void *thread_store(void *argument) {
@@ -292,19 +287,19 @@ void *thread_store(void *argument) {
             stage->store_ticket++;
             lanes_let_go(stage, slot);
             slot->phase = SLOT_STORED;
-            stage_call(stage, PART_LEDGER);
+            stage_wake(stage, PART_LEDGER);
         } else if (summary_due(stage, &last))
             summarise(stage, last);
         else {
             bool later = stage->stored > 0 && stage->descriptor->summarise != NULL && !stage->summarising;
-            stage_await_call(stage, PART_STORE, later ? stage->summary_at : INFINITY);
+            stage_sleep(stage, PART_STORE, later ? stage->summary_at : INFINITY);
         }
     }
     stage_unlock(stage);
     return NULL;
 }
 
-/* Stored items whose turn it is: all that are there, since they share the wait for the disk. */
+/* Takes all stored items whose turn it is: they share one wait for the disk. */
 static int take_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
     int count = 0;
     for (struct slot *slot; (slot = lanes_at(stage, stage->settle_ticket, SLOT_STORED)) != NULL;
@@ -315,28 +310,25 @@ static int take_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
     return count;
 }
 
-static int settle_stored(struct stage *stage, struct slot *group[SLOTS_MAX]) {
-    struct stage_patience patience = {0};
-    struct err err = {0};
-    enum status status;
-    int count = 0;
-    do {
-        /* While this waits for the ledger more may be stored. */
-        ledger_hold(stage->ledger);
-        stage_lock(stage);
-        if (count == 0) count = take_stored(stage, group);
-        stage_unlock(stage);
-        status = stage_settle(stage, group, count, &err);
-        ledger_let_go(stage->ledger);
-    } while (stage_wait_out(stage, status, &err, &patience));
-    end_stage(stage, status, &err);
-    return count;
+static enum status settle_stored(struct stage *stage, struct slot *group[SLOTS_MAX], int *count, struct err *err) {
+    /* While this thread waits for the ledger, more items may be stored. */
+    ledger_hold(stage->ledger);
+    stage_lock(stage);
+    if (*count == 0) *count = take_stored(stage, group);
+    stage_unlock(stage);
+    enum status status = stage_settle(stage, group, *count, err);
+    ledger_let_go(stage->ledger);
+    return status;
 }
 
 static void commit_outcomes(struct stage *stage) {
     struct slot *group[SLOTS_MAX];
+    struct err err = {0};
+    enum status status;
+    int count = 0;
     begin_work(stage, PART_LEDGER);
-    int count = settle_stored(stage, group);
+    STAGE_PERSIST(stage, status, &err, settle_stored(stage, group, &count, &err));
+    end_stage(stage, status, &err);
     end_work(stage, PART_LEDGER);
     bool first = stage->stored == 0;
     for (int i = 0; i < count; i++) {
@@ -344,27 +336,29 @@ static void commit_outcomes(struct stage *stage) {
         stage->stored += group[i]->settled;
         group[i]->phase = SLOT_DONE;
     }
-    if (first && stage->descriptor->summarise != NULL) stage_call(stage, PART_STORE);
+    if (first && stage->descriptor->summarise != NULL) stage_wake(stage, PART_STORE);
     stage_event(stage);
 }
 
-/* They stay in sight, for stage_lookup, until the ledger has them. */
+/* Emitted items stay in the list, where stage_lookup sees them, until the ledger holds them. */
+static enum status settle_emitted(struct stage *stage, struct item *group[EMISSIONS_MAX], int *count, struct err *err) {
+    ledger_hold(stage->ledger);
+    stage_lock(stage);
+    *count = stage->emission_count;
+    memcpy(group, stage->emissions, sizeof stage->emissions);
+    stage_unlock(stage);
+    enum status status = stage_settle_emissions(stage, group, *count, err);
+    ledger_let_go(stage->ledger);
+    return status;
+}
+
 static void commit_emissions(struct stage *stage) {
     struct item *group[EMISSIONS_MAX];
-    struct stage_patience patience = {0};
     struct err err = {0};
     enum status status;
-    int count;
+    int count = 0;
     begin_work(stage, PART_LEDGER);
-    do {
-        ledger_hold(stage->ledger);
-        stage_lock(stage);
-        count = stage->emission_count;
-        memcpy(group, stage->emissions, sizeof group);
-        stage_unlock(stage);
-        status = stage_settle_emissions(stage, group, count, &err);
-        ledger_let_go(stage->ledger);
-    } while (stage_wait_out(stage, status, &err, &patience));
+    STAGE_PERSIST(stage, status, &err, settle_emitted(stage, group, &count, &err));
     end_stage(stage, status, &err);
     end_work(stage, PART_LEDGER);
     stage->emission_count -= count;
@@ -373,7 +367,7 @@ static void commit_emissions(struct stage *stage) {
         item_destroy(&group[i]);
     bool first = stage->stored == 0;
     stage->stored += (uint64_t)count;
-    if (first && stage->descriptor->summarise != NULL) stage_call(stage, PART_STORE);
+    if (first && stage->descriptor->summarise != NULL) stage_wake(stage, PART_STORE);
     stage_event(stage);
 }
 
@@ -388,8 +382,21 @@ void *thread_ledger(void *argument) {
         else if (stage->threads_end)
             break;
         else
-            stage_await_call(stage, PART_LEDGER, INFINITY);
+            stage_sleep(stage, PART_LEDGER, INFINITY);
     }
     stage_unlock(stage);
     return NULL;
+}
+
+void stage_report_parts(struct stage *stage, FILE *out) {
+    double now = clock_monotonic();
+    char line[512];
+    stage_lock(stage);
+    struct parts parts = stage->parts;
+    stage_unlock(stage);
+    if (parts.begun == 0) return;
+    long long done = atomic_load(&stage->metrics.out);
+    parts_line(&parts, done, now, line, sizeof line);
+    log_write(stage->log, LOG_INFO, "parts", "%s", line);
+    if (out != NULL) parts_table(&parts, done, now, out);
 }

@@ -1,4 +1,4 @@
-/* What is the machine's fault is not the item's: it is waited out, and said once. */
+/* Waits for the machine: what the machine lacks must not fail an item. Logs each wait once. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static double trouble_pause(int tries) {
     return fmin(pause, last_pause);
 }
 
-/* One more thread waits; the first one says why. */
+/* Counts one more waiting thread; the first one logs the reason. */
 static void trouble_say(struct stage *stage, bool begins, const struct err *err) {
     char note[sizeof stage->metrics.trouble];
     snprintf(note, sizeof note, "waits: %s", err->message);
@@ -28,11 +28,12 @@ static void trouble_say(struct stage *stage, bool begins, const struct err *err)
     }
     stage_unlock(stage);
     if (first)
-        log_write(stage->log, LOG_WARN, "waits", "%s; it is tried again every %g to %g s until that works",
+        log_write(stage->log, LOG_WARN, "waits", "%s; the stage tries again every %g to %g s until it works",
                   err->message, first_pause, last_pause);
 }
 
-/* When nobody waits any more. The reason comes again, because there may have been no room for it in the log. */
+/* Ends a wait; the last thread logs it. The reason is logged again, because the log may have had no room for it
+ * before. */
 static void trouble_over(struct stage *stage) {
     stage_lock(stage);
     bool last = --stage->troubles == 0;
@@ -41,7 +42,8 @@ static void trouble_over(struct stage *stage) {
     if (last) metrics_trouble(&stage->metrics, "");
     stage_unlock(stage);
     if (last)
-        log_write(stage->log, LOG_INFO, "goes-on", "after %.0f s in which it waited: %s", waited, trouble.message);
+        log_write(stage->log, LOG_INFO, "goes-on", "the stage goes on after waiting %.0f s: %s", waited,
+                  trouble.message);
 }
 
 static bool ending(const struct stage *stage) {

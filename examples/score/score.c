@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/fft.h"
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"

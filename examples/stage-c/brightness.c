@@ -16,7 +16,7 @@ void brightness_measure(const struct image *image, double *row_sums, struct brig
         row_sums[2 * y] = sum;
         row_sums[2 * y + 1] = squares;
     }
-    /* Rows are added in their order, so that the result does not depend on which thread was first. */
+    /* Adds the rows in their order, so that the result does not depend on which thread finished first. */
     double sum = 0, squares = 0;
     for (int y = 0; y < ny; y++) {
         sum += row_sums[2 * y];

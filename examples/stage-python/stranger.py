@@ -6,6 +6,7 @@ A graph names the program twice, by its absolute path, since a graph starts no p
     stages: {…, stranger: {from: lowpass-picker, program: /opt/icestream/examples/stage-python/stranger.py}, …}
 The stage acknowledges an item only when all stages downstream have acknowledged the result. So nothing is lost when this
 process dies, and the stage has nothing to remember. The table of items is there for `icestream status`."""
+
 import json
 import os
 import secrets
@@ -17,8 +18,16 @@ import zmq
 import zmq.auth.thread
 import zmq.utils.z85
 
-DESCRIPTION = {"name": "stranger", "summary": "adds a column", "version": "1", "in": "micrograph", "out": "micrograph",
-               "cumulative": False, "source": False, "params": []}
+DESCRIPTION = {
+    "name": "stranger",
+    "summary": "adds a column",
+    "version": "1",
+    "in": "micrograph",
+    "out": "micrograph",
+    "cumulative": False,
+    "source": False,
+    "params": [],
+}
 TABLES = """PRAGMA journal_mode = WAL; PRAGMA user_version = 1;
 CREATE TABLE IF NOT EXISTS items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL,
   state INTEGER NOT NULL, reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL,
@@ -39,8 +48,14 @@ def main(me):
     if me["curve"]:  # tcp:// sockets: the guard lets in only peers that have the secret key
         guard = zmq.auth.thread.ThreadAuthenticator(context)
         guard.start()
-        guard.configure_curve_callback("*", type("Ours", (), {"callback": lambda self, domain, key:
-                                                              zmq.utils.z85.encode(key).decode() == me["curve"]["public"]})())
+        guard.configure_curve_callback(
+            "*",
+            type(
+                "Ours",
+                (),
+                {"callback": lambda self, domain, key: zmq.utils.z85.encode(key).decode() == me["curve"]["public"]},
+            )(),
+        )
 
     def sockets(edge, bind):
         pair = context.socket(zmq.PUSH), context.socket(zmq.PULL)
@@ -64,8 +79,17 @@ def main(me):
     names, ends, beat = {}, {}, 0
 
     def answer(edge, kind, number, verdict=""):
-        ins[edge][0].send_json({"v": 1, "kind": kind, "edge": edge, "seq": number, "instance": me["instance"],
-                                "token": token, "verdict": verdict})
+        ins[edge][0].send_json(
+            {
+                "v": 1,
+                "kind": kind,
+                "edge": edge,
+                "seq": number,
+                "instance": me["instance"],
+                "token": token,
+                "verdict": verdict,
+            }
+        )
 
     def send(key):
         try:
@@ -90,8 +114,10 @@ def main(me):
                 answer(*source[:1], "got", m["seq"])
                 if source not in waiting:
                     seq, names[source] = seq + 1, m["item"]["id"]
-                    ledger.execute("INSERT OR IGNORE INTO items VALUES (NULL, ?, 0, NULL, 1, 0, ?, NULL, ?, ?, ?)",
-                                   (m["item"]["id"], me["instance"], json.dumps(m["item"]), time.time(), time.time()))
+                    ledger.execute(
+                        "INSERT OR IGNORE INTO items VALUES (NULL, ?, 0, NULL, 1, 0, ?, NULL, ?, ?, ?)",
+                        (m["item"]["id"], me["instance"], json.dumps(m["item"]), time.time(), time.time()),
+                    )
                     forward(source, "item", seq, item=work(m["item"]))
             elif m["kind"] == "end":
                 ends[m["edge"]] = m["seq"]
@@ -102,7 +128,9 @@ def main(me):
                 waiting[held.pop(source)[1]].discard(m["edge"])
         for source in [s for s, edges in waiting.items() if not edges and s != "end"]:
             del waiting[source]
-            ledger.execute("UPDATE items SET state = 1, time_changed = ? WHERE id = ?", (time.time(), names.pop(source)))
+            ledger.execute(
+                "UPDATE items SET state = 1, time_changed = ? WHERE id = ?", (time.time(), names.pop(source))
+            )
             answer(source[0], "ack", source[1], "done")
         if len(ends) == len(ins) and not waiting:
             forward("end", "end", 0)

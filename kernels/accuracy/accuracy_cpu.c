@@ -12,7 +12,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-/* Of a particle that is looked at: slices of its pose and of the one it is moved to. */
+/* State of one particle: its slice (f1) and the slice at the moved pose (f2). */
 struct accuracy {
     const struct accuracy_input *input;
     float *f1, *f2, *ctf;
@@ -33,7 +33,7 @@ static void project(const struct accuracy *a, const double angles[3], float *out
     projector_slices(in->projector, in->pixels, in->pixels->count, 1, matrix, 1, out);
 }
 
-/* Whether the two can be told apart, with the CTF on both. */
+/* Returns whether noise of sigma2 lets the two slices be told apart, with the CTF on both. */
 static bool tells(const struct accuracy *a) {
     const struct fourier_pixels *pixels = a->input->pixels;
     double sum = 0;
@@ -81,14 +81,9 @@ static void estimate_one(struct accuracy *a, const struct accuracy_particle *p, 
     *ret_offset = offset_accuracy(a, p);
 }
 
-enum status accuracy_estimate(const struct accuracy_input *in, struct workspace *workspace_or_null, double *ret_angles,
-                              double *ret_offsets, struct err *err) {
-    const struct workspace *place = projector_grid(in->projector).workspace;
-    FAIL_IF(place != workspace_or_null, err, STATUS_BAD_ARGUMENT,
-            "a reference lies elsewhere than where accuracies were to be estimated");
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (place != NULL) return accuracy_device_estimate(in, workspace_or_null, ret_angles, ret_offsets, err);
-#endif
+static enum status estimate(const struct accuracy_input *in, struct workspace *workspace_or_null, double *ret_angles,
+                            double *ret_offsets, struct err *err) {
+    (void)workspace_or_null;
     size_t n = (size_t)in->pixels->count;
     _cleanup_(mem_free) float *space = NULL;
     TRY(mem_new_unset(5 * n * (size_t)in->threads, sizeof *space, "accuracies", &space, err));
@@ -100,3 +95,5 @@ enum status accuracy_estimate(const struct accuracy_input *in, struct workspace 
     }
     return STATUS_OK;
 }
+
+const struct accuracy_work accuracy_cpu_work = {.estimate = estimate};

@@ -5,7 +5,7 @@
 
 namespace {
 
-enum { THREADS = 256 }; /* of which block_sum makes one sum */
+enum { THREADS = 256 }; /* block_sum sums over one block */
 
 struct comparison {
     grid_cuda grid;
@@ -18,14 +18,14 @@ struct comparison {
     int shells;
 };
 
-/* f, shifted by x, y px. */
+/* Returns f shifted by x, y px. */
 __device__ inline float2 shifted_by(float2 f, float x, float y, int kx, int ky, int box) {
     float s, c;
     sincospif(-2 * (kx * x + ky * y) / (float)box, &s, &c);
     return make_float2(f.x * c - f.y * s, f.x * s + f.y * c);
 }
 
-/* A block for a step of a particle. */
+/* Compares one step of one particle per block. */
 __global__ void compare_moved(comparison a, double *ret_differences) {
     const accuracy_moves_cuda *p = a.particles + blockIdx.y;
     int move = (int)blockIdx.x, offset = move - a.angles;

@@ -1,4 +1,4 @@
-/* What both devices share of kernels/accuracy/accuracy.h. */
+/* What the CPU and CUDA files of this folder share. */
 #ifndef ICESTREAM_KERNELS_ACCURACY_ACCURACY_PRIVATE_H
 #define ICESTREAM_KERNELS_ACCURACY_ACCURACY_PRIVATE_H
 
@@ -17,8 +17,13 @@ static inline double accuracy_next_offset(double e) {
 
 void accuracy_matrix(const double angles[3], float ret_matrix[9]);
 
-/* Built where CUDA is. */
-enum status accuracy_device_estimate(const struct accuracy_input *input, struct workspace *workspace,
-                                     double *ret_angles, double *ret_offsets, struct err *err);
+/* Does accuracy_estimate in the memory that holds the projector's transform. */
+struct accuracy_work {
+    enum status (*estimate)(const struct accuracy_input *input, struct workspace *workspace_or_null, double *ret_angles,
+                            double *ret_offsets, struct err *err);
+};
+extern const struct accuracy_work accuracy_cpu_work;
+/* Built with CUDA only. */
+extern const struct accuracy_work accuracy_cuda_work;
 
 #endif

@@ -1,5 +1,5 @@
-/* Accuracies from a reference in a workspace: every step of every particle is compared at once, and the host looks which
- * is the first that tells. */
+/* Estimates accuracies from a reference in a workspace. The device compares every step of every particle at once; the
+ * host then finds the first step that shows. */
 #include <math.h>
 #include <string.h>
 
@@ -7,10 +7,10 @@
 #include "kernels/accuracy/accuracy_private.h"
 #include "kernels/fourier/workspace_cuda.h"
 
-/* Between points of the grid (GRID_PAD, kernels/expectation/grid_device.cuh). */
+/* Padding of the grid (GRID_PAD, kernels/expectation/grid_device.cuh). */
 static const float PAD = 2;
 
-/* How far a particle is moved, step by step. */
+/* The steps by which a particle is moved. */
 struct steps {
     double angles[ACCURACY_ANGLES], offsets[ACCURACY_OFFSETS];
     int angle_count, offset_count;
@@ -101,8 +101,8 @@ static enum status compare(const struct accuracy_input *in, struct workspace *w,
     return workspace_cuda_wait(w, err);
 }
 
-enum status accuracy_device_estimate(const struct accuracy_input *in, struct workspace *w, double *ret_angles,
-                                     double *ret_offsets, struct err *err) {
+static enum status estimate(const struct accuracy_input *in, struct workspace *w, double *ret_angles,
+                            double *ret_offsets, struct err *err) {
     struct steps steps;
     _cleanup_(mem_free) struct accuracy_moves_cuda *moves = NULL;
     _cleanup_(mem_free) double *differences = NULL;
@@ -122,3 +122,5 @@ enum status accuracy_device_estimate(const struct accuracy_input *in, struct wor
     }
     return STATUS_OK;
 }
+
+const struct accuracy_work accuracy_cuda_work = {.estimate = estimate};

@@ -5,13 +5,15 @@
 #include "common/memory.h"
 #include "kernels/alignment/alignment_private.h"
 
-struct alignment {
-    struct alignment_options options;
-    struct alignment_iteration iteration;
-    bool begun;
-    struct alignment_cpu *cpu; /* one of them */
-    struct alignment_cuda *cuda;
-};
+/* Returns NULL for a CUDA device when the program was built without CUDA. */
+static const struct alignment_work *work_on(const struct device *device) {
+    if (device->kind == DEVICE_CPU) return &alignment_cpu_work;
+#ifdef ICESTREAM_HAVE_CUDA
+    return &alignment_cuda_work;
+#else
+    return NULL;
+#endif
+}
 
 static enum status check_options(const struct alignment_options *o, struct err *err) {
     FAIL_IF(o->box < 8 || o->box % 2 != 0 || !(o->pixel_size > 0) || !(o->mask_radius > 0) || !(o->memory >= 0) ||
@@ -23,7 +25,7 @@ static enum status check_options(const struct alignment_options *o, struct err *
     return STATUS_OK;
 }
 
-/* Libraries take memory of their own when they are first used. */
+/* Libraries take memory of their own at their first use. */
 static enum status find_memory(struct alignment_options *o, struct err *err) {
     static const double ON_THE_CPU = 4 * 0x1p30, FOR_LIBRARIES = 0x1p30;
     size_t unused = 0;
@@ -36,12 +38,10 @@ static enum status find_memory(struct alignment_options *o, struct err *err) {
 static enum status build(struct alignment *a, struct err *err) {
     TRY(check_options(&a->options, err));
     TRY(find_memory(&a->options, err));
-    if (a->options.device.kind == DEVICE_CPU) return alignment_cpu_create(&a->options, &a->cpu, err);
-#ifdef ALIGNMENT_HAVE_CUDA
-    return alignment_cuda_create(&a->options, &a->cuda, err);
-#else
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: an E-step can run on the CPU only");
-#endif
+    a->work = work_on(&a->options.device);
+    FAIL_IF(a->work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: an E-step can run on the CPU only");
+    return a->work->create(a, err);
 }
 
 enum status alignment_create(const struct alignment_options *options, struct alignment **ret_alignment,
@@ -61,10 +61,7 @@ enum status alignment_create(const struct alignment_options *options, struct ali
 
 void alignment_destroy(struct alignment **alignment) {
     if (*alignment == NULL) return;
-    alignment_cpu_destroy(&(*alignment)->cpu);
-#ifdef ALIGNMENT_HAVE_CUDA
-    alignment_cuda_destroy(&(*alignment)->cuda);
-#endif
+    if ((*alignment)->work != NULL) (*alignment)->work->destroy(*alignment);
     mem_free(alignment);
 }
 
@@ -73,27 +70,19 @@ double alignment_memory(const struct alignment *a) {
 }
 
 struct workspace *alignment_workspace(const struct alignment *a) {
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_workspace(a->cuda);
-#endif
-    (void)a;
-    return NULL;
+    return a->work->workspace != NULL ? a->work->workspace(a) : NULL;
 }
 
 enum status alignment_keep_images(struct alignment *a, int count, size_t most_bytes, struct err *err) {
     a->begun = false;
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_keep_images(a->cuda, count, most_bytes, err);
-#endif
-    (void)count, (void)most_bytes, (void)err;
-    return STATUS_OK;
+    return a->work->keep_images != NULL ? a->work->keep_images(a, count, most_bytes, err) : STATUS_OK;
 }
 
 bool alignment_can_number(double orientations, int references) {
     return orientations * references <= INT_MAX;
 }
 
-/* References and sums lie in the host's memory, or in this device's. */
+/* Checks that references and sums lie in host memory or in this device's. */
 static enum status check_places(const struct alignment *a, const struct alignment_iteration *iteration,
                                 struct err *err) {
     const struct workspace *mine = alignment_workspace(a);
@@ -118,19 +107,13 @@ enum status alignment_begin(struct alignment *a, const struct alignment_iteratio
     TRY(check_places(a, iteration, err));
     a->begun = false;
     a->iteration = *iteration;
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) TRY(alignment_cuda_begin(a->cuda, iteration, err));
-#endif
-    if (a->cuda == NULL) TRY(alignment_cpu_begin(a->cpu, iteration, err));
+    TRY(a->work->begin(a, iteration, err));
     a->begun = true;
     return STATUS_OK;
 }
 
 int alignment_batch(const struct alignment *a) {
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_batch(a->cuda);
-#endif
-    return alignment_cpu_batch(a->cpu);
+    return a->work->batch(a);
 }
 
 static enum status check_particles(const struct alignment *a, const struct alignment_particle *particles, int count,
@@ -148,27 +131,22 @@ enum status alignment_scale(struct alignment *a, const struct alignment_particle
                             double *ret_mean, double *dots, double *norms, struct err *err) {
     TRY(check_particles(a, particles, count, err));
     FAIL_IF(a->iteration.local, err, STATUS_BAD_ARGUMENT, "a grey scale is looked for in all orientations");
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_scale(a->cuda, particles, count, ret_mean, dots, norms, err);
-#endif
-    return alignment_cpu_scale(a->cpu, particles, count, ret_mean, dots, norms, err);
+    return a->work->scale(a, particles, count, ret_mean, dots, norms, err);
 }
 
 enum status alignment_add(struct alignment *a, const struct alignment_particle *particles, int count,
                           struct alignment_result *results, struct err *err) {
     TRY(check_particles(a, particles, count, err));
     if (count == 0) return STATUS_OK;
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_add(a->cuda, particles, count, results, err);
-#endif
-    return alignment_cpu_add(a->cpu, particles, count, results, err);
+    return a->work->add(a, particles, count, results, err);
 }
 
 double alignment_log_poses(const struct alignment_iteration *iteration, const int shift[2]) {
     const struct sampling *s = iteration->sampling;
     double sum = 0, each = sampling_orientation_count(s);
     if (iteration->oversampled) each *= sampling_rotations(s) * SAMPLING_SHIFTS;
-    /* Relative to the largest there can be about: a shift of far more than sigma has a prior of 0 as it stands. */
+    /* Values are relative to about the largest one: the prior of a shift of far more than sigma would underflow to
+     * 0. */
     double least = INFINITY, variance = iteration->sigma_offset * iteration->sigma_offset;
     for (int pass = 0; pass < 2; pass++)
         for (int t = 0; t < s->shift_count; t++) {
@@ -186,25 +164,14 @@ double alignment_log_poses(const struct alignment_iteration *iteration, const in
 enum status alignment_finish(struct alignment *a, struct err *err) {
     FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "no iteration was begun");
     a->begun = false;
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_finish(a->cuda, err);
-#endif
-    return STATUS_OK; /* sums went straight into the accumulators */
+    return a->work->finish != NULL ? a->work->finish(a, err) : STATUS_OK;
 }
 
 enum status alignment_device_seconds(struct alignment *a, double *ret_seconds, struct err *err) {
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_seconds(a->cuda, ret_seconds, err);
-#endif
-    (void)a, (void)err;
     *ret_seconds = 0;
-    return STATUS_OK;
+    return a->work->seconds != NULL ? a->work->seconds(a, ret_seconds, err) : STATUS_OK;
 }
 
 size_t alignment_trace(struct alignment *a, struct arena_step *steps, size_t capacity) {
-#ifdef ALIGNMENT_HAVE_CUDA
-    if (a->cuda != NULL) return alignment_cuda_trace(a->cuda, steps, capacity);
-#endif
-    (void)a, (void)steps, (void)capacity;
-    return 0;
+    return a->work->trace != NULL ? a->work->trace(a, steps, capacity) : 0;
 }

@@ -11,7 +11,8 @@
 
 static const double FRACTION = 0.999;
 
-/* A pose of the coarse grid, or of the fine one: then rotation and child say which child of the coarse pose it is. */
+/* A pose of the coarse or of the fine grid. On the fine grid, rotation and child tell which child of the coarse
+ * pose. */
 struct pose {
     int reference, orientation, shift, rotation, child;
     double log_prior;
@@ -23,9 +24,10 @@ struct comparison {
     const struct alignment_particle *particle;
     struct alignment_result *result;
     int n, shells;
-    float *masked, *unmasked, *slice, *shifted, *data, *weights; /* [n] or, complex, [n][2] */
+    float *masked, *unmasked, *slice, *shifted, *data, *weights; /* [n], or [n][2] if complex */
     float *ctf;
-    double *inverse_noise, *residual, *shell_pixels; /* 1/σ²; sums by shell; half-plane pixels of each shell */
+    /* 1/σ²; sums by shell; number of half-plane pixels of each shell */
+    double *inverse_noise, *residual, *shell_pixels;
     struct pose *poses, *kept;
     size_t pose_count, kept_count;
     double margin;
@@ -76,7 +78,7 @@ static enum status prepare(struct comparison *c, const struct alignment_options 
     return STATUS_OK;
 }
 
-/* Shift of a pose, relative to the particle's own. */
+/* Computes the shift of a pose, relative to the particle's own. */
 static void shift_of(const struct comparison *c, const struct pose *pose, double ret_shift[2]) {
     if (pose->child >= 0)
         sampling_child_shift(c->iteration->sampling, pose->shift, pose->child, ret_shift);
@@ -100,7 +102,7 @@ static void slice_at(const struct comparison *c, const struct pose *pose, int n,
     projector_slices(c->iteration->references[pose->reference], c->iteration->pixels, n, 1, matrix, 1, out);
 }
 
-/* ½ Σ (|c P − X|² − |X|²)/σ² over the first n pixels; X shifted already. */
+/* Returns ½ Σ (|c P − X|² − |X|²)/σ² over the first n pixels; X is shifted already. */
 static double difference(const struct comparison *c, const float *slice, const float *image, int n) {
     double sum = 0;
     for (int i = 0; i < n; i++) {
@@ -111,7 +113,7 @@ static double difference(const struct comparison *c, const float *slice, const f
     return sum;
 }
 
-/* Poses of one slice follow each other. */
+/* Returns whether two poses share a slice; such poses are consecutive. */
 static bool same_slice(const struct pose *a, const struct pose *b) {
     return a->reference == b->reference && a->orientation == b->orientation && a->rotation == b->rotation;
 }
@@ -132,8 +134,8 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Values become weights, the largest 1; those that hold FRACTION of their sum are kept, `most` of them where these are
- * more. ret_significant: without that limit. */
+/* Turns values into weights, the largest 1. Keeps those that hold FRACTION of their sum, but at most `most`.
+ * ret_significant: their number without that limit. */
 static enum status keep_poses(struct comparison *c, size_t most, double *ret_least, double *ret_sum,
                               size_t *ret_significant, struct err *err) {
     _cleanup_(mem_free) double *sorted = NULL;
@@ -150,7 +152,7 @@ static enum status keep_poses(struct comparison *c, size_t most, double *ret_lea
         above += sorted[++last];
     double threshold = sorted[last];
     if (last + 1 < c->pose_count) c->margin = fmin(c->margin, 1 - sorted[last + 1] / threshold);
-    /* Where the sum crosses, measured by what lies beyond it. */
+    /* How close the sum came to crossing one weight earlier or later. */
     double crossed = above - FRACTION * sum;
     c->margin = fmin(c->margin, fmin(crossed, threshold - crossed) / ((1 - FRACTION) * sum));
     *ret_significant = last + 1;
@@ -168,7 +170,7 @@ static enum status keep_poses(struct comparison *c, size_t most, double *ret_lea
     return STATUS_OK;
 }
 
-/* Every orientation, or those near the particle's pose, in every reference and at every shift. */
+/* Lists every orientation, or those near the particle's pose, in every reference and at every shift. */
 static enum status list_coarse(struct comparison *c, double sigma_offset, struct err *err) {
     const struct alignment_iteration *it = c->iteration;
     const struct sampling *s = it->sampling;
@@ -194,7 +196,7 @@ static enum status list_coarse(struct comparison *c, double sigma_offset, struct
     return status;
 }
 
-/* The children of the poses that were kept, or these themselves; with the priors of their parents. */
+/* Lists the children of the kept poses, or these poses themselves, with the priors of their parents. */
 static enum status list_fine(struct comparison *c, struct err *err) {
     bool children = c->iteration->oversampled;
     int rotations = children ? sampling_rotations(c->iteration->sampling) : 1, shifts = children ? SAMPLING_SHIFTS : 1;
@@ -215,7 +217,7 @@ static enum status list_fine(struct comparison *c, struct err *err) {
     return STATUS_OK;
 }
 
-/* Residuals of one pose with its weight; what it gives to the slice that is back-projected. */
+/* Adds the residuals of one pose with its weight, and its part of the slice for back-projection. */
 static void add_pose(struct comparison *c, const struct pose *pose, double weight) {
     const struct fourier_pixels *pixels = c->iteration->pixels;
     double shift[2];
@@ -239,7 +241,7 @@ static void add_pose(struct comparison *c, const struct pose *pose, double weigh
     if (c->result->reference_weights != NULL) c->result->reference_weights[pose->reference] += (float)weight;
 }
 
-/* All poses that were kept: sums, and, if wanted, their slices into the accumulators. */
+/* Adds all kept poses to the sums and, if requested, their slices to the accumulators. */
 static enum status add_kept(struct comparison *c, double sum, bool project, struct err *err) {
     size_t n = (size_t)c->n;
     c->result->offset2 = c->result->weight_sum = 0;
@@ -264,7 +266,7 @@ static enum status add_kept(struct comparison *c, double sum, bool project, stru
     return STATUS_OK;
 }
 
-/* The most probable pose, and its residual. */
+/* Finds the most probable pose and its residual. */
 static void take_best(struct comparison *c, double sum, enum alignment_norm reliability) {
     struct alignment_result *result = c->result;
     const struct pose *best = c->kept;
@@ -294,7 +296,7 @@ static void take_best(struct comparison *c, double sum, enum alignment_norm reli
     result->residual = sqrt(all);
 }
 
-/* −log σ² and |X|² of all pixels: what poses have in common. */
+/* Returns −log σ² and |X|² summed over all pixels: the part that all poses share. */
 static double likelihood_constant(const struct comparison *c) {
     double sum = 0;
     for (int i = 0; i < c->n; i++) {
@@ -315,7 +317,7 @@ static enum status compare(struct comparison *c, const struct alignment_options 
     TRY(prepare(c, o, err));
     TRY(list_coarse(c, c->iteration->sigma_offset, err));
     compare_poses(c, c->iteration->coarse_pixels);
-    TRY(keep_poses(c, alignment_most_samples(o, c->iteration), &least, &sum, &significant, err));
+    TRY(keep_poses(c, most_coarse_samples(o, c->iteration), &least, &sum, &significant, err));
     result->significant = (int)significant;
     TRY(list_fine(c, err));
     compare_poses(c, c->n);
@@ -324,7 +326,7 @@ static enum status compare(struct comparison *c, const struct alignment_options 
     result->evidence = result->log_likelihood = log(sum) - least;
     result->nothing = 0;
     if (c->iteration->doubtful) {
-        /* A pose more, whose slice is 0. */
+        /* Nothing counts as one more pose, whose slice is 0. */
         sum += exp(least + p->nothing);
         result->log_likelihood = log(sum) - least;
         result->nothing = exp(least + p->nothing) / sum;

@@ -1,5 +1,5 @@
-/* The E-step as the mathematics has it: every pose by itself, differences, weights and sums in double, one particle at a
- * time. What every fast path is tested against; thousands of times slower than they are. */
+/* The E-step exactly as its formulas: each pose separately, with differences, weights and sums in double, one particle
+ * at a time. Tests compare all fast versions with it; it is thousands of times slower. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_REFERENCE_H
 #define ICESTREAM_KERNELS_ALIGNMENT_ALIGNMENT_REFERENCE_H
 
@@ -9,9 +9,8 @@
 extern "C" {
 #endif
 
-/* One particle, compared and added to iteration->sums. options: device, threads and memory say nothing here. ret_margin:
- * of two computations whose weights agree to so much (relative), both keep the same poses and call the same one the
- * best. */
+/* Compares one particle and adds it to iteration->sums. Ignores device, threads and memory of options. ret_margin: two
+ * computations whose weights agree to this relative error keep the same poses and choose the same best pose. */
 enum status alignment_reference(const struct alignment_options *options, const struct alignment_iteration *iteration,
                                 const struct alignment_particle *particle, struct alignment_result *result,
                                 double *ret_margin, struct err *err);

@@ -1,17 +1,25 @@
-/* Class averages, wherever they lie. */
+/* Class averages in host memory or on a device. */
 #include "kernels/averages/averages.h"
 
 #include "common/memory.h"
 #include "kernels/averages/averages_private.h"
 
-static enum status build(struct averages *a, struct err *err) {
-    TRY(mem_new((size_t)a->options.capacity, sizeof *a->classes, "classes", &a->classes, err));
-    if (a->options.workspace == NULL) return averages_host_open(a, err);
+/* Returns NULL for a workspace when the program was built without CUDA. */
+static const struct averages_work *work_on(const struct workspace *workspace_or_null) {
+    if (workspace_or_null == NULL) return &averages_cpu_work;
 #ifdef ICESTREAM_HAVE_CUDA
-    return averages_device_open(a, err);
+    return &averages_cuda_work;
 #else
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps class averages");
+    return NULL;
 #endif
+}
+
+static enum status build(struct averages *a, struct err *err) {
+    a->work = work_on(a->options.workspace);
+    FAIL_IF(a->work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: the CPU keeps class averages");
+    TRY(mem_new((size_t)a->options.capacity, sizeof *a->classes, "classes", &a->classes, err));
+    return a->work->open(a, err);
 }
 
 enum status averages_create(const struct averages_options *options, struct averages **ret_averages, struct err *err) {
@@ -43,15 +51,7 @@ void averages_destroy(struct averages **averages) {
         accumulator_destroy(&a->classes[k].added);
         projector_destroy(&a->classes[k].reference);
     }
-    for (int t = 0; t < a->options.threads && a->spaces != NULL; t++) {
-        mem_free(&a->spaces[t].image);
-        for (int i = 0; i < 3; i++)
-            accumulator_destroy(&a->spaces[t].sums[i]);
-    }
-#ifdef ICESTREAM_HAVE_CUDA
-    averages_device_close(a);
-#endif
-    mem_free(&a->spaces);
+    if (a->work != NULL) a->work->close(a);
     mem_free(&a->classes);
     mem_free(averages);
 }

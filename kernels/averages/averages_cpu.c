@@ -1,4 +1,4 @@
-/* Class averages in the host's memory: classes side by side, as each is too small for several threads. */
+/* Class averages in host memory. Classes run in parallel, because one class is too small for several threads. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-/* Something with class k, or with entry k of a list. */
+/* A job that runs once per class k, or per entry k of a list. */
 struct work {
     enum status (*run)(struct averages *a, const struct work *w, int k, struct err *err);
     int count, size, half;
@@ -39,7 +39,7 @@ static enum status each(struct averages *a, const struct work *w, struct err *er
     return failed;
 }
 
-enum status averages_host_open(struct averages *a, struct err *err) {
+static enum status open_spaces(struct averages *a, struct err *err) {
     const struct averages_options *o = &a->options;
     size_t box = (size_t)o->box;
     TRY(mem_new((size_t)o->threads, sizeof *a->spaces, "class averages", &a->spaces, err));
@@ -48,8 +48,16 @@ enum status averages_host_open(struct averages *a, struct err *err) {
         for (int i = 0; i < 3; i++)
             TRY(accumulator_create(2, o->box, o->max_size, &a->spaces[t].sums[i], err));
     }
-    a->work = &averages_host_work;
     return STATUS_OK;
+}
+
+static void close_spaces(struct averages *a) {
+    for (int t = 0; t < a->options.threads && a->spaces != NULL; t++) {
+        mem_free(&a->spaces[t].image);
+        for (int i = 0; i < 3; i++)
+            accumulator_destroy(&a->spaces[t].sums[i]);
+    }
+    mem_free(&a->spaces);
 }
 
 static enum status open_class(struct averages *a, int k, struct err *err) {
@@ -104,8 +112,8 @@ static enum status split(struct averages *averages, int from, int to, struct err
     return STATUS_OK;
 }
 
-/* Moves the centre of mass of what is positive to the middle, in whole pixels. Particles follow in their next E-step.
- */
+/* Moves the centre of mass of the positive pixels to the middle, by whole pixels. Particles follow in their next
+ * E-step. */
 static void centre(int box, float *scratch, float *map) {
     int half = box / 2;
     double sum = 0, sx = 0, sy = 0;
@@ -166,5 +174,13 @@ static enum status make(struct averages *a, const struct average *list, int coun
     return each(a, &(struct work){.run = make_one, .count = count, .list = list}, err);
 }
 
-const struct averages_work averages_host_work = {
-    .begin = begin, .end = end, .fade = fade, .split = split, .make = make, .set = set};
+const struct averages_work averages_cpu_work = {
+    .open = open_spaces,
+    .close = close_spaces,
+    .begin = begin,
+    .end = end,
+    .fade = fade,
+    .split = split,
+    .make = make,
+    .set = set,
+};

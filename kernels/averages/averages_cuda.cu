@@ -1,4 +1,4 @@
-/* Class averages of many slots at once: a slot is a class of the call, or none. */
+/* Makes class averages of many slots at once. A slot holds a class of the call, or is empty. */
 #include "kernels/averages/averages_cuda.h"
 
 #include <math.h>
@@ -7,25 +7,25 @@
 #include "kernels/fourier/cufft.cuh"
 #include "kernels/reconstruct/wiener_device.cuh"
 
-/* Transforms are of 2 box: rows of n/2 + 1 complex values, in place of n + 2 real ones. */
+/* Plans of transforms of n = 2 box: rows of n/2 + 1 complex values, in place of n + 2 reals. */
 struct averages_cuda {
     struct averages_options options;
     int at_once, n;
     cufftHandle to_real, from_real; /* 0: none */
     size_t work;
-    float *correction; /* [2 (box/2)² + 1]: by squared distance from the centre, 1/sinc² of interpolation */
+    float *correction; /* [2 (box/2)² + 1], by squared distance from the centre: 1/sinc² of interpolation */
 };
 
 namespace {
 
 enum { PAD = ACCUMULATOR_PAD, THREADS = 256, MAP_THREADS = 1024, SHELL_THREADS = 64 };
-const double RIM = 3;                           /* px: of the mask at the box's edge */
-const size_t SCRATCH_BYTES = (size_t)256 << 20; /* about what classes that are made at once may take */
+const double RIM = 3;                           /* px: edge of the mask at the rim of the box */
+const size_t SCRATCH_BYTES = (size_t)256 << 20; /* approximate limit for the classes that are made at once */
 
 struct shape {
-    accumulator_cuda sums; /* of one class and half */
+    accumulator_cuda sums; /* of one half of one class */
     grid_cuda grid;
-    size_t voxels, points; /* of these */
+    size_t voxels, points; /* numbers of these */
     int box, n;
 };
 
@@ -42,12 +42,13 @@ size_t padded_floats(const shape &s) {
     return (size_t)s.n * (s.n + 2);
 }
 
-/* Finished sums of both halves and of all, a padded map, and one that is not centred yet. */
+/* Returns the bytes of one class: finished sums of both halves and of their sum, a padded map, and a map before
+ * centring. */
 size_t class_bytes(const shape &s) {
     return 3 * s.voxels * 2 * sizeof(double2) + (padded_floats(s) + (size_t)s.box * s.box) * sizeof(float);
 }
 
-/* A half with its pairs joined: kernels/reconstruct/finish_cpu.c. */
+/* Returns a finished sum (Friedel pairs joined), as kernels/reconstruct/finish_cpu.c. */
 __device__ inline void finished_at(const double2 *sums, const shape &s, int y, int x, double2 *ret_data,
                                    double *ret_weight) {
     const int reach = s.sums.reach;
@@ -63,7 +64,7 @@ __device__ inline void finished_at(const double2 *sums, const shape &s, int y, i
     *ret_weight = weight;
 }
 
-/* finished[3][slots][ny][nx]: halves and both; zeros of a slot without a class. */
+/* Fills finished[3][slots][ny][nx]: both halves, then their sum; zeros for an empty slot. */
 __global__ void finish_sums(shape s, const double2 *sums, const int *classes, double2 *finished) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     int which = classes[blockIdx.y], x = (int)(at % s.sums.nx), y = (int)(at / s.sums.nx) - s.sums.reach;
@@ -86,7 +87,7 @@ __global__ void scale_sums(double2 *sums, size_t count, double factor) {
     if (at < count) sums[at] = make_double2(factor * sums[at].x, factor * sums[at].y);
 }
 
-/* from, to: [2][count]. */
+/* Splits the sums of a class. from, to: [2][count]. */
 __global__ void split_sums(double2 *from, double2 *to, size_t count) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= count) return;
@@ -96,7 +97,7 @@ __global__ void split_sums(double2 *from, double2 *to, size_t count) {
     to[at] = to[count + at] = second;
 }
 
-/* The padded transform of each slot: all of it is written. */
+/* Fills the padded transform of each slot completely. */
 __global__ void fill_transform(wiener all, const double *totals, int n, float2 *out) {
     const wiener w = wiener_of(all, (int)blockIdx.z);
     int x = (int)(blockIdx.x * THREADS + threadIdx.x), row = (int)blockIdx.y, y = row <= n / 2 ? row : row - n;
@@ -109,7 +110,7 @@ __global__ void fill_transform(wiener all, const double *totals, int n, float2 *
     out[((size_t)blockIdx.z * n + row) * (n / 2 + 1) + x] = value;
 }
 
-/* How much of a pixel is outside of a mask (mask_sphere, kernels/fsc/fsc.h). */
+/* Returns how much of a pixel lies outside of a mask (mask_sphere, kernels/fsc/fsc.h). */
 __device__ inline double outside(int r2, double radius, double edge) {
     double r = sqrt((double)r2);
     return r < radius ? 0 : r >= radius + edge ? 1 : 0.5 + 0.5 * cospi((radius + edge - r) / edge);
@@ -124,7 +125,7 @@ struct maps {
     const float *padded, *correction;
     int box, n;
     double radius;
-    float *apart; /* [slots][box²]: not centred */
+    float *apart; /* [slots][box²]: before centring */
     float *map;   /* [slots][box²] */
 };
 
@@ -133,7 +134,8 @@ __device__ inline int squared_distance(int box, int at) {
     return x * x + y * y;
 }
 
-/* The mean of what is outside the box's circle; by how much a map is to be moved. Of the whole block. */
+/* Return the mean outside of the circle that fills the box, and the shift that centres the map. All threads of the
+ * block call these. */
 __device__ double mean_outside(const maps &m, const float *in, float scale) {
     __shared__ double mean;
     double sum = 0, weight = 0;
@@ -160,8 +162,8 @@ __device__ int2 off_centre(const maps &m, const float *map) {
     return by;
 }
 
-/* A block for each slot: the centre of the padded map, masked, corrected, masked again, centred, and masked as each map
- * is that becomes a reference. */
+/* Makes the map of one slot per block: cuts the centre of the padded map, masks it, corrects it, masks and centres it,
+ * and applies the mask of references. */
 __global__ void __launch_bounds__(MAP_THREADS) cut_maps(maps m) {
     const int first = (m.n - m.box) / 2;
     const size_t pixels = (size_t)m.box * m.box;
@@ -185,7 +187,7 @@ __global__ void __launch_bounds__(MAP_THREADS) cut_maps(maps m) {
     }
 }
 
-/* Rows of the padded reals of each slot, divided by what interpolation does. */
+/* Pads the map of each slot, divided by the effect of interpolation. */
 __global__ void pad_maps(maps m, float *out) {
     int column = (int)(blockIdx.x * THREADS + threadIdx.x), first = (m.n - m.box) / 2;
     int x = column - first, y = (int)blockIdx.y - first;
@@ -198,12 +200,12 @@ __global__ void pad_maps(maps m, float *out) {
     out[((size_t)blockIdx.z * m.n + blockIdx.y) * (m.n + 2) + column] = value;
 }
 
-/* From the padded transforms of slots to the grids of their classes: kernels/projector/projector_cpu.c. */
+/* Copies the padded transforms of the slots to the grids of their classes, as kernels/projector/projector_cpu.c. */
 __global__ void copy_grids(shape s, const float2 *transforms, const int *classes, float2 *references) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     int which = classes[blockIdx.y], x = (int)(at % s.grid.nx), y = (int)(at / s.grid.nx) - s.grid.reach, n = s.n;
     if (at >= s.points || which < 0) return;
-    /* At the full size the last points lie beyond Nyquist: the transform is periodic and Hermitian. */
+    /* At full size the last points lie beyond Nyquist: the transform is periodic and Hermitian. */
     bool mirrored = x > n / 2;
     int fx = mirrored ? n - x : x, fy = ((mirrored ? -y : y) + 2 * n) % n;
     float2 value = transforms[((size_t)blockIdx.y * n + fy) * (n / 2 + 1) + fx];
@@ -212,7 +214,7 @@ __global__ void copy_grids(shape s, const float2 *transforms, const int *classes
         make_float2(sign * value.x, mirrored ? -sign * value.y : sign * value.y);
 }
 
-/* A block for each shell of each slot, as projector_power. */
+/* Computes the power of one shell of one slot per block, as projector_power. */
 __global__ void find_power(shape s, const float2 *references, const int *classes, float *ret_power) {
     int which = classes[blockIdx.y], shell = (int)blockIdx.x, limit = PAD * s.grid.r_max;
     if (which < 0) return;
@@ -231,7 +233,7 @@ __global__ void find_power(shape s, const float2 *references, const int *classes
     if (threadIdx.x == 0) ret_power[(size_t)blockIdx.y * gridDim.x + shell] = count > 0 ? (float)(sum / count / 2) : 0;
 }
 
-/* Scratch of a call, cut into arrays. */
+/* Arrays that share the scratch memory of a call. */
 struct pieces {
     double *finished[3];
     void *shells, *work;
@@ -244,12 +246,13 @@ size_t cut(const shape &s, size_t at_once, size_t work, char *base, pieces *ret)
     stack.count = (int)at_once;
     for (int i = 0; i < 3; i++) {
         ret->finished[i] = (double *)(base + bytes);
-        bytes += accumulator_cuda_bytes(&stack); /* one piece */
+        bytes += accumulator_cuda_bytes(&stack); /* one array */
     }
     bytes = aligned(bytes);
     size_t shells = reconstruct_cuda_shells_scratch(&stack), fsc = accumulator_cuda_fsc_scratch(&stack, &stack);
     ret->shells = base + bytes, bytes += aligned(shells > fsc ? shells : fsc);
-    /* A plan fails where its memory begins where the data does, even if it needs none: it gets some of its own. */
+    /* cuFFT fails if its work area begins where the data begins, even if it needs none. Therefore it gets memory of its
+     * own. */
     ret->work = base + bytes, bytes += aligned(work + 1);
     ret->padded = (float *)(base + bytes), bytes += aligned(at_once * padded_floats(s) * sizeof(float));
     ret->apart = (float *)(base + bytes), bytes += aligned(at_once * s.box * s.box * sizeof(float));

@@ -1,8 +1,8 @@
-/* Class averages on a CUDA device (kernels/averages/averages.h): running sums of all classes lie one after the other,
- * [class][half][ny][nx][4], and so do their references, [class][ny][nx][2]. Pointers are the device's; work is queued
- * on `stream` (a cudaStream_t) and not waited for. Results repeat bit for bit.
+/* Class averages on a CUDA device (kernels/averages/averages.h). Running sums of all classes are contiguous,
+ * [class][half][ny][nx][4], and so are their references, [class][ny][nx][2].
  *
- * Double and single precision as in kernels/reconstruct/reconstruct_cuda.h. */
+ * Pointers are device pointers; work is queued on `stream` (a cudaStream_t), without waiting. Results repeat bit for
+ * bit. Double and single precision as in kernels/reconstruct/reconstruct_cuda.h. */
 #ifndef ICESTREAM_KERNELS_AVERAGES_AVERAGES_CUDA_H
 #define ICESTREAM_KERNELS_AVERAGES_AVERAGES_CUDA_H
 
@@ -16,32 +16,32 @@ extern "C" {
 
 enum { AVERAGES_CUDA_AT_ONCE = 64 };
 
-/* Plans and tables, of the current device: kept from iteration to iteration. */
+/* Plans and tables on the current device, kept from iteration to iteration. */
 struct averages_cuda;
 enum status averages_cuda_create(const struct averages_options *options, struct averages_cuda **ret_averages,
                                  struct err *err);
 void averages_cuda_destroy(struct averages_cuda **averages);
-/* Classes that are made at once: AVERAGES_CUDA_AT_ONCE, or fewer of large boxes. */
+/* Returns the number of classes made at once: AVERAGES_CUDA_AT_ONCE, or fewer if the box is large. */
 int averages_cuda_at_once(const struct averages_options *options);
 size_t averages_cuda_scratch(const struct averages_cuda *averages);
 
-/* sums[count][2][..] times factor. */
+/* Multiplies sums[count][2][..] by factor. */
 enum status averages_cuda_scale(const struct averages_options *options, double *sums, int count, double factor,
                                 void *stream, struct err *err);
 enum status averages_cuda_split(const struct averages_options *options, double *sums, int from, int to, void *stream,
                                 struct err *err);
 
-/* The slots of a call: which class each is, or −1, and what it is made with and into, slot after slot. */
+/* Slots of a call: the class of each slot, or −1, and its input and output, slot after slot. */
 struct average_slots {
     const int *classes;                        /* [at once] */
     float *map;                                /* [at once][box²] */
     float *tau2;                               /* [at once][box/2 + 1]: in and out */
     float *data_vs_prior, *completeness, *fsc; /* [at once][box/2 + 1] */
 };
-/* Averages of the slots' classes from sums; their references. */
+/* Makes averages of the slots' classes from sums, and their references. */
 enum status averages_cuda_make(struct averages_cuda *averages, const double *sums, const struct average_slots *slots,
                                void *scratch, float *references, void *stream, struct err *err);
-/* References of the slots' maps, which are masked. */
+/* Makes references from the slots' maps, which must be masked already. */
 enum status averages_cuda_set(struct averages_cuda *averages, const struct average_slots *slots, void *scratch,
                               float *references, void *stream, struct err *err);
 

@@ -1,4 +1,4 @@
-/* Class averages in a workspace. */
+/* Keeps class averages in a workspace. */
 #include <string.h>
 
 #include "common/memory.h"
@@ -16,11 +16,11 @@ struct averages_device {
     size_t slots_bytes;
 };
 
-/* The slots of a call, in one piece: what goes to the device first, then what comes back. */
+/* Slots of a call as one block: first what goes to the device, then what comes back. */
 struct parts {
     int *classes;
     struct average_slots slots;
-    size_t before, with_maps, bytes; /* of classes and tau2, of these and maps, of all */
+    size_t before, with_maps, bytes; /* bytes of classes and tau2; of these and the maps; of everything */
 };
 
 static void *carve(char *base, size_t *bytes, size_t more) {
@@ -54,7 +54,7 @@ static size_t reference_bytes(const struct averages_options *o) {
     return projector_cuda_bytes(&grid);
 }
 
-/* Places of the classes in what was taken. */
+/* Places the sums and references of all classes in the memory taken. */
 static enum status place(struct averages *a, struct err *err) {
     const struct averages_options *o = &a->options;
     const struct averages_device *d = a->device;
@@ -72,7 +72,7 @@ static enum status place(struct averages *a, struct err *err) {
     return STATUS_OK;
 }
 
-enum status averages_device_open(struct averages *a, struct err *err) {
+static enum status open_classes(struct averages *a, struct err *err) {
     const struct averages_options *o = &a->options;
     struct workspace *w = o->workspace;
     struct averages_device *d = NULL;
@@ -84,7 +84,7 @@ enum status averages_device_open(struct averages *a, struct err *err) {
     d->scratch = averages_cuda_scratch(d->plans);
     d->slots_bytes = parts_of(a, NULL).bytes;
     size_t need = averages_bytes(o) + arena_need(d->scratch, 1) + d->slots_bytes;
-    arena_close(w->arena, ARENA_ITERATION); /* one that was given up */
+    arena_close(w->arena, ARENA_ITERATION); /* ends an iteration that the caller abandoned */
     FAIL_IF(need > arena_left(w->arena) / 2, err, STATUS_NO_MEMORY,
             "%d class averages of %d px need %zu MiB of the device's memory, half of %zu are left", o->capacity, o->box,
             need >> 20, arena_left(w->arena) >> 20);
@@ -93,11 +93,10 @@ enum status averages_device_open(struct averages *a, struct err *err) {
     TRY(device_host_new(&w->device, d->slots_bytes, 1, "class averages", &d->slots, err));
     TRY(workspace_cuda_zero(w, d->sums, 2 * (size_t)o->capacity * sums_bytes(o), err));
     TRY(workspace_cuda_zero(w, d->references, (size_t)o->capacity * reference_bytes(o), err));
-    a->work = &averages_device_work;
     return place(a, err);
 }
 
-void averages_device_close(struct averages *a) {
+static void close_classes(struct averages *a) {
     struct averages_device *d = a->device;
     if (d == NULL) return;
     averages_cuda_destroy(&d->plans);
@@ -105,7 +104,7 @@ void averages_device_close(struct averages *a) {
     mem_free(&a->device);
 }
 
-/* The E-step adds to the sums themselves. */
+/* The E-step adds to the sums themselves: nothing to do. */
 static enum status begin(struct averages *a, int count, int size, struct err *err) {
     (void)a, (void)count, (void)size, (void)err;
     return STATUS_OK;
@@ -116,7 +115,7 @@ static enum status end(struct averages *a, int count, int half, struct err *err)
     return STATUS_OK;
 }
 
-/* Queued, as is all that comes after it. */
+/* Queues the change; all later work is queued behind it. */
 static enum status fade(struct averages *a, int count, double factor, struct err *err) {
     const struct averages_options *o = &a->options;
     struct workspace *w = o->workspace;
@@ -159,7 +158,7 @@ static void take_out(const struct averages *a, const struct parts *from, bool po
     }
 }
 
-/* A call's slots on the device, and memory to work in. */
+/* Takes a call's slots on the device and scratch memory. */
 static enum status take(struct averages *a, struct parts *there, void **ret_scratch, struct err *err) {
     struct workspace *w = a->options.workspace;
     char *base = NULL;
@@ -168,7 +167,7 @@ static enum status take(struct averages *a, struct parts *there, void **ret_scra
     return arena_take(w->arena, a->device->scratch, 1, "class averages", ret_scratch, err);
 }
 
-/* Averages of classes, or references of maps that are there. */
+/* Makes averages of classes, or references from given maps. */
 static enum status make_some(struct averages *a, const struct average *list, int count, bool from_maps,
                              struct err *err) {
     const struct averages_device *d = a->device;
@@ -205,5 +204,13 @@ static enum status set(struct averages *a, const struct average *list, int count
     return in_turn(a, list, count, true, err);
 }
 
-const struct averages_work averages_device_work = {
-    .begin = begin, .end = end, .fade = fade, .split = split, .make = make, .set = set};
+const struct averages_work averages_cuda_work = {
+    .open = open_classes,
+    .close = close_classes,
+    .begin = begin,
+    .end = end,
+    .fade = fade,
+    .split = split,
+    .make = make,
+    .set = set,
+};

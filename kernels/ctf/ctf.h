@@ -19,14 +19,14 @@ struct ctf {
     double scale;                /* 1 */
 };
 
-/* Electron wavelength, Å, from kV. */
+/* Returns the electron wavelength in Å for a voltage in kV. */
 double ctf_wavelength(double voltage);
 
-/* Whether all of it are numbers, and such as a microscope can have, with a wide margin: what is beyond them is a broken
- * table, and one value that is no number would end up in every pixel of a map. */
+/* Returns whether all values are finite and lie, with a wide margin, within what a microscope can have. Values beyond
+ * come from a broken table; a single NaN would end up in every pixel of a map. */
 int ctf_is_plausible(const struct ctf *ctf);
 
-/* What evaluation needs, worked out once per CTF: value at (x, y) in 1/Å. */
+/* Terms for evaluation, computed once per CTF. Frequencies x, y are in 1/Å. */
 struct ctf_terms {
     double xx, xy, yy;   /* quadratic form of π λ D u² */
     double quartic;      /* (π/2) Cs λ³ */
@@ -36,11 +36,12 @@ struct ctf_terms {
 struct ctf_terms ctf_prepare(const struct ctf *ctf);
 float ctf_value(const struct ctf_terms *terms, double x, double y);
 
-/* The half plane of a size × size transform: out[size][size/2+1], row ky = 0 .. size/2, −size/2+1 .. −1; frequencies
- * are k / (box · pixel_size), where box (px) and pixel_size (Å) are those of the transform before any cropping. */
+/* Fills the half plane of a size × size transform: out[size][size/2+1], rows ky = 0 .. size/2, −size/2+1 .. −1.
+ * Frequencies are k / (box · pixel_size), where box (px) and pixel_size (Å) are those of the transform before any
+ * cropping. */
 void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size, int threads, float *out);
 
-/* At count pixels (kx[i], ky[i]). */
+/* Fills out[count] with the CTF at the pixels (kx[i], ky[i]). */
 void ctf_at(const struct ctf *ctf, int box, double pixel_size, int count, const short *kx, const short *ky, float *out);
 
 #ifdef __cplusplus

@@ -46,7 +46,7 @@ float ctf_value(const struct ctf_terms *terms, double x, double y) {
     double u2 = x * x + y * y;
     double phase = terms->xx * x * x + 2 * terms->xy * x * y + terms->yy * y * y - terms->quartic * u2 * u2;
     double value = terms->scale * sin(phase + terms->offset) * exp(-terms->decay * u2);
-    /* Never zero, so that a division by it stays finite. */
+    /* The CTF is never zero, so that a division by it stays finite. */
     if (fabs(value) < 1e-8) value = value < 0 ? -1e-8 : 1e-8;
     return (float)value;
 }
@@ -55,7 +55,7 @@ void ctf_half_plane(const struct ctf *ctf, int box, double pixel_size, int size,
     struct ctf_terms terms = ctf_prepare(ctf);
     double step = 1 / (box * pixel_size);
     size_t stride = (size_t)size / 2 + 1;
-    (void)threads; /* unused where there is no OpenMP */
+    (void)threads; /* unused without OpenMP */
 #pragma omp parallel for num_threads(threads > 0 ? threads : 1) schedule(static)
     for (int row = 0; row < size; row++) {
         int ky = row <= size / 2 ? row : row - size;

@@ -1,5 +1,5 @@
-/* The coarse pass on a CUDA device: operands made where they are used, the product by cuBLAS, differences turned into
- * weights in two passes over them. */
+/* The coarse pass on a CUDA device: makes the operands where they are used, multiplies with cuBLAS, and turns
+ * differences into weights in two passes over them. */
 #include <stdlib.h>
 
 #include "common/device_cuda.h"
@@ -19,14 +19,14 @@ unsigned blocks_for(size_t count, unsigned threads) {
     return (unsigned)((count + threads - 1) / threads);
 }
 
-/* What a tensor core takes in, rounded to nearest. */
+/* Returns the part of a value that a tensor core reads, rounded to nearest. */
 __device__ inline float high_part(float value) {
     unsigned bits;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
     return __uint_as_float(bits);
 }
 
-/* Term `at` of a row. */
+/* Stores term `at` of a row. */
 template <bool SPLIT, bool SLICE> __device__ inline void put(float *row, int terms, int at, float value) {
     if constexpr (!SPLIT) {
         row[at] = value;
@@ -51,7 +51,7 @@ __global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, co
         m[i] = GRID_PAD * matrices[slice * 9 + i];
     float2 p = at < n_pixels ? grid_sample(grid, m, pixels.kx[at], pixels.ky[at]) : make_float2(0, 0);
     if (squares) squares[slice * norm_row + at] = p.x * p.x + p.y * p.y;
-    /* Filled up, rows of n terms may go on where those of 2·n have ended. */
+    /* Rows are filled up, so that rows of n terms may be longer than half of those of 2·n. */
     float *out = slices + slice * row;
     int terms = (int)(row / (SPLIT ? 3 : 1));
     if (2 * at >= terms) return;
@@ -112,7 +112,7 @@ extern "C" enum status coarse_cuda_slices(const struct grid_cuda *grid, const st
                                           const float *matrices, int n, enum coarse_precision precision,
                                           float *ret_slices, float *ret_squares, void *stream, struct err *err) {
     size_t row = coarse_row(n_pixels, precision), norm_row = coarse_norm_row(n_pixels);
-    /* The second dimension of a launch ends at 65,535. */
+    /* The second dimension of a launch is at most 65,535. */
     const int most = 65535;
     for (int first = 0; first < n; first += most) {
         dim3 blocks(blocks_for(norm_row, THREADS), (unsigned)(n - first < most ? n - first : most));
@@ -146,7 +146,7 @@ extern "C" enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int
     return STATUS_OK;
 }
 
-/* ret[n][m of `all`] (m fastest) = factor · b[n][row] · a[m][row]ᵀ, `block` terms at a time. */
+/* Computes ret[n][m of `all`] (m fastest) = factor · b[n][row] · a[m][row]ᵀ, `block` terms at a time. */
 static enum status multiply(struct product_cuda *product, cublasComputeType_t compute, size_t row, size_t block,
                             float factor, const float *a, int m, size_t all, const float *b, int n, float *ret,
                             void *stream, struct err *err) {

@@ -16,8 +16,8 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-/* A tile of the matrix product: so many orientations by about so many (particle, shift) columns. Its result stays in
- * the second-level cache until it is written out. */
+/* Tile of the matrix product: TILE_ROWS orientations by about TILE_COLUMNS (particle, shift) columns. Its result stays
+ * in the second-level cache until it is written out. */
 enum { TILE_ROWS = 192, TILE_COLUMNS = 480, TILE_TERMS = 256 };
 
 struct buffer {
@@ -48,7 +48,7 @@ enum status expectation_create(const struct fourier_pixels *pixels, int threads,
     FAIL_IF(e == NULL, err, STATUS_NO_MEMORY, "no memory for the comparison of particles and slices");
     e->pixels = pixels;
     e->threads = threads > 0 ? threads : 1;
-    /* Tiles are shared out here; threads of OpenBLAS's own beneath them would only wait for each other. */
+    /* This code divides the tiles among threads; threads of OpenBLAS below them would only wait for each other. */
     openblas_set_num_threads(1);
     *ret_expectation = e;
     return STATUS_OK;
@@ -105,8 +105,8 @@ static int smaller(int a, int b) {
     return a < b ? a : b;
 }
 
-/* tile[rows][columns] = factor · a[rows][terms] · b[columns][terms]ᵀ, terms taken in blocks so that rounding grows with
- * the number of blocks and not of terms. */
+/* Computes tile[rows][columns] = factor · a[rows][terms] · b[columns][terms]ᵀ in blocks of terms, so that rounding
+ * grows with the number of blocks, not with the number of terms. */
 static void multiply(int rows, int columns, int terms, float factor, const float *a, const float *b, float *tile,
                      int tile_stride) {
     for (int k = 0; k < terms; k += TILE_TERMS)
@@ -116,10 +116,10 @@ static void multiply(int rows, int columns, int terms, float factor, const float
 
 struct coarse_job {
     int n, n_orientations, n_particles, n_shifts;
-    int tile_particles; /* in one tile */
+    int tile_particles; /* particles in one tile */
     const float *slices, *columns, *halves;
     float *out;
-    size_t stride; /* of particles in out */
+    size_t stride; /* between particles in out */
 };
 
 static size_t thread_scratch(const struct coarse_job *job) {
@@ -136,7 +136,7 @@ MULTIVERSION static void write_tile(const float *dots, int stride, int rows, int
                 dots[(size_t)r * (size_t)stride + (size_t)t] + norms[(size_t)r * (size_t)norm_stride];
 }
 
-/* All particles against TILE_ROWS orientations from `first` on. */
+/* Compares all particles with TILE_ROWS orientations from `first` on. */
 static void coarse_rows(const struct coarse_job *job, int first, float *scratch) {
     int rows = smaller(TILE_ROWS, job->n_orientations - first), n = job->n, t = job->n_shifts;
     const float *slices = job->slices + (size_t)first * 2 * (size_t)n;
@@ -198,8 +198,8 @@ enum status expectation_coarse_part(struct expectation *e, int n_pixels, const f
     return STATUS_OK;
 }
 
-/* Terms of one FP32 sum of the fine pass; such sums are added in double. A lane of the narrowest vectors (SSE2) then adds
- * 256 of them: one sum of all 65,000 pixels at 360 px would be off by 0.08 where vectors have one lane. */
+/* Terms of one FP32 sum of the fine pass; double adds these sums. A lane of the narrowest vectors (SSE2) then adds 256
+ * terms. One FP32 sum over all 65,000 pixels at 360 px would be off by 0.08 where vectors have one lane. */
 enum { FINE_TERMS = 1024 };
 
 MULTIVERSION static float dot(const float *a, const float *b, int count) {
@@ -215,7 +215,7 @@ MULTIVERSION static float dot(const float *a, const float *b, int count) {
     return (float)total;
 }
 
-/* Four at once: the slice is loaded once for four shifts. */
+/* Computes four dot products at once: loads the slice once for four shifts. */
 MULTIVERSION static void dot4(const float *a, const float *const b[4], int count, float out[4]) {
     const float *b0 = b[0], *b1 = b[1], *b2 = b[2], *b3 = b[3];
     double totals[4] = {0};
@@ -255,7 +255,7 @@ enum status expectation_fine(struct expectation *e, int n_pixels, const float *s
     FAIL_IF(n_pixels < 1 || n_pixels > e->pixels->count, err, STATUS_BAD_ARGUMENT,
             "%d Fourier pixels were to be compared, the list has %d", n_pixels, e->pixels->count);
     size_t n = (size_t)n_pixels;
-    /* The row after the shifted images is the weighted image before any shift. */
+    /* The row after the shifted images holds the weighted image before any shift. */
     TRY(reserve(&e->columns, ((size_t)n_shifts + 1) * 2 * n, err));
     TRY(reserve(&e->halves, n, err));
     TRY(reserve(&e->scratch, (size_t)n_shifts, err));

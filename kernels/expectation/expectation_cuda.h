@@ -1,6 +1,6 @@
-/* The parts of the E-step that run on a CUDA device. Pointers are the device's unless said otherwise, sizes and meanings
- * those of kernels/expectation/expectation.h and posterior.h; work is queued on `stream` (a cudaStream_t) and not waited
- * for. Results repeat bit for bit. */
+/* Parts of the E-step on a CUDA device. Pointers are device pointers unless stated otherwise; sizes and meanings as in
+ * kernels/expectation/expectation.h and posterior.h. Work is queued on `stream` (a cudaStream_t), without waiting.
+ * Results repeat bit for bit. */
 #ifndef ICESTREAM_KERNELS_EXPECTATION_EXPECTATION_CUDA_H
 #define ICESTREAM_KERNELS_EXPECTATION_EXPECTATION_CUDA_H
 
@@ -13,37 +13,40 @@
 extern "C" {
 #endif
 
-/* What the largest weights of a particle come to. */
+/* Selection of the largest weights of a particle. */
 struct top_sum {
-    double total;    /* of all its weights */
-    float least;     /* posterior_cuda: the least difference, whose weight is 1 */
-    float threshold; /* the largest v such that the weights >= v sum to more than the fraction, or, if that is larger,
-                        the last of the `most` largest; 0 where all are 0 */
-    uint32_t count;  /* of weights that reach what the fraction alone would have as threshold */
-    uint32_t kept;   /* of weights >= threshold: more than `most` only where several are alike */
+    double total; /* sum of all weights */
+    float least;  /* posterior_cuda: the smallest difference, whose weight is 1 */
+    /* largest v for which the weights >= v sum to more than the fraction, or, if that is larger, the last of the `most`
+     * largest; 0 if all weights are 0 */
+    float threshold;
+    uint32_t count; /* number of weights that reach the threshold of the fraction alone */
+    uint32_t kept;  /* number of weights >= threshold: more than `most` only if weights are equal */
 };
 
-/* Scratch for up to n particles at a time, bytes of the device. */
+/* Returns the bytes of device scratch for up to n particles at a time. */
 size_t top_sum_scratch(int n);
 
-/* Top-sum selection for n particles in one kernel, without sorting. Weights of particle i are weights[begin[i]] to
- * weights[begin[i+1]-1], none below 0, none NaN; longest: the most that a particle has, known to the host. most: how many
- * are kept at most; 0: no limit. */
+/* Selects the top sum of n particles in one kernel, without sorting. Weights of particle i are weights[begin[i]] to
+ * weights[begin[i+1]-1], none negative, none NaN. longest: the most weights of one particle, known to the host. most:
+ * how many to keep at most; 0: no limit. */
 enum status top_sum_cuda(const float *weights, const size_t *begin, int n, size_t longest, double fraction,
                          uint32_t most, void *scratch, struct top_sum *ret_sums, void *stream, struct err *err);
 
 /* The coarse pass as a matrix product. Rows of 2·n floats (re, im of each Fourier pixel), filled up with zeros to a
- * multiple of COARSE_STEP, are multiplied in blocks of at most COARSE_BLOCK terms; each block is one sum, so that
- * rounding grows with the number of blocks. With COARSE_TF32X3 a block holds each term three times, as what tensor
- * cores take in and what that leaves (high, high, low of slices beside high, low, high of images), so that one product
- * of three times as many terms loses 2^-21 of a term. */
+ * multiple of COARSE_STEP, are multiplied in blocks of at most COARSE_BLOCK terms. Each block is one sum, so that
+ * rounding grows with the number of blocks.
+ *
+ * With COARSE_TF32X3 a block holds each term three times, split into the part that tensor cores read and the rest:
+ * high, high, low of slices beside high, low, high of images. One product of three times as many terms then loses only
+ * 2^-21 of a term. */
 enum { COARSE_BLOCK = 256, COARSE_STEP = 32 };
 enum coarse_precision { COARSE_FP32, COARSE_TF32X3 };
 static inline size_t coarse_row(int n_pixels, enum coarse_precision precision) {
     size_t terms = ((size_t)n_pixels * 2 + COARSE_STEP - 1) / COARSE_STEP * COARSE_STEP;
     return terms * (precision == COARSE_TF32X3 ? 3 : 1);
 }
-/* Of |P|² and c²/(2σ²): one value a pixel. */
+/* Returns the length of a row of |P|² or c²/(2σ²): one value per pixel. */
 static inline size_t coarse_norm_row(int n_pixels) {
     return ((size_t)n_pixels + COARSE_STEP - 1) / COARSE_STEP * COARSE_STEP;
 }
@@ -54,51 +57,51 @@ struct pixels_cuda {
     int box, count;
 };
 
-/* A prepared reference (kernels/projector): half grid [nz][ny][nx] complex about the origin, frequencies to r_max.
- * quads, or NULL: a copy of a 3-D grid for taking slices, which takes less than half the time from it: of each point
- * its value and what it changes by to the next in y, in z, and in both, [nz][ny][nx][4] complex, so that a cell lies in
- * 64 bytes. */
+/* A prepared reference (kernels/projector): half grid [nz][ny][nx] complex about the origin, frequencies up to r_max.
+ *
+ * quads: a copy of a 3-D grid that makes slices in less than half the time, or NULL. For each point it holds the value
+ * and its change to the next point in y, in z, and in both: [nz][ny][nx][4] complex, so that one cell lies within 64
+ * bytes. */
 struct grid_cuda {
     const float *values;
     int nx, ny, reach, r_max, dimensions;
     const float *quads;
 };
-/* 3-D: floats of quads, and quads made of values. */
+/* 3-D only: the number of floats of quads, and the function that makes quads from values. */
 static inline size_t grid_quads_floats(const struct grid_cuda *grid) {
     return 8 * (size_t)grid->nx * (size_t)grid->ny * (size_t)grid->ny;
 }
 enum status grid_quads_cuda(const struct grid_cuda *grid, float *ret_quads, void *stream, struct err *err);
 
-struct coarse_cuda; /* a library handle */
+struct coarse_cuda; /* a cuBLAS handle */
 enum status coarse_cuda_create(int device, struct coarse_cuda **ret_coarse, struct err *err);
 void coarse_cuda_destroy(struct coarse_cuda **coarse);
 
-/* ret_slices[n][coarse_row]; ret_squares[n][coarse_norm_row]: |P|², or NULL. matrices[n][9]. */
+/* Makes ret_slices[n][coarse_row] and ret_squares[n][coarse_norm_row] (|P|²; may be NULL) for matrices[n][9]. */
 enum status coarse_cuda_slices(const struct grid_cuda *grid, const struct pixels_cuda *pixels, int n_pixels,
                                const float *matrices, int n, enum coarse_precision precision, float *ret_slices,
                                float *ret_squares, void *stream, struct err *err);
-/* images[n][2·stride], ctf[n][stride], weight[n][stride]; shifts[n_shifts][2], px. ret_columns[n][n_shifts][coarse_row]:
- * c X_t / σ²; ret_halves[n][coarse_norm_row]: c² / (2 σ²). */
+/* Makes ret_columns[n][n_shifts][coarse_row] = c X_t / σ² and ret_halves[n][coarse_norm_row] = c² / (2 σ²) from
+ * images[n][2·stride], ctf[n][stride], weight[n][stride] and shifts[n_shifts][2] (px). */
 enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int n_pixels, const float *images, const float *ctf,
                                 const float *weight, size_t stride, int n, const float *shifts, int n_shifts,
                                 enum coarse_precision precision, float *ret_columns, float *ret_halves, void *stream,
                                 struct err *err);
-/* ret_dots[n_particles][n_shifts][all_slices] = -Re<P, c X_t / σ²>;
- * ret_norms[n_particles][all_slices] = ½ Σ (c²/σ²) |P|²:
- * the first n_slices of each row are written, all_slices ≥ n_slices. */
+/* Computes ret_dots[n_particles][n_shifts][all_slices] = -Re<P, c X_t / σ²> and ret_norms[n_particles][all_slices] = ½
+ * Σ (c²/σ²) |P|². Writes the first n_slices of each row; all_slices ≥ n_slices. */
 enum status coarse_cuda_product(struct coarse_cuda *coarse, int n_pixels, enum coarse_precision precision,
                                 const float *slices, const float *squares, int n_slices, const float *columns,
                                 const float *halves, int n_particles, int n_shifts, size_t all_slices, float *ret_dots,
                                 float *ret_norms, void *stream, struct err *err);
 
-/* From differences to the samples that matter, in one kernel: weights are exp(least - difference), where the difference
- * is dot + norm - log priors; those that hold the fraction of the total are kept. slice_log_prior[n_slices] and
- * shift_log_prior[n_particles][n_shifts] may be NULL. ret_kept[n_particles][n_shifts][kept_words(n_slices)]: a bit for
- * each sample. Weights are not stored: kept samples are few, and theirs are found again from dots and norms. */
+/* Turns differences into the samples that matter, in one kernel. Weights are exp(least - difference), with difference =
+ * dot + norm - log priors. The samples that hold the fraction of the total are kept. slice_log_prior[n_slices] and
+ * shift_log_prior[n_particles][n_shifts] may be NULL. ret_kept[n_particles][n_shifts][kept_words(n_slices)]: one bit
+ * per sample. Weights are not stored: few samples are kept, and their weights are recomputed from dots and norms. */
 struct posterior_input {
     const float *dots, *norms, *slice_log_prior, *shift_log_prior;
     int n_particles, n_shifts, n_slices;
-    uint32_t most; /* as top_sum_cuda */
+    uint32_t most; /* as in top_sum_cuda */
     double fraction;
 };
 static inline size_t kept_words(int n_slices) {

@@ -7,8 +7,8 @@
 
 #include "common/multiversion.h"
 
-/* exp(x) for x ≤ 0 in operations that vectorise: 2^k · 2^f with f in [−½, ½] by its Taylor polynomial (relative error
- * below 2e-7); 0 below −87, where floats end. */
+/* Computes exp(x) for x ≤ 0 with operations that vectorise: 2^k · 2^f with f in [−½, ½], by its Taylor polynomial
+ * (relative error below 2e-7). Returns 0 below −87, where floats underflow. */
 static inline float exp_negative(float x) {
     float t = x * 1.44269504f;
     float k = (float)(int)(t - 0.5f);
@@ -21,7 +21,7 @@ static inline float exp_negative(float x) {
     return x > -87 ? p * scale : 0;
 }
 
-/* Adds −log prior and gives the least value. */
+/* Subtracts the log priors and returns the smallest value. */
 MULTIVERSION static float add_priors(float *row, int count, float row_prior, const float *column_prior) {
     float least = FLT_MAX;
     if (column_prior != NULL) {

@@ -1,20 +1,20 @@
-/* From the differences of the coarse pass to the samples that matter, in two sweeps over them.
+/* Selects, from the differences of the coarse pass, the samples that matter, in two sweeps over them.
  *
- * The first sweep adds up all weights and counts them in narrow cells of their logarithm: counting is all that shared
- * memory does fast. A cell's edges bound the weight of what is in it, so the counts leave a bracket of few cells in
- * which the threshold lies. The second sweep marks what is above the bracket, adds up what is below it and lists what
- * is in it; the rest is settled in the list, exactly (top_sum_device.cuh).
+ * The first sweep sums all weights and counts them in narrow cells of their logarithm: counting is the only thing that
+ * shared memory does fast. The edges of a cell bound the weights in it, so the counts leave a bracket of few cells that
+ * contains the threshold. The second sweep marks samples above the bracket, sums those below and lists those inside.
+ * The list then gives the exact threshold (top_sum_device.cuh).
  *
- * Weights are relative to the largest difference, which is not known at first. A pilot, a part of the samples, gives a
- * reference that is not far below it; cells reach from the depth below the reference at which all n weights together
- * cannot come to 1 − fraction, up to SLACK above it. Where the largest lies beyond, the first sweep is done once more.
- * Where too many samples are in the bracket, it is swept again with cells as much narrower. */
+ * Weights are relative to the largest, which is not known at first. A pilot (a part of the samples) gives a reference
+ * not far below it. Cells reach from the depth below the reference at which all n weights together cannot come to 1 −
+ * fraction, up to SLACK above it. If the largest lies above that, the first sweep is repeated. If too many samples are
+ * in the bracket, it is swept again with narrower cells. */
 #include "kernels/expectation/posterior_device.cuh"
 
 namespace {
 
-/* The greatest x of a part of the samples: all shifts of columns that lie apart. The same for all blocks of a particle.
- */
+/* Returns the largest x of a part of the samples: all shifts of columns that lie apart. All blocks of a particle get
+ * the same value. */
 __device__ float pilot(const made &source, int particle, workspace &s) {
     size_t slices = (size_t)source.p.n_slices;
     float greatest = -CUDART_INF_F;
@@ -28,13 +28,13 @@ __device__ float pilot(const made &source, int particle, workspace &s) {
     return greatest > -CUDART_MAX_NORMAL_F ? greatest : -CUDART_MAX_NORMAL_F;
 }
 
-/* Counts what is in the window, by cells, and adds up what is below it; the FIRST sweep adds up everything. */
+/* Counts the samples in the window by cells, and sums the weights below it. The FIRST sweep sums all weights. */
 template <bool FIRST>
 __device__ void sweep(const made &source, const part &part, workspace &s, gathering *g, int level, const window &w) {
     for (int i = threadIdx.x; i < CELLS; i += THREADS)
         s.cells[i] = 0;
     __syncthreads();
-    double2 sums = {0, 0}; /* all, below the window */
+    double2 sums = {0, 0}; /* all weights; those below the window */
     float least = -s.reference, greatest = -CUDART_INF_F, some = 0, few = 0;
     source.each(
         part,
@@ -61,7 +61,7 @@ __device__ void sweep(const made &source, const part &part, workspace &s, gather
     __syncthreads();
 }
 
-/* The cells that bound the threshold of FRACTION, going up from the smallest weight, and the cell of MOST. */
+/* Finds the cells that bound the threshold of FRACTION, going up from the smallest weight, and the cell of MOST. */
 __device__ void cut(const window &w, double fraction, unsigned most, unsigned better, workspace &s) {
     float offset = w.low - s.reference, step = 1 / w.scale;
     int first = (int)threadIdx.x * CELLS_EACH;
@@ -77,7 +77,7 @@ __device__ void cut(const window &w, double fraction, unsigned most, unsigned be
         count += s.cells[cell];
     }
     if (threadIdx.x == 0) s.cut_low = s.cut_high = CELLS, s.cut_most = s.last = -1;
-    double2 sum = make_double2(s.below, s.below) + sum_before(bounds, s.p, &all_bounds); /* at least, at most */
+    double2 sum = make_double2(s.below, s.below) + sum_before(bounds, s.p, &all_bounds); /* lower and upper bound */
     double counted = sum_before(count, s.p, &all), wanted = (1 - fraction) * s.total;
     for (int cell = first; cell < first + CELLS_EACH; cell++) {
         if (s.cells[cell] == 0) continue;
@@ -91,12 +91,12 @@ __device__ void cut(const window &w, double fraction, unsigned most, unsigned be
     __syncthreads();
 }
 
-/* From the cells of a window, which is the bracket of `target`, to a narrower one. */
+/* Narrows a window to the bracket of `target`. */
 __device__ void narrow(const window &w, double fraction, unsigned most, int target, workspace &s) {
     unsigned better = s.of[target].above;
     cut(w, fraction, most, better, s);
     int low = min(s.cut_low, s.last), high = min(s.cut_high, s.last);
-    double2 counts = {0, 0}; /* in the new bracket, above it */
+    double2 counts = {0, 0}; /* counts in the new bracket and above it */
     double over_most = 0;
     for (int cell = (int)threadIdx.x * CELLS_EACH; cell < ((int)threadIdx.x + 1) * CELLS_EACH; cell++) {
         if (cell >= low && cell <= high) counts.x += s.cells[cell];
@@ -120,14 +120,15 @@ __device__ void narrow(const window &w, double fraction, unsigned most, int targ
     __syncthreads();
 }
 
-/* Samples of the bracket are looked at one by one; where there are more, they are all alike. */
+/* Returns whether the samples of a bracket are listed one by one. If there are too many for the list, they are all
+ * equal. */
 __device__ inline bool is_listed(const workspace &s, int target) {
     bool fractions = s.of[FRACTION].members <= LISTED;
     if (target == FRACTION) return fractions;
     return s.apart && s.of[MOST].members <= LISTED - (fractions ? s.of[FRACTION].members : 0);
 }
 
-/* The brackets, as narrow as the list asks for. */
+/* Narrows the brackets until their samples fit the list. */
 __device__ void find_brackets(const made &source, const part &part, workspace &s, gathering *g) {
     double fraction = source.p.fraction;
     int level = 0;
@@ -155,7 +156,8 @@ __device__ void find_brackets(const made &source, const part &part, workspace &s
     }
 }
 
-/* Marks what is kept for certain, lists what is in the brackets and adds up what is below that of FRACTION. */
+/* Marks samples that are surely kept, lists the samples in the brackets and sums the weights below the bracket of
+ * FRACTION. */
 __device__ void collect(const made &source, const part &part, workspace &s, gathering *g, unsigned *kept) {
     bool fractions = is_listed(s, FRACTION), mosts = is_listed(s, MOST);
     const bracket f = s.of[FRACTION], last = s.of[s.apart ? MOST : FRACTION];
@@ -196,13 +198,13 @@ __device__ void collect(const made &source, const part &part, workspace &s, gath
     __syncthreads();
 }
 
-/* What a bracket comes to. */
+/* Result of a bracket. */
 struct outcome {
     float threshold;
     unsigned count, kept;
 };
 
-/* The threshold in a bracket; that of MOST alone is where the count crosses. */
+/* Finds the threshold within a bracket. For MOST alone it is the value at which the count crosses. */
 __device__ outcome settle(const made &source, const part &part, workspace &s, gathering *g, int target) {
     const bracket b = s.of[target];
     float least = -s.greatest;
@@ -230,7 +232,7 @@ __device__ outcome settle(const made &source, const part &part, workspace &s, ga
     return {threshold_of(s.p), s.p.counted[FRACTION], s.p.limited ? s.p.counted[MOST] : s.p.counted[FRACTION]};
 }
 
-/* Marks what the block has listed and is kept. */
+/* Marks the kept samples among those that the block listed. */
 __device__ void mark(const made &source, const part &part, const workspace &s, float threshold, unsigned *kept) {
     int target = s.apart ? MOST : FRACTION;
     unsigned slices = (unsigned)source.p.n_slices;

@@ -1,5 +1,5 @@
-/* What the choice of samples (posterior_cuda.cu) works with: differences as they are stored, cells of their logarithms,
- * brackets of cells, and where several blocks of a particle meet. */
+/* Tools for the selection of samples (posterior_cuda.cu): stored differences, cells of their logarithms, brackets of
+ * cells, and memory in which several blocks of a particle meet. */
 #ifndef ICESTREAM_KERNELS_EXPECTATION_POSTERIOR_DEVICE_CUH
 #define ICESTREAM_KERNELS_EXPECTATION_POSTERIOR_DEVICE_CUH
 
@@ -14,39 +14,39 @@ enum { CELLS = 4096, CELLS_EACH = CELLS / THREADS, LISTED = 8192, WARPS = THREAD
 /* Sweeps of a kernel: the first and its repetition, then those that narrow each of the two brackets. */
 enum { NARROWINGS = 3, LEVELS = 2 + TARGETS * NARROWINGS };
 constexpr float SLACK = 43, DEEPEST = 87, LOG2_E = 1.44269504f;
-/* By how much the weight at an edge may be off. */
+/* Possible error of the weight at an edge. */
 constexpr double SLOP = 1e-4;
-/* Particles of one launch that may have several blocks each. */
+/* Most particles in a launch that uses several blocks per particle. */
 constexpr int PARTICLES_MOST = 128;
 
-/* Samples with low <= x < high, x minus the difference; `above` others are better. */
+/* Samples with low <= x < high, where x is minus the difference; `above` samples are better. */
 struct bracket {
     float low, high;
     unsigned above, members;
 };
 
 struct window {
-    float low, high, scale; /* cells for each unit of x */
+    float low, high, scale; /* cells per unit of x */
 };
 
-/* Of a block. */
+/* Shared memory of a block. */
 struct __align__(16) workspace {
     union {
         unsigned cells[CELLS];
         tables sums;
     };
-    float listed[LISTED]; /* x of samples in the brackets: FRACTION's from the front, MOST's from the back */
+    float listed[LISTED]; /* x of samples in the brackets: of FRACTION from the front, of MOST from the back */
     unsigned where[LISTED];
     progress p;
     bracket of[TARGETS];
     unsigned list_count[TARGETS], list_begin[TARGETS];
     float reference, greatest, of_warp[WARPS];
-    double total, below; /* weights relative to the reference: of all, of what is below a window */
+    double total, below; /* sums of weights relative to the reference: of all samples, of those below a window */
     bool limited, apart; /* as in struct progress */
     int cut_low, cut_high, cut_most, last;
 };
 
-/* Where the blocks of a particle meet; starts as zeros. */
+/* Memory in which the blocks of a particle meet; initially zero. */
 struct gathering {
     unsigned cells[LEVELS][CELLS];
     unsigned arrived[LEVELS + 1], greatest[LEVELS], list_count[TARGETS];
@@ -54,8 +54,8 @@ struct gathering {
     float listed[LISTED];
 };
 
-/* Rows are `stride` bytes apart. As it stands here, for the compiler would move reads behind conditions, where they are
- * waited for one by one, and make one multiplication of 64 bits of the row and the particle. */
+/* Reads a row; rows are `stride` bytes apart. The assembly keeps the compiler from moving reads behind conditions,
+ * where each read would be waited for, and from merging the row and particle offsets into one 64-bit multiplication. */
 __device__ inline float read_row(const float *first, unsigned row, unsigned stride) {
     float value;
     asm volatile("{ .reg .u64 at; mad.wide.u32 at, %1, %2, %3; ld.global.nc.L1::no_allocate.f32 %0, [at]; }"
@@ -64,15 +64,16 @@ __device__ inline float read_row(const float *first, unsigned row, unsigned stri
     return value;
 }
 
-/* Differences as they are stored: a row for each shift. */
+/* Stored differences: one row per shift. */
 struct made {
     posterior_input p;
     float depth;
     unsigned words;      /* of a row of bits */
     const float *priors; /* of shifts, in shared memory, filled up to a multiple of UNROLL */
 
-    /* visit(row, x) for the shifts of a column; outside, x is −∞ and `column` only one that exists. rest() after some
-     * of them. Nothing is read under a condition, so that all reads are on their way before the first is waited for. */
+    /* Calls visit(row, x) for the shifts of a column, and rest() after every UNROLL of them. If not inside, x is −∞ and
+     * `column` only has to exist. No read depends on a condition, so that all reads start before the first is waited
+     * for. */
     template <typename Visit, typename Rest>
     __device__ void each_row(size_t particle, size_t column, bool inside, Visit visit, Rest rest) const {
         unsigned slices = (unsigned)p.n_slices, last = (unsigned)p.n_shifts - 1;
@@ -99,7 +100,8 @@ struct made {
         }
     }
 
-    /* visit(row, column, x) for all columns of the part and some beyond it, all threads of a warp together. */
+    /* Calls visit(row, column, x) for all columns of the part and some beyond it; all threads of a warp take part
+     * together. */
     template <typename Visit, typename Rest> __device__ void each(const part &part, Visit visit, Rest rest) const {
         for (size_t at = part.first; at < part.end; at += THREADS) {
             size_t column = at + threadIdx.x;
@@ -110,14 +112,14 @@ struct made {
     }
 };
 
-/* The least multiple of UNROLL that n shifts fit into. */
+/* Returns the smallest multiple of UNROLL that holds n shifts. */
 __host__ __device__ inline int filled_up(int n) {
     return (n + UNROLL - 1) / UNROLL * UNROLL;
 }
 
-/* x in a bracket, of this block or of all: a source of weights. */
+/* Source of weights: x in a bracket, of this block or of all blocks. */
 struct list {
-    const volatile float *x; /* other blocks write it, too */
+    const volatile float *x; /* other blocks write it too */
     int step;
     unsigned count;
     float least;
@@ -138,7 +140,7 @@ template <typename Visit> __device__ void list::each(const part &, Visit visit) 
     }
 }
 
-/* Floats in the order of their values as unsigned numbers; 0 is less than all. */
+/* Maps floats to unsigned integers in the same order; 0 is below all of them. */
 __device__ inline unsigned ordered(float value) {
     unsigned bits = __float_as_uint(value);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -148,12 +150,13 @@ __device__ inline float from_ordered(unsigned bits) {
     return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
 }
 
-/* x at or above the window's low end. Rounding keeps the order, so a cell holds what lies between two floats. */
+/* Returns the cell of x, which is not below the window's low end. Rounding keeps the order, so that a cell holds all
+ * values between two floats. */
 __device__ inline int cell_of(const window &w, float x) {
     return min((int)((x - w.low) * w.scale), CELLS - 1);
 }
 
-/* The least x of a cell and of those above it. */
+/* Returns the smallest x of a cell and of those above it. */
 __device__ float edge(const window &w, int cell) {
     if (cell <= 0) return w.low;
     if (cell >= CELLS) return w.high;
@@ -168,7 +171,7 @@ __device__ float edge(const window &w, int cell) {
     return from_ordered(above);
 }
 
-/* The greatest of the block; in all threads. */
+/* Returns the maximum over the block, to all threads. */
 __device__ float greatest_of(float mine, workspace &s) {
     for (int step = 16; step > 0; step /= 2)
         mine = fmaxf(mine, __shfl_down_sync(0xffffffffu, mine, step));
@@ -181,7 +184,7 @@ __device__ float greatest_of(float mine, workspace &s) {
     return mine;
 }
 
-/* The block's sums, and cells if asked for, become those of all blocks of the particle. */
+/* Replaces the block's sums, and its cells if requested, by those of all blocks of the particle. */
 __device__ void gather(const part &part, workspace &s, gathering *g, int level, bool cells, double2 *sums,
                        float *greatest) {
     if (part.shares == 1) return;

@@ -1,5 +1,5 @@
-/* Products of matrices whose elements do not depend, to the last bit, on how many rows and columns a call has: for
- * .cu files. */
+/* Matrix products for .cu files. Their elements do not depend, to the last bit, on the number of rows and columns of a
+ * call. */
 #ifndef ICESTREAM_KERNELS_EXPECTATION_PRODUCT_CUH
 #define ICESTREAM_KERNELS_EXPECTATION_PRODUCT_CUH
 
@@ -12,8 +12,8 @@ struct product_cuda;
 enum status product_cuda_create(struct product_cuda **ret_product, struct err *err);
 void product_cuda_destroy(struct product_cuda **product);
 
-/* ret[n][m of `all`] (m fastest) = factor · b[n][row] · a[m][row]ᵀ over terms first .. first + terms − 1 of each row,
- * added to what is there where `add`. Rows are 16-byte aligned, and so is ret. */
+/* Computes ret[n][m of `all`] (m fastest) = factor · b[n][row] · a[m][row]ᵀ over terms first .. first + terms − 1 of
+ * each row; `add`: adds to ret. Rows and ret are 16-byte aligned. */
 struct product_terms {
     cublasComputeType_t compute;
     size_t row, first, terms;

@@ -1,5 +1,5 @@
-/* cuBLAS chooses the kernel of a product by its size, and kernels add terms in orders of their own. Here the choice is
- * made once for each number of terms, as for a large product, and kept for all sizes; terms are never divided among
+/* cuBLAS chooses the kernel of a product by its size, and kernels add terms in different orders. This file chooses a
+ * kernel once per number of terms, as for a large product, and uses it for all sizes. Terms are never divided among
  * blocks. */
 #include <stdlib.h>
 
@@ -17,10 +17,10 @@
 namespace {
 
 enum { CHOICES = 16, CANDIDATES = 8, LARGE = 8192 };
-/* The fast kernels want a few bytes. */
+/* The fast kernels need a few bytes. */
 constexpr size_t WORKSPACE = 1 << 16;
 
-/* What a choice is made by. */
+/* Properties that decide the choice. */
 struct key {
     cublasComputeType_t compute;
     size_t terms, row, alignment;

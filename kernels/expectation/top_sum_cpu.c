@@ -4,9 +4,9 @@
 #include "common/multiversion.h"
 #include "kernels/expectation/expectation.h"
 
-/* Non-negative floats are ordered as their bits are. So the buckets that the weights are counted into are digits of
- * those bits: spaced like logarithms, with exact edges, and three rounds are always enough, however peaked the weights
- * (uniform buckets would need a round for every factor of their number). */
+/* Non-negative floats have the same order as their bits. Therefore the buckets that count weights are digits of these
+ * bits: logarithmic spacing, exact edges, and always at most three rounds, however peaked the weights (uniform buckets
+ * would need a round for every factor of their number). */
 enum { DIGIT_BITS = 11, BUCKETS = 1 << DIGIT_BITS };
 static const int DIGIT_SHIFT[3] = {21, 10, 0};
 
@@ -41,8 +41,8 @@ void expectation_top_sum(const float *weights, size_t count, double fraction, fl
                 members[bits >> shift & (BUCKETS - 1)]++;
             }
         }
-        /* From the high end to the bucket in which the sum crosses; rounding may leave it at the last one that holds
-         * anything. */
+        /* Go from the high end to the bucket in which the sum crosses. Rounding may end at the last non-empty
+         * bucket. */
         int bucket = BUCKETS, last = -1;
         while (--bucket >= 0) {
             if (members[bucket] == 0) continue;
@@ -51,12 +51,12 @@ void expectation_top_sum(const float *weights, size_t count, double fraction, fl
             above += sum[bucket];
             counted += members[bucket];
         }
-        if (last < 0) { /* nothing but zeros */
+        if (last < 0) { /* only zeros */
             *ret_threshold = 0;
             *ret_count = count;
             return;
         }
-        if (bucket < 0) { /* went past the last: take it back */
+        if (bucket < 0) { /* went past the last non-empty bucket: return to it */
             above -= sum[last];
             counted -= members[last];
         }
@@ -76,8 +76,8 @@ MULTIVERSION static float greatest_of(const float *weights, size_t count) {
     return greatest;
 }
 
-/* How many weights from `least` on there are of each digit, of those whose digits above it are those of `prefix`. Most
- * blocks have none. */
+/* Counts the weights from `least` on by one digit, for those whose higher digits are those of `prefix`. Most blocks
+ * have none. */
 static void count_digits(const float *weights, size_t count, float least, int shift, uint32_t prefix, uint32_t mask,
                          size_t members[BUCKETS]) {
     enum { BLOCK = 64 };
@@ -104,7 +104,7 @@ void expectation_largest(const float *weights, size_t count, float least, size_t
             if (last >= 0) above += members[last];
             last = bucket;
         }
-        if (last < 0) { /* nothing but zeros */
+        if (last < 0) { /* only zeros */
             *ret_threshold = 0;
             *ret_count = count;
             return;
@@ -112,7 +112,7 @@ void expectation_largest(const float *weights, size_t count, float least, size_t
         prefix |= (uint32_t)last << DIGIT_SHIFT[round];
         mask |= (uint32_t)(BUCKETS - 1) << DIGIT_SHIFT[round];
         if (round == 2) above += members[last];
-        float lowest; /* of what begins like this */
+        float lowest; /* smallest weight with this prefix */
         memcpy(&lowest, &prefix, sizeof lowest);
         least = lowest > least ? lowest : least;
     }

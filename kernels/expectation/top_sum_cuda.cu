@@ -1,9 +1,9 @@
-/* Top-sum selection over weights as they are. */
+/* Top-sum selection over stored weights. */
 #include "kernels/expectation/top_sum_device.cuh"
 
 namespace {
 
-/* Particles of one launch that may have several blocks each. */
+/* Most particles in a launch that uses several blocks per particle. */
 constexpr int PARTICLES_MOST = 512;
 
 struct stored {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 } // namespace
 
 extern "C" size_t top_sum_scratch(int n) {
-    /* Only so many particles leave room for several blocks each. */
+    /* Only up to this many particles leave room for several blocks each. */
     size_t meetings = (size_t)(n < PARTICLES_MOST ? n : PARTICLES_MOST) * sizeof(meeting), other = posterior_scratch(n);
     return meetings > other ? meetings : other;
 }

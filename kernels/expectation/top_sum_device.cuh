@@ -1,12 +1,12 @@
-/* Top-sum selection: the value at which the sum of the largest weights crosses a fraction of the total, found by going
- * down from the highest bits of the weights to the lowest, with a histogram of sums at each step. The bits of floats that
- * are not negative are in their order, and buckets of leading bits lie on a logarithmic scale, which suits weights that
- * differ by powers of ten.
+/* Top-sum selection: finds the value at which the sum of the largest weights crosses a fraction of the total. Goes from
+ * the highest bits of the weights to the lowest, with a histogram of sums at each step. The bits of non-negative floats
+ * have the order of the floats, and buckets of leading bits are spaced logarithmically, which suits weights that differ
+ * by powers of ten.
  *
- * All weights of a bucket have one exponent, so their mantissas are summed as whole numbers: exact, and the same in
- * whatever order the threads come. What is worked on comes from a source with each(part, visit): visit(weight) for all
- * weights of the part, and zeros, all threads of a warp together. A part is worked on by one block, or by several that
- * meet after each step; all blocks of a launch are on the device at once. */
+ * All weights of a bucket have one exponent, so their mantissas are summed as integers: exactly, and with the same
+ * result in any order of threads. Weights come from a source with each(part, visit), which calls visit(weight) for all
+ * weights of the part, and with zeros, all threads of a warp together. One block works on a part, or several that meet
+ * after each step; all blocks of a launch are on the device at once. */
 #ifndef ICESTREAM_KERNELS_EXPECTATION_TOP_SUM_DEVICE_CUH
 #define ICESTREAM_KERNELS_EXPECTATION_TOP_SUM_DEVICE_CUH
 
@@ -15,41 +15,41 @@
 
 namespace {
 
-/* Later rounds have half the buckets: the other half is for a second prefix. */
+/* Later rounds have half the buckets; the other half is for a second prefix. */
 enum { THREADS = 512, ROUNDS = 3, BUCKETS = 2048, HALF = BUCKETS / 2, UNROLL = 8 };
-/* Of a warp: groups that add up first, and how large the first must be. */
+/* GROUPS: groups of a warp that sum first; CROWD: how large the first group must be. */
 enum { GROUPS = 6, CROWD = 4 };
-/* A mantissa has 24 bits, so that many sum to less than 2^43, and their number fits above. */
+/* A mantissa has 24 bits, so that CHUNK of them sum to less than 2^43; their number fits above. */
 constexpr int CHUNK = 1 << 19, COUNT_SHIFT = 43;
-/* A share is worth a block of its own from here on. */
+/* From this size on, a share is worth a block of its own. */
 constexpr int WORTH_SHARING = 1 << 12;
 
-/* Of a block. */
+/* Tables of a block. */
 struct tables {
     unsigned long long packed[BUCKETS]; /* of a chunk: count, sum of mantissas */
     unsigned long long sum[BUCKETS];
     unsigned count[BUCKETS];
 };
 
-/* Where the blocks of a particle meet; starts as zeros. */
+/* Memory in which the blocks of a particle meet; initially zero. */
 struct meeting {
     unsigned long long sum[ROUNDS][BUCKETS];
     unsigned count[ROUNDS][BUCKETS];
     unsigned arrived[ROUNDS];
 };
 
-/* The two values that are looked for: where the sum crosses the fraction, and the last of so many weights. Of these the
- * larger is the threshold. Their buckets may be different ones after the first round. */
+/* The two values to find: where the sum crosses the fraction, and the last of the `most` largest. The threshold is the
+ * larger one. Their buckets may differ after the first round. */
 enum { FRACTION, MOST, TARGETS };
 
-/* What the rounds hand on. */
+/* State from round to round. */
 struct progress {
-    unsigned mask, prefix[TARGETS]; /* bits that are known */
-    unsigned counted[TARGETS];      /* weights above the bucket */
+    unsigned mask, prefix[TARGETS]; /* mask of the known bits */
+    unsigned counted[TARGETS];      /* number of weights above the bucket */
     double above, wanted, total;
     double whole,
-        below; /* of weights that are not in the source too, where `whole` is not negative: all, smaller ones */
-    bool empty, limited, apart; /* MOST is not below FRACTION, as far as is known; it is above it */
+        below; /* sums of weights that are not in the source too, if `whole` is not negative: of all, of smaller ones */
+    bool empty, limited, apart; /* MOST is not known to be below FRACTION; MOST is above FRACTION */
     int position, last;
     double2 part[THREADS / 32];
 };
@@ -60,7 +60,7 @@ __device__ inline void begin_progress(progress &p, unsigned most) {
     p.whole = -1;
 }
 
-/* Which columns are a block's: whole words of the bits that are kept. */
+/* The columns of a block: whole words of the kept bits. */
 struct part {
     int particle, share, shares;
     size_t first, end;
@@ -83,8 +83,8 @@ __device__ inline double scale(unsigned bits) {
     return __hiloint2double(((exponent > 0 ? exponent : 1) - 150 + 1023) << 20, 0);
 }
 
-/* All lanes of a warp. Where weights are nearly alike, many lanes have one bucket and would wait for each other: the
- * lanes of the largest groups add up first, and one of each writes. */
+/* Adds to a bucket; all lanes of a warp call this. If weights are nearly equal, many lanes have the same bucket and
+ * would wait for each other; therefore the lanes of the largest groups sum first, and one lane of each group writes. */
 __device__ inline void add(tables &t, bool mine, unsigned bucket, unsigned bits) {
     unsigned value = mantissa(bits);
     unsigned todo = __ballot_sync(0xffffffffu, mine);
@@ -125,7 +125,7 @@ __device__ inline part part_of(size_t length, int shares) {
     return p;
 }
 
-/* All blocks of a particle come here before any goes on. */
+/* Waits for all blocks of the particle. */
 __device__ void meet(const part &part, unsigned *arrived) {
     __threadfence();
     __syncthreads();
@@ -190,7 +190,7 @@ __device__ inline double2 operator-(double2 a, double2 b) {
     return make_double2(a.x - b.x, a.y - b.y);
 }
 
-/* The sum over the threads before this one, of one number or two; and over all. */
+/* Returns the sum over the threads before this one (one or two numbers), and the sum over all threads. */
 template <typename Number> __device__ Number sum_before(Number value, progress &p, Number *ret_all) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     Number sum = value, *parts = (Number *)p.part;
@@ -212,14 +212,14 @@ template <typename Number> __device__ Number sum_before(Number value, progress &
 
 /* A bucket, and what lies above it. */
 struct crossing {
-    int bucket; /* -1: all are empty */
+    int bucket; /* -1: all buckets are empty */
     bool crossed;
     double above;
     unsigned counted;
 };
 
-/* From the high end of some buckets to the one in which the sum of `value` crosses; rounding may leave it at the last one
- * that holds anything. All threads get it. */
+/* Goes from the high end of some buckets to the one in which the sum of `value` crosses. Rounding may end at the last
+ * non-empty bucket. All threads get the result. */
 template <typename Value>
 __device__ crossing cross(const unsigned *count, int buckets, double start, double wanted, progress &p, Value value) {
     int each = buckets / THREADS, first = (int)threadIdx.x * each;
@@ -237,7 +237,7 @@ __device__ crossing cross(const unsigned *count, int buckets, double start, doub
     __syncthreads();
     bool crossed = p.position < buckets;
     int position = crossed ? p.position : p.last;
-    /* Once more without what lies below, which is what the rounds go on from. */
+    /* Sum again without the values below: the rounds continue from this sum. */
     double2 above = {0, 0};
     for (int place = first; place < first + each && place < position; place++)
         above = above + make_double2(value(buckets - 1 - place), count[buckets - 1 - place]);
@@ -245,7 +245,8 @@ __device__ crossing cross(const unsigned *count, int buckets, double start, doub
     return {position < 0 ? -1 : buckets - 1 - position, crossed, start + above.x, (unsigned)above.y};
 }
 
-/* One thread: the bits that a round has found. MOST is forgotten where fewer weights than that are above FRACTION. */
+/* Stores the bits that a round found; one thread calls this. Drops MOST if fewer than `most` weights are above
+ * FRACTION. */
 __device__ void take_round(const tables &t, progress &p, const crossing &f, const crossing &m, int round) {
     int shift = shift_of(round);
     bool last = round == ROUNDS - 1;
@@ -295,7 +296,7 @@ __device__ void choose(const tables &t, progress &p, double fraction, unsigned m
     __syncthreads();
 }
 
-/* As choose, for the last of so many weights alone, in place of FRACTION. */
+/* Like choose, for MOST alone, in place of FRACTION. */
 __device__ void choose_most(const tables &t, progress &p, unsigned most, int round) {
     crossing m = cross(t.count, round == 0 ? BUCKETS : HALF, p.counted[FRACTION], most - 0.5, p,
                        [&](int bucket) { return (double)t.count[bucket]; });
@@ -313,7 +314,7 @@ __device__ inline float threshold_of(const progress &p) {
     return __uint_as_float(p.limited ? p.prefix[MOST] : p.prefix[FRACTION]);
 }
 
-/* How many blocks work on each of n particles, so that all are on the device at once. */
+/* Returns how many blocks work on each of n particles, so that all blocks are on the device at once. */
 template <typename Kernel>
 enum status shares_of(Kernel kernel, size_t memory, int n, size_t longest, int *ret_shares, err *err) {
     int device = 0, processors = 0, each = 0;
@@ -329,7 +330,7 @@ enum status shares_of(Kernel kernel, size_t memory, int n, size_t longest, int *
 
 } // namespace
 
-/* Scratch of posterior_cuda, which is part of top_sum_scratch. */
+/* Returns the scratch of posterior_cuda, which is part of top_sum_scratch. */
 size_t posterior_scratch(int n);
 
 #endif

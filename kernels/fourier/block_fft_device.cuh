@@ -1,8 +1,9 @@
 /* Fourier transforms of two interleaved sequences (float4: two complex numbers) by one block in shared memory, for the
- * fused correlations: Stockham's passes of radix 2 to 14, inverse (exp(+2πi …)), no factor, one butterfly a thread.
+ * fused correlations. Stockham passes of radix 2 to 14; inverse (exp(+2πi …)), unscaled; one butterfly per thread.
  *
- * A pass of radix R over what is done so far, s: thread j < n/R takes the elements j + r n/R, turns them by
- * exp(2πi (j mod s) r / (s R)), transforms the R of them and puts them to (j div s) s R + (j mod s) + r s. */
+ * A pass of radix R, where s is the product of the earlier radices: thread j < n/R takes the elements j + r n/R, turns
+ * them by exp(2πi (j mod s) r / (s R)), transforms these R elements and stores them at (j div s) s R + (j mod s) +
+ * r s. */
 #ifndef ICESTREAM_KERNELS_FOURIER_BLOCK_FFT_DEVICE_CUH
 #define ICESTREAM_KERNELS_FOURIER_BLOCK_FFT_DEVICE_CUH
 
@@ -12,7 +13,7 @@ enum { FFT_PASSES = 6 };
 
 struct fft_pass {
     int radix, done, count; /* R, s, n/R */
-    unsigned inverse;       /* 2³² over s, for divisions */
+    unsigned inverse;       /* 2³² / s, for divisions */
     const float2 *roots;    /* [s]: exp(2πi k / (s R)) */
 };
 
@@ -22,7 +23,7 @@ struct fft_passes {
     fft_pass pass[FFT_PASSES];
 };
 
-/* Where element i stands in shared memory. */
+/* Returns the place of element i in shared memory. */
 static __device__ inline int fft_place(int i, int shift) {
     return i + (i >> shift);
 }
@@ -35,7 +36,7 @@ static __device__ inline float4 operator-(float4 a, float4 b) {
     return make_float4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w);
 }
 
-static __device__ inline float4 scaled(float f, float4 a, float4 b) { /* b + f a */
+static __device__ inline float4 scaled(float f, float4 a, float4 b) { /* Returns b + f a. */
     return make_float4(b.x + f * a.x, b.y + f * a.y, b.z + f * a.z, b.w + f * a.w);
 }
 
@@ -47,12 +48,12 @@ static __device__ inline float4 turned(float4 a, float c, float s) {
     return make_float4(a.x * c - a.y * s, a.x * s + a.y * c, a.z * c - a.w * s, a.z * s + a.w * c);
 }
 
-/* cos and sin of 2π k / R at compile time. */
+/* Computes cos and sin of 2π k / R at compile time. */
 template <int R> struct fft_roots {
     float c[R], s[R];
     constexpr fft_roots() : c(), s() {
         for (int k = 0; k < R; k++) {
-            /* Within ±π the series has converged long before its 20 terms end. */
+            /* Within ±π the series converges long before its 20 terms end. */
             double x = 2 * 3.14159265358979323846 * (2 * k > R ? k - R : k) / R, even = 1, odd = x, term = 1;
             double sum_c = 0, sum_s = 0;
             for (int i = 0; i < 20; i++) {
@@ -68,7 +69,7 @@ template <int R> struct fft_roots {
     }
 };
 
-/* Odd primes: pairs k, R − k share their sums and differences. */
+/* Transforms an odd prime R: k and R − k share their sums and differences. */
 template <int R> struct fft_small {
     static __device__ inline void run(float4 (&v)[R]) {
         constexpr fft_roots<R> w;
@@ -112,7 +113,7 @@ template <> struct fft_small<4> {
     }
 };
 
-/* Cooley and Tukey: R = A B. */
+/* Transforms R = A B (Cooley and Tukey). */
 template <int A, int B> static __device__ inline void fft_composite(float4 (&v)[A * B]) {
     constexpr int R = A * B;
     constexpr fft_roots<R> w;
@@ -158,7 +159,8 @@ FFT_COMPOSITE(7, 2)
 FFT_COMPOSITE(4, 4)
 #undef FFT_COMPOSITE
 
-/* Powers of the root by halves, so that errors and waiting grow with the logarithm. */
+/* Multiplies by the powers of the root. Computes each power from two half powers, so that rounding errors and latency
+ * grow with the logarithm. */
 template <int R> static __device__ inline void fft_turn(float4 (&v)[R], float2 root) {
     float2 power[R];
     power[1] = root;
@@ -172,12 +174,12 @@ template <int R> static __device__ inline void fft_turn(float4 (&v)[R], float2 r
         v[r] = turned(v[r], power[r].x, power[r].y);
 }
 
-/* The elements of a block, in natural order before the first pass and after the last. */
+/* Elements of a block, in natural order before the first pass and after the last. */
 extern __shared__ float4 fft_elements[];
 
-/* A pass: load(i) gives element i, store(i, value) takes it. SHARED: they come from and go to the same memory. Threads
- * without a butterfly load one nevertheless: registers that are not written on every way would be kept, for all radices
- * at once, around the loop over passes. */
+/* Runs one pass: load(i) returns element i, store(i, value) stores it. SHARED: both use the same memory. Threads
+ * without a butterfly load one anyway: registers not written on every path would be kept alive, for all radices at
+ * once, around the loop over passes. */
 template <int R, bool SHARED, class Load, class Store>
 static __device__ inline void fft_butterflies(const fft_pass &p, Load load, Store store) {
     int j = threadIdx.x, from = j < p.count ? j : 0;
@@ -199,7 +201,8 @@ static __device__ inline void fft_butterflies(const fft_pass &p, Load load, Stor
         store(to + r * p.done, v[r]);
 }
 
-/* Radices up to MOST are compiled: the registers of the largest are taken whether it is used or not. */
+/* Compiles radices up to MOST only: a kernel takes the registers of its largest radix even if that radix is not
+ * used. */
 template <int MOST, bool SHARED, class Load, class Store>
 static __device__ inline void fft_run_pass(const fft_pass &p, Load load, Store store) {
 #define FFT_CASE(R)                                                                                                    \
@@ -222,7 +225,8 @@ static __device__ inline void fft_run_pass(const fft_pass &p, Load load, Store s
 #undef FFT_CASE
 }
 
-/* Passes begin to end − 1 in shared memory. All threads of the block; what was stored before is there for all. */
+/* Runs passes begin to end − 1 in shared memory. All threads of the block call this; it first waits for earlier
+ * stores. */
 template <int MOST> static __device__ inline void fft_run_shared(const fft_passes &f, int begin, int end) {
     __syncthreads();
 #pragma unroll 1
@@ -243,8 +247,8 @@ struct fft_radices {
     int radix[FFT_PASSES];
 };
 
-/* All ways to write n as a product of falling radices from `from` on; keeps the one with the fewest passes, then with
- * the greatest least radix: that many fewer threads. */
+/* Tries all products of falling radices, from RADICES[from] on, that give n. Keeps the product with the fewest passes,
+ * then with the largest smallest radix, which needs the fewest threads. */
 static inline void fft_factor(int rest, int from, int most, fft_radices *tried, fft_radices *best) {
     static const int RADICES[] = {14, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2};
     int count = tried->count;
@@ -263,8 +267,8 @@ static inline void fft_factor(int rest, int from, int most, fft_radices *tried, 
     }
 }
 
-/* What was fastest on an H200: three passes of 7, 8, 9 and 12; else radices up to 8, which need the fewest registers,
- * even with a pass more, unless 2 or 3 remain. */
+/* Chooses what was fastest on an H200: three passes of 7, 8, 9 and 12; otherwise radices up to 8, which need the fewest
+ * registers, even at the cost of one more pass, unless a radix of 2 or 3 would remain. */
 static inline fft_radices fft_choose(int n) {
     static const int MOST[] = {12, 8, 12, 14};
     fft_radices best = {};
@@ -278,8 +282,8 @@ static inline fft_radices fft_choose(int n) {
     return best;
 }
 
-/* Passes for n, at least two; false where there are none of at most `most_threads` butterflies. roots are left to the
- * caller. */
+/* Plans at least two passes for n. Returns false if no plan has at most `most_threads` butterflies. The caller sets
+ * roots. */
 static inline bool fft_plan_passes(int n, int most_threads, fft_passes *ret_passes) {
     fft_radices r = fft_choose(n);
     if (r.count == 0 || n / r.least > most_threads) return false;
@@ -287,8 +291,8 @@ static inline bool fft_plan_passes(int n, int most_threads, fft_passes *ret_pass
     p.n = n;
     p.passes = r.count;
     p.threads = (n / r.least + 31) / 32 * 32;
-    /* The first pass puts its elements one radix apart: eight of them meet different banks where the radix is odd; else
-     * padding sees to it. */
+    /* The first pass stores its elements one radix apart. If the radix is odd, eight neighbours fall into different
+     * banks; otherwise padding separates them. */
     int first = r.count - 1, done = 1;
     for (int i = 0; i < r.count; i++)
         if (r.radix[i] % 2) first = i;

@@ -6,7 +6,7 @@
 #include "common/multiversion.h"
 #include "kernels/fourier/forward.h"
 
-/* Columns that are transformed together: as many as a cache line of the rows holds. */
+/* Columns transformed together: as many as fit into one cache line of the rows. */
 enum { GROUP = 8 };
 
 struct fourier_forward {
@@ -58,7 +58,7 @@ void fourier_forward_destroy(struct fourier_forward **forward) {
 static void transform_rows(const struct fourier_forward *f, const float *in, int first, int last, float *scratch,
                            float *out) {
     size_t n = (size_t)f->size;
-    /* FFTW may overwrite its input, and wants the alignment that it planned for. */
+    /* FFTW may overwrite its input, and needs the alignment that it planned for. */
     float *row = scratch, *spectrum = scratch + (n + 15) / 16 * 16;
     for (int y = first; y < last; y++) {
         memcpy(row, in + (size_t)y * n, n * sizeof *row);

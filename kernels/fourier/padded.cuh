@@ -1,13 +1,16 @@
-/* How a padded transform runs, for those who fill its first array and read its last. n = 2 box, `slots` are the n places
- * of an axis in the order of frequencies 0, 1 .. −1, `columns` the frequencies x = 0 .. columns − 1 that are not zero.
+/* Arrays of a padded transform, for code that fills the first array or reads the last. n = 2 box. `slots` are the n
+ * places of an axis in the order of frequencies 0, 1 .. −1. `columns` are the frequencies x = 0 .. columns − 1 that are
+ * not zero.
  *
  *   lines  [rows][columns][n or 1]   z fastest: some rows y at a time, 1 where there is no z
  *   sheets [box or 1][columns][n]    y fastest
  *   planes [box or 1][box][n/2 + 1]  x fastest; as reals [..][n + 2]
  *
- * To the map: for each part of the rows, fill lines, padded_lines_to_sheets; then padded_sheets_to_planes, whose reals
- * n/4·2 .. are the map. From the map: fill planes' reals; padded_planes_to_sheets; for each part of the rows,
- * padded_sheets_to_lines. */
+ * To the map: for each part of the rows, fill lines and call padded_lines_to_sheets; then call padded_sheets_to_planes.
+ * The map is in its reals, from n/4·2 on.
+ *
+ * From the map: fill the reals of planes; call padded_planes_to_sheets; then padded_sheets_to_lines for each part of
+ * the rows. */
 #ifndef ICESTREAM_KERNELS_FOURIER_PADDED_CUH
 #define ICESTREAM_KERNELS_FOURIER_PADDED_CUH
 
@@ -18,38 +21,39 @@
 
 struct padded_cuda {
     int dimensions, box, n;
-    int depth, n_z, first, first_z; /* of the map: box or 1; of lines: n or 1; where the map begins in the padded one */
-    int batch;                      /* lines that a plan transforms */
-    cufftHandle complex, to_real, from_real; /* 0: none */
+    /* depth of the map (box or 1) and of lines (n or 1); first index of the map in the padded map */
+    int depth, n_z, first, first_z;
+    int batch;                               /* lines per plan */
+    cufftHandle complex, to_real, from_real; /* 0: no plan */
     size_t work;
-    float *correction; /* [dimensions · (box/2)² + 1]: by squared distance from the centre, 1/sinc² of interpolation */
+    float *correction; /* [dimensions · (box/2)² + 1], by squared distance from the centre: 1/sinc² of interpolation */
 };
 
 struct padded_memory {
     float2 *lines, *sheets, *planes;
-    int columns, rows; /* rows that lines take at a time */
-    char *rest;        /* behind what padded_cuda_scratch asks for */
+    int columns, rows; /* rows that lines holds at a time */
+    char *rest;        /* memory after the part that padded_cuda_scratch counts */
 };
 
-/* Cuts scratch into arrays, gives the plans their memory and the stream. */
+/* Divides scratch into arrays; gives the plans their work area and the stream. */
 enum status padded_begin(struct padded_cuda *p, int columns, int size, void *scratch, cudaStream_t stream,
                          struct padded_memory *ret_memory, struct err *err);
-/* To the map. Rows go to consecutive slots from `slot` on. The other slots of sheets are zero: padded_clear_sheets. */
+/* Steps to the map. Rows go to consecutive slots from `slot` on. padded_clear_sheets zeroes the other slots. */
 enum status padded_clear_sheets(const struct padded_cuda *p, const struct padded_memory *m, cudaStream_t stream,
                                 struct err *err);
 enum status padded_lines_to_sheets(const struct padded_cuda *p, const struct padded_memory *m, int rows, int slot,
                                    cudaStream_t stream, struct err *err);
 enum status padded_sheets_to_planes(const struct padded_cuda *p, const struct padded_memory *m, cudaStream_t stream,
                                     struct err *err);
-/* From the map. Rows come from consecutive slots, mod n. */
+/* Steps from the map. Rows come from consecutive slots, mod n. */
 enum status padded_planes_to_sheets(const struct padded_cuda *p, const struct padded_memory *m, cudaStream_t stream,
                                     struct err *err);
 enum status padded_sheets_to_lines(const struct padded_cuda *p, const struct padded_memory *m, int rows, int slot,
                                    cudaStream_t stream, struct err *err);
 
-/* out[outer][row][column] = factor · in[outer][column − first_column][(row + first) mod wrap], 0 where the input has no
- * such line; alternating: times −1 where outer + row + column + parity is odd; real_ends: the first and the last column
- * are made real, as what follows takes them for. */
+/* Copies out[outer][row][column] = factor · in[outer][column − first_column][(row + first) mod wrap]; 0 where the input
+ * has no such line. alternating: times −1 where outer + row + column + parity is odd. real_ends: makes the first and
+ * the last column real, as the next transform assumes. */
 struct padded_move {
     const float2 *in;
     float2 *out;

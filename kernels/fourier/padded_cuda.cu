@@ -37,7 +37,8 @@ int columns_most(const padded_cuda *p, int size) {
     return columns < p->n / 2 + 1 ? columns : p->n / 2 + 1;
 }
 
-/* A plan fails where its memory begins where the data does, even if it needs none: it gets some of its own. */
+/* cuFFT fails if its work area begins where the data begins, even if it needs none. Therefore it gets memory of its
+ * own. */
 size_t work_bytes(const padded_cuda *p) {
     return aligned(p->work + 1);
 }
@@ -54,7 +55,7 @@ size_t planes_bytes(const padded_cuda *p) {
     return aligned(rounded((size_t)p->depth * p->box, p->batch) * (p->n / 2 + 1) * sizeof(float2));
 }
 
-/* The default layout: rows of reals are n + 2 apart where they are transformed in place. */
+/* Makes a plan with the default layout: rows of reals are n + 2 apart for transforms in place. */
 enum status make_plan(int n, cufftType type, int batch, cufftHandle *ret_plan, size_t *work, struct err *err) {
     size_t needed = 0;
     CUFFT_TRY(cufftCreate(ret_plan), err, "making a Fourier plan");
@@ -88,7 +89,7 @@ enum status build(padded_cuda *p, struct err *err) {
     return make_correction(p, err);
 }
 
-/* All lines of an array, and what it is filled up with to whole batches. */
+/* Transforms all lines of an array, including those that fill up the last batch. */
 enum status transform(const padded_cuda *p, float2 *values, size_t lines, int direction, struct err *err) {
     for (size_t i = 0; i < lines; i += p->batch)
         CUFFT_TRY(cufftExecC2C(p->complex, values + i * p->n, values + i * p->n, direction), err,
@@ -108,7 +109,7 @@ extern "C" enum status padded_cuda_create(int dimensions, int box, struct padded
     p->dimensions = dimensions, p->box = box, p->n = PAD * box;
     p->depth = flat ? 1 : box, p->n_z = flat ? 1 : p->n;
     p->first = (p->n - box) / 2, p->first_z = flat ? 0 : p->first;
-    /* Few enough to stay in the device's cache between passes, and whole rows. */
+    /* A batch is small enough to stay in the device's cache between passes, and holds whole rows. */
     int cached = CACHED / (p->n * (int)sizeof(float2)), most = box * box;
     p->batch = cached < most ? cached : most;
     if (flat || p->batch < p->n / 2 + 1) p->batch = p->n / 2 + 1;

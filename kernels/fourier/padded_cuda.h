@@ -1,7 +1,8 @@
-/* Transforms between a map (box² or box³) and the low frequencies of its twofold padded grid, on a CUDA device: one axis
- * after the other, and of each axis only the lines that are not zero before or not cut away after. A tenth of the memory
- * of the whole padded transform in double, a third of the work. Single precision. For kernels/projector and
- * kernels/reconstruct. */
+/* Transforms between a map (box² or box³) and the low frequencies of its twofold padded grid on a CUDA device, for
+ * kernels/projector and kernels/reconstruct.
+ *
+ * One axis is transformed after the other; only lines that are not zero before or not cut away after. This takes a
+ * tenth of the memory of the whole padded transform in double, and a third of its work. Single precision. */
 #ifndef ICESTREAM_KERNELS_FOURIER_PADDED_CUDA_H
 #define ICESTREAM_KERNELS_FOURIER_PADDED_CUDA_H
 
@@ -13,12 +14,12 @@
 extern "C" {
 #endif
 
-struct padded_cuda; /* plans and a table, for one box: kept from iteration to iteration */
+struct padded_cuda; /* plans and a table for one box, kept from iteration to iteration */
 
-/* dimensions 2 or 3, of the current device. */
+/* Creates plans on the current device. dimensions: 2 or 3. */
 enum status padded_cuda_create(int dimensions, int box, struct padded_cuda **ret_padded, struct err *err);
 void padded_cuda_destroy(struct padded_cuda **padded);
-/* Bytes of scratch for frequencies up to size/2 of the map. */
+/* Returns the bytes of scratch for frequencies up to size/2 of the map. */
 size_t padded_cuda_scratch(const struct padded_cuda *padded, int size);
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@
 #include "common/memory.h"
 #include "common/multiversion.h"
 
-/* Shell of a half-plane pixel, or 0 for one that the list leaves out. */
+/* Returns the shell of a half-plane pixel; 0 if the list leaves the pixel out. */
 static int shell_of(int kx, int ky, int size, int box) {
     if ((kx == 0 && ky <= 0) || 2 * ky == -box) return 0;
     int shell = (int)floor(sqrt((double)kx * kx + (double)ky * ky) + 0.5);
@@ -36,7 +36,8 @@ enum status fourier_pixels_create(int box, int size, struct fourier_pixels *ret_
         fourier_pixels_destroy(&p);
         return status;
     }
-    /* shell_begin[s+1] holds the count of shell s so far: sum them up. Shell 0 (the origin) is empty. */
+    /* shell_begin[s+1] holds the count of shell s so far; turn counts into first indices. Shell 0 (the origin) is
+     * empty. */
     for (int s = 1; s <= half + 1; s++)
         p.shell_begin[s] += p.shell_begin[s - 1];
     memcpy(next, p.shell_begin, ((size_t)half + 2) * sizeof *next);
@@ -78,7 +79,7 @@ void fourier_pixels_gather(const struct fourier_pixels *pixels, const float *hal
     }
 }
 
-/* exp(−2πi (kx x + ky y)/box) as the product of two table entries: 2·box sines instead of count. */
+/* exp(−2πi (kx x + ky y)/box) is the product of two table entries: 2·box sines instead of count. */
 MULTIVERSION void fourier_pixels_shift(const struct fourier_pixels *pixels, int count, const float *in, double x,
                                        double y, float *out) {
     float cx[4097], sx[4097], cy[8193], sy[8193];

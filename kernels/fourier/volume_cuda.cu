@@ -6,7 +6,7 @@
 
 struct volume_cuda {
     int box;
-    cufftHandle forward, inverse; /* 0: none */
+    cufftHandle forward, inverse; /* 0: no plan */
     size_t work;
 };
 
@@ -58,7 +58,7 @@ extern "C" int volume_cuda_box(const struct volume_cuda *v) {
     return v->box;
 }
 
-/* A plan that needs none still wants a place of its own. */
+/* A plan that needs no work area still needs a pointer of its own. */
 extern "C" size_t volume_cuda_scratch(const struct volume_cuda *v) {
     return v->work + 1;
 }

@@ -1,5 +1,5 @@
-/* Transforms of whole maps, box³ to [box][box][box/2 + 1] complex and back, on a CUDA device. Single precision, no
- * factor. Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited for. */
+/* Transforms whole maps, box³ to [box][box][box/2 + 1] complex and back, on a CUDA device. Single precision, unscaled.
+ * Pointers are device pointers; work is queued on `stream` (a cudaStream_t), without waiting. */
 #ifndef ICESTREAM_KERNELS_FOURIER_VOLUME_CUDA_H
 #define ICESTREAM_KERNELS_FOURIER_VOLUME_CUDA_H
 
@@ -11,18 +11,18 @@
 extern "C" {
 #endif
 
-struct volume_cuda; /* plans for one box: kept from iteration to iteration */
+struct volume_cuda; /* plans for one box, kept from iteration to iteration */
 
-/* Of the current device. */
+/* Creates plans on the current device. */
 enum status volume_cuda_create(int box, struct volume_cuda **ret_volume, struct err *err);
 void volume_cuda_destroy(struct volume_cuda **volume);
 int volume_cuda_box(const struct volume_cuda *volume);
-/* Bytes of scratch, and of a transform. */
+/* Return the bytes of scratch, and of a transform. */
 size_t volume_cuda_scratch(const struct volume_cuda *volume);
 size_t volume_cuda_bytes(int box);
 enum status volume_cuda_forward(const struct volume_cuda *volume, void *scratch, const float *map, float *spectrum,
                                 void *stream, struct err *err);
-/* The spectrum is lost. */
+/* Transforms back; overwrites the spectrum. */
 enum status volume_cuda_inverse(const struct volume_cuda *volume, void *scratch, float *spectrum, float *map,
                                 void *stream, struct err *err);
 

@@ -1,4 +1,4 @@
-/* A workspace (kernels/fourier/workspace.h) from within, for the kernels that keep grids there. */
+/* Inside of a workspace (kernels/fourier/workspace.h), for the kernels that keep grids there. */
 #ifndef ICESTREAM_KERNELS_FOURIER_WORKSPACE_CUDA_H
 #define ICESTREAM_KERNELS_FOURIER_WORKSPACE_CUDA_H
 
@@ -17,30 +17,38 @@ struct workspace {
     struct arena *arena;
     void *stream; /* a cudaStream_t */
     struct device_busy *busy;
-    bool timed;                 /* since workspace_cuda_begin */
-    struct padded_cuda *padded; /* of the maps that came last; NULL: none did */
-    struct volume_cuda *volume; /* the same of whole transforms */
+    bool timed;                 /* a timer runs since workspace_cuda_begin */
+    struct padded_cuda *padded; /* for the kind of map used last; NULL before the first map */
+    struct volume_cuda *volume; /* the same for whole transforms */
 };
 
-/* Makes the device the thread's. */
+/* Ops table: what workspace.h does with plans. */
+struct workspace_work {
+    void (*close)(struct workspace *workspace);
+    enum status (*volumes_bytes)(struct workspace *workspace, int box, size_t *ret_bytes, struct err *err);
+};
+/* Built with CUDA only. */
+extern const struct workspace_work workspace_cuda_work;
+
+/* Makes the workspace's device current in this thread. */
 enum status workspace_cuda_adopt(const struct workspace *workspace, struct err *err);
-/* That, and plans for maps of this kind where the last were of another. */
+/* Adopt the device, and return plans for maps of this kind; new plans replace those of another kind. */
 enum status workspace_cuda_plan(struct workspace *workspace, int dimensions, int box, struct padded_cuda **ret_padded,
                                 struct err *err);
 enum status workspace_cuda_volume(struct workspace *workspace, int box, struct volume_cuda **ret_volume,
                                   struct err *err);
 
-/* Memory for a moment: until the scope that `open` is declared in ends, as
- * `_cleanup_(workspace_cuda_end) struct workspace *open = NULL;`. */
+/* Opens a scope for temporary memory. It ends with the C scope of `open`, declared as
+ *   `_cleanup_(workspace_cuda_end) struct workspace *open = NULL;`. */
 enum status workspace_cuda_begin(struct workspace *workspace, struct workspace **open, struct err *err);
 void workspace_cuda_end(struct workspace **open);
 
-/* Queued. */
+/* Queue a transfer or a clear on the stream. */
 enum status workspace_cuda_zero(struct workspace *workspace, void *to, size_t bytes, struct err *err);
 enum status workspace_cuda_put(struct workspace *workspace, void *to, const void *host, size_t bytes, struct err *err);
 enum status workspace_cuda_get(struct workspace *workspace, void *host, const void *from, size_t bytes,
                                struct err *err);
-/* Until all of it is done. From workspace_cuda_begin to here the device is said to be at work. */
+/* Waits for all queued work. The time from workspace_cuda_begin to here counts as work of the device. */
 enum status workspace_cuda_wait(struct workspace *workspace, struct err *err);
 
 #ifdef __cplusplus

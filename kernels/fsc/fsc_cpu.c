@@ -5,11 +5,13 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "kernels/fsc/fsc_private.h"
+#include "kernels/fsc/soft_edge.h"
 
 enum { CROSS, POWER_A, POWER_B, TERMS };
 
-/* Sums over one plane z of the half transforms. Columns other than the first and the last stand for their conjugates
- * too. */
+/* Sums over one plane z of the half transforms. Columns other than the first and the last count twice, for their
+ * conjugates. */
 static void correlate_plane(int box, int z, const float *a, const float *b, double (*sums)[TERMS]) {
     int columns = box / 2 + 1, kz = z <= box / 2 ? z : z - box;
     for (int y = 0; y < box; y++) {
@@ -46,7 +48,9 @@ enum status fsc_spectra(int box, const float *a, const float *b, float *ret_fsc,
     return STATUS_OK;
 }
 
-enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
+static enum status maps(struct workspace *workspace_or_null, int box, const float *a, const float *b, float *ret_fsc,
+                        struct err *err) {
+    (void)workspace_or_null;
     FAIL_IF(box < 2 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
             "maps of %d px cannot be correlated: the box must be even and between 2 and 2048 px", box);
     const struct fft_options options = {
@@ -61,7 +65,7 @@ enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, st
     if (status == STATUS_OK) status = mem_new_unset(floats, sizeof *fa, "map transform", &fa, err);
     if (status == STATUS_OK) status = mem_new_unset(floats, sizeof *fb, "map transform", &fb, err);
     if (status == STATUS_OK) {
-        /* FFTW's plans ask for aligned input, which the caller's maps need not be. */
+        /* FFTW's plans need aligned input; the caller's maps may not be aligned. */
         memcpy(real, a, reals * sizeof *real);
         fft_run(plan, real, fa);
         memcpy(real, b, reals * sizeof *real);
@@ -72,13 +76,7 @@ enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, st
     return status;
 }
 
-#ifndef ICESTREAM_HAVE_CUDA
-enum status fsc_maps_on(struct workspace *workspace, int box, const float *a, const float *b, float *ret_fsc,
-                        struct err *err) {
-    (void)workspace, (void)box, (void)a, (void)b, (void)ret_fsc;
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU correlates maps");
-}
-#endif
+const struct fsc_work fsc_cpu_work = {.maps = maps};
 
 double fsc_resolution(const float *fsc, int box, double pixel_size, double threshold) {
     int shell = 1;
@@ -87,19 +85,13 @@ double fsc_resolution(const float *fsc, int box, double pixel_size, double thres
     return shell == 1 ? 999 : box * pixel_size / (shell - 1);
 }
 
-/* How much of a voxel counts as outside. */
-static double outside(double r, double radius, double edge) {
-    if (r < radius || edge <= 0) return r < radius ? 0 : 1;
-    return r >= radius + edge ? 1 : 0.5 + 0.5 * cos(M_PI * (radius + edge - r) / edge);
-}
-
 void mask_sphere(int dimensions, int box, float *map, double radius, double edge, int fill_with_mean) {
     int c = box / 2, depth = dimensions == 3 ? box : 1;
     double sum = 0, weight = 0, fill = 0;
-    /* Certainly within, certainly beyond. */
+    /* Squared radii below which a voxel is surely inside, and above which it is surely outside. */
     double inside2 = radius > 1 ? (radius - 1e-3) * (radius - 1e-3) : 0;
     double beyond2 = (radius + fmax(edge, 0) + 1e-3) * (radius + fmax(edge, 0) + 1e-3);
-    /* A mean is summed by one thread: the same for any number of them. */
+    /* One thread sums the mean, so that the result does not depend on the number of threads. */
     for (int pass = fill_with_mean ? 0 : 1; pass < 2; pass++) {
 #pragma omp parallel for schedule(static) if (pass == 1 && depth > 1)
         for (int z = 0; z < depth; z++)
@@ -108,8 +100,8 @@ void mask_sphere(int dimensions, int box, float *map, double radius, double edge
                 int dz = depth == 1 ? 0 : z - c, part = dz * dz + (y - c) * (y - c);
                 for (int x = 0; x < box; x++) {
                     int r2 = part + (x - c) * (x - c);
-                    if (r2 < inside2 && pass == 1) continue; /* most of them */
-                    double w = r2 < inside2 ? 0 : r2 > beyond2 ? 1 : outside(sqrt(r2), radius, edge);
+                    if (r2 < inside2 && pass == 1) continue; /* true of most voxels */
+                    double w = r2 < inside2 ? 0 : r2 > beyond2 ? 1 : soft_edge_outside(sqrt(r2), radius, edge);
                     if (pass == 0)
                         sum += w * (double)row[x], weight += w;
                     else

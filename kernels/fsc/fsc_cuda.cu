@@ -6,8 +6,8 @@ namespace {
 
 enum { THREADS = 128, CROSS = 0, POWER_A, POWER_B, TERMS };
 
-/* A block for each shell of each plane z: ret_sums[plane][shell][TERMS]. Shell s is where s² − s < k² ≤ s² + s. Columns
- * other than the first and the last stand for their conjugates too. */
+/* Sums one shell of one plane z per block: ret_sums[plane][shell][TERMS]. Shell s holds s² − s < k² ≤ s² + s. Columns
+ * other than the first and the last count twice, for their conjugates. */
 __global__ void correlate(int box, const float2 *a, const float2 *b, double *ret_sums) {
     int s = (int)blockIdx.x, z = (int)blockIdx.y, kz = z <= box / 2 ? z : z - box;
     double sums[TERMS] = {0, 0, 0};
@@ -30,7 +30,7 @@ __global__ void correlate(int box, const float2 *a, const float2 *b, double *ret
     }
 }
 
-/* A block for each shell. */
+/* Computes one shell per block. */
 __global__ void divide(const double *sums, int planes, float *ret_fsc) {
     double totals[TERMS] = {0, 0, 0};
     for (int t = 0; t < TERMS; t++) {

@@ -1,5 +1,5 @@
-/* fsc_spectra on a CUDA device. Pointers are the device's; work is queued on `stream` (a cudaStream_t) and not waited
- * for. Products and sums in double, in a fixed order. */
+/* Does fsc_spectra on a CUDA device. Pointers are device pointers; work is queued on `stream` (a cudaStream_t), without
+ * waiting. Products and sums are in double, in a fixed order. */
 #ifndef ICESTREAM_KERNELS_FSC_FSC_CUDA_H
 #define ICESTREAM_KERNELS_FSC_FSC_CUDA_H
 

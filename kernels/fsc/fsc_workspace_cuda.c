@@ -1,10 +1,10 @@
-/* FSC of two of the host's maps on the device of a workspace. */
+/* Computes the FSC of two host maps on a workspace's device. */
 #include "common/memory.h"
 #include "kernels/fourier/workspace_cuda.h"
-#include "kernels/fsc/fsc.h"
 #include "kernels/fsc/fsc_cuda.h"
+#include "kernels/fsc/fsc_private.h"
 
-enum status fsc_maps_on(struct workspace *w, int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
+static enum status maps(struct workspace *w, int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
     const size_t n = (size_t)box, bytes = n * n * n * sizeof(float), shells = n / 2 + 1;
     const float *const maps[2] = {a, b};
     float *map, *spectra[2], *fsc;
@@ -27,3 +27,5 @@ enum status fsc_maps_on(struct workspace *w, int box, const float *a, const floa
     TRY(workspace_cuda_get(w, ret_fsc, fsc, shells * sizeof *fsc, err));
     return workspace_cuda_wait(w, err);
 }
+
+const struct fsc_work fsc_cuda_work = {.maps = maps};

@@ -1,4 +1,4 @@
-/* A soft mask about the density of a map. */
+/* Makes a soft mask around the density of a map. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 enum { EXTEND = 3, EDGE = 6, BINS = 1024, LARGEST = 2048 };
 static const double LOWPASS = 15; /* Å */
 
-/* The low-pass of this field: a raised cosine over the two shells about the limit. */
+/* Applies the usual low-pass: a raised cosine over the two shells about the limit. */
 static enum status lowpass(int box, double pixel_size, const float *map, float *ret_map, struct err *err) {
     size_t voxels = (size_t)box * (size_t)box * (size_t)box;
     const struct fft_options forward = {
@@ -54,7 +54,7 @@ static enum status lowpass(int box, double pixel_size, const float *map, float *
     return status;
 }
 
-/* Of a row along x: the voxels first .. end−1 lie within the sphere. */
+/* Finds the voxels first .. end−1 of a row along x that lie within the sphere. */
 static void sphere_row(int box, size_t row, int *ret_first, int *ret_end) {
     int c = box / 2, y = (int)(row % (size_t)box) - c, z = (int)(row / (size_t)box) - c, x = 0;
     int r2 = c * c - y * y - z * z;
@@ -64,8 +64,9 @@ static void sphere_row(int box, size_t row, int *ret_first, int *ret_end) {
     *ret_end = r2 > 0 ? (c + x < box ? c + x : box) : 0;
 }
 
-/* Otsu's threshold separates density from solvent at the density's half height or so; half-way from the solvent's mean
- * to it keeps the weaker parts, unless that falls into the solvent's own fluctuation. */
+/* Chooses the threshold. Otsu's threshold separates density from solvent, at about half the density's height. The value
+ * half-way between it and the solvent's mean keeps weaker parts; it is used unless it lies within the solvent's
+ * fluctuation. */
 static float threshold(int box, const float *map) {
     size_t n_rows = (size_t)box * (size_t)box;
     float least = INFINITY, most = -INFINITY;
@@ -80,7 +81,7 @@ static float threshold(int box, const float *map) {
     }
     if (!(most > least)) return INFINITY;
     double count[BINS] = {0}, n = 0, sum = 0, step = ((double)most - (double)least) / BINS;
-    /* Whole numbers: their sums are the same in any order. */
+    /* Integer counts: their sum does not depend on the order. */
 #pragma omp parallel for schedule(static) reduction(+ : count[:BINS])
     for (size_t row = 0; row < n_rows; row++) {
         int first, end;
@@ -120,7 +121,7 @@ MULTIVERSION static void nearest_row(const float *in, size_t stride, int rows, i
     }
 }
 
-/* Along x. The margins of `padded`, a row with reach more at each side, are far away. */
+/* Like nearest_row along x. The margins of `padded`, a row with reach more at each side, are FAR. */
 MULTIVERSION static void nearest_in_row(const float *padded, int reach, int width, float *out) {
     for (int x = 0; x < width; x++)
         out[x] = padded[reach + x];
@@ -133,7 +134,7 @@ MULTIVERSION static void nearest_in_row(const float *padded, int reach, int widt
 
 static const float FAR = 1e9f;
 
-/* A row with its margins. */
+/* Processes one row with its margins. */
 static void nearest_across(const float *row, int reach, int box, float *out) {
     float line[LARGEST + 2 * EDGE];
     for (int i = 0; i < reach; i++)
@@ -142,8 +143,8 @@ static void nearest_across(const float *row, int reach, int box, float *out) {
     nearest_in_row(line, reach, box, out);
 }
 
-/* map: 0 inside, FAR outside → squared distance to the nearest inside voxel where that is within reach: one axis after
- * the other. spare: as large. */
+/* Computes squared distances, one axis after the other. map: in: 0 inside, FAR outside; out: squared distance to the
+ * nearest inside voxel within reach. spare: as large as map. */
 static void distances(int box, int reach, float *map, float *spare) {
     size_t n = (size_t)box;
 #pragma omp parallel for schedule(static)

@@ -9,7 +9,7 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 
-/* Shells above where phases are randomised that keep the masked value: the soft mask smears the border. */
+/* Shells next to the randomised ones that keep the masked value, because the soft mask smears the border. */
 enum { SMEARED_SHELLS = 2 };
 static const double FSC_LIMIT = 0.143, LEAST_WEIGHTED_FSC = 1e-4;
 
@@ -17,7 +17,7 @@ struct work {
     int box;
     size_t voxels, floats;
     struct fft_plan *forward, *inverse;
-    float *real, *a, *b; /* a map, and the transforms of two */
+    float *real, *a, *b; /* one map, and the transforms of two */
 };
 
 static void work_destroy(struct work *w) {
@@ -40,7 +40,7 @@ static enum status work_create(int box, struct work *w, struct err *err) {
     return mem_new(w->floats, sizeof *w->b, "map transform", &w->b, err);
 }
 
-/* Transform with the 1/box³ norm of a map times a mask, if there is one. */
+/* Transforms a map times a mask (NULL: none), with norm 1/box³. */
 static void transform(struct work *w, const float *map, const float *mask, float *spectrum) {
     float scale = 1 / (float)w->voxels;
     for (size_t i = 0; i < w->voxels; i++)
@@ -52,7 +52,7 @@ static inline int frequency(int index, int box) {
     return index <= box / 2 ? index : index - box;
 }
 
-/* A number between 0 and 2π that depends on seed and place alone. */
+/* Returns a phase between 0 and 2π that depends only on seed and place. */
 static float random_phase(uint64_t seed, uint64_t place) {
     uint64_t h = (seed + 1) * 0x9E3779B97F4A7C15u + place * 0xD1342543DE82EF95u;
     h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -61,8 +61,8 @@ static float random_phase(uint64_t seed, uint64_t place) {
     return (float)((double)(h >> 11) * (2 * M_PI / 9007199254740992.0));
 }
 
-/* New phases from shell `first` outwards. On the planes that hold both of a conjugate pair, the one with the smaller
- * index draws and the other follows; a point that is its own mate keeps its value. */
+/* Draws new phases from shell `first` outwards. On the planes that hold both points of a conjugate pair, the one with
+ * the smaller index draws and the other follows. A point that is its own conjugate keeps its value. */
 static void randomise_phases(const struct work *w, float *spectrum, int first, uint64_t seed) {
     int box = w->box, columns = box / 2 + 1;
 #pragma omp parallel for schedule(static)
@@ -86,7 +86,7 @@ static void randomise_phases(const struct work *w, float *spectrum, int first, u
             }
 }
 
-/* ret_fsc: of the masked maps after their phases were randomised. */
+/* Computes the FSC of the masked maps after randomising their phases. */
 static enum status randomised_fsc(struct work *w, const struct postprocess_options *o, const float *half1,
                                   const float *half2, const float *mask, int first, float *ret_fsc, struct err *err) {
     const float *halves[2] = {half1, half2};
@@ -131,7 +131,7 @@ static enum status choose_mask(const struct work *w, const struct postprocess_op
     return STATUS_OK;
 }
 
-/* The first shell below the threshold, or box/2 + 1. */
+/* Returns the first shell below the threshold, or box/2 + 1. */
 static int first_below(const float *fsc, int box, double limit) {
     int shell = 1;
     while (shell <= box / 2 && (double)fsc[shell] >= limit)
@@ -166,8 +166,9 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     return STATUS_OK;
 }
 
-/* Multiplies each coefficient by its shell's factor (NULL: 1), with nothing beyond the last shell, times exp(−B/4 s²),
- * with nothing beyond Nyquist unless B is NaN (no sharpening). ret_log: ln of the mean amplitude per shell then. */
+/* Multiplies each coefficient by the factor of its shell (NULL: 1) and by exp(−B/4 s²). Nothing remains beyond the last
+ * shell, and nothing beyond Nyquist unless B is NaN (no sharpening). ret_log: ln of the resulting mean amplitude per
+ * shell. */
 static void filter(const struct work *w, const struct postprocess_options *o, const float *factor, double bfactor,
                    float *spectrum, float *ret_log) {
     int box = w->box, columns = box / 2 + 1;
@@ -192,7 +193,7 @@ static void filter(const struct work *w, const struct postprocess_options *o, co
         ret_log[s] = sum[s] > 0 ? (float)log(sum[s] / count[s]) : POSTPROCESS_NO_AMPLITUDE;
 }
 
-/* Least squares through the shells finer than bfactor_low: slope in Å². */
+/* Fits a line through the shells finer than bfactor_low by least squares: slope in Å². */
 static void fit_guinier(const struct postprocess_options *o, struct postprocess_result *r) {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;
     for (int i = 1; i <= o->box / 2; i++) {

@@ -1,15 +1,25 @@
-#include "kernels/postprocess/solvent.h"
+/* Chooses the device that masks maps. Only CUDA devices do; the CPU uses other functions (see solvent.h). */
+#include "kernels/postprocess/solvent_private.h"
 
-#ifndef ICESTREAM_HAVE_CUDA
+/* Returns NULL when the program was built without CUDA. */
+static const struct solvent_work *work_on_device(void) {
+#ifdef ICESTREAM_HAVE_CUDA
+    return &solvent_cuda_work;
+#else
+    return NULL;
+#endif
+}
+
 enum status solvent_find_on(struct workspace *workspace, const struct solvent_sphere *sphere, double pixel_size,
                             double shell, const float *map, float *ret_mask, double *ret_inside, struct err *err) {
-    (void)workspace, (void)sphere, (void)pixel_size, (void)shell, (void)map, (void)ret_mask, (void)ret_inside;
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU makes masks");
+    const struct solvent_work *work = work_on_device();
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU makes masks");
+    return work->find(workspace, sphere, pixel_size, shell, map, ret_mask, ret_inside, err);
 }
 
 enum status solvent_flatten_on(struct workspace *workspace, const struct solvent_sphere *sphere,
                                const float *mask_or_null, double shared, float *map, struct err *err) {
-    (void)workspace, (void)sphere, (void)mask_or_null, (void)shared, (void)map;
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU masks maps");
+    const struct solvent_work *work = work_on_device();
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU masks maps");
+    return work->flatten(workspace, sphere, mask_or_null, shared, map, err);
 }
-#endif

@@ -1,6 +1,8 @@
-/* What is particle and what is solvent in a map that is to be a reference, on a CUDA device: what
- * stages/refiner/mstep.c does on the CPU with mask_sphere, a low-pass and postprocess_make_mask, but for rounding. Maps
- * and masks are the host's, box³; workspace_fits_volumes says whether there is room. Results repeat bit for bit. */
+/* Separates particle and solvent in a map that becomes a reference, on a CUDA device. stages/refiner/mstep.c does the
+ * same on the CPU with mask_sphere, a low-pass and postprocess_make_mask; both agree except for rounding.
+ *
+ * Maps and masks are in host memory, box³. workspace_fits_volumes tells whether the workspace has room. Results repeat
+ * bit for bit. */
 #ifndef ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_H
 #define ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_H
 
@@ -12,13 +14,13 @@ struct solvent_sphere {
     double radius, edge; /* px; radius 0: no sphere */
 };
 
-/* The mask made of a map within the sphere and low-passed up to `shell` (raised cosine over two shells), as
- * postprocess_make_mask makes it, but with the inner half of its edge alone. ret_inside: its sum. */
+/* Makes the mask of a map that is first cut by the sphere and low-passed up to `shell` (raised cosine over two shells).
+ * The mask is that of postprocess_make_mask, with only the inner half of its edge. ret_inside: the sum of the mask. */
 enum status solvent_find_on(struct workspace *workspace, const struct solvent_sphere *sphere, double pixel_size,
                             double shell, const float *map, float *ret_mask, double *ret_inside, struct err *err);
 
-/* map times the sphere times the mask (NULL: none). shared > 0: what that spreads from the shells up to there into those
- * beyond is taken out again. */
+/* Multiplies map by the sphere and by the mask (NULL: none). If shared > 0, this spreads signal from the shells up to
+ * `shared` into the shells beyond; that part is subtracted again. */
 enum status solvent_flatten_on(struct workspace *workspace, const struct solvent_sphere *sphere,
                                const float *mask_or_null, double shared, float *map, struct err *err);
 

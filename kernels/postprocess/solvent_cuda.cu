@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/fourier/cufft.cuh"
+#include "kernels/fsc/soft_edge.h"
 
 namespace {
 
@@ -34,12 +35,6 @@ __device__ inline int squared(int x, int y, int z) {
     return x * x + y * y + z * z;
 }
 
-/* How much of a voxel counts as outside. */
-__device__ inline double outside(double r, double radius, double edge) {
-    if (r < radius || edge <= 0) return r < radius ? 0 : 1;
-    return r >= radius + edge ? 1 : 0.5 + 0.5 * cos(M_PI * (radius + edge - r) / edge);
-}
-
 __global__ void multiply(solvent_sphere sphere, const float *map, const float *mask, float *out) {
     place p = place_of(sphere.box, sphere.box);
     if (!p.valid) return;
@@ -47,7 +42,7 @@ __global__ void multiply(solvent_sphere sphere, const float *map, const float *m
     float value = map[p.at];
     if (sphere.radius > 0) {
         double r = sqrt((double)squared(p.x - c, p.y - c, p.z - c));
-        value = (float)((1 - outside(r, sphere.radius, sphere.edge)) * (double)value);
+        value = (float)((1 - soft_edge_outside(r, sphere.radius, sphere.edge)) * (double)value);
     }
     out[p.at] = mask ? value * mask[p.at] : value;
 }
@@ -71,13 +66,13 @@ __global__ void subtract(int box, float *a, const float *b) {
     if (p.valid) a[p.at] -= b[p.at];
 }
 
-/* Voxels within the sphere that fills the box. */
+/* Returns whether a voxel lies within the sphere that fills the box. */
 __device__ inline bool counts(int box, int x, int y, int z) {
     int c = box / 2;
     return squared(x - c, y - c, z - c) < c * c;
 }
 
-/* A block for each plane: least and largest value within the sphere. */
+/* Finds the smallest and largest value within the sphere, one plane per block. */
 __global__ void find_extremes(int box, const float *map, float2 *ret_extremes) {
     __shared__ float least[PLANE_THREADS], most[PLANE_THREADS];
     int z = (int)blockIdx.x, t = (int)threadIdx.x;
@@ -97,7 +92,7 @@ __global__ void find_extremes(int box, const float *map, float2 *ret_extremes) {
     if (t == 0) ret_extremes[z] = make_float2(least[0], most[0]);
 }
 
-/* One block: of all planes, into the first. */
+/* Joins the extremes of all planes into those of the first. One block. */
 __global__ void join_extremes(int box, float2 *extremes) {
     if (threadIdx.x != 0) return;
     float2 all = extremes[0];
@@ -106,7 +101,7 @@ __global__ void join_extremes(int box, float2 *extremes) {
     extremes[0] = all;
 }
 
-/* A block for each plane. Whole numbers: their sums are the same in any order. */
+/* Counts one plane per block. Integer counts: their sum does not depend on the order. */
 __global__ void count_bins(int box, const float *map, const float2 *extremes, whole *counted) {
     __shared__ unsigned count[BINS];
     int z = (int)blockIdx.x;
@@ -126,7 +121,7 @@ __global__ void count_bins(int box, const float *map, const float2 *extremes, wh
         if (count[b] > 0) atomicAdd(&counted[b], (whole)count[b]);
 }
 
-/* One block of BINS threads: `threshold` of mask_cpu.c. Sums are whole numbers below 2⁵³. */
+/* Does `threshold` of mask_cpu.c. One block of BINS threads. Sums are integers below 2⁵³. */
 __global__ void __launch_bounds__(BINS) choose_level(const float2 *extremes, const whole *counted, float *ret_level) {
     __shared__ double below[BINS], below_sum[BINS], below_square[BINS], between[BINS];
     int b = (int)threadIdx.x;
@@ -161,13 +156,13 @@ __global__ void __launch_bounds__(BINS) choose_level(const float2 *extremes, con
     *ret_level = extremes->y > extremes->x ? (float)(least + step * level) : INFINITY;
 }
 
-/* 0 inside, FAR outside. */
+/* Marks voxels: 0 inside, FAR outside. */
 __global__ void mark(int box, const float *map, const float *level, float *out) {
     place p = place_of(box, box);
     if (p.valid) out[p.at] = counts(box, p.x, p.y, p.z) && map[p.at] >= *level ? 0 : FAR;
 }
 
-/* Along one axis: out[i] = min over j within reach of in[j] + (i − j)². */
+/* Computes along one axis: out[i] = min over j within reach of in[j] + (i − j)². */
 __global__ void nearest(int box, const float *in, int axis, int reach, float *out) {
     place p = place_of(box, box);
     if (!p.valid) return;
@@ -184,7 +179,7 @@ __global__ void extend(int box, float *map) {
     if (p.valid) map[p.at] = map[p.at] < EXTEND * EXTEND ? 0 : FAR;
 }
 
-/* A block for each plane: squared distances become the mask, and its sum. */
+/* Turns squared distances into the mask, and sums it, one plane per block. */
 __global__ void soften(int box, const float *distances, float *ret_mask, double *ret_sums) {
     size_t plane = (size_t)blockIdx.x * box * box;
     double sum = 0;
@@ -223,7 +218,7 @@ size_t cut_scratch(int box, char *at, scratch_parts *ret_parts) {
     return (size_t)(at - begin);
 }
 
-/* Squared distances to the nearest 0 of `map` within reach, into `spare`. */
+/* Computes squared distances to the nearest 0 of `map` within reach, into `spare`. */
 void run_distances(int box, int reach, float *map, float *spare, cudaStream_t stream) {
     dim3 blocks = blocks_of(box, box);
     nearest<<<blocks, THREADS, 0, stream>>>(box, map, 0, reach, spare);
@@ -276,7 +271,7 @@ extern "C" enum status solvent_cuda_mask(int box, float *map, void *scratch, flo
     run_distances(box, EXTEND, ret_mask, map, stream);
     extend<<<blocks, THREADS, 0, stream>>>(box, map);
     run_distances(box, EDGE, map, ret_mask, stream);
-    /* The distances lie in what becomes the mask: each voxel is read and written by one thread. */
+    /* The distances are stored where the mask will be: one thread reads and writes each voxel. */
     soften<<<planes, PLANE_THREADS, 0, stream>>>(box, ret_mask, ret_mask, s.sums);
     add_planes<<<1, THREADS, 0, stream>>>(box, s.sums, ret_inside);
     CUDA_TRY(cudaGetLastError(), err, "making a mask");

@@ -1,17 +1,17 @@
-/* Masks of the host's maps on the device of a workspace. */
+/* Masks host maps on a workspace's device. */
 #include <math.h>
 
 #include "common/memory.h"
 #include "kernels/fourier/workspace_cuda.h"
-#include "kernels/postprocess/solvent.h"
 #include "kernels/postprocess/solvent_cuda.h"
+#include "kernels/postprocess/solvent_private.h"
 
 static const double FINEST = 15; /* Å: the low-pass of postprocess_make_mask */
 
-/* Of the device; in the iteration's scope. */
+/* Device memory, in the iteration's scope. */
 struct volumes {
     struct volume_cuda *plans;
-    size_t bytes; /* of a map */
+    size_t bytes; /* size of a map */
     float *map, *mask, *spread, *spectrum;
     void *transform, *scratch;
     double *inside;
@@ -28,8 +28,8 @@ static enum status take(struct workspace *w, int box, struct volumes *v, struct 
     return arena_take(w->arena, 1, sizeof *v->inside, "a sum", &v->inside, err);
 }
 
-enum status solvent_find_on(struct workspace *w, const struct solvent_sphere *sphere, double pixel_size, double shell,
-                            const float *map, float *ret_mask, double *ret_inside, struct err *err) {
+static enum status find(struct workspace *w, const struct solvent_sphere *sphere, double pixel_size, double shell,
+                        const float *map, float *ret_mask, double *ret_inside, struct err *err) {
     const int box = sphere->box;
     const double factor = 1 / ((double)box * box * box), limit = round(box * pixel_size / FINEST);
     struct volumes v = {0};
@@ -49,7 +49,7 @@ enum status solvent_find_on(struct workspace *w, const struct solvent_sphere *sp
     return workspace_cuda_wait(w, err);
 }
 
-/* v->spread: what masking makes of the shells up to `shared`, as far as it lies beyond them. */
+/* Computes v->spread: the part beyond `shared` of the masked shells up to `shared`. */
 static enum status spread_beyond(struct workspace *w, const struct solvent_sphere *sphere, const float *mask,
                                  double shared, const struct volumes *v, struct err *err) {
     const double factor = 1 / ((double)sphere->box * sphere->box * sphere->box);
@@ -62,8 +62,8 @@ static enum status spread_beyond(struct workspace *w, const struct solvent_spher
     return volume_cuda_inverse(v->plans, v->transform, v->spectrum, v->spread, w->stream, err);
 }
 
-enum status solvent_flatten_on(struct workspace *w, const struct solvent_sphere *sphere, const float *mask_or_null,
-                               double shared, float *map, struct err *err) {
+static enum status flatten(struct workspace *w, const struct solvent_sphere *sphere, const float *mask_or_null,
+                           double shared, float *map, struct err *err) {
     struct volumes v = {0};
     _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(workspace_cuda_volume(w, sphere->box, &v.plans, err));
@@ -78,3 +78,5 @@ enum status solvent_flatten_on(struct workspace *w, const struct solvent_sphere 
     TRY(workspace_cuda_get(w, map, v.map, v.bytes, err));
     return workspace_cuda_wait(w, err);
 }
+
+const struct solvent_work solvent_cuda_work = {.find = find, .flatten = flatten};

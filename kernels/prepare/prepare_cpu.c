@@ -7,6 +7,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "kernels/fsc/soft_edge.h"
 
 static const double MASK_EDGE = 5; /* px */
 
@@ -90,11 +91,8 @@ static void set_mask(struct prepare *p, double radius) {
     p->outside_sum = 0;
     for (int y = 0; y < p->box; y++)
         for (int x = 0; x < p->box; x++) {
-            double dx = x - p->box / 2, dy = y - p->box / 2, r = sqrt(dx * dx + dy * dy), w = 0;
-            if (r >= radius + MASK_EDGE)
-                w = 1;
-            else if (r >= radius)
-                w = 0.5 + 0.5 * cos(M_PI * (radius + MASK_EDGE - r) / MASK_EDGE);
+            double dx = x - p->box / 2, dy = y - p->box / 2;
+            double w = soft_edge_outside(sqrt(dx * dx + dy * dy), radius, MASK_EDGE);
             p->outside[y * p->box + x] = (float)w;
             p->outside_sum += w;
         }

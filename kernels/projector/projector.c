@@ -5,6 +5,16 @@
 
 enum { PAD = PROJECTOR_PAD };
 
+/* Returns NULL for a workspace when the program was built without CUDA. */
+static const struct projector_work *work_on(const struct workspace *workspace_or_null) {
+    if (workspace_or_null == NULL) return &projector_cpu_work;
+#ifdef ICESTREAM_HAVE_CUDA
+    return &projector_cuda_work;
+#else
+    return NULL;
+#endif
+}
+
 enum status projector_create(int dimensions, int box, int threads, struct projector **ret_projector, struct err *err) {
     FAIL_IF(dimensions != 2 && dimensions != 3, err, STATUS_BAD_ARGUMENT, "a reference has 2 or 3 dimensions, not %d",
             dimensions);
@@ -15,6 +25,7 @@ enum status projector_create(int dimensions, int box, int threads, struct projec
     p->dimensions = dimensions;
     p->box = box;
     p->threads = threads > 0 ? threads : 1;
+    p->work = &projector_cpu_work;
     *ret_projector = p;
     return STATUS_OK;
 }
@@ -66,47 +77,38 @@ static enum status check_size(const struct projector *p, int size, struct err *e
 
 enum status projector_set_map_on(struct projector *p, struct workspace *workspace, const float *map, int size,
                                  struct err *err) {
+    const struct projector_work *work = work_on(workspace);
     TRY(check_size(p, size, err));
-#ifdef ICESTREAM_HAVE_CUDA
-    if (workspace != NULL) return projector_device_set_map(p, workspace, map, size, err);
-#endif
-    FAIL_IF(workspace != NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
-    return projector_cpu_set_map(p, map, size, err);
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
+    enum status status = work->set_map(p, workspace, map, size, err);
+    p->work = work_on(p->workspace);
+    return status;
 }
 
 enum status projector_place(struct projector *p, struct workspace *workspace, float *values, int size,
                             struct err *err) {
+    const struct projector_work *work = work_on(workspace);
     TRY(check_size(p, size, err));
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
     projector_shape(p, size);
     p->device_grid = values;
     p->workspace = workspace;
+    p->work = work;
     return STATUS_OK;
 }
 
 enum status projector_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
     FAIL_IF(p->r_max == 0 || last_shell < 0, err, STATUS_BAD_ARGUMENT,
             "shells up to %d of a reference cannot be set: it has no map yet, or there are none", last_shell);
-#ifdef ICESTREAM_HAVE_CUDA
-    if (p->workspace != NULL) return projector_device_set_shells(p, map, last_shell, err);
-#endif
-    return projector_cpu_set_shells(p, map, last_shell, err);
+    return p->work->set_shells(p, map, last_shell, err);
 }
 
 enum status projector_to_host(struct projector *p, struct err *err) {
-#ifdef ICESTREAM_HAVE_CUDA
-    if (p->workspace != NULL) return projector_device_get(p, err);
-#endif
-    (void)p, (void)err;
-    return STATUS_OK;
+    return p->work->to_host(p, err);
 }
 
 enum status projector_power(const struct projector *p, float *ret_power, struct err *err) {
-#ifdef ICESTREAM_HAVE_CUDA
-    if (p->workspace != NULL) return projector_device_power(p, ret_power, err);
-#endif
-    (void)err;
-    projector_cpu_power(p, ret_power);
-    return STATUS_OK;
+    return p->work->power(p, ret_power, err);
 }
 
 struct projector_grid projector_grid(const struct projector *p) {

@@ -6,15 +6,15 @@
 #include "common/multiversion.h"
 #include "kernels/projector/projector_private.h"
 
-/* Pixels are placed BLOCK at a time, and their corners asked for AHEAD of use where the grid is larger than the cache
- * next to the core. */
+/* Processes BLOCK pixels at a time. If the grid is larger than the cache next to the core, prefetches their corners
+ * AHEAD of use. */
 enum { PAD = PROJECTOR_PAD, BLOCK = 256, AHEAD = 48, NEAR_CACHE_BYTES = 1 << 22 };
 
-/* Four floats: one pair of neighbours along x, re im re im. */
+/* Four floats: two neighbours along x, re im re im. */
 typedef float quad __attribute__((vector_size(16)));
 
-/* What trilinear interpolation between grid points does to the map, by squared distance from the centre, is undone
- * beforehand. */
+/* Fills the factors that cancel, in advance, the effect of trilinear interpolation on the map, by squared distance from
+ * the centre. */
 static void fill_correction(int box, int dimensions, float *table) {
     int most = dimensions * (box / 2) * (box / 2);
     table[0] = 1;
@@ -40,8 +40,8 @@ static void pad_map(struct projector *p, const float *map, const float *correcti
         }
 }
 
-/* The transform about the origin, with the phase origin moved to the centre and the scale of a 1/box² slice: of the grid
- * the points within this radius. */
+/* Copies the grid points within this radius from the transform: about the origin, with the phase origin moved to the
+ * centre and the scale of a slice (norm 1/box²). */
 static void copy_grid(struct projector *p, int radius) {
     int n = PAD * p->box, columns = n / 2 + 1;
     float scale = 1 / ((float)p->box * (float)p->box);
@@ -50,7 +50,7 @@ static void copy_grid(struct projector *p, int radius) {
         int z = p->dimensions == 3 ? row / p->ny - p->reach : 0, y = row % p->ny - p->reach;
         float *out = p->grid + 2 * (size_t)row * (size_t)p->nx;
         for (int x = 0; x < p->nx && x * x + y * y + z * z <= radius * radius; x++) {
-            /* At the full size the last points lie beyond Nyquist: the transform is periodic and Hermitian. */
+            /* At full size the last points lie beyond Nyquist: the transform is periodic and Hermitian. */
             bool mirrored = x > n / 2;
             int fx = mirrored ? n - x : x;
             int fy = ((mirrored ? -y : y) + 2 * n) % n, fz = ((mirrored ? -z : z) + 2 * n) % n;
@@ -86,22 +86,24 @@ static enum status transform(struct projector *p, const float *map, struct err *
     return STATUS_OK;
 }
 
-enum status projector_cpu_set_map(struct projector *p, const float *map, int size, struct err *err) {
+static enum status set_map(struct projector *p, struct workspace *workspace, const float *map, int size,
+                           struct err *err) {
     projector_shape(p, size);
     TRY(projector_reserve(p, err));
     TRY(transform(p, map, err));
-    p->workspace = NULL;
-    copy_grid(p, 2 * p->reach); /* the corners too */
+    p->workspace = workspace;
+    copy_grid(p, 2 * p->reach); /* the corners of the grid too */
     return STATUS_OK;
 }
 
-enum status projector_cpu_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
+static enum status set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
     TRY(transform(p, map, err));
     copy_grid(p, PAD * last_shell);
     return STATUS_OK;
 }
 
-void projector_cpu_power(const struct projector *p, float *ret_power) {
+static enum status power(const struct projector *p, float *ret_power, struct err *err) {
+    (void)err;
     int shells = p->box / 2 + 1, limit = PAD * p->r_max;
     double sum[1025] = {0}, count[1025] = {0};
     for (int row = 0; row < p->nz * p->ny; row++) {
@@ -117,16 +119,31 @@ void projector_cpu_power(const struct projector *p, float *ret_power) {
     }
     for (int s = 0; s < shells; s++)
         ret_power[s] = count[s] > 0 ? (float)(sum[s] / count[s] / 2) : 0;
+    return STATUS_OK;
 }
 
-/* Where each pixel of a block lies in the grid. */
-struct places {
-    unsigned index[BLOCK];                  /* of the lowest corner, complex values */
-    float fx[BLOCK], fy[BLOCK], fz[BLOCK];  /* fractions beyond it */
-    float re_scale[BLOCK], im_scale[BLOCK]; /* 0 beyond r_max; im negative where the conjugate is sampled */
+/* The transform is in the host's memory already. */
+static enum status to_host(struct projector *p, struct err *err) {
+    (void)p, (void)err;
+    return STATUS_OK;
+}
+
+const struct projector_work projector_cpu_work = {
+    .set_map = set_map,
+    .set_shells = set_shells,
+    .to_host = to_host,
+    .power = power,
 };
 
-/* m: columns 1 and 2 of pad · Aᵀ, that is rows 1 and 2 of A. Pixels beyond r_max are placed at the origin. */
+/* Places of a block's pixels in the grid. */
+struct places {
+    unsigned index[BLOCK];                  /* of the lowest corner, in complex values */
+    float fx[BLOCK], fy[BLOCK], fz[BLOCK];  /* fractions beyond the corner */
+    float re_scale[BLOCK], im_scale[BLOCK]; /* 0 beyond r_max; im is negative where the conjugate is sampled */
+};
+
+/* Locates pixels. m: columns 1 and 2 of pad · Aᵀ, that is rows 1 and 2 of A. Pixels beyond r_max are placed at the
+ * origin. */
 static inline __attribute__((always_inline)) void locate(const struct projector *p, const short *kx, const short *ky,
                                                          int count, const float m[6], bool is_3d,
                                                          struct places *places) {
@@ -141,7 +158,7 @@ static inline __attribute__((always_inline)) void locate(const struct projector 
         float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = is_3d ? m[2] * u + m[5] * v : 0;
         float turn = x < 0 ? -1.0f : 1.0f;
         x *= turn, y *= turn, z *= turn;
-        /* Biased to be positive, where truncation is the floor. */
+        /* Adding reach makes the values positive, so that truncation is the floor. */
         int gx = (int)x, gy = (int)(y + reach), gz = is_3d ? (int)(z + reach) : 0;
         places->fx[i] = x - (float)gx;
         places->fy[i] = y - (float)(gy - bias);

@@ -1,4 +1,4 @@
-/* From a map to the grid that slices are taken from. */
+/* Transforms a map to the grid that slices are taken from. */
 #include "kernels/fourier/padded.cuh"
 #include "kernels/projector/projector_cuda.h"
 
@@ -6,7 +6,7 @@ namespace {
 
 enum { PAD = 2, THREADS = 256, SHELL_THREADS = 64 };
 
-/* A row of the map, divided by what interpolation does to it, into a padded one. */
+/* Copies a row of the map, divided by the effect of interpolation, into a padded row. */
 __global__ void pad_rows(const float *map, int box, int depth, int n, int first, const float *correction, float *out) {
     size_t row = (size_t)blockIdx.y * gridDim.z + blockIdx.z;
     int at = (int)(blockIdx.x * THREADS + threadIdx.x), x = at - first, c = box / 2;
@@ -16,16 +16,17 @@ __global__ void pad_rows(const float *map, int box, int depth, int n, int first,
     out[row * (n + 2) + at] = inside ? map[row * box + x] * correction[z * z + y * y + (x - c) * (x - c)] : 0;
 }
 
-/* The columns beyond Nyquist: the transform is Hermitian. An odd number of sign changes lies between, or none. */
+/* Fills the column beyond Nyquist from its conjugate: the transform is Hermitian. x + y + z of the two points differs
+ * by an even number, so that their alternating signs agree. */
 __global__ void mirror_column(float2 *values, int nx, int ny, int nz, int from) {
     int row = (int)(blockIdx.x * THREADS + threadIdx.x), rows = ny * nz;
     if (row >= rows) return;
-    /* (−y, −z) is the row as far from the end. */
+    /* Row (−y, −z) is as far from the end as row (y, z) from the beginning. */
     float2 value = values[(size_t)(rows - 1 - row) * nx + from];
     values[(size_t)row * nx + nx - 1] = make_float2(value.x, -value.y);
 }
 
-/* Of a smaller grid, the points within a radius. */
+/* Copies the points within a radius from a smaller grid. */
 __global__ void copy_inner(const float2 *from, grid_cuda inner, int radius, grid_cuda outer, float2 *to) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     bool deep = inner.dimensions == 3;
@@ -37,8 +38,8 @@ __global__ void copy_inner(const float2 *from, grid_cuda inner, int radius, grid
     to[row * outer.nx + x] = from[at];
 }
 
-/* A block for each shell of each plane: ret_sums[plane][shell][2], |F|² and how many. The shell of radius s holds the
- * padded radii 2 s − 1 ≤ r < 2 s + 1, as far as the limit. */
+/* Sums one shell of one plane per block: ret_sums[plane][shell][2], |F|² and the number of points. Shell s holds the
+ * padded radii 2 s − 1 ≤ r < 2 s + 1, up to the limit. */
 __global__ void sum_power(const float2 *values, int nx, int ny, int reach, int depth, int limit, double *ret_sums) {
     int s = (int)blockIdx.x, z = (int)blockIdx.y - depth, far = (PAD * s + 1) * (PAD * s + 1) - 1;
     int near = s == 0 ? 0 : (PAD * s - 1) * (PAD * s - 1);
@@ -59,7 +60,7 @@ __global__ void sum_power(const float2 *values, int nx, int ny, int reach, int d
     ret[0] = sum, ret[1] = count;
 }
 
-/* A block for each shell: planes in a fixed order. Shells beyond are 0. */
+/* Averages one shell per block, over planes in a fixed order. Shells beyond the limit are 0. */
 __global__ void mean_power(const double *sums, int planes, int shells, float *ret_power) {
     int s = (int)blockIdx.x;
     double sum = 0, count = 0;
@@ -113,7 +114,8 @@ extern "C" enum status projector_cuda_set_map(struct padded_cuda *p, const float
         move.out_row = (size_t)grid->nx * grid->ny;
         move.first = nz > 1 ? (2 * n - grid->reach) % n : 0, move.wrap = p->n_z;
         move.factor = 1 / ((float)p->box * (float)p->box), move.alternating = true;
-        /* x + y + z is even where the sum of indices, each `reach` more but for x, has this parity. */
+        /* x + y + z is even where the sum of the indices has this parity: y and z indices are larger by `reach`
+         * each. */
         move.parity = (row + grid->reach * (nz > 1 ? 2 : 1)) & 1;
         TRY(padded_run_move(&move, stream, err));
     }
@@ -138,7 +140,7 @@ extern "C" enum status projector_cuda_copy_inner(const struct grid_cuda *inner, 
     return STATUS_OK;
 }
 
-/* The grid has a margin of a plane at each end. */
+/* The grid has a margin of one plane at each end. */
 static int power_planes(const struct grid_cuda *grid) {
     return grid->dimensions == 3 ? grid->ny : 1;
 }

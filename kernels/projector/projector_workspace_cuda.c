@@ -1,4 +1,4 @@
-/* A projector whose transform lies in a workspace. */
+/* Keeps a projector's transform in a workspace. */
 #include "common/memory.h"
 #include "kernels/fourier/workspace_cuda.h"
 #include "kernels/projector/projector_cuda.h"
@@ -8,8 +8,7 @@ static struct grid_cuda grid_of(const struct projector *p) {
     return projector_cuda_grid(p->dimensions, 2 * p->r_max);
 }
 
-enum status projector_device_set_map(struct projector *p, struct workspace *w, const float *map, int size,
-                                     struct err *err) {
+static enum status set_map(struct projector *p, struct workspace *w, const float *map, int size, struct err *err) {
     const struct grid_cuda grid = projector_cuda_grid(p->dimensions, size);
     const size_t n = (size_t)p->box, voxels = n * n * (p->dimensions == 3 ? n : 1);
     struct padded_cuda *padded = NULL;
@@ -28,8 +27,8 @@ enum status projector_device_set_map(struct projector *p, struct workspace *w, c
     return workspace_cuda_wait(w, err);
 }
 
-/* By way of a grid of its own, as small as these shells. */
-enum status projector_device_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
+/* Transforms the other map into a grid of its own, as small as these shells allow, then copies its inner points. */
+static enum status set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
     struct workspace *w = p->workspace;
     const size_t n = (size_t)p->box, voxels = n * n * (p->dimensions == 3 ? n : 1);
     const int inner_shell = last_shell < p->r_max ? last_shell + 1 : p->r_max;
@@ -49,7 +48,7 @@ enum status projector_device_set_shells(struct projector *p, const float *map, i
     return workspace_cuda_wait(w, err);
 }
 
-enum status projector_device_get(struct projector *p, struct err *err) {
+static enum status to_host(struct projector *p, struct err *err) {
     _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(projector_reserve(p, err));
     TRY(workspace_cuda_begin(p->workspace, &open, err));
@@ -57,17 +56,24 @@ enum status projector_device_get(struct projector *p, struct err *err) {
     return workspace_cuda_wait(p->workspace, err);
 }
 
-enum status projector_device_power(const struct projector *p, float *ret_power, struct err *err) {
+static enum status power(const struct projector *p, float *ret_power, struct err *err) {
     struct workspace *w = p->workspace;
     const struct grid_cuda grid = grid_of(p);
     const size_t shells = (size_t)p->box / 2 + 1;
-    float *power = NULL;
+    float *values = NULL;
     void *scratch = NULL;
     _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
     TRY(workspace_cuda_begin(w, &open, err));
-    TRY(arena_take(w->arena, shells, sizeof *power, "spectra", &power, err));
+    TRY(arena_take(w->arena, shells, sizeof *values, "spectra", &values, err));
     TRY(arena_take(w->arena, projector_cuda_power_scratch(&grid), 1, "spectra", &scratch, err));
-    TRY(projector_cuda_power(&grid, p->device_grid, p->box, scratch, power, w->stream, err));
-    TRY(workspace_cuda_get(w, ret_power, power, shells * sizeof *power, err));
+    TRY(projector_cuda_power(&grid, p->device_grid, p->box, scratch, values, w->stream, err));
+    TRY(workspace_cuda_get(w, ret_power, values, shells * sizeof *values, err));
     return workspace_cuda_wait(w, err);
 }
+
+const struct projector_work projector_cuda_work = {
+    .set_map = set_map,
+    .set_shells = set_shells,
+    .to_host = to_host,
+    .power = power,
+};

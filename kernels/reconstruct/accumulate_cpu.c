@@ -1,6 +1,7 @@
-/* Scatter. Each thread owns a slab of z planes, goes through all slices in order and adds what falls into its slab: a
- * voxel sees its contributions in the same order whatever the number of threads, without atomics or copies of the
- * grid. What is done in vain, placing pixels that another thread adds, is a tenth of the work of adding them. */
+/* Scatters slices. Each thread owns a slab of z planes, goes through all slices in order and adds the pixels that fall
+ * into its slab. A voxel therefore gets its contributions in the same order for any number of threads, without atomics
+ * or copies of the grid. Locating pixels that another thread adds is wasted; it takes a tenth of the time of adding
+ * them. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -9,20 +10,21 @@
 #include "common/multiversion.h"
 #include "kernels/reconstruct/accumulator_private.h"
 
-/* Pixels are placed BLOCK at a time, and their voxels asked for AHEAD of use. */
+/* Processes BLOCK pixels at a time, and prefetches their voxels AHEAD of use. */
 enum { PAD = ACCUMULATOR_PAD, BLOCK = 256, AHEAD = 16, MAX_SLABS = 256, SAMPLED_SLICES = 512 };
 
-/* Where the pixels of a block go; those that fall beyond r_max or outside the slab are left out. */
+/* Places of a block's pixels, without those that fall beyond r_max or outside the slab. */
 struct places {
     int pixel[BLOCK];      /* within the block */
     unsigned index[BLOCK]; /* of the lowest corner */
     int z[BLOCK];          /* its plane, from 0 */
     float fx[BLOCK], fy[BLOCK], fz[BLOCK];
-    float turn[BLOCK]; /* −1 where the conjugate goes to the mirrored place */
+    float turn[BLOCK]; /* −1 if the conjugate goes to the mirrored place */
     int keep[BLOCK];
 };
 
-/* m: rows 1 and 2 of PAD · A. Planes first .. last-1 are the slab's. Returns how many of the block are kept. */
+/* Locates the pixels of a block in planes first .. last-1, the slab. m: rows 1 and 2 of PAD · A. Returns how many
+ * pixels are kept. */
 static inline __attribute__((always_inline)) int locate(const struct accumulator *a, const short *kx, const short *ky,
                                                         int count, const float m[6], bool is_3d, int first, int last,
                                                         struct places *at) {
@@ -35,7 +37,7 @@ static inline __attribute__((always_inline)) int locate(const struct accumulator
         float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = is_3d ? m[2] * u + m[5] * v : 0;
         float turn = x < 0 ? -1.0f : 1.0f;
         x *= turn, y *= turn, z *= turn;
-        /* Biased to be positive, where truncation is the floor. */
+        /* Adding reach makes values positive, so that truncation is the floor. */
         int gx = (int)x, gy = (int)(y + reach), gz = is_3d ? (int)(z + reach) : 0;
         at->fx[i] = x - (float)gx;
         at->fy[i] = y - (float)(gy - bias);
@@ -53,13 +55,13 @@ static inline __attribute__((always_inline)) int locate(const struct accumulator
     return kept;
 }
 
-/* Two voxels side by side, which may lie in two cache lines. */
+/* Prefetches two voxels side by side, which may lie in two cache lines. */
 static inline __attribute__((always_inline)) void fetch_row(const accumulator_voxel *voxel) {
     __builtin_prefetch(voxel, 1);
     __builtin_prefetch(voxel + 1, 1);
 }
 
-/* The four voxels of one plane about a point. */
+/* Adds to the four voxels of one plane about a point. */
 static inline __attribute__((always_inline)) void add_plane(accumulator_voxel *corner, size_t row, double fx, double fy,
                                                             double weight, const accumulator_voxel *value) {
     double low = weight * (1 - fy), high = weight * fy;
@@ -110,12 +112,13 @@ MULTIVERSION static void add_slice_2d(struct accumulator *a, const struct fourie
     }
 }
 
-/* The steepest climb of a slice in z: its pixels reach PAD · r_max times this. */
+/* Returns the steepest slope of a slice in z: its pixels reach PAD · r_max times this. */
 static double climb(const float matrix[9]) {
     return sqrt((double)matrix[2] * (double)matrix[2] + (double)matrix[5] * (double)matrix[5]);
 }
 
-/* Slabs with about the same number of pixels: a disc that climbs to ±h has a share √(1 − (z/h)²) in plane z. */
+/* Chooses slabs with about the same number of pixels: a disc that reaches up to ±h has a share √(1 − (z/h)²) in plane
+ * z. */
 static void balance(const struct accumulator *a, int n, const float *matrices, int slabs, int *first) {
     double cumulated[2 * (PAD * 1024 + 1) + 2];
     memset(cumulated, 0, sizeof cumulated);
@@ -161,7 +164,7 @@ enum status accumulator_add(struct accumulator *a, const struct fourier_pixels *
     return STATUS_OK;
 }
 
-enum status accumulator_host_merge(struct accumulator *a, const struct accumulator *b, struct err *err) {
+enum status accumulator_cpu_merge(struct accumulator *a, const struct accumulator *b, struct err *err) {
     (void)err;
     int reach = a->reach < b->reach ? a->reach : b->reach;
     int first = a->dimensions == 3 ? -reach : 0;

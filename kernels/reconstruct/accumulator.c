@@ -1,20 +1,19 @@
-/* Sums, wherever they lie. */
+/* Running sums in host memory or on a device. */
 #include "kernels/reconstruct/accumulator_private.h"
-
-#include <string.h>
 
 #include "common/memory.h"
 
 enum { PAD = ACCUMULATOR_PAD };
 
-const struct accumulator_work accumulator_host_work = {
-    .finish = accumulator_host_finish,
-    .merge = accumulator_host_merge,
-    .join_shells = accumulator_host_join_shells,
-    .fsc = accumulator_host_fsc,
-    .sigma2 = accumulator_host_sigma2,
-    .map = accumulator_host_map,
-};
+/* Returns NULL for a workspace when the program was built without CUDA. */
+static const struct accumulator_work *work_on(const struct workspace *workspace_or_null) {
+    if (workspace_or_null == NULL) return &accumulator_cpu_work;
+#ifdef ICESTREAM_HAVE_CUDA
+    return &accumulator_cuda_work;
+#else
+    return NULL;
+#endif
+}
 
 enum status accumulator_create(int dimensions, int box, int size, struct accumulator **ret_accumulator,
                                struct err *err) {
@@ -60,19 +59,39 @@ static enum status check_size(const struct accumulator *a, int size, struct err 
 }
 
 enum status accumulator_clear(struct accumulator *a, int size, struct err *err) {
+    return accumulator_clear_on(a, NULL, size, err);
+}
+
+enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
+    const struct accumulator_work *work = work_on(workspace);
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
     TRY(check_size(a, size, err));
     set_shape(a, size);
-    size_t count = accumulator_voxels(a);
-    a->work = &accumulator_host_work;
-    a->workspace = a->beside = NULL;
-    if (count > a->capacity) {
-        mem_free(&a->voxels);
-        a->capacity = 0;
-        TRY(mem_new(count, sizeof *a->voxels, "Fourier grid of a reconstruction", &a->voxels, err));
-        a->capacity = count;
-    } else {
-        memset(a->voxels, 0, count * sizeof *a->voxels);
-    }
+    return work->clear(a, workspace, err);
+}
+
+enum status accumulator_place(struct accumulator *a, struct workspace *workspace, double *values, int size,
+                              struct err *err) {
+    const struct accumulator_work *work = work_on(workspace);
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
+    TRY(check_size(a, size, err));
+    set_shape(a, size);
+    a->device_voxels = values;
+    a->workspace = workspace;
+    a->work = work;
+    return STATUS_OK;
+}
+
+enum status accumulator_clear_beside(struct accumulator *a, struct workspace *workspace, int size,
+                                     const struct symmetry *symmetry_or_null, struct err *err) {
+    const struct accumulator_work *work = work_on(workspace);
+    size_t scratch = 0;
+    TRY(accumulator_clear(a, size, err));
+    if (work == NULL || work->beside == NULL) return STATUS_OK;
+    TRY(work->scratch(workspace, a->dimensions, a->box, size, symmetry_or_null, &scratch, err));
+    if (accumulator_bytes(a->dimensions, size) + scratch > workspace_capacity(workspace)) return STATUS_OK;
+    a->beside = workspace;
+    a->work = work->beside;
     return STATUS_OK;
 }
 
@@ -134,62 +153,10 @@ enum status reconstruct_map(const struct accumulator *a, const struct reconstruc
     return a->work->map(a, options, map, ret_data_vs_prior, ret_completeness, err);
 }
 
-#ifdef ICESTREAM_HAVE_CUDA
-#include "kernels/fourier/workspace_cuda.h"
-
-enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
-    if (workspace == NULL) return accumulator_clear(a, size, err);
-    TRY(check_size(a, size, err));
-    set_shape(a, size);
-    TRY(arena_take(workspace->arena, accumulator_voxels(a), sizeof *a->voxels, "the sums of a reference",
-                   &a->device_voxels, err));
-    TRY(workspace_cuda_zero(workspace, a->device_voxels, accumulator_voxels(a) * sizeof *a->voxels, err));
-    a->workspace = workspace;
-    a->work = &accumulator_device_work;
-    return STATUS_OK;
-}
-
-enum status accumulator_place(struct accumulator *a, struct workspace *workspace, double *values, int size,
-                              struct err *err) {
-    TRY(check_size(a, size, err));
-    set_shape(a, size);
-    a->device_voxels = values;
-    a->workspace = workspace;
-    a->work = &accumulator_device_work;
-    return STATUS_OK;
-}
-
-enum status accumulator_clear_beside(struct accumulator *a, struct workspace *workspace, int size,
-                                     const struct symmetry *symmetry_or_null, struct err *err) {
-    size_t scratch = 0;
-    TRY(accumulator_clear(a, size, err));
-    TRY(reconstruct_scratch(workspace, a->dimensions, a->box, size, symmetry_or_null, &scratch, err));
-    if (accumulator_bytes(a->dimensions, size) + scratch > workspace_capacity(workspace)) return STATUS_OK;
-    a->beside = workspace;
-    a->work = &accumulator_beside_work;
-    return STATUS_OK;
-}
-#else
-enum status accumulator_clear_beside(struct accumulator *a, struct workspace *workspace, int size,
-                                     const struct symmetry *symmetry_or_null, struct err *err) {
-    (void)workspace, (void)symmetry_or_null;
-    return accumulator_clear(a, size, err);
-}
-
-enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
-    FAIL_IF(workspace != NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
-    return accumulator_clear(a, size, err);
-}
-
-enum status accumulator_place(struct accumulator *a, struct workspace *workspace, double *values, int size,
-                              struct err *err) {
-    (void)a, (void)workspace, (void)values, (void)size;
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
-}
-
 enum status reconstruct_scratch(struct workspace *workspace, int dimensions, int box, int size,
                                 const struct symmetry *symmetry_or_null, size_t *ret_bytes, struct err *err) {
-    (void)workspace, (void)dimensions, (void)box, (void)size, (void)symmetry_or_null, (void)ret_bytes;
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU makes maps");
+    const struct accumulator_work *work = work_on(workspace);
+    FAIL_IF(work == NULL || work->scratch == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: the CPU makes maps");
+    return work->scratch(workspace, dimensions, box, size, symmetry_or_null, ret_bytes, err);
 }
-#endif

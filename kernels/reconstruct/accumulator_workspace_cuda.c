@@ -1,4 +1,4 @@
-/* Sums that lie in a workspace, or are brought there from the host for a moment. */
+/* Works on sums that lie in a workspace, or that are copied there from the host for each step. */
 #include "common/memory.h"
 #include "kernels/fourier/workspace_cuda.h"
 #include "kernels/reconstruct/accumulator_private.h"
@@ -14,7 +14,7 @@ static struct workspace *workspace_of(const struct accumulator *a) {
     return a->workspace != NULL ? a->workspace : a->beside;
 }
 
-/* In a scope that was begun. */
+/* Returns the sums on the device, copied from the host if they lie there. Call it within an open scope. */
 static enum status reach(const struct accumulator *a, struct accumulator_cuda *ret_sums, struct err *err) {
     struct workspace *w = workspace_of(a);
     *ret_sums = sums_of(a);
@@ -49,11 +49,11 @@ static enum status finish(struct accumulator *a, const struct symmetry *symmetry
     return workspace_cuda_wait(w, err);
 }
 
-/* Conjugate pairs alone are not worth the way. */
+/* Joining Friedel pairs alone is not worth copying the sums. */
 static enum status finish_beside(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
                                  struct err *err) {
     if (symmetry_or_null == NULL || symmetry_or_null->count == 1)
-        return accumulator_host_finish(a, symmetry_or_null, threads, err);
+        return accumulator_cpu_finish(a, symmetry_or_null, threads, err);
     return finish(a, symmetry_or_null, threads, err);
 }
 
@@ -102,7 +102,7 @@ static enum status sigma2(const struct accumulator *a, float *ret_sigma2, struct
     return workspace_cuda_wait(w, err);
 }
 
-/* What a map is made with and into: of the device. */
+/* Input and output of a map, in device memory. */
 struct made {
     float *tau2, *map, *data_vs_prior, *completeness;
     void *scratch;
@@ -143,26 +143,17 @@ static enum status map(const struct accumulator *a, const struct reconstruct_opt
     return workspace_cuda_wait(w, err);
 }
 
-const struct accumulator_work accumulator_device_work = {
-    .finish = finish,
-    .merge = merge,
-    .join_shells = join_shells,
-    .fsc = fsc,
-    .sigma2 = sigma2,
-    .map = map,
-};
+static enum status clear(struct accumulator *a, struct workspace *w, struct err *err) {
+    TRY(arena_take(w->arena, accumulator_voxels(a), sizeof *a->voxels, "the sums of a reference", &a->device_voxels,
+                   err));
+    TRY(workspace_cuda_zero(w, a->device_voxels, accumulator_voxels(a) * sizeof *a->voxels, err));
+    a->workspace = w;
+    a->work = &accumulator_cuda_work;
+    return STATUS_OK;
+}
 
-const struct accumulator_work accumulator_beside_work = {
-    .finish = finish_beside,
-    .merge = accumulator_host_merge,
-    .join_shells = accumulator_host_join_shells,
-    .fsc = accumulator_host_fsc,
-    .sigma2 = sigma2,
-    .map = map,
-};
-
-enum status reconstruct_scratch(struct workspace *w, int dimensions, int box, int size,
-                                const struct symmetry *symmetry_or_null, size_t *ret_bytes, struct err *err) {
+static enum status scratch(struct workspace *w, int dimensions, int box, int size,
+                           const struct symmetry *symmetry_or_null, size_t *ret_bytes, struct err *err) {
     const struct accumulator_cuda sums = accumulator_cuda_shape(dimensions, box, size);
     struct padded_cuda *padded = NULL;
     TRY(workspace_cuda_plan(w, dimensions, box, &padded, err));
@@ -171,7 +162,28 @@ enum status reconstruct_scratch(struct workspace *w, int dimensions, int box, in
     size_t making =
         arena_need(reconstruct_cuda_scratch(padded, &sums), 1) + arena_need(map_voxels(dimensions, box), sizeof(float));
     size_t most = finishing > correlating ? finishing : correlating;
-    /* And a few spectra. */
+    /* A few spectra in addition. */
     *ret_bytes = (most > making ? most : making) + 4 * arena_need((size_t)box / 2 + 1, sizeof(float));
     return STATUS_OK;
 }
+
+const struct accumulator_work accumulator_beside_work = {
+    .finish = finish_beside,
+    .merge = accumulator_cpu_merge,
+    .join_shells = accumulator_cpu_join_shells,
+    .fsc = accumulator_cpu_fsc,
+    .sigma2 = sigma2,
+    .map = map,
+};
+
+const struct accumulator_work accumulator_cuda_work = {
+    .clear = clear,
+    .finish = finish,
+    .merge = merge,
+    .join_shells = join_shells,
+    .fsc = fsc,
+    .sigma2 = sigma2,
+    .map = map,
+    .scratch = scratch,
+    .beside = &accumulator_beside_work,
+};

@@ -1,5 +1,5 @@
-/* What is done to sums before they become a map: conjugate pairs, symmetry, low resolution shared between halves; and
- * the correlation of two such sums. */
+/* Prepares sums for a map: joins Friedel pairs, applies symmetry, shares low resolution between halves. Correlates two
+ * such sums. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { PAD = ACCUMULATOR_PAD, STRETCH = 64, BRICK = 16 };
 
-/* (0, y, z) and (0, −y, −z) are one place that was written to as two. */
+/* Joins (0, y, z) and (0, −y, −z): one point that was written to in two places. */
 static void join_pairs(struct accumulator *a) {
     int first = accumulator_first_plane(a);
     for (int z = 0; z <= -first; z++)
@@ -22,16 +22,17 @@ static void join_pairs(struct accumulator *a) {
         }
 }
 
-/* re im weight 0 of a voxel in single precision: what the operators read, at half the traffic of the sums. */
+/* Voxel re im weight 0 in single precision. The symmetry operators read these, at half the memory traffic of the
+ * sums. */
 typedef float sample __attribute__((vector_size(16)));
 
-/* Where a stretch of a row lies for one operator. */
+/* Places of a stretch of a row for one operator. */
 struct places {
     unsigned index[STRETCH];
     float fx[STRETCH], fy[STRETCH], fz[STRETCH], turn[STRETCH];
 };
 
-/* Adds the row at (y, z), as far as last_x, as one operator sees it. */
+/* Adds the row at (y, z), up to last_x, rotated by one operator. */
 MULTIVERSION static void add_rotated_row(const struct accumulator *a, const sample *samples, const double matrix[9],
                                          int z, int y, int last_x, accumulator_voxel *out) {
     const size_t row = (size_t)a->nx, plane = row * (size_t)a->ny;
@@ -47,7 +48,7 @@ MULTIVERSION static void add_rotated_row(const struct accumulator *a, const samp
             float x = (float)(begin + i), px = mx * x + bx, py = my * x + by, pz = mz * x + bz;
             float turn = px < 0 ? -1.0f : 1.0f;
             px *= turn, py *= turn, pz *= turn;
-            /* Biased to be positive, where truncation is the floor. */
+            /* Adding reach makes values positive, so that truncation is the floor. */
             int gx = (int)px, gy = (int)(py + reach), gz = (int)(pz + reach);
             at.fx[i] = px - (float)gx, at.fy[i] = py - (float)(gy - bias), at.fz[i] = pz - (float)(gz - bias);
             at.index[i] = ((unsigned)gz * ny + (unsigned)gy) * nx + (unsigned)gx;
@@ -67,7 +68,8 @@ MULTIVERSION static void add_rotated_row(const struct accumulator *a, const samp
     }
 }
 
-/* BRICK × BRICK rows for one operator before the next: what it reads then stays in the cache next to the core. */
+/* Processes BRICK × BRICK rows for one operator before the next: the values read then stay in the cache next to the
+ * core. */
 static void sum_bundle(const struct accumulator *a, const sample *samples, const struct symmetry *symmetry, int first_z,
                        int first_y) {
     int limit = PAD * a->r_max, last_z = first_z + BRICK - 1, last_y = first_y + BRICK - 1;
@@ -100,15 +102,15 @@ static enum status sum_operators(struct accumulator *a, const struct symmetry *s
     return STATUS_OK;
 }
 
-enum status accumulator_host_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
-                                    struct err *err) {
+enum status accumulator_cpu_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
+                                   struct err *err) {
     join_pairs(a);
     if (symmetry_or_null != NULL && symmetry_or_null->count > 1)
         return sum_operators(a, symmetry_or_null, threads, err);
     return STATUS_OK;
 }
 
-enum status accumulator_host_join_shells(struct accumulator *a, struct accumulator *b, int shells, struct err *err) {
+enum status accumulator_cpu_join_shells(struct accumulator *a, struct accumulator *b, int shells, struct err *err) {
     (void)err;
     int reach = a->reach < b->reach ? a->reach : b->reach, limit = PAD * shells < reach ? PAD * shells : reach;
     int depth = a->dimensions == 3 ? limit : 0;
@@ -121,7 +123,7 @@ enum status accumulator_host_join_shells(struct accumulator *a, struct accumulat
     return STATUS_OK;
 }
 
-/* The padded points that a point of the unpadded grid stands for: those that ROUND(i / PAD) brings to k. */
+/* Finds the padded points that belong to a point k of the unpadded grid: those for which ROUND(i / PAD) is k. */
 static void children(int k, int limit, int ret_range[2]) {
     int magnitude = k < 0 ? -k : k;
     int near = magnitude == 0 ? 0 : PAD * magnitude - 1, far = PAD * magnitude < limit ? PAD * magnitude : limit;
@@ -146,7 +148,7 @@ static void sum_children(const struct accumulator *a, int kz, int ky, int kx, in
 
 enum { CROSS, POWER_A, POWER_B, TERMS };
 
-/* One plane of the unpadded grid: sums per shell. */
+/* Sums one plane of the unpadded grid by shells. */
 static void correlate_plane(const struct accumulator *a, const struct accumulator *b, int kz, int r_max,
                             double (*sums)[TERMS]) {
     for (int ky = -r_max; ky <= r_max; ky++)
@@ -163,12 +165,12 @@ static void correlate_plane(const struct accumulator *a, const struct accumulato
         }
 }
 
-enum status accumulator_host_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc,
-                                 struct err *err) {
+enum status accumulator_cpu_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc,
+                                struct err *err) {
     int r_max = a->r_max < b->r_max ? a->r_max : b->r_max;
     int depth = a->dimensions == 3 ? r_max : 0;
     size_t shells = (size_t)r_max + 1;
-    /* A set of sums per plane, added up in order: the same for any number of threads. */
+    /* Each plane has its own sums, added in order, so that the result does not depend on the number of threads. */
     _cleanup_(mem_free) double(*sums)[TERMS] = NULL;
     TRY(mem_new((size_t)(2 * depth + 1) * shells, sizeof *sums, "Fourier shell sums", &sums, err));
 #pragma omp parallel for schedule(dynamic, 1) if (depth > 0)
@@ -186,3 +188,28 @@ enum status accumulator_host_fsc(const struct accumulator *a, const struct accum
     ret_fsc[0] = 1;
     return STATUS_OK;
 }
+
+static enum status clear(struct accumulator *a, struct workspace *workspace_or_null, struct err *err) {
+    size_t count = accumulator_voxels(a);
+    a->work = &accumulator_cpu_work;
+    a->workspace = a->beside = workspace_or_null; /* both NULL: sums in host memory */
+    if (count > a->capacity) {
+        mem_free(&a->voxels);
+        a->capacity = 0;
+        TRY(mem_new(count, sizeof *a->voxels, "Fourier grid of a reconstruction", &a->voxels, err));
+        a->capacity = count;
+    } else {
+        memset(a->voxels, 0, count * sizeof *a->voxels);
+    }
+    return STATUS_OK;
+}
+
+const struct accumulator_work accumulator_cpu_work = {
+    .clear = clear,
+    .finish = accumulator_cpu_finish,
+    .merge = accumulator_cpu_merge,
+    .join_shells = accumulator_cpu_join_shells,
+    .fsc = accumulator_cpu_fsc,
+    .sigma2 = accumulator_cpu_sigma2,
+    .map = accumulator_cpu_map,
+};

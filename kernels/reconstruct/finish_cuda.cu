@@ -1,4 +1,4 @@
-/* What is done to sums before they become a map, and their correlation: finish_cpu.c on a CUDA device. */
+/* Prepares sums for a map and correlates them: finish_cpu.c on a CUDA device. */
 #include "kernels/reconstruct/accumulator_device.cuh"
 #include "kernels/reconstruct/accumulator_private.h"
 
@@ -6,7 +6,7 @@ namespace {
 
 enum { PAD = ACCUMULATOR_PAD, THREADS = 256, ROW_THREADS = 32, ROWS = 8, FSC_THREADS = 64 };
 
-/* (0, y, z) and (0, −y, −z) are one place that was written to as two. */
+/* Joins (0, y, z) and (0, −y, −z): one point that was written to in two places. */
 __global__ void join_pairs(accumulator_cuda all) {
     accumulator_cuda a = accumulator_of(all, (int)blockIdx.z);
     int y = (int)(blockIdx.x * THREADS + threadIdx.x) - a.reach, z = (int)blockIdx.y;
@@ -19,7 +19,7 @@ __global__ void join_pairs(accumulator_cuda all) {
     p[1] = weight;
 }
 
-/* What the operators read, at three eighths of the traffic of the sums. */
+/* Copies the values that the operators read, at three eighths of the memory traffic of the sums. */
 __global__ void copy_samples(const double2 *voxels, size_t count, float2 *values, float *weights) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= count) return;
@@ -37,7 +37,7 @@ __device__ inline float3 lerp(float3 a, float3 b, float f) {
     return make_float3(a.x + f * (b.x - a.x), a.y + f * (b.y - a.y), a.z + f * (b.z - a.z));
 }
 
-/* One voxel as one operator sees it. */
+/* Returns one voxel rotated by one operator. */
 __device__ inline float3 rotated(const accumulator_cuda &a, const float2 *values, const float *weights, const double *m,
                                  int z, int y, int x) {
     float px = (float)m[0] * x + (float)(m[1] * y + m[2] * z), py = (float)m[3] * x + (float)(m[4] * y + m[5] * z);
@@ -73,7 +73,7 @@ __global__ void sum_operators(accumulator_cuda a, const float2 *values, const fl
     out[1] = make_double2(weight, 0);
 }
 
-/* join: both become their mean within the limit; else a += b wherever both are. */
+/* Combines two sums. join: both become their mean within the limit; otherwise a += b at all voxels of both. */
 __global__ void combine(accumulator_cuda a, accumulator_cuda b, int limit, int depth, bool join) {
     int x = (int)(blockIdx.x * ROW_THREADS + threadIdx.x), y = (int)(blockIdx.y * ROWS + threadIdx.y) - limit;
     int z = (int)blockIdx.z - depth;
@@ -86,14 +86,14 @@ __global__ void combine(accumulator_cuda a, accumulator_cuda b, int limit, int d
     }
 }
 
-/* The padded points that a point of the unpadded grid stands for: those that ROUND(i / PAD) brings to k. */
+/* Finds the padded points that belong to a point k of the unpadded grid: those for which ROUND(i / PAD) is k. */
 __device__ inline int2 children(int k, int limit) {
     int magnitude = k < 0 ? -k : k;
     int near = magnitude == 0 ? 0 : PAD * magnitude - 1, far = PAD * magnitude < limit ? PAD * magnitude : limit;
     return k < 0 ? make_int2(-far, -near) : make_int2(near, far);
 }
 
-/* Data over weight of the children; false where there are none. */
+/* Computes data over weight of the children; returns false without weight. */
 __device__ inline bool sum_children(const accumulator_cuda &a, int2 z, int2 y, int2 x, int limit, double2 *ret) {
     double2 sum = make_double2(0, 0);
     double weight = 0;
@@ -112,8 +112,8 @@ __device__ inline bool sum_children(const accumulator_cuda &a, int2 z, int2 y, i
     return true;
 }
 
-/* A block for each shell of each plane: ret_sums[plane][shell][3]. The shell of radius s holds the squared radii
- * s² − s + 1 .. s² + s. */
+/* Correlates one shell of one plane per block: ret_sums[plane][shell][3]. Shell s holds the squared radii s² − s + 1 ..
+ * s² + s. */
 __global__ void correlate(accumulator_cuda all, accumulator_cuda others, int r_max, int depth, double *ret_sums) {
     accumulator_cuda a = accumulator_of(all, (int)blockIdx.z), b = accumulator_of(others, (int)blockIdx.z);
     int s = (int)blockIdx.x, kz = (int)blockIdx.y - depth, limit = PAD * r_max;
@@ -137,7 +137,8 @@ __global__ void correlate(accumulator_cuda all, accumulator_cuda others, int r_m
     }
 }
 
-/* A block for each shell of each reference: planes in a fixed order. Shells beyond are 0, the origin is 1. */
+/* Computes one shell of one reference per block, over planes in a fixed order. Shells beyond the limit are 0, the
+ * origin is 1. */
 __global__ void divide(const double *all, int planes, int shells, float *ret_fsc) {
     const double *sums = all + (size_t)blockIdx.y * planes * shells * 3;
     int s = (int)blockIdx.x;

@@ -1,4 +1,4 @@
-/* The M-step: a Wiener filter over the grid, and from there to the map. */
+/* The M-step: applies a Wiener filter to the grid and makes the map. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 
 enum { PAD = ACCUMULATOR_PAD };
 
-/* Sums per shell, one set per plane, so that they add up alike for any number of threads. */
+/* Sums per shell. Each plane has its own, so that the total does not depend on the number of threads. */
 struct shell_sums {
-    double weight, count;          /* shell ROUND(r / PAD) */
-    double ssnr, covered;          /* weight · T · tau² and how often it is ≥ 1 */
-    double filtered, filter_count; /* the Wiener denominator, shell FLOOR(r / PAD) */
+    double weight, count;          /* by shell ROUND(r / PAD) */
+    double ssnr, covered;          /* sum of weight · T · tau², and how often it is ≥ 1 */
+    double filtered, filter_count; /* Wiener denominator, by shell FLOOR(r / PAD) */
 };
 
 struct wiener {
@@ -22,7 +22,7 @@ struct wiener {
     const float *tau2;
     double fudge; /* T times the oversampling of the grid */
     int minres_shell, limit, shells;
-    int map_limit;              /* what goes into the map: no further than `limit` */
+    int map_limit;              /* sums within this radius go into the map; at most `limit` */
     const short *round, *floor; /* shell by squared radius */
 };
 
@@ -52,7 +52,7 @@ static void sum_plane(const struct wiener *w, int z, struct shell_sums *sums) {
     }
 }
 
-/* ret_sums: shells entries. */
+/* Fills ret_sums[shells]. */
 static enum status sum_shells(const struct wiener *w, int threads, struct shell_sums *ret_sums, struct err *err) {
     int depth = w->accumulator->dimensions == 3 ? w->limit : 0, planes = 2 * depth + 1;
     size_t shells = (size_t)w->shells;
@@ -74,7 +74,7 @@ static enum status sum_shells(const struct wiener *w, int threads, struct shell_
     return STATUS_OK;
 }
 
-/* Shells by squared radius below limit²: a table instead of millions of square roots. */
+/* Makes tables of shells by squared radius below limit², to avoid millions of square roots. */
 static enum status make_tables(int limit, short **ret_round, short **ret_floor, struct err *err) {
     size_t n = (size_t)limit * (size_t)limit + 1;
     TRY(mem_new(n, sizeof **ret_round, "shell table", ret_round, err));
@@ -87,7 +87,7 @@ static enum status make_tables(int limit, short **ret_round, short **ret_floor, 
     return STATUS_OK;
 }
 
-/* One plane of the padded transform: data over denominator, phase origin moved from the centre. */
+/* Fills one plane of the padded transform: data over denominator, with the phase origin moved from the centre. */
 static void filter_plane(const struct wiener *w, const struct shell_sums *sums, int z, float *spectrum) {
     const struct accumulator *a = w->accumulator;
     int n = PAD * a->box, limit2 = w->map_limit * w->map_limit;
@@ -98,7 +98,7 @@ static void filter_plane(const struct wiener *w, const struct shell_sums *sums, 
         for (int x = 0, r2 = y * y + z * z; r2 < limit2; r2 += 2 * x + 1, x++) {
             const struct shell_sums *s = sums + w->floor[r2];
             double value = denominator(w, row[x][2], w->round[r2]);
-            /* Places that hardly any slice came near would be amplified noise. */
+            /* Points that hardly any slice came near would be amplified noise. */
             double least = 0.001 * s->filtered / s->filter_count;
             if (value < least) value = least;
             double factor = value > 0 ? ((x + y + z) % 2 == 0 ? 1 : -1) / value : 0;
@@ -108,8 +108,8 @@ static void filter_plane(const struct wiener *w, const struct shell_sums *sums, 
     }
 }
 
-/* The centre of the padded map, scaled, with the interpolation's fall-off undone (after the mask, as the ends of the
- * box are weak there). */
+/* Cuts the centre out of the padded map and scales it. The fall-off of interpolation is corrected after the mask,
+ * because the corners of the box are weak there. */
 static void cut_map(const struct accumulator *a, const float *padded, int threads, float *map) {
     int box = a->box, n = PAD * box, first = (n - box) / 2, depth = a->dimensions == 3 ? box : 1;
     float scale = a->dimensions == 3 ? 1 / ((float)(PAD * PAD * PAD) * (float)box) : 1 / (float)(PAD * PAD);
@@ -153,7 +153,7 @@ void map_space_clear(struct map_space *space) {
     mem_free(&space->correction);
 }
 
-/* The transform is all zeros. */
+/* Takes memory, with the transform all zeros. */
 static enum status open_space(const struct accumulator *a, int threads, struct map_space *space, struct err *err) {
     int n = PAD * a->box;
     const struct fft_options options = {
@@ -190,8 +190,8 @@ static enum status transform(const struct wiener *w, const struct shell_sums *su
     return STATUS_OK;
 }
 
-enum status accumulator_host_map(const struct accumulator *a, const struct reconstruct_options *options, float *map,
-                                 float *ret_data_vs_prior, float *ret_completeness, struct err *err) {
+enum status accumulator_cpu_map(const struct accumulator *a, const struct reconstruct_options *options, float *map,
+                                float *ret_data_vs_prior, float *ret_completeness, struct err *err) {
     int threads = options->threads > 0 ? options->threads : 1, shells = a->box / 2 + 1;
     _cleanup_(mem_free) short *round = NULL;
     _cleanup_(mem_free) short *below = NULL;
@@ -219,7 +219,7 @@ enum status accumulator_host_map(const struct accumulator *a, const struct recon
     return STATUS_OK;
 }
 
-enum status accumulator_host_sigma2(const struct accumulator *a, float *ret_sigma2, struct err *err) {
+enum status accumulator_cpu_sigma2(const struct accumulator *a, float *ret_sigma2, struct err *err) {
     (void)err;
     int limit = PAD * a->r_max, depth = a->dimensions == 3 ? limit : 0;
     double oversampling = a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD;

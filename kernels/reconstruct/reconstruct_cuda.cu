@@ -1,4 +1,4 @@
-/* The M-step on a CUDA device: a Wiener filter over the grid, and from there to the map. */
+/* The M-step on a CUDA device: applies a Wiener filter to the grid and makes the map. */
 #include "kernels/fourier/padded.cuh"
 #include "kernels/reconstruct/wiener_device.cuh"
 
@@ -7,7 +7,7 @@ namespace {
 enum { PAD = ACCUMULATOR_PAD, THREADS = 256, SHELL_THREADS = 128, TILE = 32, TILE_ROWS = 8 };
 static const double MASK_EDGE = 3; /* px */
 
-/* A block for each shell of each plane: ret_sums[reference][plane][shell][SHELL_TERMS]. */
+/* Sums one shell of one plane per block: ret_sums[reference][plane][shell][SHELL_TERMS]. */
 __global__ void sum_planes(wiener all, int depth, double *ret_sums) {
     wiener w = wiener_of(all, (int)blockIdx.z);
     int radius = (int)blockIdx.x, z = (int)blockIdx.y - depth, shell = wiener_shell(radius);
@@ -31,7 +31,8 @@ __global__ void sum_planes(wiener all, int depth, double *ret_sums) {
     }
 }
 
-/* A block for each shell of each reference: planes in a fixed order. ret_totals[reference][shell][SHELL_TERMS]. */
+/* Sums one shell of one reference per block, over planes in a fixed order:
+ * ret_totals[reference][shell][SHELL_TERMS]. */
 __global__ void sum_shells(const double *all, int planes, double *ret_totals) {
     const double *sums = all + (size_t)blockIdx.y * planes * gridDim.x * SHELL_TERMS;
     for (int i = 0; i < SHELL_TERMS; i++) {
@@ -44,7 +45,7 @@ __global__ void sum_shells(const double *all, int planes, double *ret_totals) {
     }
 }
 
-/* Shell ROUND(r / PAD) = s: padded shells 2s − 1 and 2s. */
+/* Returns the sum over shell ROUND(r / PAD) = s: padded shells 2s − 1 and 2s. */
 __device__ inline double of_rounded(const double *totals, int limit, int s, int term) {
     double sum = 0;
     for (int radius = s == 0 ? 0 : PAD * s - 1; radius <= PAD * s && radius < limit; radius++)
@@ -52,7 +53,7 @@ __device__ inline double of_rounded(const double *totals, int limit, int s, int 
     return sum;
 }
 
-/* Any of the results may be NULL. */
+/* Computes curves from totals. Each result may be NULL. */
 __global__ void describe_shells(wiener all, const double *totals_of_all, int shells, double oversampling,
                                 float *ret_sigma2, float *ret_data_vs_prior, float *ret_completeness) {
     const wiener w = wiener_of(all, (int)blockIdx.y);
@@ -69,7 +70,7 @@ __global__ void describe_shells(wiener all, const double *totals_of_all, int she
     if (ret_completeness) ret_completeness[at] = (float)(covered / count);
 }
 
-/* ret_lines[rows][columns][n_z], rows y = first_y .. (padded.cuh). */
+/* Fills ret_lines[rows][columns][n_z], rows y = first_y .. (padded.cuh). */
 __global__ void fill_lines(wiener w, const double *totals, int first_y, int n_z, float2 *ret_lines) {
     __shared__ float2 tile[TILE][TILE + 1];
     int x0 = (int)blockIdx.y * TILE, z0 = (int)blockIdx.x * TILE, y = first_y + (int)blockIdx.z;
@@ -89,7 +90,7 @@ __global__ void fill_lines(wiener w, const double *totals, int first_y, int n_z,
     }
 }
 
-/* What becomes of padded reals. */
+/* How the padded reals become a map. */
 struct cut {
     const float *padded; /* [depth][box][n + 2] */
     int box, depth, n, first;
@@ -107,7 +108,7 @@ __device__ inline double outside(const cut &c, int y, int z, int x, int *ret_r2)
     return r >= centre + MASK_EDGE ? 1 : 0.5 + 0.5 * cospi((centre + MASK_EDGE - r) / MASK_EDGE);
 }
 
-/* ret_sums[rows of the map][2]: of what is outside the sphere, and how much that is. A warp for each row. */
+/* Fills ret_sums[rows of the map][2]: the sum outside the sphere, and its weight. One warp per row. */
 __global__ void sum_outside(cut c, double *ret_sums) {
     int row = (int)(blockIdx.x * (THREADS / 32) + threadIdx.x / 32), lane = (int)threadIdx.x % 32;
     if (row >= c.depth * c.box) return;
@@ -124,7 +125,7 @@ __global__ void sum_outside(cut c, double *ret_sums) {
     ret_sums[2 * (size_t)row + 1] = weight;
 }
 
-/* One block: sums[0] becomes the mean. */
+/* Replaces sums[0] by the mean. One block. */
 __global__ void mean_outside(double *sums, int rows) {
     double sum = 0, weight = 0;
     for (int row = (int)threadIdx.x; row < rows; row += (int)blockDim.x) {
@@ -136,8 +137,8 @@ __global__ void mean_outside(double *sums, int rows) {
     if (threadIdx.x == 0) sums[0] = weight > 0 ? sum / weight : 0;
 }
 
-/* The centre of the padded map, scaled, masked, with the interpolation's fall-off undone (after the mask, as the ends of
- * the box are weak there). */
+/* Cuts the centre out of the padded map, scales and masks it. The fall-off of interpolation is corrected after the
+ * mask, because the corners of the box are weak there. */
 __global__ void cut_map(cut c, const double *mean) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= (size_t)c.depth * c.box * c.box) return;
@@ -148,7 +149,7 @@ __global__ void cut_map(cut c, const double *mean) {
     c.map[at] = value * c.correction[r2];
 }
 
-/* Plane sums, totals. */
+/* Return the bytes of plane sums, and of totals. */
 size_t plane_bytes(const accumulator_cuda *a) {
     size_t limit = (size_t)PAD * a->r_max, planes = a->dimensions == 3 ? 2 * limit + 1 : 1;
     return aligned((size_t)a->count * planes * limit * SHELL_TERMS * sizeof(double));
@@ -162,7 +163,7 @@ double oversampling(const accumulator_cuda *a) {
     return a->dimensions == 3 ? PAD * PAD * PAD : PAD * PAD;
 }
 
-/* Rows y = first .. last through the filter and the transforms along z. */
+/* Filters rows y = first .. last and transforms them along z. */
 enum status filter_rows(const padded_cuda *p, const wiener &w, const double *totals, const padded_memory &m, int first,
                         int last, cudaStream_t stream, struct err *err) {
     for (int y = first, rows; y <= last; y += rows) {
@@ -255,7 +256,7 @@ extern "C" enum status reconstruct_cuda_map(struct padded_cuda *p, const struct 
     TRY(wiener_totals(w, m.rest, stream, &totals, err));
     TRY(wiener_describe(w, totals, NULL, ret_data_vs_prior, ret_completeness, stream, err));
     TRY(padded_clear_sheets(p, &m, stream, err));
-    /* Slots of rows y ≥ 0 and of those below are apart. */
+    /* Slots of rows y ≥ 0 are apart from those of rows y < 0. */
     TRY(filter_rows(p, w, totals, m, 0, w.limit - 1, stream, err));
     TRY(filter_rows(p, w, totals, m, 1 - w.limit, -1, stream, err));
     TRY(padded_sheets_to_planes(p, &m, stream, err));

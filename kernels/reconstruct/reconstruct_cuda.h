@@ -1,11 +1,13 @@
-/* The M-step on a CUDA device: what kernels/reconstruct/reconstruct.h does from finished sums on. Pointers are the
- * device's unless said otherwise; work is queued on `stream` (a cudaStream_t) and not waited for. Scratch is the
- * caller's. Results repeat bit for bit.
+/* The M-step on a CUDA device: the part of kernels/reconstruct/reconstruct.h that starts from finished sums. Pointers
+ * are device pointers unless stated otherwise; work is queued on `stream` (a cudaStream_t), without waiting. The caller
+ * provides scratch. Results repeat bit for bit.
  *
- * Double: the sums themselves, what is added up over operators of symmetry, correlations and means of shells, and the
- * Wiener filter with its floor and its division, where weights span ten orders of magnitude and single precision loses
- * shells (the paper met it in RELION's iterative gridding, which is not needed with weights from the sums). Single, as on
- * the CPU: what operators read, and the transform of the filtered grid, whose values are all on one scale. */
+ * In double: the sums themselves, their sums over symmetry operators, correlations and means of shells, and the Wiener
+ * filter with its floor and its division. Weights there span ten orders of magnitude, and single precision loses
+ * shells. (The paper met this in RELION's iterative gridding, which is not needed with weights from the sums.)
+ *
+ * In single, as on the CPU: the values that operators read, and the transform of the filtered grid, whose values are
+ * all on one scale. */
 #ifndef ICESTREAM_KERNELS_RECONSTRUCT_RECONSTRUCT_CUDA_H
 #define ICESTREAM_KERNELS_RECONSTRUCT_RECONSTRUCT_CUDA_H
 
@@ -16,22 +18,24 @@
 extern "C" {
 #endif
 
-/* Sums: [count][nz][ny][nx] of four doubles, re im weight 0, as kernels/reconstruct/accumulator_private.h has them. count: of so
- * many references, one after the other; functions that take more than one say so. */
+/* Sums: [count][nz][ny][nx] of four doubles, re im weight 0, as in kernels/reconstruct/accumulator_private.h. count:
+ * number of references, one after the other; functions that take more than one say so. */
 struct accumulator_cuda {
     double *voxels;
     int dimensions, box, r_max, reach, nx, ny, nz, count;
 };
-/* For frequencies up to size/2, of one reference, without voxels; and the bytes that these take. */
+/* Return the shape of the sums of one reference for frequencies up to size/2, without voxels, and the bytes of the
+ * voxels. */
 struct accumulator_cuda accumulator_cuda_shape(int dimensions, int box, int size);
 size_t accumulator_cuda_bytes(const struct accumulator_cuda *accumulator);
-/* Copies of the host's sums, of the same size; waited for. */
+/* Copies host sums of the same size, and waits. */
 enum status accumulator_cuda_put(const struct accumulator_cuda *to, const struct accumulator *from, void *stream,
                                  struct err *err);
 enum status accumulator_cuda_get(const struct accumulator_cuda *from, struct accumulator *to, void *stream,
                                  struct err *err);
 
-/* As accumulator_finish, of any count without operators. Scratch: 12 bytes a voxel where there are operators, 0 where there are none. */
+/* Like accumulator_finish; any count if there are no operators. Scratch: 12 bytes per voxel with operators, 0
+ * without. */
 size_t accumulator_cuda_finish_scratch(const struct accumulator_cuda *accumulator,
                                        const struct symmetry *symmetry_or_null);
 enum status accumulator_cuda_finish(const struct accumulator_cuda *accumulator, const struct symmetry *symmetry_or_null,
@@ -41,23 +45,23 @@ enum status accumulator_cuda_merge(const struct accumulator_cuda *a, const struc
                                    struct err *err);
 enum status accumulator_cuda_join_shells(const struct accumulator_cuda *a, const struct accumulator_cuda *b, int shells,
                                          void *stream, struct err *err);
-/* Of each of `count`: ret_fsc[count][box/2 + 1]. */
+/* Computes ret_fsc[count][box/2 + 1], one curve per reference. */
 size_t accumulator_cuda_fsc_scratch(const struct accumulator_cuda *a, const struct accumulator_cuda *b);
 enum status accumulator_cuda_fsc(const struct accumulator_cuda *a, const struct accumulator_cuda *b, void *scratch,
                                  float *ret_fsc, void *stream, struct err *err);
-/* ret_sigma2[box/2 + 1]. Scratch as reconstruct_cuda_shells_scratch. */
+/* Computes ret_sigma2[box/2 + 1]. Scratch: reconstruct_cuda_shells_scratch. */
 size_t reconstruct_cuda_shells_scratch(const struct accumulator_cuda *accumulator);
 enum status accumulator_cuda_sigma2(const struct accumulator_cuda *accumulator, void *scratch, float *ret_sigma2,
                                     void *stream, struct err *err);
 
 struct reconstruct_cuda_options {
-    const float *tau2; /* [box/2 + 1], or NULL: no prior */
+    const float *tau2; /* [box/2 + 1]; NULL: no prior */
     double tau_fudge;
     int minres_shell;
     int last_shell;
 };
-/* As reconstruct_map. map[box² or box³]; ret_data_vs_prior and ret_completeness [box/2 + 1], or NULL. The accumulator is
- * not changed. */
+/* Like reconstruct_map. map[box² or box³]; ret_data_vs_prior and ret_completeness [box/2 + 1], or NULL. Does not change
+ * the accumulator. */
 size_t reconstruct_cuda_scratch(const struct padded_cuda *padded, const struct accumulator_cuda *accumulator);
 enum status reconstruct_cuda_map(struct padded_cuda *padded, const struct accumulator_cuda *accumulator,
                                  const struct reconstruct_cuda_options *options, void *scratch, float *map,

@@ -1,11 +1,11 @@
-/* The Wiener filter of sums on a CUDA device, for those who fill transforms with what it gives. */
+/* The Wiener filter of sums on a CUDA device, for code that fills transforms with the filtered values. */
 #ifndef ICESTREAM_KERNELS_RECONSTRUCT_WIENER_DEVICE_CUH
 #define ICESTREAM_KERNELS_RECONSTRUCT_WIENER_DEVICE_CUH
 
 #include "kernels/reconstruct/accumulator_device.cuh"
 #include "kernels/reconstruct/accumulator_private.h"
 
-/* Sums over a shell floor(r) of the padded grid: of it the shells ROUND(r / PAD) and FLOOR(r / PAD) follow. */
+/* Sums over a shell floor(r) of the padded grid. The shells ROUND(r / PAD) and FLOOR(r / PAD) follow from them. */
 enum { SHELL_WEIGHT, SHELL_COUNT, SHELL_COVERED, SHELL_FILTERED, SHELL_TERMS };
 
 struct wiener {
@@ -13,20 +13,21 @@ struct wiener {
     const float *tau2; /* [sums.count][box/2 + 1], or NULL */
     double fudge;      /* T times the oversampling of the grid */
     int minres_shell, limit;
-    int map_limit; /* what goes into the map: no further than `limit` */
+    int map_limit; /* sums within this radius go into the map; at most `limit` */
 };
 
-/* For frequencies up to those of the sums. */
+/* Returns a filter for frequencies up to those of the sums. */
 struct wiener wiener_filter(const accumulator_cuda *sums, const float *tau2, double tau_fudge, int minres_shell,
                             int last_shell);
-/* ret_totals[sums.count][limit][SHELL_TERMS], at the beginning of scratch (reconstruct_cuda_shells_scratch). */
+/* Computes ret_totals[sums.count][limit][SHELL_TERMS], stored at the beginning of scratch
+ * (reconstruct_cuda_shells_scratch). */
 enum status wiener_totals(const wiener &w, void *scratch, cudaStream_t stream, const double **ret_totals,
                           struct err *err);
-/* Each [sums.count][box/2 + 1], or NULL. */
+/* Computes curves, each [sums.count][box/2 + 1], or NULL. */
 enum status wiener_describe(const wiener &w, const double *totals, float *ret_sigma2, float *ret_data_vs_prior,
                             float *ret_completeness, cudaStream_t stream, struct err *err);
 
-/* Of reference `index`. */
+/* Returns the filter of reference `index`. */
 static __device__ inline wiener wiener_of(wiener all, int index) {
     if (all.tau2 != NULL) all.tau2 += (size_t)index * (all.sums.box / 2 + 1);
     all.sums = accumulator_of(all.sums, index);
@@ -48,8 +49,8 @@ static __device__ inline double wiener_denominator(const wiener &w, double weigh
     return weight > 1e-20 ? weight + 1000 / weight : weight;
 }
 
-/* Data over denominator at a voxel of shell floor(r), phase origin moved from the centre. w and totals of one reference.
- */
+/* Returns data over denominator at a voxel of shell floor(r), with the phase origin moved from the centre. w and totals
+ * belong to one reference. */
 static __device__ inline float2 wiener_value(const wiener &w, const double *totals, const double2 *voxel, int radius,
                                              bool odd) {
     const int first = radius / ACCUMULATOR_PAD * ACCUMULATOR_PAD;
@@ -58,7 +59,7 @@ static __device__ inline float2 wiener_value(const wiener &w, const double *tota
         sum += totals[i * SHELL_TERMS + SHELL_FILTERED];
         count += totals[i * SHELL_TERMS + SHELL_COUNT];
     }
-    /* Places that hardly any slice came near would be amplified noise. */
+    /* Points that hardly any slice came near would be amplified noise. */
     double least = 0.001 * sum / count;
     if (value < least) value = least;
     double factor = value > 0 ? (odd ? -1 : 1) / value : 0;

@@ -23,7 +23,7 @@ double sampling_whole_sphere(int order) {
     return 12 * exp2(2 * order) * count_psis(sampling_angle_step(order));
 }
 
-/* Matrix of a NEST pixel's centre at psi 0. */
+/* Computes the matrix of a NEST pixel's centre at psi 0. */
 static void pixel_matrix(int order, long pixel, double ret_matrix[9]) {
     double tilt, rot;
     pix2ang_nest(1L << order, pixel, &tilt, &rot);
@@ -47,9 +47,10 @@ static void turn(const double a[9], double psi, double out[9]) {
     }
 }
 
-/* Angles take most of the time that a grid takes to make, and it is perturbed anew in every iteration. */
+/* Computes the unperturbed frames once: angles take most of the time to make a grid, and every iteration perturbs the
+ * grid anew. */
 static enum status make_bases(struct sampling *s, struct err *err) {
-    enum { CHILDREN_TO_ORDER = 6 }; /* 14 MB of them */
+    enum { CHILDREN_TO_ORDER = 6 }; /* the children's frames take 14 MB */
     const long count = s->direction_count;
     TRY(mem_new_unset((size_t)count, sizeof *s->bases, "directions", &s->bases, err));
     if (s->order <= CHILDREN_TO_ORDER)
@@ -101,7 +102,7 @@ static enum status check_shifts(double range, double step, struct err *err) {
     return STATUS_OK;
 }
 
-/* Takes over what is filled in; not perturbed. */
+/* Takes over the filled, unperturbed grid, or destroys it after an error. */
 static enum status finish(struct sampling *s, enum status status, struct sampling *ret_sampling, struct err *err) {
     if (status == STATUS_OK) status = make_shifts(s, err);
     if (status != STATUS_OK) {
@@ -220,8 +221,8 @@ static enum status subset_add(struct sampling_subset *subset, int orientation, d
     return STATUS_OK;
 }
 
-/* The psi (°) at which a direction's frame, turned in its plane, comes nearest to the pose: the angle that maximises
- * the trace of the rotation between them. */
+/* Returns the psi (°) at which a direction's frame, turned in its plane, comes nearest to the pose. That angle
+ * maximises the trace of the rotation between the two. */
 static double best_psi(const double frame[9], const double pose[9]) {
     const double *x = frame, *y = frame + 3, *px = pose, *py = pose + 3;
     double xx = x[0] * px[0] + x[1] * px[1] + x[2] * px[2], yy = y[0] * py[0] + y[1] * py[1] + y[2] * py[2];
@@ -229,7 +230,8 @@ static double best_psi(const double frame[9], const double pose[9]) {
     return atan2(yx - xy, xx + yy) / DEGREES;
 }
 
-/* The psis of one direction within 3 sigma of the best, or the nearest when there is none and `at_least_one`. */
+/* Adds the psis of one direction within 3 sigma of the best psi; the nearest one if there is none and
+ * `at_least_one`. */
 static enum status add_direction(const struct sampling *s, int direction, double angle, double psi, double sigma,
                                  bool at_least_one, struct sampling_subset *subset, struct err *err) {
     int before = subset->count, nearest = (int)lround(psi / s->psi_step);
@@ -249,7 +251,7 @@ static enum status add_direction(const struct sampling *s, int direction, double
     return STATUS_OK;
 }
 
-/* Directions `first` to `end` − 1 that lie within 3 sigma; the nearest of them. */
+/* Adds directions `first` to `end` − 1 within 3 sigma, and finds the nearest of them. */
 static enum status add_near(const struct sampling *s, int first, int end, const double pose[9], double sigma,
                             struct sampling_subset *subset, int *nearest, double *best, struct err *err) {
     double limit = cos(fmin(3 * sigma, 180) * DEGREES);
@@ -264,8 +266,9 @@ static enum status add_near(const struct sampling *s, int first, int end, const 
     return STATUS_OK;
 }
 
-/* On the whole sphere, 64 directions in a row are one pixel of three orders less: no two of them are farther apart than
- * 2 / nside of that order, in radians, and where one lies beyond that and 3 sigma, none need be looked at. */
+/* Skips blocks of directions that are too far away. On the whole sphere, 64 consecutive directions form one pixel three
+ * orders coarser. No two of them are farther apart than 2 / nside of that order (radians), so if one lies beyond that
+ * distance plus 3 sigma, the whole block does. */
 static enum status add_near_blocks(const struct sampling *s, const double pose[9], double sigma,
                                    struct sampling_subset *subset, int *nearest, double *best, struct err *err) {
     enum { BLOCK = 64, LEVELS = 3 };

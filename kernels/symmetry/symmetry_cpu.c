@@ -18,7 +18,7 @@ struct axis {
 #define GOLDEN 1.6180339887498948482
 #define ROOT_2 1.4142135623730950488
 
-/* Two axes generate each of the groups of solids. Lengths do not matter. */
+/* Two axes generate each of the polyhedral groups. Their lengths do not matter. */
 static const struct {
     const char *name;
     int order;
@@ -41,7 +41,7 @@ static void rotate(const double m[9], const double v[3], double ret[3]) {
         ret[i] = m[3 * i] * v[0] + m[3 * i + 1] * v[1] + m[3 * i + 2] * v[2];
 }
 
-/* Rodrigues: the rotation by 360°/fold about the axis. */
+/* Computes the rotation by 360°/fold about the axis (Rodrigues' formula). */
 static void axis_matrix(const struct axis *axis, double ret[9]) {
     double length = sqrt(axis->x * axis->x + axis->y * axis->y + axis->z * axis->z);
     double x = axis->x / length, y = axis->y / length, z = axis->z / length;
@@ -63,8 +63,8 @@ static bool contains(const struct symmetry *s, const double matrix[9]) {
     return false;
 }
 
-/* Every element is reached from the identity by multiplying with generators, so one pass over a growing list closes
- * the group. */
+/* Completes the group. Multiplying by the generators reaches every element from the identity, so one pass over a
+ * growing list is enough. */
 static enum status close_group(struct symmetry *s, const struct axis *axes, int n_axes, int order, struct err *err) {
     static const double identity[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     TRY(mem_new((size_t)order, sizeof *s->matrices, "symmetry operators", &s->matrices, err));
@@ -115,7 +115,7 @@ void symmetry_destroy(struct symmetry *symmetry) {
     *symmetry = (struct symmetry){0};
 }
 
-/* RELION's ranges of rot and tilt for Cn and Dn, borders included; T, O and I have none. */
+/* Tests RELION's ranges of rot and tilt for Cn and Dn, borders included. T, O and I have no ranges. */
 static bool in_range(const struct symmetry *s, const double d[3]) {
     const double slack = 1e-7;
     bool dihedral = s->name[0] == 'D';
@@ -128,8 +128,8 @@ static bool in_range(const struct symmetry *s, const double d[3]) {
     return fabs(off) <= M_PI / fold + slack;
 }
 
-/* Of the mates within range, the one nearest a direction on no symmetry element: it decides on borders, and alone for
- * the solids, whose unit is then one Dirichlet cell. */
+/* Chooses, of the mates within range, the one nearest to a direction that lies on no symmetry element. For Cn and Dn
+ * this decides on borders only; for T, O and I it defines the unit alone, which is then one Dirichlet cell. */
 bool symmetry_in_unit(const struct symmetry *symmetry, const double direction[3]) {
     static const double preferred[3] = {0.2347, 0.1129, 0.9655};
     if (!in_range(symmetry, direction)) return false;
@@ -196,7 +196,7 @@ double symmetry_distance(const struct symmetry *symmetry, const double a[9], con
     return least / 3 / DEGREES;
 }
 
-/* Trilinear value at a point given from the centre of the box; outside counts as 0. */
+/* Returns the trilinear value at a point relative to the centre of the box; 0 outside the box. */
 static float sample(const float *map, int box, const double p[3]) {
     double at[3], f[3];
     int corner[3];

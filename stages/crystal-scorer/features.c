@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/image_formats.h"
 #include "common/memory.h"
 
 int features_count(enum features_groups groups) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 

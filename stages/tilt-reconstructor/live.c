@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/memory.h"
+#include "stages/tilt-reconstructor/tilt_reconstructor.h"
 
 /* What is to be sent on. */
 struct news {
@@ -19,14 +20,14 @@ struct live {
     struct stage *stage;
     const struct settings *settings;
     struct groups *groups;
-    struct job job, preview;
-    struct job_plan *plan, preview_plan;
+    struct reconstruction reconstruction, preview;
+    struct reconstruction_plan *plan, preview_plan;
     struct projections_source source;
     pthread_mutex_t lock;
     struct news *news;
 };
 
-enum status live_create(struct stage *stage, const struct settings *settings, struct job_plan *plan,
+enum status live_create(struct stage *stage, const struct settings *settings, struct reconstruction_plan *plan,
                         struct live **ret_live, struct err *err) {
     struct live *live = calloc(1, sizeof *live);
     FAIL_IF(live == NULL, err, STATUS_NO_MEMORY, "no memory for series that grow");
@@ -54,9 +55,9 @@ void live_destroy(struct live **live) {
         free(news);
     }
     groups_destroy(&l->groups);
-    job_clear(&l->job);
-    job_clear(&l->preview);
-    job_plan_clear(&l->preview_plan);
+    reconstruction_clear(&l->reconstruction);
+    reconstruction_clear(&l->preview);
+    reconstruction_plan_clear(&l->preview_plan);
     projections_source_clear(&l->source);
     pthread_mutex_destroy(&l->lock);
     free(l);
@@ -138,15 +139,18 @@ static enum status send_news(struct live *live, struct err *err) {
     }
 }
 
-void live_tell(struct stage *stage, const char *series, const struct job *job) {
+void live_tell(struct stage *stage, const char *series, const struct reconstruction *reconstruction) {
     size_t i;
     const json_t *note;
-    json_array_foreach(job->series.notes, i, note)
+    json_array_foreach(reconstruction->series.notes, i, note)
         stage_log(stage, LOG_WARN, "tilts", "%s: %s", series, json_string_value(note));
-    if (job->alignment[0] != '\0') stage_log(stage, LOG_INFO, "aligned", "%s: %s", series, job->alignment);
-    stage_log(stage, LOG_INFO, "tomogram", "%s: %d tilts, %d × %d × %d voxels, %.2f s", series, job->series.count,
-              job->projections.nx, job->projections.ny, job->nz, job->seconds);
-    stage_note(stage, "%s: %d × %d × %d voxels", series, job->projections.nx, job->projections.ny, job->nz);
+    if (reconstruction->alignment[0] != '\0')
+        stage_log(stage, LOG_INFO, "aligned", "%s: %s", series, reconstruction->alignment);
+    stage_log(stage, LOG_INFO, "tomogram", "%s: %d tilts, %d × %d × %d voxels, %.2f s", series,
+              reconstruction->series.count, reconstruction->projections.nx, reconstruction->projections.ny,
+              reconstruction->nz, reconstruction->seconds);
+    stage_note(stage, "%s: %d × %d × %d voxels", series, reconstruction->projections.nx, reconstruction->projections.ny,
+               reconstruction->nz);
 }
 
 /* Whether it is this series that something is wrong with, and others may go on. */
@@ -156,19 +160,19 @@ static bool is_of_series(enum status status) {
 }
 
 /* What was computed is not computed again because the disk is full. */
-static enum status write_products(struct live *live, const struct job *job, const struct products *paths,
-                                  uint64_t fingerprint, struct err *err) {
+static enum status write_products(struct live *live, const struct reconstruction *reconstruction,
+                                  const struct products *paths, uint64_t fingerprint, struct err *err) {
     struct stage_patience patience = {0};
     enum status status;
     do
-        status = products_write(&live->settings->job, job, paths, fingerprint, err);
+        status = products_write(&live->settings->reconstruction, reconstruction, paths, fingerprint, err);
     while (stage_wait_out(live->stage, status, err, &patience));
     return status;
 }
 
 /* After a restart nothing has looked at them yet. */
 static enum status may_read(const struct live *live, const struct series *series, struct err *err) {
-    const bool *exclude = live->settings->job.exclude;
+    const bool *exclude = live->settings->reconstruction.exclude;
     for (int i = 0; i < series->count; i++)
         if (!series_excludes(exclude, series->tilts[i].number))
             TRY(stage_may_read(live->stage, series->tilts[i].path, err));
@@ -179,33 +183,33 @@ static enum status may_read(const struct live *live, const struct series *series
 static enum status make_tomogram(struct live *live, struct group *group, struct err *err) {
     struct series series = {0};
     struct product_paths paths;
-    const struct job_settings *settings = &live->settings->job;
+    const struct reconstruction_settings *settings = &live->settings->reconstruction;
     TRY(group_series(group, false, &series, err));
-    uint64_t fingerprint = job_fingerprint(settings, &series);
+    uint64_t fingerprint = reconstruction_fingerprint(settings, &series);
     enum status status = product_paths_of(live->stage, group->id, false, &paths, err);
     stage_note(live->stage, "%s: %d tilts: reading", group->id, series.count);
     if (status == STATUS_OK) status = may_read(live, &series, err);
-    if (status == STATUS_OK) status = job_read(settings, &series, true, &live->job, err);
-    if (status == STATUS_OK) status = job_make(settings, live->plan, &live->job, err);
-    if (status == STATUS_OK) status = write_products(live, &live->job, &paths.products, fingerprint, err);
+    if (status == STATUS_OK) status = reconstruction_read(settings, &series, true, &live->reconstruction, err);
+    if (status == STATUS_OK) status = reconstruction_make(settings, live->plan, &live->reconstruction, err);
+    if (status == STATUS_OK) status = write_products(live, &live->reconstruction, &paths.products, fingerprint, err);
     series_clear(&series);
     TRY(status);
-    live_tell(live->stage, group->id, &live->job);
+    live_tell(live->stage, group->id, &live->reconstruction);
     return live_announce(live, group->id, group->series.count, group->series.pixel_size * settings->bin, err);
 }
 
 static int shrink_of(const struct live *live, const struct group *group) {
-    const struct settings_params *p = stage_params(live->stage);
+    const struct tilt_reconstructor_options *p = stage_params(live->stage);
     int longest = group->series.nx > group->series.ny ? group->series.nx : group->series.ny;
     int shrink = (longest + p->preview_size - 1) / p->preview_size;
-    return shrink > live->settings->job.bin ? shrink : live->settings->job.bin;
+    return shrink > live->settings->reconstruction.bin ? shrink : live->settings->reconstruction.bin;
 }
 
 /* The tilts that came since the last preview, or before a restart, into memory at the preview's size. */
 static enum status need_pixels(struct live *live, struct group *group, int shrink, struct err *err) {
     struct series *series = &group->series;
     const struct projections_options options = {
-        .bin = shrink, .tilt_axis = NAN, .threads = live->settings->job.tomography.threads};
+        .bin = shrink, .tilt_axis = NAN, .threads = live->settings->reconstruction.tomography.threads};
     for (int i = 0; i < series->count; i++) {
         struct tilt *tilt = &series->tilts[i];
         if (tilt->pixels != NULL) continue;
@@ -224,7 +228,7 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     int shrink = shrink_of(live, group);
     struct series series = {0};
     struct product_paths paths;
-    const struct job_settings settings = settings_preview(live->settings, shrink);
+    const struct reconstruction_settings settings = settings_preview(live->settings, shrink);
     TRY(need_pixels(live, group, shrink, err));
     TRY(product_paths_of(live->stage, group->id, true, &paths, err));
     TRY(group_series(group, true, &series, err));
@@ -232,9 +236,9 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     series.ny /= shrink;
     series.pixel_size *= shrink;
     series.spacing *= shrink;
-    enum status status = job_read(&settings, &series, false, &live->preview, err);
+    enum status status = reconstruction_read(&settings, &series, false, &live->preview, err);
     series_clear(&series);
-    if (status == STATUS_OK) status = job_make(&settings, &live->preview_plan, &live->preview, err);
+    if (status == STATUS_OK) status = reconstruction_make(&settings, &live->preview_plan, &live->preview, err);
     if (status == STATUS_OK) status = products_write(&settings, &live->preview, &paths.products, 0, err);
     TRY(status);
     stage_note(live->stage, "%s: preview of %d tilts", group->id, live->preview.series.count);
@@ -281,12 +285,14 @@ static enum status pass_over_made(struct live *live, struct group *group, bool *
     TRY(product_paths_of(live->stage, group->id, false, &paths, err));
     for (int without = 0; without < 2 && !*ret_made; without++) {
         if (without) TRY(turn_out(live, group, err));
-        *ret_made = products_are_of(&paths.products, job_fingerprint(&live->settings->job, &group->series));
+        *ret_made = products_are_of(&paths.products,
+                                    reconstruction_fingerprint(&live->settings->reconstruction, &group->series));
     }
     if (!*ret_made) return STATUS_OK;
     group_drop_pixels(group);
     TRY(settle(live, group, NULL, err));
-    return live_announce(live, group->id, group->series.count, group->series.pixel_size * live->settings->job.bin, err);
+    return live_announce(live, group->id, group->series.count,
+                         group->series.pixel_size * live->settings->reconstruction.bin, err);
 }
 
 static enum status preview_next(struct live *live, enum stage_work *ret_work, struct err *err) {
@@ -307,7 +313,7 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
 }
 
 static enum status tomogram_next(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
-    const struct settings_params *p = stage_params(live->stage);
+    const struct tilt_reconstructor_options *p = stage_params(live->stage);
     struct group *group = groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
     struct err problem = {0};
     if (group == NULL) return STATUS_OK;
@@ -336,7 +342,7 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
 }
 
 enum status live_step(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
-    const struct settings_params *p = stage_params(live->stage);
+    const struct tilt_reconstructor_options *p = stage_params(live->stage);
     *ret_work = STAGE_WORK_NONE;
     TRY(take_in(live, err));
     TRY(send_news(live, err));

@@ -6,13 +6,13 @@
 
 #include "common/files.h"
 #include "stages/tilt-reconstructor/groups.h"
-#include "stages/tilt-reconstructor/parameters.h"
 #include "stages/tilt-reconstructor/products.h"
+#include "stages/tilt-reconstructor/settings.h"
 
 struct live;
 
 /* plan: shared with the tomograms of whole stacks; all of it is the compute thread's. */
-enum status live_create(struct stage *stage, const struct settings *settings, struct job_plan *plan,
+enum status live_create(struct stage *stage, const struct settings *settings, struct reconstruction_plan *plan,
                         struct live **ret_live, struct err *err);
 void live_destroy(struct live **live);
 
@@ -25,7 +25,7 @@ enum status live_announce(struct live *live, const char *series, int tilts, doub
 enum status live_step(struct live *live, bool final, enum stage_work *ret_work, struct err *err);
 
 /* Logs what a person should know of a tomogram that was made. */
-void live_tell(struct stage *stage, const char *series, const struct job *job);
+void live_tell(struct stage *stage, const char *series, const struct reconstruction *reconstruction);
 
 /* The places of a series' products. */
 struct product_paths {

@@ -1,4 +1,5 @@
-#include "stages/tilt-reconstructor/stage.h"
+#include "common/harness/stage.h"
+#include "stages/tilt-reconstructor/tilt_reconstructor.h"
 
 int main(int argc, char **argv) {
     return stage_main(&tilt_reconstructor_stage, argc, argv);

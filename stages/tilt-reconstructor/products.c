@@ -89,49 +89,50 @@ enum status products_picture(const float *volume, int nx, int ny, int nz, const 
     return picture_write_grey(path, canvas.nx, canvas.ny, pixels, err);
 }
 
-static double pixel_size(const struct job_settings *settings, const struct job *job) {
-    return isnan(job->series.pixel_size) ? 0 : job->series.pixel_size * settings->bin;
+static double pixel_size(const struct reconstruction_settings *settings, const struct reconstruction *reconstruction) {
+    return isnan(reconstruction->series.pixel_size) ? 0 : reconstruction->series.pixel_size * settings->bin;
 }
 
-static enum status write_volume(const struct job_settings *settings, const struct job *job, const char *path,
-                                struct err *err) {
+static enum status write_volume(const struct reconstruction_settings *settings,
+                                const struct reconstruction *reconstruction, const char *path, struct err *err) {
     _cleanup_(mrc_writer_discard) struct mrc_writer *writer = NULL;
-    const struct projections *p = &job->projections;
+    const struct projections *p = &reconstruction->projections;
     const struct tomography_options *t = &settings->tomography;
     char label[MRC_LABEL_SIZE];
     size_t slice = (size_t)p->nx * (size_t)p->ny;
-    TRY(mrc_writer_create(path, p->nx, p->ny, (float)pixel_size(settings, job), MRC_VOLUME, settings->mode, &writer,
-                          err));
+    TRY(mrc_writer_create(path, p->nx, p->ny, (float)pixel_size(settings, reconstruction), MRC_VOLUME, settings->mode,
+                          &writer, err));
     snprintf(label, sizeof label, "tomogram: x, y (tilt axis), z; %d tilts, %.1f to %.1f degrees", p->count,
-             job->angles[0], job->angles[p->count - 1]);
+             reconstruction->angles[0], reconstruction->angles[p->count - 1]);
     mrc_writer_label(writer, label);
     if (t->method == TOMOGRAPHY_WBP)
         snprintf(label, sizeof label, "weighted back-projection");
     else
         snprintf(label, sizeof label, "SIRT, %s basis, %d iterations, relaxation %g%s", bases[t->basis],
-                 job->iterations, t->relaxation, t->non_negative ? ", non-negative" : "");
+                 reconstruction->iterations, t->relaxation, t->non_negative ? ", non-negative" : "");
     mrc_writer_label(writer, label);
-    for (int z = 0; z < job->nz; z++)
-        TRY(mrc_writer_append(writer, job->volume + (size_t)z * slice, err));
+    for (int z = 0; z < reconstruction->nz; z++)
+        TRY(mrc_writer_append(writer, reconstruction->volume + (size_t)z * slice, err));
     return mrc_writer_finish(&writer, err);
 }
 
-static enum status write_residuals(const struct job *job, const char *path, struct err *err) {
+static enum status write_residuals(const struct reconstruction *reconstruction, const char *path, struct err *err) {
     _cleanup_(file_discard) struct file_output *output = NULL;
     TRY(file_create(path, &output, err));
     FILE *out = file_output_stream(output);
     fputs("iteration,residual\n", out);
-    for (int i = 0; i < job->iterations; i++)
-        fprintf(out, "%d,%.9g\n", i + 1, job->residuals[i]);
+    for (int i = 0; i < reconstruction->iterations; i++)
+        fprintf(out, "%d,%.9g\n", i + 1, reconstruction->residuals[i]);
     return file_commit(&output, err);
 }
 
-static json_t *describe_tilts(const struct job *job) {
+static json_t *describe_tilts(const struct reconstruction *reconstruction) {
     json_t *list = json_array();
-    for (int i = 0; list != NULL && i < job->series.count; i++) {
-        const struct tilt *tilt = &job->series.tilts[i];
-        json_t *one = json_pack("{s:i, s:f, s:f, s:f}", "view", tilt->number, "angle", tilt->angle, "mean",
-                                job->projections.means[i], "deviation", job->projections.deviations[i]);
+    for (int i = 0; list != NULL && i < reconstruction->series.count; i++) {
+        const struct tilt *tilt = &reconstruction->series.tilts[i];
+        json_t *one =
+            json_pack("{s:i, s:f, s:f, s:f}", "view", tilt->number, "angle", tilt->angle, "mean",
+                      reconstruction->projections.means[i], "deviation", reconstruction->projections.deviations[i]);
         if (one != NULL && tilt->shifted) {
             const struct tilt_transform *t = &tilt->transform;
             json_object_set_new(one, "transform",
@@ -148,35 +149,39 @@ static json_t *text_of(const char *text) {
     return string != NULL ? string : json_string("?");
 }
 
-static enum status write_record(const struct job_settings *settings, const struct job *job,
-                                const struct products *paths, uint64_t fingerprint, struct err *err) {
+static enum status write_record(const struct reconstruction_settings *settings,
+                                const struct reconstruction *reconstruction, const struct products *paths,
+                                uint64_t fingerprint, struct err *err) {
     const struct tomography_options *t = &settings->tomography;
-    const struct projections *p = &job->projections;
+    const struct projections *p = &reconstruction->projections;
     char print[24];
     snprintf(print, sizeof print, "%016" PRIx64, fingerprint);
     bool sirt = t->method == TOMOGRAPHY_SIRT;
     json_t *record = json_pack(
         "{s:i, s:o, s:o, s:s, s:[i,i,i], s:f, s:i, s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:s, s:f, s:O, s:o}", "v", 1,
-        "series", text_of(job->series.name), "tomogram", text_of(path_name(paths->tomogram)), "fingerprint", print,
-        "size", p->nx, p->ny, job->nz, "pixel_size", pixel_size(settings, job), "bin", settings->bin, "method",
-        sirt ? "sirt" : "wbp", "basis", sirt ? bases[t->basis] : "", "matrix", matrices[job->matrix], "iterations",
-        job->iterations, "slabs", job->slabs, "residual",
-        sirt && job->iterations > 0 ? job->residuals[job->iterations - 1] : 0.0, "tilt_axis", job->tilt_axis,
-        "alignment", job->alignment, "seconds", job->seconds, "notes", job->series.notes, "tilts", describe_tilts(job));
+        "series", text_of(reconstruction->series.name), "tomogram", text_of(path_name(paths->tomogram)), "fingerprint",
+        print, "size", p->nx, p->ny, reconstruction->nz, "pixel_size", pixel_size(settings, reconstruction), "bin",
+        settings->bin, "method", sirt ? "sirt" : "wbp", "basis", sirt ? bases[t->basis] : "", "matrix",
+        matrices[reconstruction->matrix], "iterations", reconstruction->iterations, "slabs", reconstruction->slabs,
+        "residual",
+        sirt && reconstruction->iterations > 0 ? reconstruction->residuals[reconstruction->iterations - 1] : 0.0,
+        "tilt_axis", reconstruction->tilt_axis, "alignment", reconstruction->alignment, "seconds",
+        reconstruction->seconds, "notes", reconstruction->series.notes, "tilts", describe_tilts(reconstruction));
     _cleanup_(mem_free) char *text =
         record != NULL ? json_dumps(record, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(record);
-    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the record of %s", job->series.name);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the record of %s", reconstruction->series.name);
     return file_write_whole(paths->record, text, strlen(text), err);
 }
 
-enum status products_write(const struct job_settings *settings, const struct job *job, const struct products *paths,
-                           uint64_t fingerprint, struct err *err) {
-    TRY(write_volume(settings, job, paths->tomogram, err));
-    TRY(products_picture(job->volume, job->projections.nx, job->projections.ny, job->nz, paths->slices, err));
+enum status products_write(const struct reconstruction_settings *settings, const struct reconstruction *reconstruction,
+                           const struct products *paths, uint64_t fingerprint, struct err *err) {
+    TRY(write_volume(settings, reconstruction, paths->tomogram, err));
+    TRY(products_picture(reconstruction->volume, reconstruction->projections.nx, reconstruction->projections.ny,
+                         reconstruction->nz, paths->slices, err));
     if (paths->residuals != NULL && settings->tomography.method == TOMOGRAPHY_SIRT)
-        TRY(write_residuals(job, paths->residuals, err));
-    return paths->record != NULL ? write_record(settings, job, paths, fingerprint, err) : STATUS_OK;
+        TRY(write_residuals(reconstruction, paths->residuals, err));
+    return paths->record != NULL ? write_record(settings, reconstruction, paths, fingerprint, err) : STATUS_OK;
 }
 
 bool products_are_of(const struct products *paths, uint64_t fingerprint) {

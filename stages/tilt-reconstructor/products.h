@@ -4,14 +4,14 @@
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_PRODUCTS_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_PRODUCTS_H
 
-#include "stages/tilt-reconstructor/job.h"
+#include "stages/tilt-reconstructor/reconstruction.h"
 
 struct products {
     const char *tomogram, *slices, *residuals, *record; /* paths; residuals, record: NULL: not written */
 };
 
-enum status products_write(const struct job_settings *settings, const struct job *job, const struct products *paths,
-                           uint64_t fingerprint, struct err *err);
+enum status products_write(const struct reconstruction_settings *settings, const struct reconstruction *reconstruction,
+                           const struct products *paths, uint64_t fingerprint, struct err *err);
 
 /* Whether a record is there, and says that its tomogram is there and was made of just that. */
 bool products_are_of(const struct products *paths, uint64_t fingerprint);

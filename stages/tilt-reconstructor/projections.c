@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "common/multiversion.h"

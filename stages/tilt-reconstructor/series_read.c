@@ -3,18 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/files.h"
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mdoc.h"
 #include "common/memory.h"
 #include "stages/tilt-reconstructor/series.h"
-
-static bool ends_with(const char *path, const char *ending) {
-    size_t length = strlen(path), tail = strlen(ending);
-    return length > tail && strcasecmp(path + length - tail, ending) == 0;
-}
 
 static enum status begin(struct series *series, const char *path, const struct image_info *image, struct err *err) {
     *series = (struct series){.nx = image->nx, .ny = image->ny, .spacing = NAN, .tilt_axis = NAN};
@@ -121,7 +115,7 @@ static enum status stack_views(struct series *series, const char *stack, const c
     TRY(mem_new((size_t)images, sizeof *views.times, "times of tilts", &views.times, err));
     for (int i = 0; i < images; i++)
         views.times[i] = NAN;
-    if (ends_with(tilts, ".mdoc")) {
+    if (mdoc_is_name(tilts)) {
         _cleanup_(clear_mdoc) struct mdoc mdoc = {0};
         TRY(mdoc_read(tilts, &mdoc, err));
         TRY(mem_new((size_t)images, sizeof *views.angles, "tilt angles", &views.angles, err));
@@ -210,11 +204,11 @@ static enum status read_stack(const char *stack, const struct series_files *file
 
 static enum status try_endings(const char *folder, const char *stem, char out[PATH_SIZE], bool *ret_found,
                                struct err *err) {
-    static const char *const endings[] = {".mrc", ".tif", ".tiff", ".st"};
+    const char *ending;
     char joined[PATH_SIZE];
     TRY(path_join(folder, stem, joined, sizeof joined, err));
-    for (size_t i = 0; i < sizeof endings / sizeof *endings && !*ret_found; i++)
-        *ret_found = try_name(joined, strlen(joined), endings[i], out);
+    for (size_t i = 0; !*ret_found && (ending = image_ending(i, IMAGE_AS_TILT)) != NULL; i++)
+        *ret_found = try_name(joined, strlen(joined), ending, out);
     return STATUS_OK;
 }
 
@@ -339,7 +333,7 @@ enum status series_read(const char *input, const struct series_files *files, str
                         struct err *err) {
     char tilts[PATH_SIZE];
     _cleanup_(series_clear) struct series series = {0};
-    if (ends_with(input, ".mdoc"))
+    if (mdoc_is_name(input))
         TRY(read_mdoc(input, files, &series, err));
     else {
         if (files->tilts == NULL) TRY(find_tilts(input, tilts, err));

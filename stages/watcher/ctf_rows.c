@@ -16,17 +16,17 @@
 struct ctf_rows {
     char *path;
     struct stat seen;
-    bool may_grow; /* its last row, which is left out */
+    bool may_grow; /* the last row is left out: it may not be whole */
     struct star_file *file;
     struct star_table *table, *optics; /* optics may be NULL */
     int name_column, group_column;     /* group_column may be -1 */
-    long *buckets, *next;              /* rows by the hash of their base name; -1 ends a chain */
+    long *buckets, *next;              /* chains of rows by the hash of their base name; -1 ends a chain */
     size_t bucket_count;
 };
 
-static const double SETTLED = 10; /* s without a change after which a last row without a line break is a whole one */
+static const double SETTLED = 10; /* s without a change after which a last row without a line break counts as whole */
 
-/* Base name without ending: where it begins and how long it is. */
+/* Returns where the base name begins, and its length without ending. */
 static const char *stem(const char *path, size_t *ret_length) {
     const char *name = path_name(path), *dot = strrchr(name, '.');
     *ret_length = dot != NULL && dot != name ? (size_t)(dot - name) : strlen(name);
@@ -58,7 +58,7 @@ static enum status index_rows(struct ctf_rows *rows, size_t count, struct err *e
     return STATUS_OK;
 }
 
-/* Whether the file has not been changed for so long that it is taken for whole. */
+/* Returns whether the file has been unchanged long enough to count as whole. */
 static bool is_settled(const struct stat *file) {
     double age = clock_realtime() - ((double)file->st_mtim.tv_sec + 1e-9 * (double)file->st_mtim.tv_nsec);
     return age < 0 || age >= SETTLED;
@@ -70,7 +70,7 @@ static enum status last_row_may_grow(const struct ctf_rows *rows, bool *ret_may,
     char last = '\n';
     TRY(file_open_read(rows->path, &descriptor, &size, err));
     if (size > 0) TRY(file_read_at(descriptor, rows->path, size - 1, &last, 1, err));
-    /* One that has grown since was perhaps read in the middle of a row. */
+    /* A file that has grown since stat may have been read in the middle of a row. */
     *ret_may = size != rows->seen.st_size || (last != '\n' && !is_settled(&rows->seen));
     return STATUS_OK;
 }
@@ -100,7 +100,7 @@ static void unload(struct ctf_rows *rows) {
     rows->may_grow = false;
 }
 
-/* ret_problem NULL: what is wrong with the file is an error. */
+/* ret_problem NULL: an unreadable file is an error. */
 static enum status open_rows(const char *path, struct ctf_rows **ret_rows, struct err *ret_problem, struct err *err) {
     _cleanup_(ctf_rows_close) struct ctf_rows *rows = calloc(1, sizeof *rows);
     FAIL_IF(rows == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
@@ -141,7 +141,7 @@ void ctf_rows_close(struct ctf_rows **rows) {
     *rows = NULL;
 }
 
-/* That of its inode too: one that could not be read may have got other permissions. */
+/* Compares the time of the inode (ctime) too: a file that could not be read may have got other permissions. */
 static bool is_same(const struct stat *a, const struct stat *b) {
     return a->st_size == b->st_size && a->st_ino == b->st_ino && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
@@ -151,13 +151,13 @@ static bool is_same(const struct stat *a, const struct stat *b) {
 enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct err *err) {
     struct stat now;
     *ret_changed = false;
-    if (stat(rows->path, &now) != 0) return STATUS_OK; /* between two versions of itself */
+    if (stat(rows->path, &now) != 0) return STATUS_OK; /* deleted; a new version may be on its way */
     if (is_same(&now, &rows->seen) && !(rows->may_grow && is_settled(&now))) return STATUS_OK;
     struct ctf_rows fresh = {.path = rows->path};
     enum status status = load(&fresh, err);
     if (status != STATUS_OK) {
         unload(&fresh);
-        if (status_is_of_file(status)) { /* said once, until it changes again */
+        if (status_is_of_file(status)) { /* reported once, until the file changes again */
             rows->seen = now;
             rows->may_grow = false;
         }
@@ -169,14 +169,15 @@ enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct er
     return STATUS_OK;
 }
 
-/* How many parts of the two paths agree from the end, the last without its ending; *ret_whole: one is used up. */
+/* Returns how many parts of two paths agree from the end, without the ending of the last part. *ret_whole: all parts of
+ * one path agree. */
 static int common_parts(const char *a, const char *b, bool *ret_whole) {
     size_t length_a, length_b;
     const char *name_a = stem(a, &length_a), *name_b = stem(b, &length_b);
     *ret_whole = false;
     if (length_a != length_b || memcmp(name_a, name_b, length_a) != 0) return 0;
     int parts = 1;
-    const char *end_a = name_a, *end_b = name_b; /* just after the slash before what agrees */
+    const char *end_a = name_a, *end_b = name_b; /* just after the slash before the parts that agree */
     while (end_a > a && end_b > b) {
         const char *slash_a = end_a - 1, *slash_b = end_b - 1;
         const char *begin_a = slash_a, *begin_b = slash_b;
@@ -204,7 +205,7 @@ long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
         int parts = 2 * common_parts(path, star_get(rows->table, (size_t)row, rows->name_column), &whole);
         if (parts == 0) continue;
         parts += whole;
-        /* Rows were chained from the last to the first: of equal names the latest stands. */
+        /* Chains run from the last row to the first: among rows of one name the latest wins. */
         bool same = best >= 0 && strcmp(star_get(rows->table, (size_t)row, rows->name_column),
                                         star_get(rows->table, (size_t)best, rows->name_column)) == 0;
         tie = parts > best_parts ? false : parts == best_parts && !same ? true : tie;
@@ -216,7 +217,7 @@ long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
     return tie ? -1 : best;
 }
 
-/* The first of these columns that holds a number, or NaN. */
+/* Returns a finite number of the row, or NaN. */
 static double number(const struct star_table *table, size_t row, const char *name) {
     int column = star_column_find(table, name);
     double value;
@@ -260,7 +261,7 @@ void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *r
 }
 
 enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err) {
-    /* What the optics table says has its own place in an item. */
+    /* Values of the optics table have their own place in an item. */
     static const char *const elsewhere[] = {
         "rlnOpticsGroup",   "rlnVoltage",           "rlnSphericalAberration", "rlnAmplitudeContrast",
         "rlnMagnification", "rlnDetectorPixelSize", "rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize"};

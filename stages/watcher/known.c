@@ -18,7 +18,8 @@ static uint64_t hash_inode(dev_t device, ino_t inode) {
     return text_hash_bytes(both, sizeof both);
 }
 
-/* The next slot with this hash after *position (start at the hash itself); 0 when there is none. */
+/* Returns the file (index + 1) of the next slot with this hash from *position on, which starts at the hash itself; 0:
+ * none. */
 static uint32_t next_match(const struct known_table *table, uint64_t hash, size_t *position) {
     if (table->capacity == 0) return 0;
     for (;; ++*position) {
@@ -86,7 +87,7 @@ long known_find_id(const struct known *known, const char *id) {
     return KNOWN_NONE;
 }
 
-/* The latest one: an inode number is used again after its file was deleted. */
+/* Returns the latest file with this inode: the system uses an inode number again after its file was deleted. */
 long known_find_inode(const struct known *known, dev_t device, ino_t inode) {
     uint64_t hash = hash_inode(device, inode);
     size_t position = (size_t)hash;

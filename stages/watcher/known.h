@@ -1,5 +1,5 @@
-/* All files that a watcher has ever seen, findable by path, by id once taken, and by inode once taken. Entries stay
- * where they are in number, not in memory: refer to them by index. */
+/* All files that the watcher has ever seen. Files are found by path; taken files also by id and by inode. The index of
+ * a file stays; its address does not. */
 #ifndef ICESTREAM_STAGES_WATCHER_KNOWN_H
 #define ICESTREAM_STAGES_WATCHER_KNOWN_H
 
@@ -13,8 +13,8 @@
 enum known_state {
     KNOWN_WAITING,  /* not looked at yet, or due for another look */
     KNOWN_GROWING,  /* incomplete at the last look */
-    KNOWN_REPORTED, /* as GROWING, and said to be failed */
-    KNOWN_DONE,     /* handed out, a duplicate, or nothing for us */
+    KNOWN_REPORTED, /* incomplete, and reported as failed */
+    KNOWN_DONE,     /* handed out, a duplicate, or no regular file */
     KNOWN_GONE,     /* deleted before it was taken */
 };
 
@@ -43,12 +43,12 @@ struct known {
 };
 
 void known_destroy(struct known *known);
-/* Index of the file, or KNOWN_NONE. */
+/* Return the index of a file, or KNOWN_NONE. */
 long known_find_path(const struct known *known, const char *path);
 long known_find_id(const struct known *known, const char *id);
 long known_find_inode(const struct known *known, dev_t device, ino_t inode);
 enum status known_add(struct known *known, const char *path, long *ret_index, struct err *err);
-/* Makes a file findable by its id, and by the inode that it has now. */
+/* Enters a file under its id and under the inode that it has now. */
 enum status known_take(struct known *known, long index, const char *id, struct err *err);
 
 #endif

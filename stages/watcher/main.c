@@ -1,4 +1,5 @@
-#include "stages/watcher/stage.h"
+#include "common/harness/stage.h"
+#include "stages/watcher/watcher.h"
 
 int main(int argc, char **argv) {
     return stage_main(&watcher_stage, argc, argv);

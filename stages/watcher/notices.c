@@ -1,5 +1,5 @@
-/* On inotify itself: libinotifytools (3.22) keeps its state in globals without a lock, shows no descriptor to wait on,
- * and waits in whole seconds, of which none means for ever. */
+/* Uses inotify directly. libinotifytools (3.22) keeps its state in globals without a lock, gives no descriptor to wait
+ * on, and waits in whole seconds, where 0 means for ever. */
 #include "stages/watcher/notices.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ void notices_close(struct notices **notices) {
     *notices = NULL;
 }
 
-/* The path under which a watch number is known from now on. */
+/* Sets the path of a watch number. */
 static enum status name_watch(struct notices *notices, int watch, const char *folder, struct err *err) {
     size_t index = (size_t)watch;
     if (index >= notices->folder_capacity) {
@@ -75,7 +75,7 @@ enum status notices_add(struct notices *notices, const char *folder, struct err 
     return status;
 }
 
-/* The next event in the buffer, which is filled again when it is empty; NULL: nothing now. */
+/* Returns the next event in the buffer and fills the buffer when it is empty; NULL: no event now. */
 static const struct inotify_event *next_event(struct notices *notices) {
     if (notices->taken == notices->used) {
         notices->taken = 0;
@@ -86,7 +86,7 @@ static const struct inotify_event *next_event(struct notices *notices) {
         notices->taken = notices->used;
         return NULL;
     }
-    /* The system writes events aligned and whole. */
+    /* The system writes whole, aligned events. */
     const struct inotify_event *event = (const void *)(notices->buffer + notices->taken);
     notices->taken += sizeof *event + event->len;
     return event;
@@ -99,7 +99,7 @@ enum notice notices_next(struct notices *notices, char *path, size_t size) {
         char **folder =
             event->wd >= 0 && (size_t)event->wd < notices->folder_capacity ? &notices->folders[event->wd] : NULL;
         if (folder == NULL || *folder == NULL) continue;
-        if (event->mask & IN_IGNORED) { /* the folder is gone; one of its name may come again, with another number */
+        if (event->mask & IN_IGNORED) { /* the folder is gone; a new one of its name gets another number */
             free(*folder);
             *folder = NULL;
         } else if (event->len > 0 && path_join(*folder, event->name, path, size, NULL) == STATUS_OK)

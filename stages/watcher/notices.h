@@ -1,5 +1,5 @@
-/* Notices of the system that something happened in a folder (inotify). They are a hint: some file systems never send
- * one (NFS, SMB, Lustre), and the queue can overflow. One thread. */
+/* Receives the system's notices that something happened in a folder (inotify). Notices are hints: some file systems
+ * send none (NFS, SMB, Lustre), and the queue can overflow. One thread. */
 #ifndef ICESTREAM_STAGES_WATCHER_NOTICES_H
 #define ICESTREAM_STAGES_WATCHER_NOTICES_H
 
@@ -12,14 +12,14 @@ struct notices;
 enum status notices_open(struct notices **ret_notices, struct err *err);
 void notices_close(struct notices **notices);
 
-/* Watches a folder (absolute path), not what is below it. To be said again at any time: one that is watched stays so,
- * and is known by this path from now on. STATUS_NOT_FOUND when it is gone, STATUS_UNSUPPORTED when the system allows no
+/* Watches a folder (absolute path), but not the folders below it. May be called again for a watched folder: the folder
+ * is then known by the new path. STATUS_NOT_FOUND when the folder is gone, STATUS_UNSUPPORTED when the system allows no
  * more watches. */
 enum status notices_add(struct notices *notices, const char *folder, struct err *err);
 
 enum notice { NOTICE_NONE, NOTICE_PATH, NOTICE_LOST };
-/* The next notice, without waiting. PATH: something was made, written to its end or moved here; its absolute path is in
- * path[size]. LOST: some notices were lost: sweep. */
+/* Returns the next notice, without waiting. NOTICE_PATH: something was created, written and closed, or moved here; its
+ * absolute path is in path[size]. NOTICE_LOST: notices were lost, so the caller must sweep. */
 enum notice notices_next(struct notices *notices, char *path, size_t size);
 
 #endif

@@ -91,9 +91,9 @@ enum status record_make(const struct record_source *source, struct item **ret_it
 
 struct record_table {
     struct star_file *file;
-    struct star_table *optics, *micrographs; /* micrographs: columns alone */
+    struct star_table *optics, *micrographs; /* micrographs: columns without rows */
     struct star_file *piece;
-    struct star_table *rows; /* of the piece; not written yet */
+    struct star_table *rows; /* the piece's, not written yet */
     struct star_writer *writer;
 };
 
@@ -137,7 +137,7 @@ void record_table_destroy(struct record_table **table) {
     *table = NULL;
 }
 
-/* The row of the item's optics, or as many as there are. Groups are few. */
+/* Finds the row of the item's optics; *ret_row is the number of rows when there is none. Groups are few. */
 static enum status find_group(const struct star_table *optics, const struct item *item, size_t *ret_row,
                               struct err *err) {
     const char *name = item_string(item, "optics.group");
@@ -201,7 +201,7 @@ enum status record_table_add(struct record_table *table, const struct item *item
     if (item_has(item, "structure")) return STATUS_OK;
     TRY(item_need_string(item, "micrograph.path", &path, err));
     TRY(find_group(table->optics, item, &group, err));
-    if (group == star_row_count(table->optics)) return STATUS_OK; /* it came after the others were noted */
+    if (group == star_row_count(table->optics)) return STATUS_OK; /* the item came after the groups were noted */
     if (star_row_count(table->rows) == PIECE_ROWS) {
         TRY(star_writer_rows(table->writer, table->rows, err));
         TRY(begin_piece(table, err));

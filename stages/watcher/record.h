@@ -1,4 +1,4 @@
-/* The item of a micrograph: where it is, its optics and its CTF values. */
+/* Makes the item of a micrograph (path, optics, CTF values) and the table of all micrographs. */
 #ifndef ICESTREAM_STAGES_WATCHER_RECORD_H
 #define ICESTREAM_STAGES_WATCHER_RECORD_H
 
@@ -10,30 +10,31 @@
 
 struct record_source {
     const char *path, *id; /* path absolute */
-    const char *root;      /* the session folder: what lies in it is named relative to it */
+    const char *root;      /* the session folder; paths inside it are written relative to it */
     struct image_info image;
     const struct stage_session *session;
     const struct ctf_rows *rows;   /* NULL: none */
-    long row;                      /* of the micrograph, or -1 */
-    const struct tilt_place *tilt; /* which tilt of which series it is; NULL: none is looked for */
-    bool unscaled;                 /* nobody asks what a pixel measures: the item has no optics */
+    long row;                      /* the micrograph's, or -1 */
+    const struct tilt_place *tilt; /* which tilt of which series the image is; NULL: no tilt */
+    bool unscaled;                 /* no following stage needs the pixel size: the item has no optics */
 };
 
 /* The session's values stand first, then those of the CTF file's optics table, then 300 kV, 2.7 mm, 0.1, and for the
  * pixel size the image's own header. STATUS_NOT_FOUND when nothing tells the pixel size, unless it is unscaled. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
-/* The item of a structure: kind "structure", structure.path. */
+/* Makes the item of a structure: kind "structure", structure.path. */
 enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,
                              struct err *err);
-/* With path and shape alone: for a file that does not go on. */
+/* Makes the item of a file that failed: id and path alone. */
 enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err);
 
-/* "…/SESSION/a/b" → "a/b" when path lies in root, else path itself; points into path. */
+/* Returns the part of path below root ("…/SESSION/a/b" → "a/b"), or path itself when it lies elsewhere; points into
+ * path. */
 const char *record_relative(const char *path, const char *root);
 
-/* watcher/micrographs.star: an optics table and a row per micrograph with all numbers that are known of it. Groups and
- * columns are noted first, then come the rows, which are written in pieces, so that a long session needs no more memory.
- * An item whose optics were not noted is left out. */
+/* Writes watcher/micrographs.star: an optics table, and a row per micrograph with all its known numbers. First note all
+ * items (this collects groups and columns), then begin, add each item as a row, and commit. Rows are written in pieces,
+ * so that a long session needs no more memory. An item whose optics were not noted gets no row. */
 struct record_table;
 enum status record_table_create(struct record_table **ret_table, struct err *err);
 void record_table_destroy(struct record_table **table);

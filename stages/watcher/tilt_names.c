@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "common/formats/mdoc.h"
@@ -30,7 +29,7 @@ struct tilt_names {
 };
 
 static const char SERIES[] = "{series}", ANGLE[] = "{angle}", ORDER[] = "{order}";
-enum { STEPS_MAX = 20000 }; /* of looking for a match: names are short, patterns may be unkind */
+enum { STEPS_MAX = 20000 }; /* in the search for a match: names are short, but a pattern with many * may take long */
 
 struct match {
     const char *series, *angle, *order; /* where they begin in the name */
@@ -42,7 +41,8 @@ static bool begins(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Digits, of an angle maybe with a sign before them and one point (or what stands for it, see below) inside. */
+/* Returns the length of a number at the beginning of a text: digits, in an angle maybe with a sign before and one point
+ * inside. */
 static size_t number_length(const char *text, bool is_angle) {
     size_t n = 0;
     bool point = false;
@@ -58,7 +58,7 @@ static size_t number_length(const char *text, bool is_angle) {
 
 static bool match_here(const char *pattern, const char *name, struct match *match);
 
-/* The longest text first: names of series may hold what parts the others. */
+/* Tries the longest text first: the name of a series may contain the characters that separate the parts. */
 static bool match_text(const char *rest, const char *name, const char **begin, size_t *length, struct match *match) {
     for (size_t n = strlen(name);; n--) {
         if (match_here(rest, name + n, match)) {
@@ -155,17 +155,6 @@ bool tilt_names_may_come(const struct tilt_names *names) {
     return names->pattern == NULL;
 }
 
-/* "a/TS_01.mrc.mdoc" → "a/TS_01". */
-static char *series_of(const char *relative) {
-    static const char *const endings[] = {".mdoc", ".mrc", ".st", ".tif", ".tiff", ".eer"};
-    char *series = strdup(relative);
-    for (size_t i = 0; series != NULL && i < sizeof endings / sizeof *endings; i++) {
-        size_t length = strlen(series), tail = strlen(endings[i]);
-        if (length > tail && strcasecmp(series + length - tail, endings[i]) == 0) series[length - tail] = '\0';
-    }
-    return series;
-}
-
 static enum status add_known(struct tilt_names *names, const char *path, struct known_mdoc **ret_known,
                              struct err *err) {
     if (names->count == names->capacity) {
@@ -176,8 +165,10 @@ static enum status add_known(struct tilt_names *names, const char *path, struct 
         names->capacity = capacity;
     }
     const char *relative = path;
+    char series[PATH_SIZE];
     (void)path_is_below(path, names->directory, &relative);
-    struct known_mdoc known = {.path = strdup(path), .series = series_of(relative), .size = -1};
+    mdoc_series_name(relative, series, sizeof series);
+    struct known_mdoc known = {.path = strdup(path), .series = strdup(series), .size = -1};
     if (known.path == NULL || known.series == NULL) {
         known_clear(&known);
         FAIL(err, STATUS_NO_MEMORY, "no memory for the name %s", path);
@@ -214,30 +205,25 @@ static enum status look_at(struct tilt_names *names, const char *path, const str
     return STATUS_OK;
 }
 
-static bool is_mdoc(const char *name) {
-    size_t length = strlen(name);
-    return length > 5 && name[0] != '.' && strcasecmp(name + length - 5, ".mdoc") == 0;
-}
-
 enum status tilt_names_refresh(struct tilt_names *names, bool *ret_changed, struct err *ret_problem, struct err *err) {
     *ret_changed = false;
     *ret_problem = (struct err){0};
     if (names->pattern != NULL) return STATUS_OK;
     char *roots[] = {names->directory, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    if (walk == NULL) return STATUS_OK; /* a folder that is away: the sweep says so */
+    if (walk == NULL) return STATUS_OK; /* the folder is away: the sweep reports it */
     enum status status = STATUS_OK;
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;) {
         if (entry->fts_info == FTS_D && entry->fts_level > 0 && (!names->recursive || entry->fts_name[0] == '.'))
             (void)fts_set(walk, entry, FTS_SKIP);
-        if (entry->fts_info == FTS_F && is_mdoc(entry->fts_name))
+        if (entry->fts_info == FTS_F && entry->fts_name[0] != '.' && mdoc_is_name(entry->fts_name))
             status = look_at(names, entry->fts_path, entry->fts_statp, ret_changed, ret_problem, err);
     }
     fts_close(walk);
     return status;
 }
 
-/* Of several .mdoc files that name the image, the one with the most tilts: others may be copies from its beginning. */
+/* Takes the .mdoc with the most tilts among those that name the image: the others may be earlier copies of it. */
 static bool find_in_mdocs(const struct tilt_names *names, const char *relative, struct tilt_place *ret_place) {
     const struct known_mdoc *best = NULL;
     int tilt = -1;

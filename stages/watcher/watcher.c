@@ -1,42 +1,102 @@
-#include "stages/watcher/watcher.h"
+/* The watcher's rounds: notices, sweeps, CTF file, .mdoc files and disk space. */
+#include "stages/watcher/watcher_private.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <sys/statvfs.h>
 
-#include "common/edges/item.h"
+#include "common/edges/ledger.h"
 #include "common/files.h"
-#include "common/formats/structure.h"
 #include "common/memory.h"
-#include "common/text.h"
-#include "stages/watcher/watcher_private.h"
 
-enum { TAIL = 4096 };
+static const double ROUND = 0.1; /* s between looks at disk space, CTF file and .mdoc files */
 
-static const double LOOK_LEAST = 0.1, LOOK_MOST = 1; /* s between looks at a growing file */
+static enum status ask_ledger(void *context, const char *id, enum folder_past *ret_past, struct err *err) {
+    struct watcher *watcher = context;
+    bool known;
+    int state = LEDGER_DONE;
+    TRY(stage_lookup(watcher->stage, id, &known, &state, err));
+    *ret_past = !known ? FOLDER_UNSEEN : state == LEDGER_FAILED ? FOLDER_FAILED_THEN : FOLDER_SETTLED;
+    return STATUS_OK;
+}
 
-enum status watcher_create(const struct watcher_options *options, struct watcher **ret_watcher, struct err *err) {
+static void watch_folder(void *context, const char *path) {
+    struct watcher *watcher = context;
+    struct err problem;
+    if (watcher->notices == NULL || notices_add(watcher->notices, path, &problem) != STATUS_UNSUPPORTED) return;
+    if (!watcher->watches_ran_out) stage_log(watcher->stage, LOG_WARN, "no-notices", "%s", problem.message);
+    watcher->watches_ran_out = true;
+}
+
+/* In the session folder itself the watcher would take the maps of other stages for micrographs. */
+static enum status refuse_session_itself(struct stage *stage, const char *directory, struct err *err) {
+    char graph[PATH_SIZE];
+    struct stat root, watched;
+    TRY(path_join(stage_root(stage), "graph.yaml", graph, sizeof graph, err));
+    bool same = stat(stage_root(stage), &root) == 0 && stat(directory, &watched) == 0 &&
+                root.st_dev == watched.st_dev && root.st_ino == watched.st_ino;
+    FAIL_IF(
+        same && file_exists(graph), err, STATUS_BAD_ARGUMENT,
+        "watcher.directory %s is the session folder itself: give the session a folder of its own (one inside is fine)",
+        directory);
+    return STATUS_OK;
+}
+
+static enum status stop_at_first(const struct item *item, void *context, struct err *err) {
+    (void)item;
+    *(bool *)context = true;
+    FAIL(err, STATUS_CANCELLED, "one is enough");
+}
+
+/* Opens the CTF file. In a new session an unreadable file is a wrong setting and an error. Once micrographs have gone
+ * through, it is a file that is just being written or broken for a while: micrographs wait for it as for their rows. */
+static enum status open_rows(struct watcher *watcher, struct err *err) {
+    const char *path = watcher->options->ctf;
+    struct err problem = {0};
+    bool resumed = false;
+    enum status status = stage_each_done(watcher->stage, stop_at_first, &resumed, &problem);
+    if (!resumed) {
+        FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+        return ctf_rows_open(path, &watcher->rows, err);
+    }
+    TRY(ctf_rows_await(path, &watcher->rows, &problem, err));
+    if (!ctf_rows_are_read(watcher->rows))
+        stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; micrographs wait for it", problem.message);
+    return STATUS_OK;
+}
+
+enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, struct err *err) {
     _cleanup_(watcher_destroy) struct watcher *watcher = calloc(1, sizeof *watcher);
     FAIL_IF(watcher == NULL, err, STATUS_NO_MEMORY, "no memory for a watcher");
-    watcher->options = *options;
-    watcher->last_change = -INFINITY;
-    watcher->wake_at = INFINITY;
-    TRY(pattern_create(options->pattern, &watcher->pattern, err));
-    watcher->directory = realpath(options->directory, NULL);
-    FAIL_IF(watcher->directory == NULL, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "watcher.directory %s: %s",
-            options->directory, strerror(errno));
-    struct stat information;
-    for (int i = 0; i < 2; i++)
-        if (options->skip[i] != NULL && stat(options->skip[i], &information) == 0) {
-            watcher->skip_device[i] = information.st_dev;
-            watcher->skip_inode[i] = information.st_ino;
-        }
+    const struct watcher_options *set = stage_params(stage);
+    watcher->stage = stage;
+    watcher->options = set;
+    struct folder_options options = {
+        .directory = set->directory,
+        .pattern = set->pattern,
+        .skip = {stage_root(stage), stage_folder(stage)},
+        .recursive = set->recursive,
+        .order = (enum folder_order)set->order,
+        .settle = set->settle,
+        .stall = isnan(set->stall) ? 6 * set->settle : set->stall,
+        .poll = set->poll,
+        .stacks_grow = set->series != NULL && set->series[0] != '\0',
+        .context = watcher,
+        .past = ask_ledger,
+        .before_listing = watch_folder,
+    };
+    watcher->held_until = INFINITY;
+    TRY(refuse_session_itself(stage, set->directory, err));
+    TRY(folder_create(&options, &watcher->folder, err));
+    if (set->ctf != NULL) TRY(open_rows(watcher, err));
+    if (set->series != NULL && set->series[0] != '\0')
+        TRY(tilt_names_create(set->series, set->directory, set->recursive, &watcher->tilts, err));
+    struct err problem;
+    if (set->notices && notices_open(&watcher->notices, &problem) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", problem.message, set->poll);
     *ret_watcher = watcher;
     watcher = NULL;
     return STATUS_OK;
@@ -44,286 +104,153 @@ enum status watcher_create(const struct watcher_options *options, struct watcher
 
 void watcher_destroy(struct watcher **watcher) {
     if (watcher == NULL || *watcher == NULL) return;
-    pattern_destroy(&(*watcher)->pattern);
-    known_destroy(&(*watcher)->known);
-    queue_destroy(&(*watcher)->waiting);
-    free((*watcher)->growing);
-    free((*watcher)->directory);
+    for (size_t i = 0; i < (*watcher)->held_count; i++)
+        held_clear(&(*watcher)->held[i]);
+    free((*watcher)->held);
+    notices_close(&(*watcher)->notices);
+    ctf_rows_close(&(*watcher)->rows);
+    tilt_names_destroy(&(*watcher)->tilts);
+    folder_destroy(&(*watcher)->folder);
     free(*watcher);
     *watcher = NULL;
 }
 
-/* Whether a is to be handed out before b. */
-bool watcher_before(const struct watcher *watcher, long a, long b) {
-    const struct known_file *x = &watcher->known.files[a], *y = &watcher->known.files[b];
-    bool newest = watcher->options.order == WATCHER_NEWEST;
-    if (x->time < y->time || x->time > y->time) return (x->time < y->time) != newest;
-    return (strcmp(x->path, y->path) < 0) != newest;
+void watcher_check_disk_space(struct watcher *watcher) {
+    const double limit = watcher->options->min_free, margin = 1.05;
+    const char *root = stage_root(watcher->stage);
+    struct statvfs disk;
+    if (!(limit > 0) || statvfs(root, &disk) != 0) return;
+    double available = 1e-9 * (double)disk.f_bavail * (double)disk.f_frsize;
+    bool paused = available < limit * (watcher->is_paused ? margin : 1);
+    if (paused) stage_note(watcher->stage, "paused: %.3g GB are free, min_free is %g GB", available, limit);
+    if (paused == watcher->is_paused) return;
+    watcher->is_paused = paused;
+    if (paused)
+        stage_log(watcher->stage, LOG_WARN, "disk-space",
+                  "%s: %.3g GB are free, less than min_free (%g GB): nothing new is taken in until there is space",
+                  root, available, limit);
+    else
+        stage_log(watcher->stage, LOG_WARN, "disk-space", "%s: %.3g GB are free: micrographs are taken in again", root,
+                  available);
+    if (!paused) watcher->held_until = -INFINITY;
 }
 
-static double look_interval(const struct watcher *watcher) {
-    return fmin(fmax(watcher->options.settle / 4, LOOK_LEAST), LOOK_MOST);
+static enum status refresh_ctf(struct watcher *watcher, double now, struct err *err) {
+    if (watcher->rows == NULL) return STATUS_OK;
+    struct err problem;
+    bool changed = false;
+    bool was_read = ctf_rows_are_read(watcher->rows);
+    enum status status = ctf_rows_refresh(watcher->rows, &changed, &problem);
+    if (status_is_of_file(status))
+        stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; %s", problem.message,
+                  was_read ? "the rows read before stay in use" : "micrographs wait for it");
+    if (changed && !was_read)
+        stage_log(watcher->stage, LOG_INFO, "ctf-file", "%s can be read now", watcher->options->ctf);
+    bool due = (changed || now >= watcher->held_until) && !watcher->is_paused;
+    return due && watcher->held_count > 0 ? watcher_release_held(watcher, now, err) : STATUS_OK;
 }
 
-static enum status keep_looking(struct watcher *watcher, long index, double check_at, struct err *err) {
-    if (watcher->growing_count == watcher->growing_capacity) {
-        size_t capacity = watcher->growing_capacity > 0 ? 2 * watcher->growing_capacity : 16;
-        long *growing = realloc(watcher->growing, capacity * sizeof *growing);
-        FAIL_IF(growing == NULL, err, STATUS_NO_MEMORY, "no memory for a list of %zu files", capacity);
-        watcher->growing = growing;
-        watcher->growing_capacity = capacity;
+/* Reads new and changed .mdoc files as often as the folder is swept: the files are few and small, the folder may be
+ * large. */
+static enum status refresh_tilts(struct watcher *watcher, double now, struct err *err) {
+    if (watcher->tilts == NULL || !tilt_names_may_come(watcher->tilts)) return STATUS_OK;
+    struct err problem;
+    bool changed = false;
+    if (now >= watcher->next_mdoc) {
+        TRY(tilt_names_refresh(watcher->tilts, &changed, &problem, err));
+        if (problem.status != STATUS_OK)
+            stage_log(watcher->stage, LOG_WARN, "mdoc", "%s; its tilts wait", problem.message);
+        watcher->next_mdoc = now + watcher->options->poll;
     }
-    watcher->growing[watcher->growing_count++] = index;
-    struct known_file *file = &watcher->known.files[index];
-    file->check_at = check_at;
-    watcher->wake_at = fmin(watcher->wake_at, check_at);
-    file->state = file->was_reported ? KNOWN_REPORTED : KNOWN_GROWING;
-    return STATUS_OK;
+    bool due = (changed || now >= watcher->held_until) && !watcher->is_paused;
+    return due && watcher->held_count > 0 ? watcher_release_held(watcher, now, err) : STATUS_OK;
 }
 
-/* Incomplete files whose next look is due join what waits, so that one order rules all. */
-static enum status wake_growing(struct watcher *watcher, double now, struct err *err) {
-    if (now < watcher->wake_at) return STATUS_OK;
-    size_t kept = 0;
-    enum status status = STATUS_OK;
-    watcher->wake_at = INFINITY;
-    for (size_t i = 0; i < watcher->growing_count; i++) {
-        long index = watcher->growing[i];
-        struct known_file *file = &watcher->known.files[index];
-        if (status == STATUS_OK && file->check_at <= now) {
-            status = queue_push(watcher, index, err);
-            if (status == STATUS_OK) {
-                watcher->waiting_reported += file->state == KNOWN_REPORTED;
-                continue;
-            }
-        }
-        watcher->growing[kept++] = index;
-        watcher->wake_at = fmin(watcher->wake_at, file->check_at);
-    }
-    watcher->growing_count = kept;
-    return status;
-}
-
-/* Ids and paths are printable text in UTF-8, so that they can stand in JSON, in a STAR file and in a message. */
-static bool name_is_text(const char *name) {
-    bool valid = item_text_fits(name);
-    for (const unsigned char *c = (const unsigned char *)name; *c != '\0' && valid; c++)
-        valid = *c >= 0x20 && *c != 0x7f;
-    return valid;
-}
-
-/* RELION reads a value with a blank in quotes that end at the first of their kind: nothing can be put around this one. */
-static bool can_be_quoted(const char *path) {
-    return strchr(path, ' ') == NULL || strchr(path, '"') == NULL || strchr(path, '\'') == NULL;
-}
-
-static void make_id(struct watcher *watcher, const struct known_file *file) {
-    if (path_without_ending(file->path, watcher->id, sizeof watcher->id, NULL) != STATUS_OK) watcher->id[0] = '\0';
-}
-
-/* Shown in place of a name that cannot be an id: what can be read of it, and a hash, since two such names may differ in
- * nothing else. */
-static void make_shown_id(struct watcher *watcher, const char *name) {
-    enum { MARK = 1 + 16 };
-    bool text = name_is_text(watcher->id);
-    for (unsigned char *c = (unsigned char *)watcher->id; *c != '\0'; c++)
-        if (*c < 0x20 || *c == 0x7f || (!text && *c >= 0x80)) *c = '?';
-    size_t end = text_fit(watcher->id, ITEM_ID_MAX - 1 - MARK);
-    snprintf(watcher->id + end, sizeof watcher->id - end, "~%016llx", (unsigned long long)text_hash(name));
-}
-
-/* Room for the whole file may have been set aside before its pixels came: then it ends in zeros. */
-static bool ends_in_zeros(const char *path, int64_t size) {
-    /* Non-blocking: a named pipe may have taken the file's place. */
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return false;
-    unsigned char tail[TAIL];
-    ssize_t got = pread(descriptor, tail, sizeof tail, size > TAIL ? size - TAIL : 0);
-    close(descriptor);
-    bool zeros = got > 0;
-    for (ssize_t i = 0; i < got && zeros; i++)
-        zeros = tail[i] == 0;
-    return zeros;
-}
-
-static enum watcher_verdict set_failed(struct watcher_find *find, const char *reason) {
-    snprintf(find->reason, sizeof find->reason, "%s", reason);
-    text_trim(find->reason);
-    return find->verdict = WATCHER_FAILED;
-}
-
-/* Whether something taken before is the same file, or has the same id. */
-static bool is_duplicate(const struct watcher *watcher, long index, struct watcher_find *find) {
-    const struct known_file *file = &watcher->known.files[index];
-    long other = known_find_id(&watcher->known, watcher->id);
-    if (other != KNOWN_NONE && other != index) {
-        snprintf(find->reason, sizeof find->reason, "%s has the same name but for its ending and was taken before",
-                 watcher->known.files[other].path);
-        return true;
-    }
-    other = known_find_inode(&watcher->known, file->device, file->inode);
-    if (other == KNOWN_NONE || other == index) return false;
+static enum status hear_notices(struct watcher *watcher, double now, struct err *err) {
     char path[PATH_SIZE];
-    struct stat information;
-    const char *name = watcher->known.files[other].path;
-    if (path_join(watcher->directory, name, path, sizeof path, NULL) != STATUS_OK || stat(path, &information) != 0 ||
-        information.st_dev != file->device || information.st_ino != file->inode)
-        return false; /* that one is gone, and its inode has been used again or has moved here */
-    snprintf(find->reason, sizeof find->reason, "it is the same file as %s, which was taken before", name);
-    return true;
+    for (;;) {
+        enum notice notice = watcher->notices != NULL ? notices_next(watcher->notices, path, sizeof path) : NOTICE_NONE;
+        if (notice == NOTICE_NONE) return STATUS_OK;
+        struct err problem = {0};
+        enum status status = notice == NOTICE_LOST ? STATUS_IO : folder_notice(watcher->folder, path, now, &problem);
+        /* The sweep reports a folder that is away, and tries again. */
+        if (status == STATUS_IO || status == STATUS_NOT_FOUND)
+            watcher->next_sweep = now;
+        else
+            FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    }
 }
 
-/* Acquisition software writes a small picture of each micrograph beside it, often first. */
-static bool is_thumbnail(const char *path) {
-    static const char *const endings[] = {".mrc", ".tif", ".tiff"};
-    char stem[PATH_SIZE], sibling[PATH_SIZE + 8];
-    if (path_without_ending(path, stem, sizeof stem, NULL) != STATUS_OK) return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        snprintf(sibling, sizeof sibling, "%s%s", stem, endings[i]);
-        if (file_exists(sibling)) return true;
-    }
-    return false;
-}
-
-enum look { LOOK_SAY, LOOK_AGAIN, LOOK_DROP };
-
-/* What is on disk now. DROP: nothing there, or nothing for us. */
-static enum look refresh(struct watcher *watcher, struct known_file *file, double now) {
-    struct stat information;
-    if (stat(watcher->path, &information) != 0) {
-        file->state = KNOWN_GONE;
-        return LOOK_DROP;
-    }
-    if (!S_ISREG(information.st_mode)) {
-        file->state = KNOWN_DONE;
-        return LOOK_DROP;
-    }
-    double time = (double)information.st_mtim.tv_sec + 1e-9 * (double)information.st_mtim.tv_nsec;
-    bool changed = file->size != information.st_size || fabs(file->time - time) > 0;
-    if (changed && file->asked) {
-        file->changed_at = now;
-        watcher->last_change = now;
-    }
-    file->time = time;
-    file->size = information.st_size;
-    file->device = information.st_dev;
-    file->inode = information.st_ino;
-    return LOOK_SAY;
-}
-
-/* The content: ready, failed, or to be looked at again. */
-static enum look look_inside(struct watcher *watcher, struct known_file *file, double now, struct watcher_find *find) {
-    struct err problem = {0};
-    bool ends = false;
-    enum structure_format format;
-    find->structure = structure_is_name(file->path);
-    enum status status = find->structure ? structure_probe(watcher->path, &format, &ends, &problem)
-                                         : image_probe(watcher->path, &find->image, &problem);
-    double unchanged = now - file->changed_at;
-    if (status == STATUS_OK && find->structure) {
-        if (!ends && unchanged < watcher->options.settle) return LOOK_AGAIN;
-        find->verdict = WATCHER_READY;
-        find->failed_before = file->was_reported;
-        return LOOK_SAY;
-    }
-    if (status == STATUS_OK) {
-        bool picture = find->image.format == IMAGE_PNG || find->image.format == IMAGE_JPEG;
-        bool grows = watcher->options.stacks_grow && find->image.nz > 1;
-        if (unchanged < watcher->options.settle && (picture || grows || ends_in_zeros(watcher->path, file->size)))
-            return LOOK_AGAIN;
-        if (picture && is_thumbnail(watcher->path)) {
-            snprintf(find->reason, sizeof find->reason, "it is a picture of the micrograph beside it");
-            find->verdict = WATCHER_DUPLICATE;
-            return LOOK_SAY;
-        }
-        find->verdict = WATCHER_READY;
-        find->failed_before = file->was_reported;
-        return LOOK_SAY;
-    }
-    bool hopeless = status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED;
-    double limit = hopeless ? fmin(watcher->options.settle, watcher->options.stall) : watcher->options.stall;
-    bool passing = status == STATUS_UNAVAILABLE || status == STATUS_NO_MEMORY; /* nothing is known of the file */
-    if (file->was_reported || passing || unchanged < limit) return LOOK_AGAIN;
-    char reason[sizeof problem.message + 64];
-    snprintf(reason, sizeof reason, "%s (unchanged for %.0f s)", problem.message, unchanged);
-    set_failed(find, reason);
-    return LOOK_SAY;
-}
-
-static enum status look(struct watcher *watcher, long index, double now, struct watcher_find *find, enum look *ret_look,
-                        struct err *err) {
-    struct known_file *file = &watcher->known.files[index];
-    *ret_look = LOOK_DROP;
-    TRY(path_join(watcher->directory, file->path, watcher->path, sizeof watcher->path, err));
-    *find = (struct watcher_find){.path = watcher->path, .relative = file->path, .id = watcher->id};
-    make_id(watcher, file);
-    if (refresh(watcher, file, now) == LOOK_DROP) return STATUS_OK;
-    find->time = file->time;
-    enum watcher_past past = WATCHER_UNSEEN;
-    bool valid = name_is_text(file->path) && strlen(watcher->id) < ITEM_ID_MAX;
-    if (!valid) make_shown_id(watcher, file->path);
-    if (!file->asked && watcher->options.past != NULL)
-        TRY(watcher->options.past(watcher->options.context, watcher->id, &past, err));
-    file->asked = true;
-    file->was_reported = file->was_reported || past == WATCHER_FAILED_THEN;
-    if (past == WATCHER_SETTLED) {
-        file->state = KNOWN_DONE;
-        return known_take(&watcher->known, index, watcher->id, err);
-    }
-    *ret_look = LOOK_SAY;
-    if (!valid || !can_be_quoted(watcher->path)) {
-        file->state = KNOWN_DONE;
-        set_failed(
-            find, valid ? "its path holds a blank and both kinds of quotation mark, which RELION cannot read in a STAR "
-                          "file: rename it"
-                        : "its name holds a line break, a control character or bytes that are not UTF-8, or is too "
-                          "long, and cannot be written into STAR files: rename it");
-        return STATUS_OK;
-    }
-    if (is_duplicate(watcher, index, find)) {
-        file->state = KNOWN_DONE;
-        find->verdict = WATCHER_DUPLICATE;
-        return STATUS_OK;
-    }
-    *ret_look = look_inside(watcher, file, now, find);
-    if (*ret_look == LOOK_AGAIN) {
-        bool slow = file->was_reported && now - file->changed_at > watcher->options.stall;
-        return keep_looking(watcher, index, now + (slow ? watcher->options.poll : look_interval(watcher)), err);
-    }
-    if (find->verdict == WATCHER_FAILED) {
-        file->was_reported = true;
-        return keep_looking(watcher, index, now + watcher->options.poll, err);
-    }
-    file->state = KNOWN_DONE;
-    return find->verdict == WATCHER_READY ? known_take(&watcher->known, index, watcher->id, err) : STATUS_OK;
-}
-
-enum status watcher_next(struct watcher *watcher, double now, struct watcher_find *ret_find, bool *ret_found,
-                         struct err *err) {
-    TRY(wake_growing(watcher, now, err));
-    *ret_found = false;
-    while (watcher->waiting.count > 0) {
-        long index = queue_pop(watcher);
-        watcher->waiting_reported -= watcher->known.files[index].state == KNOWN_REPORTED;
-        enum look outcome;
-        struct watcher_find find;
-        TRY(look(watcher, index, now, &find, &outcome, err));
-        if (outcome != LOOK_SAY) continue;
-        if (find.verdict == WATCHER_READY) watcher->last_change = now;
-        *ret_find = find;
-        *ret_found = true;
-        return STATUS_OK;
-    }
+static enum status sweep(struct watcher *watcher, double now, struct err *err) {
+    struct err problem;
+    bool first = !watcher->is_started;
+    enum status status = folder_sweep(watcher->folder, now, &problem);
+    watcher->next_sweep = now + watcher->options->poll;
+    watcher->is_started = true;
+    if (status == STATUS_OK) return STATUS_OK;
+    /* A network file system may be away for a while. A folder that was never there is a wrong setting. */
+    bool away = !first && (status == STATUS_NOT_FOUND || status == STATUS_IO);
+    FAIL_IF(!away, err, status, "%s", problem.message);
+    stage_log(watcher->stage, LOG_WARN, "folder-away", "%s; trying again in %g s", problem.message,
+              watcher->options->poll);
     return STATUS_OK;
 }
 
-size_t watcher_pending(const struct watcher *watcher) {
-    size_t pending = watcher->waiting.count - watcher->waiting_reported;
-    for (size_t i = 0; i < watcher->growing_count; i++)
-        pending += watcher->known.files[watcher->growing[i]].state == KNOWN_GROWING;
-    return pending;
+static void note_counts(struct watcher *watcher) {
+    if (watcher->is_paused) return;
+    stage_note(watcher->stage, "%" PRId64 " files, %zu pending", watcher->passed,
+               folder_pending(watcher->folder) + watcher->held_count);
 }
 
-double watcher_last_change(const struct watcher *watcher) {
-    return watcher->last_change;
+/* Does what need not be done for every file, at most once a ROUND. */
+static enum status refresh(struct watcher *watcher, double now, struct err *err) {
+    if (now < watcher->next_round) return STATUS_OK;
+    watcher->next_round = now + ROUND;
+    watcher_check_disk_space(watcher);
+    TRY(refresh_ctf(watcher, now, err));
+    TRY(refresh_tilts(watcher, now, err));
+    note_counts(watcher);
+    return STATUS_OK;
+}
+
+enum status watcher_step(struct watcher *watcher, double now, bool *ret_more, struct err *err) {
+    struct folder_find find;
+    bool found = false;
+    if (!watcher->is_started) watcher->started = now;
+    TRY(hear_notices(watcher, now, err));
+    if (!watcher->is_started || now >= watcher->next_sweep) TRY(sweep(watcher, now, err));
+    TRY(refresh(watcher, now, err));
+    if (!watcher->is_paused && !stage_stopping(watcher->stage))
+        TRY(folder_next(watcher->folder, now, &find, &found, err));
+    if (found) {
+        watcher->was_busy = true;
+        TRY(watcher_handle(watcher, &find, now, err));
+    }
+    *ret_more = found;
+    return STATUS_OK;
+}
+
+enum status watcher_idle(struct watcher *watcher, double now, double seconds, bool *ret_idle, struct err *err) {
+    *ret_idle = false;
+    /* Sending an item may have waited long for room: the idle time begins after it. */
+    if (watcher->was_busy) watcher->last_busy = now;
+    watcher->was_busy = false;
+    double last = fmax(fmax(folder_last_change(watcher->folder), watcher->last_busy), watcher->started);
+    if (now - last < seconds || folder_pending(watcher->folder) > 0) return STATUS_OK;
+    /* Where the system sends no notices, new files may lie there unseen. */
+    TRY(sweep(watcher, now, err));
+    if (folder_pending(watcher->folder) > 0 || (watcher->held_count > 0 && watcher->is_paused)) return STATUS_OK;
+    if (watcher->held_count > 0 && watcher->rows != NULL && ctf_rows_may_grow(watcher->rows)) return STATUS_OK;
+    for (size_t i = 0; i < watcher->held_count; i++)
+        watcher->held[i].until = now;
+    if (watcher->held_count > 0) TRY(watcher_release_held(watcher, now, err));
+    FAIL_IF(
+        watcher->held_count > 0 && !watcher_may_go_without_ctf(watcher) && !stage_stopping(watcher->stage), err,
+        STATUS_BAD_FORMAT,
+        "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
+        "set session.pixel_size",
+        watcher->held_count, watcher->options->ctf);
+    note_counts(watcher);
+    *ret_idle = watcher->held_count == 0;
+    return STATUS_OK;
 }

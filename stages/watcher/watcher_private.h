@@ -1,37 +1,54 @@
-/* What the parts of the watcher share: the queue of files that wait for a look, the sweep. */
+/* What watcher.c (rounds: folder, notices, CTF file, disk space) and watcher_files.c (what becomes of each file) share.
+ */
 #ifndef ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
 #define ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
 
-#include "common/files.h"
-#include "common/pattern.h"
-#include "stages/watcher/known.h"
+#include <stdint.h>
+
+#include "common/harness/stage.h"
+#include "stages/watcher/ctf_rows.h"
+#include "stages/watcher/folder.h"
+#include "stages/watcher/notices.h"
+#include "stages/watcher/record.h"
+#include "stages/watcher/tilt_names.h"
 #include "stages/watcher/watcher.h"
 
-/* A heap of files; the first to hand out is at its top. */
-struct queue {
-    long *files;
-    size_t count, capacity;
+/* A whole image that waits for its CTF values or its tilt angle. */
+struct held {
+    char *path, *id, *relative;
+    struct image_info image;
+    double until;
 };
 
 struct watcher {
-    struct watcher_options options;
-    struct pattern pattern;
-    char *directory; /* absolute */
-    dev_t skip_device[2];
-    ino_t skip_inode[2]; /* 0: none */
-    struct known known;
-    struct queue waiting;
-    size_t waiting_reported; /* of them, reported before */
-    long *growing;
-    size_t growing_count, growing_capacity;
-    double wake_at; /* none of them is due before */
-    double last_change;
-    char path[PATH_SIZE], id[PATH_SIZE];
+    struct stage *stage;
+    const struct watcher_options *options;
+    struct folder *folder;
+    struct notices *notices;  /* NULL: sweeps only */
+    struct ctf_rows *rows;    /* NULL: no CTF file */
+    struct tilt_names *tilts; /* NULL: images are not tilts */
+    struct held *held;
+    size_t held_count, held_capacity;
+    double held_until; /* the earliest `until` of all held images */
+    double started, next_sweep, next_round, next_mdoc;
+    double last_busy;
+    int64_t passed;
+    bool was_busy, is_started, is_paused, pixel_size_differs, has_pixel_size, watches_ran_out;
 };
 
-bool watcher_before(const struct watcher *watcher, long a, long b);
-enum status queue_push(struct watcher *watcher, long file, struct err *err);
-long queue_pop(struct watcher *watcher);
-void queue_destroy(struct queue *queue);
+void held_clear(struct held *held);
+
+/* Decides about a file that is whole, a duplicate or hopeless: sends it on, holds it or sets it aside. */
+enum status watcher_handle(struct watcher *watcher, const struct folder_find *find, double now, struct err *err);
+/* Sends on the held images whose row or angle has come, and handles those that have waited long enough. The others keep
+ * their order. */
+enum status watcher_release_held(struct watcher *watcher, double now, struct err *err);
+/* Returns whether images may go on without CTF values. They may not while the CTF file alone tells the pixel size and
+ * cannot be read. */
+bool watcher_may_go_without_ctf(const struct watcher *watcher);
+
+/* Pauses intake while the disk is nearly full: items on their way need the rest. Intake resumes 5 % above the limit;
+ * at the limit itself it would stop and go with every file. */
+void watcher_check_disk_space(struct watcher *watcher);
 
 #endif

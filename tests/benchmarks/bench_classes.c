@@ -1,9 +1,9 @@
-/* Whole iterations of 2-D classification, as at the end of a stream, and small batches, as within one.
+/* Times whole iterations of 2-D classification, as at the end of a stream, and small batches, as within one.
  *
  *   bench_classes PARTICLES.star [CLASSES [DEVICE [THREADS [ITERATIONS [DIAMETER]]]]]
  *
- * Beside each iteration its M-step (which is inside it), and the floor: images over PCIe at 50 GB/s (a CUDA device),
- * the coarse product at 141 TFLOP/s (3×TF32 of an H200) or at 100 GFLOP/s a thread. */
+ * Prints beside each iteration its M-step (which is included) and the lower bound: images over PCIe at 50 GB/s (a CUDA
+ * device), the coarse product at 141 TFLOP/s (3×TF32 of an H200) or at 100 GFLOP/s per thread. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static enum status load(const char *star, struct dataset *dataset, struct err *e
     return status;
 }
 
-/* Seconds that an iteration cannot take less of. */
+/* Returns the least time (s) that an iteration can take. */
 static double floor_of(const struct classifier *c) {
     struct sampling grid;
     const struct classifier_options *o = &c->options;
@@ -79,7 +79,7 @@ static enum status iterate(struct classifier *c, int iterations, struct err *err
     return STATUS_OK;
 }
 
-/* The E-step of small batches. */
+/* Times the E-step of small batches. */
 static enum status batches(struct classifier *c, struct err *err) {
     static const size_t sizes[] = {50, 150, 400, 1000, 2000};
     size_t which[2000], n = dataset_count(c->dataset);
@@ -119,7 +119,7 @@ static enum status bench(const char *star, const struct classifier_options *opti
 int main(int argc, char **argv) {
     struct err err = {0};
     int classes = argc > 2 ? atoi(argv[2]) : 50;
-    struct classifier_options options = {.classes = classes < 3 ? classes : classes + 1, /* one is empty */
+    struct classifier_options options = {.classes = classes < 3 ? classes : classes + 1, /* one class is empty */
                                          .diameter = argc > 6 ? atof(argv[6]) : 220,
                                          .tau_fudge = 2,
                                          .psi_step = 12,

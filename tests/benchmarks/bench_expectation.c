@@ -1,5 +1,5 @@
 /* bench_expectation [SIZE]: rates of the coarse pass (a matrix product) beside those of the bare product, of the fine
- * pass beside a core's dot products, and of the choice of the largest weights. One core, CPU time, best of three. */
+ * pass beside a core's dot products, and of the selection of the largest weights. One core, CPU time, best of three. */
 #include <cblas.h>
 #include <math.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ static enum status random_floats(size_t count, float **ret, struct err *err) {
     return STATUS_OK;
 }
 
-/* The product that the coarse pass cannot do without: orientations × (particles · shifts), 2n terms. */
+/* Times the product that the coarse pass needs at least: orientations × (particles · shifts), 2n terms. */
 static enum status bare_product(int n, const float *slices, double *ret_seconds, struct err *err) {
     const int columns = PARTICLES * SHIFTS, terms = 2 * n;
     _cleanup_(mem_free) float *images = NULL;
@@ -69,7 +69,7 @@ static enum status coarse(struct expectation *e, int n, const float *slices,
     return STATUS_OK;
 }
 
-/* Poses as the fine pass lists them: 8 shifts to a slice. */
+/* Lists poses like the fine pass: 8 shifts per slice. */
 static enum status fine(struct expectation *e, int n, const float *slices, const struct expectation_particle *particle,
                         const double (*shifts)[2], struct err *err) {
     static int slice_of_pose[FINE_POSES], shift_of_pose[FINE_POSES];

@@ -1,5 +1,5 @@
-/* The E-step's parts on a CUDA device, each beside its floor: bench_expectation_cuda [SIZE [SLICES [PARTICLES
- * [SHIFTS]]]]. Top-sum selection beside CUB's sort and scan. Medians of repeated runs, device events. */
+/* Parts of the E-step on a CUDA device, each beside its lower bound: bench_expectation_cuda [SIZE [SLICES [PARTICLES
+ * [SHIFTS]]]]. Top-sum selection beside CUB's sort and scan. Medians of repeated runs, by device events. */
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 #include <cublas_v2.h>
@@ -30,7 +30,7 @@ static void must(enum status status, const struct err &err) {
     std::exit(1);
 }
 
-/* Filled with what is no number: what nobody writes makes all that follows from it none. */
+/* Fills new memory with NaN: results that depend on memory that nobody wrote become NaN. */
 template <typename T> static T *device_new(size_t count) {
     T *memory = nullptr;
     CHECK(cudaMalloc(&memory, count * sizeof(T)));
@@ -74,7 +74,7 @@ static std::vector<float> normals(size_t count) {
     return values;
 }
 
-/* Weights like those of a coarse pass: exp of minus something spread over many units. */
+/* Makes weights like those of a coarse pass: exp of minus a value spread over many units. */
 static void top_sum_table(void) {
     struct err err = {};
     std::printf("top-sum selection (ms): one particle, and 256 of them; CUB: sort and inclusive sum\n");
@@ -129,7 +129,7 @@ static double matrix_rate(cublasComputeType_t compute) {
     return 2.0 * n * n * n / ms / 1e9;
 }
 
-/* Samples that a particle keeps, on average. */
+/* Returns the mean number of samples that a particle keeps. */
 static double mean_kept(const top_sum *found, int particles) {
     std::vector<top_sum> host((size_t)particles);
     CHECK(cudaMemcpy(host.data(), found, host.size() * sizeof host[0], cudaMemcpyDeviceToHost));

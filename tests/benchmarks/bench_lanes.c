@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
 #include "common/harness/stage_private.h"

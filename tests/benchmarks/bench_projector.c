@@ -1,5 +1,5 @@
 /* bench_projector [BOX]: rates of set_map, slices and back-projection on one core, beside what memory traffic alone
- * would allow. Orientations at random (worst for the caches) and in runs of psi, as a global grid has them. */
+ * allows. Orientations are random (worst for the caches) and in runs of psi, as in a global grid. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static double uniform(void) {
     return (double)(seed >> 11) / 9007199254740992.0;
 }
 
-/* Bytes a second that a copy from memory to memory moves, reading and writing. */
+/* Returns the bytes per second of a copy in memory, reading and writing together. */
 static double copy_rate(float *from, float *to, size_t count) {
     double best = 1e9;
     for (int i = 0; i < REPEATS; i++) {
@@ -73,8 +73,8 @@ static enum status rates(int box, int size, struct projector *projector, const f
             TRY(accumulator_add(accumulator, &pixels, pixels.count, SLICES, matrices, slices, weights, 1, err));
             scatter = fmin(scatter, seconds() - start);
         }
-        /* What must be moved even if the grid stayed in the cache: a slice is written, 8 bytes a pixel, or read with its
-         * weight, 12. */
+        /* Least traffic even if the grid stayed in the cache: a slice is written (8 bytes per pixel), or read with its
+         * weight (12). */
         double floor = 8 * (double)values / bandwidth, add_floor = 12 * (double)values / bandwidth;
         printf("size %4d, %s: slices %6.1f Mpixel/s (%4.1f × the traffic's floor), back-projection %6.1f Mpixel/s "
                "(%4.1f ×)\n",

@@ -12,7 +12,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 

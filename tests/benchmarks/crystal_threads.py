@@ -5,6 +5,7 @@ icestream-crystal-scorer on one painted drop, all features kept, on the CPU: two
 of the program with a thread each on an image each, by turns, and the medians. By the clock, which other load disturbs,
 and by processor time, which tells what is computed twice but not who waits for whom. 1 would be two threads that lose
 nothing."""
+
 import argparse
 import os
 import resource
@@ -21,18 +22,36 @@ options.add_argument("--diameter", type=int, default=200)
 options.add_argument("--rounds", type=int, default=5)
 options = options.parse_args()
 work = tempfile.mkdtemp(prefix="icestream-crystals-")
-subprocess.run([f"{options.bin}/icestream-simulate-drops", "--o", f"{work}/drops", "--count", "1", "--seed", "1"],
-               check=True)
+subprocess.run(
+    [f"{options.bin}/icestream-simulate-drops", "--o", f"{work}/drops", "--count", "1", "--seed", "1"], check=True
+)
 
 
 def run(copies, threads):
     """Seconds by the clock, and of processors, until `copies` programs have each done an image."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
-    words = ["--i", f"{work}/drops/crystal_0001.png", "--keep-features", "--stride", options.stride, "--diameter",
-             options.diameter, "--device", "cpu", "--threads", threads]
-    running = [subprocess.Popen([f"{options.bin}/icestream-crystal-scorer", *map(str, words), "--o", f"{work}/out{i}"],
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for i in range(copies)]
-    if any([program.wait() for program in running]): # a list: all are waited for
+    words = [
+        "--i",
+        f"{work}/drops/crystal_0001.png",
+        "--keep-features",
+        "--stride",
+        options.stride,
+        "--diameter",
+        options.diameter,
+        "--device",
+        "cpu",
+        "--threads",
+        threads,
+    ]
+    running = [
+        subprocess.Popen(
+            [f"{options.bin}/icestream-crystal-scorer", *map(str, words), "--o", f"{work}/out{i}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for i in range(copies)
+    ]
+    if any([program.wait() for program in running]):  # a list: all are waited for
         raise SystemExit("icestream-crystal-scorer failed")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.time() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -45,9 +64,14 @@ for turn in range(options.rounds):
     clock.append(two_clock / 2 / one_clock)
     processor.append(two_processor / 2 / one_processor)
     alone.append(two_processor / 2)
-    print(f"two threads {one_clock:6.2f} s, {one_processor:6.2f} s of processors; two copies {two_clock:6.2f} s, "
-          f"{two_processor:6.2f} s; pace of threads {clock[-1]:.3f} by the clock, {processor[-1]:.3f} by processors "
-          f"(load {load:.1f})", flush=True)
-print(f"medians: {statistics.median(clock):.3f} by the clock, {statistics.median(processor):.3f} by processor time; "
-      f"an image takes {statistics.median(alone):.2f} s of one core")
+    print(
+        f"two threads {one_clock:6.2f} s, {one_processor:6.2f} s of processors; two copies {two_clock:6.2f} s, "
+        f"{two_processor:6.2f} s; pace of threads {clock[-1]:.3f} by the clock, {processor[-1]:.3f} by processors "
+        f"(load {load:.1f})",
+        flush=True,
+    )
+print(
+    f"medians: {statistics.median(clock):.3f} by the clock, {statistics.median(processor):.3f} by processor time; "
+    f"an image takes {statistics.median(alone):.2f} s of one core"
+)
 shutil.rmtree(work)

@@ -6,6 +6,7 @@ usage: edge_load.py rate|latency [--items N] [--folder DIR]… [--build build/cp
 rate: items a second, from the first item that is seen to the last that is struck off the source's outbox.
 latency: one item at a time into an idle edge: from its place in the outbox to the claim at the receiver, and to the
 moment when its acknowledgement is written down, with the disk's fsync time beside."""
+
 import argparse
 import json
 import os
@@ -22,15 +23,33 @@ class Edge:
         self.work = tempfile.mkdtemp(prefix="icestream-edge-", dir=folder)
         self.sockets = tempfile.mkdtemp(prefix="ic", dir="/tmp")
         edge = {"edge": "source.0>sink", "data": f"ipc://{self.sockets}/d", "ack": f"ipc://{self.sockets}/a"}
-        self.processes = [self.start(f"{build}/tests/null-stage", "sink", {}, [edge], []),
-                          self.start(f"{build}/tests/null-source", "source", params, [], [{**edge, "window": 8}])]
+        self.processes = [
+            self.start(f"{build}/tests/null-stage", "sink", {}, [edge], []),
+            self.start(f"{build}/tests/null-source", "source", params, [], [{**edge, "window": 8}]),
+        ]
 
     def start(self, program, name, params, inputs, outputs):
         base = f"{self.work}/{name}"
-        spec = {"v": 1, "name": name, "instance": 0, "replicas": 1, "run": 1, "session": self.work,
-                "session_params": {}, "params": params, "inputs": inputs, "outputs": outputs, "until_idle": None,
-                "device": "cpu", "threads": 1, "curve": None, "ledger": f"{base}.sqlite", "log": f"{base}.log",
-                "heartbeat": f"{base}.beat", "current": f"{base}.current"}
+        spec = {
+            "v": 1,
+            "name": name,
+            "instance": 0,
+            "replicas": 1,
+            "run": 1,
+            "session": self.work,
+            "session_params": {},
+            "params": params,
+            "inputs": inputs,
+            "outputs": outputs,
+            "until_idle": None,
+            "device": "cpu",
+            "threads": 1,
+            "curve": None,
+            "ledger": f"{base}.sqlite",
+            "log": f"{base}.log",
+            "heartbeat": f"{base}.beat",
+            "current": f"{base}.current",
+        }
         with open(f"{base}.json", "w") as file:
             json.dump(spec, file)
         prefix = os.environ.get("EDGE_PREFIX", "").replace("NAME", name).split()
@@ -76,17 +95,21 @@ def rate(args, folder):
     edge.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = sum(getattr(after, k) - getattr(before, k) for k in ("ru_utime", "ru_stime"))
-    (first,), = edge.rows("source", "SELECT MIN(time_seen) FROM items")
+    ((first,),) = edge.rows("source", "SELECT MIN(time_seen) FROM items")
     count, last = edge.rows("source", "SELECT COUNT(*), MAX(acknowledged) FROM outbox WHERE verdict = 'done'")[0]
-    (done,), = edge.rows("sink", "SELECT COUNT(*) FROM items WHERE state = 1")
+    ((done,),) = edge.rows("sink", "SELECT COUNT(*) FROM items WHERE state = 1")
     if count != args.items or done != args.items:
         sys.exit(f"{args.items} items, {done} done, {count} acknowledged: see {edge.work}")
     size = sum(os.path.getsize(f"{edge.work}/{n}.sqlite") for n in ("source", "sink"))
     found, rate = floors(args.build, folder), count / (last - first)
-    print(f"{folder}: {count} items in {last - first:.2f} s: {rate:.0f}/s, CPU {1e6 * cpu / count:.0f} us an item in both, "
-          f"ledgers {size / count:.0f} bytes an item; {load()}")
-    print(f"    floor: SQLite alone {found['sqlite']}/s ({found['at_once']} items a transaction, one core), ratio "
-          f"{found['sqlite'] / rate:.2f}; ZeroMQ alone {found['zmq']}/s, ratio {found['zmq'] / rate:.2f}; {found['fsync']}")
+    print(
+        f"{folder}: {count} items in {last - first:.2f} s: {rate:.0f}/s, CPU {1e6 * cpu / count:.0f} us an item in both, "
+        f"ledgers {size / count:.0f} bytes an item; {load()}"
+    )
+    print(
+        f"    floor: SQLite alone {found['sqlite']}/s ({found['at_once']} items a transaction, one core), ratio "
+        f"{found['sqlite'] / rate:.2f}; ZeroMQ alone {found['zmq']}/s, ratio {found['zmq'] / rate:.2f}; {found['fsync']}"
+    )
     edge.remove()
 
 
@@ -102,8 +125,10 @@ def latency(args, folder):
     back = [1000 * (b - a) for a, b in sent.values()]
     fsync = floors(args.build, folder)["fsync"]
     for name, values in (("claimed", there), ("acknowledged", back)):
-        print(f"{folder}: {name:12} median {percentile(values, 50):.2f} ms, 99 % {percentile(values, 99):.2f} ms, most "
-              f"{max(values):.2f} ms; {len(values)} items, {1000 * args.pause:g} ms apart; {fsync}, {load()}")
+        print(
+            f"{folder}: {name:12} median {percentile(values, 50):.2f} ms, 99 % {percentile(values, 99):.2f} ms, most "
+            f"{max(values):.2f} ms; {len(values)} items, {1000 * args.pause:g} ms apart; {fsync}, {load()}"
+        )
     edge.remove()
 
 

@@ -7,8 +7,9 @@ without a low-pass and with several, at the same threshold rule for all.
 Prints a table in Markdown and fails where the last low-pass finds less, or more that is false, than none. The simulator
 paints a made-up protein under a CTF with shot noise and the structure of ice; templates are projections of its own map,
 which are not the views on the micrographs. A pick within 0.35 of the diameter of a centre is right, one to one, nearest
-first. The best F1 is that of the best of all thresholds, so that a shift of the scale of figures of merit, which depends
-on what the low-pass leaves of a template's power, is told from worse picking."""
+first. The best F1 is that of the best of all thresholds, so that a shift of the scale of figures of merit, which
+depends on what the low-pass leaves of a template's power, is told from worse picking."""
+
 import argparse
 import math
 import os
@@ -62,18 +63,44 @@ def score(options, folder, lowpass):
     """Picks, particles, recall, false discovery rate, best F1 and the seconds of CPU of a micrograph."""
     output, numeric = f"{folder}/picks-{lowpass:g}", options.threshold != "auto"
     before = user_seconds()
-    subprocess.run([f"{BIN}/icestream-lowpass-picker", "--i", "micrographs.star", "--o", output, "--templates",
-                    f"{folder}/truth/templates.mrcs", "--diameter", str(1.1 * DIAMETER), "--angle_step",
-                    str(options.angle_step), "--lowpass", str(lowpass), "--threshold",
-                    str(min(MERIT_LEAST, float(options.threshold))) if numeric else "auto", "--write_png", "false",
-                    "--whiten", options.whiten,
-                    "--threads", str(options.threads)], cwd=folder, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            f"{BIN}/icestream-lowpass-picker",
+            "--i",
+            "micrographs.star",
+            "--o",
+            output,
+            "--templates",
+            f"{folder}/truth/templates.mrcs",
+            "--diameter",
+            str(1.1 * DIAMETER),
+            "--angle_step",
+            str(options.angle_step),
+            "--lowpass",
+            str(lowpass),
+            "--threshold",
+            str(min(MERIT_LEAST, float(options.threshold))) if numeric else "auto",
+            "--write_png",
+            "false",
+            "--whiten",
+            options.whiten,
+            "--threads",
+            str(options.threads),
+        ],
+        cwd=folder,
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
     seconds = user_seconds() - before
     merits, good, there = [], [], 0
     for i in range(options.micrographs):
         truth = table(f"{folder}/truth/mic_{i + 1:05d}.star", "rlnCoordinateX", "rlnCoordinateY")
-        picks = table(f"{output}/micrographs/mic_{i + 1:05d}_autopick.star", "rlnCoordinateX", "rlnCoordinateY",
-                      "rlnAutopickFigureOfMerit")
+        picks = table(
+            f"{output}/micrographs/mic_{i + 1:05d}_autopick.star",
+            "rlnCoordinateX",
+            "rlnCoordinateY",
+            "rlnAutopickFigureOfMerit",
+        )
         good.append(right(picks[:, :2], truth, NEAR * DIAMETER / options.pixel_size))
         merits.append(picks[:, 2])
         there += len(truth)
@@ -91,7 +118,9 @@ def main():
     parser.add_argument("--size", type=int, default=1536, help="px")
     parser.add_argument("--pixel-size", type=float, default=1.5, help="A")
     parser.add_argument("--particles", type=int, default=70)
-    parser.add_argument("--snr", type=float, default=0.007, help="variance of signal over noise in a particle, per pixel")
+    parser.add_argument(
+        "--snr", type=float, default=0.007, help="variance of signal over noise in a particle, per pixel"
+    )
     parser.add_argument("--lowpass", type=float, nargs="+", default=[0, 5, 10, 15, 20], help="A; 0: none")
     parser.add_argument("--templates", type=int, default=6)
     parser.add_argument("--angle-step", type=float, default=10)
@@ -102,28 +131,63 @@ def main():
     options = parser.parse_args()
     box = 2 * round(0.5 * 240 / options.pixel_size)
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([f"{BIN}/icestream-simulate", "--o", folder, "--micrographs", str(options.micrographs), "--size",
-                        str(options.size), "--pixel_size", str(options.pixel_size), "--particles", str(options.particles),
-                        "--snr", str(options.snr), "--templates", str(options.templates), "--box", str(box), "--diameter",
-                        str(DIAMETER), "--seed", str(options.seed), "--interval", "0", "--carbon", "0", "--contamination",
-                        "1"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                f"{BIN}/icestream-simulate",
+                "--o",
+                folder,
+                "--micrographs",
+                str(options.micrographs),
+                "--size",
+                str(options.size),
+                "--pixel_size",
+                str(options.pixel_size),
+                "--particles",
+                str(options.particles),
+                "--snr",
+                str(options.snr),
+                "--templates",
+                str(options.templates),
+                "--box",
+                str(box),
+                "--diameter",
+                str(DIAMETER),
+                "--seed",
+                str(options.seed),
+                "--interval",
+                "0",
+                "--carbon",
+                "0",
+                "--contamination",
+                "1",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         os.link(f"{folder}/truth/micrographs_ctf.star", f"{folder}/micrographs.star")
-        print(f"{options.micrographs} simulated micrographs of {options.size}² at {options.pixel_size} Å/px, snr "
-              f"{options.snr}, {options.templates} templates every {options.angle_step:g}°, threshold {options.threshold}, "
-              f"whitening {options.whiten}, {options.threads} threads, seed {options.seed}; load {os.getloadavg()[0]:.1f}\n\n"
-              "| low-pass | picks | particles | recall | FDR | best F1 | CPU s per micrograph |\n|---|---|---|---|---|---|---|")
+        print(
+            f"{options.micrographs} simulated micrographs of {options.size}² at {options.pixel_size} Å/px, snr "
+            f"{options.snr}, {options.templates} templates every {options.angle_step:g}°, threshold {options.threshold}, "
+            f"whitening {options.whiten}, {options.threads} threads, seed {options.seed}; load {os.getloadavg()[0]:.1f}\n\n"
+            "| low-pass | picks | particles | recall | FDR | best F1 | CPU s per micrograph |\n|---|---|---|---|---|---|---|"
+        )
         rows = []
         for lowpass in options.lowpass:
             rows.append(score(options, folder, lowpass))
             picked, there, recall, false, best, seconds = rows[-1]
-            print(f"| {f'{lowpass:g} Å' if lowpass else 'none'} | {picked} | {there} | {recall:.3f} | {false:.3f} | "
-                  f"{best:.3f} | {seconds:.2f} |", flush=True)
+            print(
+                f"| {f'{lowpass:g} Å' if lowpass else 'none'} | {picked} | {there} | {recall:.3f} | {false:.3f} | "
+                f"{best:.3f} | {seconds:.2f} |",
+                flush=True,
+            )
     # Two standard deviations of a difference of shares of the same particles, of which one in fifty changes sides.
     slack = 2 * math.sqrt(0.02 / rows[0][1])
     first, last = rows[0], rows[-1]
     worse = last[2] < first[2] - slack or last[3] > first[3] + slack or last[4] < first[4] - slack
-    print(f"\n{'failed' if worse else 'passed'}: {options.lowpass[-1]:g} Å against "
-          f"{f'{options.lowpass[0]:g} Å' if options.lowpass[0] else 'none'}, to within {slack:.3f}")
+    print(
+        f"\n{'failed' if worse else 'passed'}: {options.lowpass[-1]:g} Å against "
+        f"{f'{options.lowpass[0]:g} Å' if options.lowpass[0] else 'none'}, to within {slack:.3f}"
+    )
     sys.exit(1 if worse else 0)
 
 

@@ -1,21 +1,22 @@
 #!/usr/bin/python3
 """The top of a device's memory, operation by operation (paper 001, Figure 9), as text: memory_trace.py FILE.csv
 [COLUMNS] [ROWS], of what the refiner writes with memory_trace (run_itNNN_memory.csv)."""
+
 import csv
 import sys
 
 
 def main():
     path = sys.argv[1]
-    columns, rows = (int(a) for a in (sys.argv[2:4] + ['96', '12'][len(sys.argv) - 2:])[:2])
+    columns, rows = (int(a) for a in (sys.argv[2:4] + ['96', '12'][len(sys.argv) - 2 :])[:2])
     with open(path, newline='') as f:
         steps = list(csv.DictReader(f))
     tops = [int(s['top']) for s in steps]
     most = max(tops)
     # Several operations to a column: the highest and the lowest of them.
     width = max(1, -(-len(tops) // columns))
-    high = [max(tops[i:i + width]) for i in range(0, len(tops), width)]
-    low = [min(tops[i:i + width]) for i in range(0, len(tops), width)]
+    high = [max(tops[i : i + width]) for i in range(0, len(tops), width)]
+    low = [min(tops[i : i + width]) for i in range(0, len(tops), width)]
     for row in range(rows, 0, -1):
         level, below = most * row / rows, most * (row - 1) / rows
         line = ''.join('#' if l > below else '|' if h > below else ' ' for h, l in zip(high, low))

@@ -4,10 +4,12 @@
   picker_against_relion.py [--size 4096] [--pixel-size 1.62] [--templates 8] [--angle-step 5] [--relion-micrographs 1]
 
 One thread: N and 2N micrographs are timed with each program and the difference divided by N, so that what is done once
-(reading templates, plans, rotated transforms) is left out on both sides; runs of the two are interleaved, and the best of
---repeats counts, in seconds of CPU, which a machine that is shared with other work disturbs least; the wall's stand
-beside them. Two threads: micrographs a second of one process with two threads, against two processes of one thread at
-the same time, again by differences. Fails below 12 x and 0.9 x. Pictures are not drawn, as RELION draws none."""
+(reading templates, plans, rotated transforms) is left out on both sides; runs of the two are interleaved, and the
+best of --repeats counts, in seconds of CPU, which a machine that is shared with other work disturbs least; the wall's
+stand beside them. Two threads: micrographs a second of one process with two threads, against two processes of one
+thread at the same time, again by differences. Fails below 12 x and 0.9 x. Pictures are not drawn, as RELION draws
+none."""
+
 import argparse
 import os
 import resource
@@ -58,10 +60,37 @@ def simulate(options, folder):
     """Two simulated micrographs under as many names as are wanted (how fast they are picked does not hang on what is on
     them), and their templates."""
     box = 2 * round(0.5 * 1.6 * DIAMETER / options.pixel_size)
-    subprocess.run([f"{BIN}/icestream-simulate", "--o", f"{folder}/simulated", "--micrographs", "2", "--size",
-                    str(options.size), "--pixel_size", str(options.pixel_size), "--particles", "150", "--snr", "0.05",
-                    "--templates", str(options.templates), "--box", str(box), "--diameter", str(DIAMETER), "--interval", "0",
-                    "--contamination", "0", "--carbon", "0"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            f"{BIN}/icestream-simulate",
+            "--o",
+            f"{folder}/simulated",
+            "--micrographs",
+            "2",
+            "--size",
+            str(options.size),
+            "--pixel_size",
+            str(options.pixel_size),
+            "--particles",
+            "150",
+            "--snr",
+            "0.05",
+            "--templates",
+            str(options.templates),
+            "--box",
+            str(box),
+            "--diameter",
+            str(DIAMETER),
+            "--interval",
+            "0",
+            "--contamination",
+            "0",
+            "--carbon",
+            "0",
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     os.makedirs(f"{folder}/micrographs")
     most = 2 * max(options.relion_micrographs, options.micrographs)
     for i in range(most):
@@ -76,17 +105,57 @@ def simulate(options, folder):
 
 def icestream_command(options, folder, count, threads, output):
     shutil.rmtree(f"{folder}/{output}", ignore_errors=True)
-    return [f"{BIN}/icestream-lowpass-picker", "--i", f"{folder}/first{count}.star", "--o", f"{folder}/{output}",
-            "--templates", f"{folder}/simulated/truth/templates.mrcs", "--diameter", str(DIAMETER), "--lowpass",
-            str(options.lowpass), "--angle_step", str(options.angle_step), "--threshold", "0.3", "--write_png", "false",
-            "--threads", str(threads)]
+    return [
+        f"{BIN}/icestream-lowpass-picker",
+        "--i",
+        f"{folder}/first{count}.star",
+        "--o",
+        f"{folder}/{output}",
+        "--templates",
+        f"{folder}/simulated/truth/templates.mrcs",
+        "--diameter",
+        str(DIAMETER),
+        "--lowpass",
+        str(options.lowpass),
+        "--angle_step",
+        str(options.angle_step),
+        "--threshold",
+        "0.3",
+        "--write_png",
+        "false",
+        "--threads",
+        str(threads),
+    ]
 
 
 def relion_command(options, folder, count):
-    command = ["relion_autopick", "--i", f"first{count}.star", "--odir", "relion/", "--pickname", "relion", "--ref",
-               f"{folder}/simulated/truth/templates.mrcs", "--angpix", str(options.pixel_size), "--angpix_ref",
-               str(options.pixel_size), "--particle_diameter", str(DIAMETER), "--ang", str(options.angle_step), "--threshold",
-               "0.3", "--min_distance", str(0.7 * DIAMETER), "--shrink", "0", "--invert", "--ctf"]
+    command = [
+        "relion_autopick",
+        "--i",
+        f"first{count}.star",
+        "--odir",
+        "relion/",
+        "--pickname",
+        "relion",
+        "--ref",
+        f"{folder}/simulated/truth/templates.mrcs",
+        "--angpix",
+        str(options.pixel_size),
+        "--angpix_ref",
+        str(options.pixel_size),
+        "--particle_diameter",
+        str(DIAMETER),
+        "--ang",
+        str(options.angle_step),
+        "--threshold",
+        "0.3",
+        "--min_distance",
+        str(0.7 * DIAMETER),
+        "--shrink",
+        "0",
+        "--invert",
+        "--ctf",
+    ]
     return command + (["--lowpass", str(options.lowpass)] if options.lowpass > 0 else [])
 
 
@@ -94,8 +163,7 @@ def timed(folder, *commands):
     """Seconds on the wall until all are done that were started at once, and seconds of CPU."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
-    running = [subprocess.Popen(c, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-               for c in commands]
+    running = [subprocess.Popen(c, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for c in commands]
     for process in running:
         if process.wait():
             sys.exit(f"{' '.join(process.args)}: exit {process.returncode}")
@@ -123,10 +191,13 @@ def against_relion(options, folder):
             theirs[i].append(timed(folder, relion_command(options, folder, factor * m)))
             ours[i].append(timed(folder, icestream_command(options, folder, factor * n, 1, "one")))
     own, other = each(*ours, n, CPU), each(*theirs, m, CPU)
-    print(f"one thread: relion_autopick {other:.2f} s of CPU a micrograph ({m} and {2 * m}: {best(theirs[0], CPU):.1f} and "
-          f"{best(theirs[1], CPU):.1f} s), icestream {own:.3f} s ({n} and {2 * n}: {best(ours[0], CPU):.2f} and "
-          f"{best(ours[1], CPU):.2f} s): {other / own:.1f} x; on the wall {each(*theirs, m, WALL):.2f} and "
-          f"{each(*ours, n, WALL):.3f} s", flush=True)
+    print(
+        f"one thread: relion_autopick {other:.2f} s of CPU a micrograph ({m} and {2 * m}: {best(theirs[0], CPU):.1f} and "
+        f"{best(theirs[1], CPU):.1f} s), icestream {own:.3f} s ({n} and {2 * n}: {best(ours[0], CPU):.2f} and "
+        f"{best(ours[1], CPU):.2f} s): {other / own:.1f} x; on the wall {each(*theirs, m, WALL):.2f} and "
+        f"{each(*ours, n, WALL):.3f} s",
+        flush=True,
+    )
     return other / own >= FASTER_LEAST
 
 
@@ -136,10 +207,17 @@ def two_threads(options, folder):
     for _ in range(options.repeats):
         for i, factor in enumerate((1, 2)):
             two[i].append(timed(folder, icestream_command(options, folder, factor * n, 2, "two")))
-            copies[i].append(timed(folder, icestream_command(options, folder, factor * n, 1, "a"),
-                                   icestream_command(options, folder, factor * n, 1, "b")))
+            copies[i].append(
+                timed(
+                    folder,
+                    icestream_command(options, folder, factor * n, 1, "a"),
+                    icestream_command(options, folder, factor * n, 1, "b"),
+                )
+            )
     own, other = 1 / each(*two, n, WALL), 2 / each(*copies, n, WALL)
-    print(f"two threads: {own:.2f} micrographs a second, two copies of one thread {other:.2f}: {own / other:.2f} of theirs")
+    print(
+        f"two threads: {own:.2f} micrographs a second, two copies of one thread {other:.2f}: {own / other:.2f} of theirs"
+    )
     return own / other >= THREADS_LEAST
 
 
@@ -161,9 +239,15 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         with mrcfile.open(simulate(options, folder)) as stack:
-            print(f"{options.size}² at {options.pixel_size} Å/px, {len(stack.data)} templates of {stack.data.shape[1]} px "
-                  f"every {options.angle_step:g}°, low-pass {options.lowpass:g} Å; load {os.getloadavg()[0]:.1f}", flush=True)
-        good = [options.no_relion or against_relion(options, folder), options.no_threads or two_threads(options, folder)]
+            print(
+                f"{options.size}² at {options.pixel_size} Å/px, {len(stack.data)} templates of {stack.data.shape[1]} px "
+                f"every {options.angle_step:g}°, low-pass {options.lowpass:g} Å; load {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
+        good = [
+            options.no_relion or against_relion(options, folder),
+            options.no_threads or two_threads(options, folder),
+        ]
     print(f"load {os.getloadavg()[0]:.1f}; {'passed' if all(good) else 'failed'}")
     sys.exit(0 if all(good) else 1)
 

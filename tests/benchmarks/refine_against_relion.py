@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Refinement and classification beside RELION's programs, on the same particles, references, ranges and steps: what they
-find, and the time it takes them.
+"""Refinement and classification beside RELION's programs, on the same particles, references, ranges and steps: what
+they find, and the time it takes them.
 
   refine_against_relion.py WORK [--parts apoferritin,simulated,noise,classes,finer_classes,averages] [--threads 2]
 
@@ -15,6 +15,7 @@ averages:    the same particles, 2-D classification.
 Everything is kept in WORK; what has run is not run again (delete WORK/PART/relion or WORK/PART/icestream). Tables in
 Markdown. CPU time is user and system time of all processes: on a machine that others use as well it says more than the
 clock, which is printed too."""
+
 import argparse
 import json
 import os
@@ -39,8 +40,10 @@ from relion_files import read_star  # noqa: E402
 from session import fsc, read_map, resolution  # noqa: E402
 
 MPI = "mpirun --oversubscribe --mca mpi_yield_when_idle 1 -n 3 relion_refine_mpi --auto_refine --split_random_halves"
-BOTH = ("--i particles.star --ctf --flatten_solvent --zero_mask --oversampling 1 --offset_range 5 --offset_step 2 --norm "
-        "--scale --pool 30 --random_seed 1 --dont_combine_weights_via_disc")
+BOTH = (
+    "--i particles.star --ctf --flatten_solvent --zero_mask --oversampling 1 --offset_range 5 --offset_step 2 --norm "
+    "--scale --pool 30 --random_seed 1 --dont_combine_weights_via_disc"
+)
 HALVES = BOTH + " --pad 2 --healpix_order 2 --auto_local_healpix_order 4 --low_resol_join_halves 40"
 
 
@@ -70,8 +73,19 @@ def relion(words):
 
 
 def ours(stage, words, threads):
-    return timed("icestream", [f"{BIN}/icestream-{stage}", "--i", "particles.star", "--o", "icestream", "--threads",
-                               str(threads), *words.split()])
+    return timed(
+        "icestream",
+        [
+            f"{BIN}/icestream-{stage}",
+            "--i",
+            "particles.star",
+            "--o",
+            "icestream",
+            "--threads",
+            str(threads),
+            *words.split(),
+        ],
+    )
 
 
 def table(names, rows):
@@ -83,7 +97,9 @@ def table(names, rows):
 
 def last_iteration(folder):
     """Of a classification: its number."""
-    return max(int(name[6:9]) for name in os.listdir(folder) if name.startswith("run_it") and name.endswith("_data.star"))
+    return max(
+        int(name[6:9]) for name in os.listdir(folder) if name.startswith("run_it") and name.endswith("_data.star")
+    )
 
 
 def iterations(folder):
@@ -93,8 +109,11 @@ def iterations(folder):
 def times(folders, used):
     rows = [[f, iterations(f), f"{used[f]['cpu']:.0f} s", f"{used[f]['wall']:.0f} s"] for f in folders]
     ratio = used["relion"]["cpu"] / used["icestream"]["cpu"]
-    return rows, f"CPU time of relion over icestream: {ratio:.1f}, of an iteration " \
-                 f"{ratio * iterations('icestream') / iterations('relion'):.1f}"
+    return (
+        rows,
+        f"CPU time of relion over icestream: {ratio:.1f}, of an iteration "
+        f"{ratio * iterations('icestream') / iterations('relion'):.1f}",
+    )
 
 
 def halves(folder):
@@ -108,8 +127,10 @@ def halves(folder):
 def read_poses(path):
     """{image: (matrix, origin in Å)}."""
     columns, rows = read_star(path, "particles")
-    where = [columns.index("rln" + name) for name in
-             ("ImageName", "AngleRot", "AngleTilt", "AnglePsi", "OriginXAngst", "OriginYAngst")]
+    where = [
+        columns.index("rln" + name)
+        for name in ("ImageName", "AngleRot", "AngleTilt", "AnglePsi", "OriginXAngst", "OriginYAngst")
+    ]
     found = {}
     for row in rows:
         values = [row[i] for i in where]
@@ -149,11 +170,26 @@ def extract():
             if not line.startswith("micrographs/") or any(name in line for name in marked):
                 out.write(line.replace("micrographs/", f"{data}/micrographs/", 1))
     with open("picks.star", "w") as out:
-        out.write("\n# version 30001\n\ndata_coordinate_files\n\nloop_\n_rlnMicrographName #1\n"
-                  "_rlnMicrographCoordinates #2\n")
+        out.write(
+            "\n# version 30001\n\ndata_coordinate_files\n\nloop_\n_rlnMicrographName #1\n"
+            "_rlnMicrographCoordinates #2\n"
+        )
         out.writelines(f"{data}/micrographs/{name}.mrc {data}/centres/{name}.star\n" for name in marked)
-    subprocess.run([f"{BIN}/icestream-extractor", "--i", "micrographs.star,picks.star", "--o", "extractor", "--box", "128",
-                    "--downscale-to", "64"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            f"{BIN}/icestream-extractor",
+            "--i",
+            "micrographs.star,picks.star",
+            "--o",
+            "extractor",
+            "--box",
+            "128",
+            "--downscale-to",
+            "64",
+        ],
+        check=True,
+        capture_output=True,
+    )
     shutil.copy("extractor/particles.star", "particles.star")
 
 
@@ -161,12 +197,17 @@ def apoferritin(threads):
     if not os.path.exists("particles.star"):
         extract()
     reference = f"{DATA}/apoferritin/reference.mrc"
-    used = {"relion": relion(f"{MPI} {HALVES} --ref {reference} --ini_high 30 --sym O --particle_diameter 150"),
-            "icestream": ours("refiner", f"--reference {reference} --initial_lowpass 30 --symmetry O --diameter 150",
-                              threads)}
+    used = {
+        "relion": relion(f"{MPI} {HALVES} --ref {reference} --ini_high 30 --sym O --particle_diameter 150"),
+        "icestream": ours(
+            "refiner", f"--reference {reference} --initial_lowpass 30 --symmetry O --diameter 150", threads
+        ),
+    }
     rows, ratio = times(("relion", "icestream"), used)
-    table(["apoferritin, 1,170 × 64², O", "iterations", "CPU", "wall", "halves, 0.5", "0.143"],
-          [row + halves(row[0]) for row in rows])
+    table(
+        ["apoferritin, 1,170 × 64², O", "iterations", "CPU", "wall", "halves, 0.5", "0.143"],
+        [row + halves(row[0]) for row in rows],
+    )
     print(ratio + f"; bar: 168 s of CPU, 84 s of two quiet cores; icestream took {used['icestream']['cpu']:.0f} s")
 
 
@@ -180,18 +221,40 @@ def make(folder, *words):
 
 def simulated(threads):
     make(".", "400", "96", "2.2", "0.1", "5")
-    used = {"relion": relion(f"{MPI} {HALVES} --firstiter_cc --ref truth.mrc --ini_high 40 --sym C1 "
-                             "--particle_diameter 190"),
-            "icestream": ours("refiner", "--reference truth.mrc --initial_lowpass 40 --diameter 190", threads)}
+    used = {
+        "relion": relion(
+            f"{MPI} {HALVES} --firstiter_cc --ref truth.mrc --ini_high 40 --sym C1 " "--particle_diameter 190"
+        ),
+        "icestream": ours("refiner", "--reference truth.mrc --initial_lowpass 40 --diameter 190", threads),
+    }
     truth, (volume, pixel) = read_poses("truth.star"), read_map("truth.mrc")
     rows, ratio = times(("relion", "icestream"), used)
     for row in rows:
         curve = fsc(read_map(f"{row[0]}/run_class001.mrc")[0], volume)
         angles, origins, turn = pose_errors(f"{row[0]}/run_data.star", truth)
-        row += halves(row[0]) + [f"{resolution(curve, len(volume), pixel, 0.5):.2f} Å", f"{np.median(angles):.2f}°",
-                                 f"{np.mean(angles > 15) * 100:.0f} %", f"{np.median(origins):.2f} Å", f"{turn:.2f}°"]
-    table(["simulated, 400 × 96², C1", "iterations", "CPU", "wall", "halves, 0.5", "0.143", "truth, 0.5", "median angle",
-           "off by > 15°", "median origin", "map turned"], rows)
+        row += halves(row[0]) + [
+            f"{resolution(curve, len(volume), pixel, 0.5):.2f} Å",
+            f"{np.median(angles):.2f}°",
+            f"{np.mean(angles > 15) * 100:.0f} %",
+            f"{np.median(origins):.2f} Å",
+            f"{turn:.2f}°",
+        ]
+    table(
+        [
+            "simulated, 400 × 96², C1",
+            "iterations",
+            "CPU",
+            "wall",
+            "halves, 0.5",
+            "0.143",
+            "truth, 0.5",
+            "median angle",
+            "off by > 15°",
+            "median origin",
+            "map turned",
+        ],
+        rows,
+    )
     print(ratio)
     with open("made") as text:
         print(text.readline())
@@ -203,8 +266,10 @@ def noise(threads):
     ours("refiner", "--reference truth.mrc --initial_lowpass 40 --diameter 150 --max_iterations 6", threads)
     a, b = (read_map(f"icestream/run_half{h}_class001_unfil.mrc")[0] for h in (1, 2))
     curve = fsc(a, b)
-    table(["noise, 300 × 48²", *(f"{192 / s:.0f} Å" for s in range(3, 13))],
-          [["icestream", *(f"{v:.2f}" for v in curve[3:13])]])
+    table(
+        ["noise, 300 × 48²", *(f"{192 / s:.0f} Å" for s in range(3, 13))],
+        [["icestream", *(f"{v:.2f}" for v in curve[3:13])]],
+    )
 
 
 def two_structures():
@@ -234,11 +299,19 @@ def purity(path):
 
 def classes(threads, order=1, count=10):
     volumes = two_structures()
-    used = {"relion": relion(f"relion_refine --j {threads} {BOTH} --pad 2 --ref mean.mrc --firstiter_cc --ini_high 40 "
-                             f"--K 2 --tau2_fudge 4 --particle_diameter 190 --healpix_order {order} --sym C1 "
-                             f"--iter {count}"),
-            "icestream": ours("refiner", f"--reference mean.mrc --initial_lowpass 40 --classes 2 --iterations {count} "
-                              f"--healpix_order {order} --diameter 190", threads)}
+    used = {
+        "relion": relion(
+            f"relion_refine --j {threads} {BOTH} --pad 2 --ref mean.mrc --firstiter_cc --ini_high 40 "
+            f"--K 2 --tau2_fudge 4 --particle_diameter 190 --healpix_order {order} --sym C1 "
+            f"--iter {count}"
+        ),
+        "icestream": ours(
+            "refiner",
+            f"--reference mean.mrc --initial_lowpass 40 --classes 2 --iterations {count} "
+            f"--healpix_order {order} --diameter 190",
+            threads,
+        ),
+    }
     rows, ratio = times(("relion", "icestream"), used)
     for row in rows:
         last = f"{row[0]}/run_it{last_iteration(row[0]):03d}"
@@ -246,7 +319,10 @@ def classes(threads, order=1, count=10):
         crossings = [[resolution(fsc(m, v), len(v), 2.6, 0.5) for v in volumes] for m in maps]
         best = min(([crossings[i][k] for i, k in enumerate(order)] for order in ((0, 1), (1, 0))), key=sum)
         row += [f"{purity(last + '_data.star')[0] * 100:.1f} %", " and ".join(f"{c:.1f} Å" for c in best)]
-    table([f"3-D classes, 400 × 96², K = 2, order {order}", "iterations", "CPU", "wall", "right class", "truths, 0.5"], rows)
+    table(
+        [f"3-D classes, 400 × 96², K = 2, order {order}", "iterations", "CPU", "wall", "right class", "truths, 0.5"],
+        rows,
+    )
     print(ratio)
 
 
@@ -256,10 +332,17 @@ def finer_classes(threads):
 
 def averages(threads):
     two_structures()
-    used = {"relion": relion(f"relion_refine --j {threads} {BOTH} --K 8 --tau2_fudge 2 --particle_diameter 190 "
-                             "--psi_step 12 --iter 4"),
-            "icestream": ours("classifier", "--classes 8 --diameter 190 --psi_step 12 --offset_range 5 --offset_step 2 "
-                              "--keep all --visits 4 --final_passes 5", threads)}
+    used = {
+        "relion": relion(
+            f"relion_refine --j {threads} {BOTH} --K 8 --tau2_fudge 2 --particle_diameter 190 " "--psi_step 12 --iter 4"
+        ),
+        "icestream": ours(
+            "classifier",
+            "--classes 8 --diameter 190 --psi_step 12 --offset_range 5 --offset_step 2 "
+            "--keep all --visits 4 --final_passes 5",
+            threads,
+        ),
+    }
     rows, _ = times(("relion", "icestream"), used)
     for row in rows:
         share, count = purity(f"{row[0]}/run_it{last_iteration(row[0]):03d}_data.star")

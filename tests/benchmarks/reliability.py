@@ -2,13 +2,15 @@
 """Whether weighing particles by how their fit changes (`reliability`, Figure 8 of paper 001) sharpens the map: the same
 simulated particles, of which a fifth are junk, refined without it and with either norm, from 40 Å until they converge.
 
-  reliability.py [--particles 6496] [--box 128] [--pixel-size 2.2] [--snr 0.1] [--width 1.2] [--junk 0.2] [--seeds 1,2,3]
+  reliability.py [--particles 6496] [--box 128] [--pixel-size 2.2] [--snr 0.1] [--width 1.2] [--junk 0.2] [--seeds
+  1,2,3]
                  [--device cpu] [--threads 2] [--memory 4] [--work FOLDER]
 
-Half of the junk is noise alone, half is of another structure of the same size and contrast (make_particles). Prints, for
-each seed, tables in Markdown: after each iteration where the map's Fourier shell correlation with the truth falls below
-0.5 and that of the halves below 0.143 (Å, between shells), and the mean weights of good particles and of either junk. At
-the end, for all seeds, means over the iterations that all three came to, and the last."""
+Half of the junk is noise alone, half is of another structure of the same size and contrast (make_particles). Prints,
+for each seed, tables in Markdown: after each iteration where the map's Fourier shell correlation with the truth falls
+below 0.5 and that of the halves below 0.143 (Å, between shells), and the mean weights of good particles and of either
+junk. At the end, for all seeds, means over the iterations that all three came to, and the last."""
+
 import argparse
 import json
 import os
@@ -66,15 +68,38 @@ def raw(path, box):
         assert sizes == (box, box, box), f"{path} is {sizes}, not of {box} px"
         file.seek(HEADER + extended)
         with open("map.raw", "wb") as out:
-            out.write(file.read(4 * box ** 3))
+            out.write(file.read(4 * box**3))
     return "map.raw"
 
 
 def refine(o, name, kinds):
     """Of each iteration: Å with the truth, Å of the halves, mean weight of each kind."""
-    run([f"{BIN}/icestream-refiner", "--i", "particles.star", "--o", name, "--reference", "truth.mrc", "--diameter",
-         min(220, 0.78 * o.box * o.pixel_size), "--initial_lowpass", "40", "--keep_iterations", "1000", "--min_particles",
-         "1000000", "--threads", o.threads, "--device", o.device, "--memory", o.memory, *VARIANTS[name]])
+    run(
+        [
+            f"{BIN}/icestream-refiner",
+            "--i",
+            "particles.star",
+            "--o",
+            name,
+            "--reference",
+            "truth.mrc",
+            "--diameter",
+            min(220, 0.78 * o.box * o.pixel_size),
+            "--initial_lowpass",
+            "40",
+            "--keep_iterations",
+            "1000",
+            "--min_particles",
+            "1000000",
+            "--threads",
+            o.threads,
+            "--device",
+            o.device,
+            "--memory",
+            o.memory,
+            *VARIANTS[name],
+        ]
+    )
     extent, found = o.box * o.pixel_size, []
     with open(f"{name}/history.jsonl") as history:
         iterations = [json.loads(line)["iteration"] for line in history]
@@ -88,8 +113,10 @@ def refine(o, name, kinds):
         for image, weight in star(f"{stem}_data.star", "particles", "ImageName", "ParticleReliability"):
             kind = kinds[image]
             sums[kind], counts[kind] = sums[kind] + float(weight), counts[kind] + 1
-        found.append([crossing([float(v) for v in curve], 0.5, extent), crossing([1.0] + halves[1:], 0.143, extent)] +
-                     [s / n if n else 1.0 for s, n in zip(sums, counts)])
+        found.append(
+            [crossing([float(v) for v in curve], 0.5, extent), crossing([1.0] + halves[1:], 0.143, extent)]
+            + [s / n if n else 1.0 for s, n in zip(sums, counts)]
+        )
     return found
 
 
@@ -104,25 +131,52 @@ def one_seed(o, seed):
     made = run([f"{TESTS}/make_particles", ".", o.particles, o.box, o.pixel_size, o.snr, seed, o.width, o.junk])
     kinds = {image: int(number) - 1 for image, number in star("truth.star", "particles", "ImageName", "ClassNumber")}
     counts = [list(kinds.values()).count(k) for k in range(len(KINDS))]
-    print(f"seed {seed}: {o.particles} particles of {o.box}² px, {o.pixel_size:g} Å/px, SNR {o.snr:g}; " +
-          ", ".join(f"{n} {what}" for n, what in zip(counts, KINDS)) + f". {made.splitlines()[0]}\n")
+    print(
+        f"seed {seed}: {o.particles} particles of {o.box}² px, {o.pixel_size:g} Å/px, SNR {o.snr:g}; "
+        + ", ".join(f"{n} {what}" for n, what in zip(counts, KINDS))
+        + f". {made.splitlines()[0]}\n"
+    )
     os.rename(raw("truth.mrc", o.box), "truth.raw")
     results = {name: refine(o, name, kinds) for name in VARIANTS}
     rows = range(max(map(len, results.values())))
-    table(["iteration", *VARIANTS],
-          [[str(i + 1)] + [f"{f[i][0]:.2f}, {f[i][1]:.2f}" if i < len(f) else "" for f in results.values()]
-           for i in rows])
-    table(["iteration"] + [f"{name}: {what}" for name in VARIANTS if VARIANTS[name] for what in KINDS],
-          [[str(i + 1)] + [f"{f[i][2 + k]:.4f}" if i < len(f) else "" for name, f in results.items() if VARIANTS[name]
-                           for k in range(len(KINDS))] for i in rows])
+    table(
+        ["iteration", *VARIANTS],
+        [
+            [str(i + 1)] + [f"{f[i][0]:.2f}, {f[i][1]:.2f}" if i < len(f) else "" for f in results.values()]
+            for i in rows
+        ],
+    )
+    table(
+        ["iteration"] + [f"{name}: {what}" for name in VARIANTS if VARIANTS[name] for what in KINDS],
+        [
+            [str(i + 1)]
+            + [
+                f"{f[i][2 + k]:.4f}" if i < len(f) else ""
+                for name, f in results.items()
+                if VARIANTS[name]
+                for k in range(len(KINDS))
+            ]
+            for i in rows
+        ],
+    )
     return results
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, kind, value in (("particles", int, 6496), ("box", int, 128), ("pixel-size", float, 2.2),
-                              ("snr", float, 0.1), ("width", float, 1.2), ("junk", float, 0.2), ("seeds", str, "1,2,3"),
-                              ("device", str, "cpu"), ("threads", int, 2), ("memory", float, 4), ("work", str, None)):
+    for name, kind, value in (
+        ("particles", int, 6496),
+        ("box", int, 128),
+        ("pixel-size", float, 2.2),
+        ("snr", float, 0.1),
+        ("width", float, 1.2),
+        ("junk", float, 0.2),
+        ("seeds", str, "1,2,3"),
+        ("device", str, "cpu"),
+        ("threads", int, 2),
+        ("memory", float, 4),
+        ("work", str, None),
+    ):
         parser.add_argument("--" + name, type=kind, default=value)
     options = parser.parse_args()
     summary = []
@@ -134,10 +188,19 @@ def main():
         common = min(map(len, results.values())) - 1  # the last is of another kind: all of it, halves joined
         for name, found in results.items():
             means = [sum(f[j] for f in found[:common]) / common for j in range(2)]
-            summary.append([seed, name, str(len(found)), f"{means[0]:.2f}, {means[1]:.2f}",
-                            f"{found[-1][0]:.2f}, {found[-1][1]:.2f}"])
-    table(["seed", "weights", "iterations", "Å, mean of the common ones: truth, halves", "Å, last: truth, halves"],
-          summary)
+            summary.append(
+                [
+                    seed,
+                    name,
+                    str(len(found)),
+                    f"{means[0]:.2f}, {means[1]:.2f}",
+                    f"{found[-1][0]:.2f}, {found[-1][1]:.2f}",
+                ]
+            )
+    table(
+        ["seed", "weights", "iterations", "Å, mean of the common ones: truth, halves", "Å, last: truth, halves"],
+        summary,
+    )
     return 0
 
 

@@ -3,12 +3,13 @@
 
   superpose_against_mdtraj.py [--frames 1000] [--atoms 500] [--threads 2] [--repeats 5]
 
-Both sides start from coordinates in memory and centre them. mdtraj as it is used: md.rmsd(t, t, i, precentered=True) for
-every frame i, which works out each pair twice; and as it can be driven, every frame only against views of those behind it.
-Runs are interleaved and the best of --repeats counts, in seconds of CPU (all threads), which a machine that is shared
-with other work disturbs least; the wall's stand beside them. The pairs on which both differ most, and some others, are
-worked out by a singular value decomposition in double, from which icestream must not be farther than 0.005 Å. Fails
-below 8 x of the former."""
+Both sides start from coordinates in memory and centre them. mdtraj as it is used: md.rmsd(t, t, i, precentered=True)
+for every frame i, which works out each pair twice; and as it can be driven, every frame only against views of those
+behind it. Runs are interleaved and the best of --repeats counts, in seconds of CPU (all threads), which a machine
+that is shared with other work disturbs least; the wall's stand beside them. The pairs on which both differ most, and
+some others, are worked out by a singular value decomposition in double, from which icestream must not be farther than
+0.005 Å. Fails below 8 x of the former."""
+
 import argparse
 import os
 import re
@@ -20,8 +21,9 @@ import time
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 for name, default in ("frames", 1000), ("atoms", 500), ("threads", 2), ("repeats", 5):
     parser.add_argument(f"--{name}", type=int, default=default)
-parser.add_argument("--bench", default=os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                                                    "../../build/cpu/tests/bench_superpose"))
+parser.add_argument(
+    "--bench", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/cpu/tests/bench_superpose")
+)
 options = parser.parse_args()
 # Before mdtraj starts its threads.
 os.environ.update(OMP_NUM_THREADS=str(options.threads), OMP_WAIT_POLICY="passive")
@@ -63,8 +65,8 @@ def of_mdtraj(xyz, made, triangle):
     if triangle:
         view = md.Trajectory(xyz[:1], made)
         for i in range(frames - 1):
-            view._xyz, view._rmsd_traces = trajectory._xyz[i + 1:], trajectory._rmsd_traces[i + 1:]
-            result[i, i + 1:] = md.rmsd(view, trajectory, i, precentered=True)
+            view._xyz, view._rmsd_traces = trajectory._xyz[i + 1 :], trajectory._rmsd_traces[i + 1 :]
+            result[i, i + 1 :] = md.rmsd(view, trajectory, i, precentered=True)
     else:
         for i in range(frames):
             result[i] = md.rmsd(trajectory, trajectory, i, precentered=True)
@@ -74,8 +76,9 @@ def of_mdtraj(xyz, made, triangle):
 def ours(folder, frames, atoms):
     command = [options.bench, "cpu", frames, atoms, options.threads, f"{folder}/xyz", f"{folder}/rmsd"]
     out = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True).stdout
-    add, add_cpu, pairs, pairs_cpu = map(float, re.search(
-        r"add ([\d.]+) s \(CPU ([\d.]+)\), all pairs ([\d.]+) s \(CPU ([\d.]+)\)", out).groups())
+    add, add_cpu, pairs, pairs_cpu = map(
+        float, re.search(r"add ([\d.]+) s \(CPU ([\d.]+)\), all pairs ([\d.]+) s \(CPU ([\d.]+)\)", out).groups()
+    )
     floor = re.search(r"floor: .*OpenBLAS ([\d.]+) s \(CPU ([\d.]+)\)", out).groups()
     return (add + pairs, add_cpu + pairs_cpu), np.fromfile(f"{folder}/rmsd", np.float32), tuple(map(float, floor))
 
@@ -113,8 +116,10 @@ with tempfile.TemporaryDirectory() as folder:
             run, theirs = of_mdtraj(xyz, made, triangle)
             times[name].append(run)
 error, their_error = check(xyz, values, theirs)
-print(f"{options.frames} x {options.atoms} atoms, {options.threads} threads, centring and all pairs, best of "
-      f"{options.repeats}; off by {error:.1e} Å at most, mdtraj by {their_error:.1e} Å")
+print(
+    f"{options.frames} x {options.atoms} atoms, {options.threads} threads, centring and all pairs, best of "
+    f"{options.repeats}; off by {error:.1e} Å at most, mdtraj by {their_error:.1e} Å"
+)
 if not error <= ALLOWED:
     print(f"FAILED: {ALLOWED} Å are allowed")
     sys.exit(1)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""RMSDs of all pairs by icestream-superposer and by MDTraj (package python3-mdtraj), in turns, with as many threads each:
+"""RMSDs of all pairs by icestream-superposer and by MDTraj (package python3-mdtraj), in turns, with as many threads
+each:
 
     superposer_program.py [FRAMES [ATOMS [THREADS]]]
 
 Ours is the whole program: it starts, reads a trajectory, clusters, writes all files. MDTraj's is the loop over its rmsd
 function alone, on centred frames that are in memory. Beside the wall time stands processor time, which is what can be
 compared where others use the machine too."""
+
 import os
 import resource
 import subprocess
@@ -34,8 +36,25 @@ def used(who):
 
 def ours(folder):
     begin, before = time.perf_counter(), used(resource.RUSAGE_CHILDREN)
-    subprocess.run([f"{BUILD}/bin/icestream-superposer", "--i", f"{folder}/frames.dcd", "--topology", f"{folder}/top.pdb", "--o",
-                    f"{folder}/out", "--threads", THREADS, "--device", "cpu", "--centres", "0"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            f"{BUILD}/bin/icestream-superposer",
+            "--i",
+            f"{folder}/frames.dcd",
+            "--topology",
+            f"{folder}/top.pdb",
+            "--o",
+            f"{folder}/out",
+            "--threads",
+            THREADS,
+            "--device",
+            "cpu",
+            "--centres",
+            "0",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return time.perf_counter() - begin, used(resource.RUSAGE_CHILDREN) - before
 
 
@@ -56,6 +75,8 @@ with tempfile.TemporaryDirectory() as folder:
         b.append(times)
     worst = np.abs(np.load(f"{folder}/out/rmsd.npy") - 10 * found[np.triu_indices(FRAMES, 1)]).max()
     (wall_a, cpu_a), (wall_b, cpu_b) = np.min(a, 0), np.min(b, 0)
-    print(f"{FRAMES} frames of {ATOMS} atoms, {THREADS} threads each, best of {ROUNDS}: icestream-superposer {wall_a:.3f} s "
-          f"({cpu_a:.3f} s of processor time), MDTraj {mdtraj.version.version} {wall_b:.3f} s ({cpu_b:.3f} s): {wall_b / wall_a:.1f} "
-          f"times faster, by processor time {cpu_b / cpu_a:.1f}; they differ by {worst:.1e} Å at most")
+    print(
+        f"{FRAMES} frames of {ATOMS} atoms, {THREADS} threads each, best of {ROUNDS}: icestream-superposer {wall_a:.3f} s "
+        f"({cpu_a:.3f} s of processor time), MDTraj {mdtraj.version.version} {wall_b:.3f} s ({cpu_b:.3f} s): {wall_b / wall_a:.1f} "
+        f"times faster, by processor time {cpu_b / cpu_a:.1f}; they differ by {worst:.1e} Å at most"
+    )

@@ -19,6 +19,7 @@ stages:
 END
 icestream check graph.yaml --set injected.program=/bin/sh
 echo "exit $?"
+# shellcheck disable=SC2016
 icestream run graph.yaml --session session --set 'injected.program=$(touch started)' 2>&1 | grep injected
 icestream run graph.yaml --session session --set 'injected.program=fake-watcher; touch started' 2>&1 | grep injected
 icestream check graph.yaml --set 'programs=[/bin/sh]'

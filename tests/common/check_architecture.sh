@@ -57,12 +57,12 @@ for stage in stages/*/; do
 done
 
 # A file name tells where the code runs: OP_device.cuh is device code, X_cuda.c and X_cuda.cu are not two halves of one name.
-for file in $(find kernels -name '*_device*' ! -name '*_device.cuh'); do
+while read -r file; do
   fail "$file: _device in a name is for device code in a header (X_device.cuh)"
-done
-for file in $(find common kernels -name '*.cu'); do
+done < <(find kernels -name '*_device*' ! -name '*_device.cuh')
+while read -r file; do
   [ ! -e "${file%u}" ] || fail "${file%u} beside $file: two files of one name"
-done
+done < <(find common kernels -name '*.cu')
 
 while read -r file; do
   lines=$(wc -l <"$file")

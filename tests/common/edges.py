@@ -3,6 +3,7 @@
 processes that are killed. Whatever happens, every item is done once at every stage, with its product on disk.
 
 usage: edges.py RELAY STRANGER CASE"""
+
 import json
 import os
 import shutil
@@ -30,18 +31,40 @@ class Chain:
         if index < 0 or index + 1 >= len(self.stages):
             return []
         (name, _, replicas, _), after = self.stages[index], self.stages[index + 1][0]
-        return [{"edge": f"{name}.{i}>{after}", "data": f"ipc://{self.sockets}/{index}.{i}.d",
-                 "ack": f"ipc://{self.sockets}/{index}.{i}.a", "window": 8} for i in range(replicas)]
+        return [
+            {
+                "edge": f"{name}.{i}>{after}",
+                "data": f"ipc://{self.sockets}/{index}.{i}.d",
+                "ack": f"ipc://{self.sockets}/{index}.{i}.a",
+                "window": 8,
+            }
+            for i in range(replicas)
+        ]
 
     def start(self, index, instance=0):
         name, program, replicas, params = self.stages[index]
         outputs = [self.edges(index)[instance]] if self.edges(index) else []
         base = f"{self.folder}/run/{name}.{instance}"
-        spec = {"v": 1, "name": name, "instance": instance, "replicas": replicas, "run": self.run,
-                "session": self.folder, "session_params": {"pixel_size": 1.5}, "params": params,
-                "inputs": self.edges(index - 1), "outputs": outputs, "until_idle": None, "device": "cpu", "threads": 1,
-                "curve": None, "ledger": f"{self.folder}/ledger/{name}.sqlite", "log": base + ".log",
-                "heartbeat": base + ".beat", "current": base + ".current"}
+        spec = {
+            "v": 1,
+            "name": name,
+            "instance": instance,
+            "replicas": replicas,
+            "run": self.run,
+            "session": self.folder,
+            "session_params": {"pixel_size": 1.5},
+            "params": params,
+            "inputs": self.edges(index - 1),
+            "outputs": outputs,
+            "until_idle": None,
+            "device": "cpu",
+            "threads": 1,
+            "curve": None,
+            "ledger": f"{self.folder}/ledger/{name}.sqlite",
+            "log": base + ".log",
+            "heartbeat": base + ".beat",
+            "current": base + ".current",
+        }
         os.makedirs(f"{self.folder}/ledger", exist_ok=True)
         with open(base + ".json", "w") as f:
             json.dump(spec, f)
@@ -234,8 +257,11 @@ def failing(folder):
     chain.wait()
     db = sqlite3.connect(f"{folder}/ledger/middle.sqlite")
     rows = db.execute("SELECT id, state, reason FROM items WHERE state > 1 ORDER BY id").fetchall()
-    verdicts = dict(sqlite3.connect(f"{folder}/ledger/source.sqlite").execute(
-        "SELECT verdict, COUNT(*) FROM outbox GROUP BY verdict").fetchall())
+    verdicts = dict(
+        sqlite3.connect(f"{folder}/ledger/source.sqlite")
+        .execute("SELECT verdict, COUNT(*) FROM outbox GROUP BY verdict")
+        .fetchall()
+    )
     if rows[0] != ("grid/mic_0004", 3, "item 4 is broken") or len(rows) != 10:
         fail(f"failed or rejected: {rows}", chain)
     if rows[1] != ("grid/mic_0051", 2, "number 51 > 50 (reject_if)"):
@@ -255,5 +281,12 @@ except ImportError:
         sys.exit(77)
 
 with tempfile.TemporaryDirectory() as work:
-    {"plain": plain, "python": python, "replicas": replicas, "killed": killed, "aborting": aborting,
-     "terminated": terminated, "failing": failing}[CASE](work).stop()
+    {
+        "plain": plain,
+        "python": python,
+        "replicas": replicas,
+        "killed": killed,
+        "aborting": aborting,
+        "terminated": terminated,
+        "failing": failing,
+    }[CASE](work).stop()

@@ -1,4 +1,5 @@
 """RELION's files, for tests: STAR tables and SPIDER images."""
+
 import numpy as np
 
 HEADER_FLOATS = 256  # of which these are used, counted from 0:

@@ -9,7 +9,7 @@
 
 #include <tiffio.h>
 
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/formats/picture.h"
 #include "common/formats/star.h"

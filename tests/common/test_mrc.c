@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc_pixels.h"
 #include "common/memory.h"
 #include "tests/common/scratch.h"

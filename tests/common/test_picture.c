@@ -8,6 +8,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
+#include "common/formats/image_formats.h"
 #include "tests/common/scratch.h"
 
 static void pictures_come_back(void **state) {

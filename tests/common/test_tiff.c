@@ -7,6 +7,7 @@
 
 #include <tiffio.h>
 
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "tests/common/scratch.h"

@@ -185,6 +185,30 @@ static void points_in_names(void **state) {
 }
 
 /* The name itself counts before one that differs in its ending. */
+/* The watcher and the reconstructor must give a series the same name, wherever they learn of it. */
+static void a_series_is_named_after_its_mdoc_or_its_stack(void **state) {
+    (void)state;
+    static const char *const same[] = {"a/TS_01",          "a/TS_01.mdoc",      "a/TS_01.mrc.mdoc", "a/TS_01.mrcs.mdoc",
+                                       "a/TS_01.ali.mdoc", "a/TS_01.eer.mdoc",  "a/TS_01.st.MDOC",  "a/TS_01.st",
+                                       "a/TS_01.ALI",      "a/TS_01.tiff.mdoc", "a/TS_01.mrcs"};
+    static const char *const others[][2] = {{"TS_01.st.mrc.mdoc", "TS_01.st"}, /* one ending goes, not all */
+                                            {"TS_01_12.0.mdoc", "TS_01_12.0"},
+                                            {"TS_01.rec", "TS_01.rec"},
+                                            {".mdoc", ".mdoc"},
+                                            {"TS_01.mdoc.mrc", "TS_01.mdoc"}};
+    char name[PATH_SIZE];
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        mdoc_series_name(same[i], name, sizeof name);
+        assert_string_equal(name, "a/TS_01");
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        mdoc_series_name(others[i][0], name, sizeof name);
+        assert_string_equal(name, others[i][1]);
+    }
+    mdoc_series_name("a/TS_01.mdoc", name, 5);
+    assert_string_equal(name, "a/TS");
+}
+
 static void whole_names_first(void **state) {
     (void)state;
     static const char text[] = "a = 1\n[ZValue = 0]\nTiltAngle = 0\nSubFramePath = C:\\t.mrc\n"
@@ -277,17 +301,12 @@ static void real_angles_and_transforms(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(angles_are_read),
-        cmocka_unit_test(bad_angles_are_refused),
-        cmocka_unit_test(transforms_are_read),
-        cmocka_unit_test(lists_of_views),
-        cmocka_unit_test(mdoc_is_read),
-        cmocka_unit_test(whole_names_first),
-        cmocka_unit_test(times_tell_which_is_later),
-        cmocka_unit_test(points_in_names),
-        cmocka_unit_test(bad_mdocs_are_refused),
-        cmocka_unit_test(real_mdocs),
-        cmocka_unit_test(real_angles_and_transforms),
+        cmocka_unit_test(angles_are_read),     cmocka_unit_test(bad_angles_are_refused),
+        cmocka_unit_test(transforms_are_read), cmocka_unit_test(lists_of_views),
+        cmocka_unit_test(mdoc_is_read),        cmocka_unit_test(a_series_is_named_after_its_mdoc_or_its_stack),
+        cmocka_unit_test(whole_names_first),   cmocka_unit_test(times_tell_which_is_later),
+        cmocka_unit_test(points_in_names),     cmocka_unit_test(bad_mdocs_are_refused),
+        cmocka_unit_test(real_mdocs),          cmocka_unit_test(real_angles_and_transforms),
     };
     return scratch_run("tilts", tests, sizeof tests / sizeof *tests);
 }

@@ -1,5 +1,6 @@
 """What the tests of a session that is left alone share: tiny micrographs by the thousand, stages that do nothing, and
 libraries that stand between a program and the system (tests/faults/preload_*.c)."""
+
 import os
 import re
 import struct
@@ -62,9 +63,12 @@ def environment(work, preload=None, **more):
 
 def relays(work, watcher, relay="", session="pixel_size: 1"):
     """A graph of the watcher and one stage that passes on what it gets."""
-    return write(work("graph.yaml"), f"session: {{{session}}}\nstages:\n"
-                 f"  watcher: {{directory: \"{work('raw')}\"{', ' if watcher else ''}{watcher}}}\n"
-                 f"  relay: {{from: watcher, program: relay{', ' if relay else ''}{relay}}}\n")
+    return write(
+        work("graph.yaml"),
+        f"session: {{{session}}}\nstages:\n"
+        f"  watcher: {{directory: \"{work('raw')}\"{', ' if watcher else ''}{watcher}}}\n"
+        f"  relay: {{from: watcher, program: relay{', ' if relay else ''}{relay}}}\n",
+    )
 
 
 def start(work, graph, *options, env, session="session"):

@@ -5,15 +5,34 @@ nothing disturbed. What else there is to see of each is in the script of that na
 alone_whole.py clock    the clock goes back by an hour, then forward by two
 alone_whole.py blind    the file system tells of no new files
 alone_whole.py names    blanks, quotation marks, UTF-8, 255 bytes; and some that no STAR file can hold"""
+
 import os
-import signal
 import struct
 import sys
 import time
 
 from alone import environment, put
-from faults import (COUNT, MICROGRAPHS, STAGES, Run, Work, arrive, calm, check, counts, done, finish, graph, ledger,
-                    names, outcome, read_products, same, wait_until, whole)
+from faults import (
+    COUNT,
+    MICROGRAPHS,
+    STAGES,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    counts,
+    done,
+    finish,
+    graph,
+    ledger,
+    names,
+    outcome,
+    read_products,
+    same,
+    wait_until,
+    whole,
+)
 
 KEYS = "settle: 0.5, poll: 0.2"
 
@@ -25,7 +44,7 @@ def in_thirds(work, between, **keys):
     with Run(graph(work.path, micrographs=incoming, watcher=KEYS), session, **keys) as live:
         sent = 0
         for i in range(3):
-            part = names()[COUNT * i // 3:COUNT * (i + 1) // 3]
+            part = names()[COUNT * i // 3 : COUNT * (i + 1) // 3]
             arrive(part, incoming)
             wait_until(lambda: done(session, "lowpass-picker") > sent, 60, f"part {i} is in work", live)
             between(i)
@@ -43,7 +62,7 @@ def clock(work):
         file.write(bytes(4096))
 
     def set_clock(i):
-        settings.append(struct.pack("<qq", time.time_ns(), (-3600, 3600, 0)[i] * 10 ** 9))
+        settings.append(struct.pack("<qq", time.time_ns(), (-3600, 3600, 0)[i] * 10**9))
         with open(control, "r+b") as file:  # how many there are comes last
             file.seek(8)
             file.write(b"".join(settings))
@@ -52,7 +71,7 @@ def clock(work):
             file.write(struct.pack("<q", len(settings)))
 
     in_thirds(work, set_clock, env=environment(work, "clock", ICESTREAM_FAULT_CLOCK=control))
-    (first, last), = ledger(work("session"), "extractor", "SELECT MIN(time_changed), MAX(time_changed) FROM items")
+    ((first, last),) = ledger(work("session"), "extractor", "SELECT MIN(time_changed), MAX(time_changed) FROM items")
     check(last - first > 7200, f"from the earliest to the latest time it is {last - first:.0f} s, of a run of seconds")
 
 

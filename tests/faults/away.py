@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The watched folder is away (a disk that is not mounted) while the watcher must start again, or the whole session after a
-reboot: that is waited for. The folder is a link that leads to the disk."""
+"""The watched folder is away (a disk that is not mounted) while the watcher must start again, or the whole session
+after a reboot: that is waited for. The folder is a link that leads to the disk."""
+
 import os
 import signal
 
@@ -37,5 +38,8 @@ with Work("away") as work:
         wait_until(lambda: done(session, "relay") == 3 * COUNT, 100, "all is done", live)
         live.drain()
     for stage, found in counts(session).items():
-        check(found == {"seen": 3 * COUNT, "done": 3 * COUNT, "rejected": 0, "failed": 0, "in_flight": 0}, f"{stage}: {found}")
+        check(
+            found == {"seen": 3 * COUNT, "done": 3 * COUNT, "rejected": 0, "failed": 0, "in_flight": 0},
+            f"{stage}: {found}",
+        )
     finish()

@@ -1,15 +1,32 @@
 #!/usr/bin/env python3
-"""Broken images come in among good micrographs: each fails with its own reason, what is odd but readable is done, what is
-no file is no item, the stream goes on, the run ends with 3, and the good ones end as if there had been no others. Meanwhile
-files grow, vanish, and turn into pipes under the watcher's eyes; none of it holds up a stage."""
+"""Broken images come in among good micrographs: each fails with its own reason, what is odd but readable is done,
+what is no file is no item, the stream goes on, the run ends with 3, and the good ones end as if there had been no
+others. Meanwhile files grow, vanish, and turn into pipes under the watcher's eyes; none of it holds up a stage."""
+
 import json
 import os
 import time
 from pathlib import Path
 
 import broken_images
-from faults import (MICROGRAPHS, STAGES, Run, Work, arrive, calm, check, counts, difference, finish, graph, names,
-                    outcome, run, seeded, wait_until)
+from faults import (
+    MICROGRAPHS,
+    STAGES,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    counts,
+    difference,
+    finish,
+    graph,
+    names,
+    outcome,
+    run,
+    seeded,
+    wait_until,
+)
 
 REAL = os.environ.get("ICESTREAM_DATA", "")
 KEYS = "settle: 0.5, stall: 1, poll: 0.2"
@@ -53,7 +70,7 @@ def shift(folder, live):
         append(os.path.join(below, f".{name}"), whole[:3000])
         os.rename(os.path.join(below, f".{name}"), os.path.join(below, f"{name}.mrc"))
     for part in range(3000, len(whole), 7000):
-        append(os.path.join(below, "grows.mrc"), whole[part:part + 7000])
+        append(os.path.join(below, "grows.mrc"), whole[part : part + 7000])
         time.sleep(0.05)  # the pace of the writer, which nothing waits for
     os.unlink(os.path.join(below, "vanishes.mrc"))
     os.mkfifo(os.path.join(below, "pipe.coming"))
@@ -67,7 +84,7 @@ def ends_below(session, folder):
     ends = {}
     for item in json.loads(run("status", "--session", session, "--json").stdout)["items"]:
         if item["id"].startswith(folder + "/"):
-            ends.setdefault(item["id"][len(folder) + 1:], []).append(item)
+            ends.setdefault(item["id"][len(folder) + 1 :], []).append(item)
     return ends
 
 
@@ -75,8 +92,12 @@ def judge_real(session, real):
     """Whatever they are, they end, and those that fail say why."""
     ends = ends_below(session, "real")
     check(set(ends) == set(real), f"each of {len(real)} real odd files is an item: {sorted(set(real) ^ set(ends))}")
-    lost = [name for name, items in ends.items() if not (len(items) == len(STAGES) and items[-1]["state"] == "done")
-            and not any(item["state"] == "failed" and item["reason"] for item in items)]
+    lost = [
+        name
+        for name, items in ends.items()
+        if not (len(items) == len(STAGES) and items[-1]["state"] == "done")
+        and not any(item["state"] == "failed" and item["reason"] for item in items)
+    ]
     check(not lost, f"each is done by all stages, or fails with a reason: {lost}")
 
 
@@ -104,9 +125,14 @@ def judge(session, images):
 
 def good_ones(result):
     """An outcome without what came of the broken ones, and without the counts, which have them."""
-    kept = {key: {name: digest for name, digest in files.items() if not name.startswith(("broken/", "real/"))}
-            for key, files in result.items() if key in ("picks", "cuts", "stacks")}
-    kept["particles"] = [row for row in result["particles"] if not any("broken/" in value or "real/" in value for value in row)]
+    kept = {
+        key: {name: digest for name, digest in files.items() if not name.startswith(("broken/", "real/"))}
+        for key, files in result.items()
+        if key in ("picks", "cuts", "stacks")
+    }
+    kept["particles"] = [
+        row for row in result["particles"] if not any("broken/" in value or "real/" in value for value in row)
+    ]
     return kept
 
 
@@ -128,7 +154,8 @@ with Work("bad_images") as work:
         what = "" if equal else f": {difference(before, disturbed[key])}"
         check(equal, f"{key} of the good ones as undisturbed{what}")
     for stage, count in counts(session).items():
-        check(count["seen"] == count["done"] + count["failed"] and count["in_flight"] == 0,
-              f"{stage} reconciles: {count}")
+        check(
+            count["seen"] == count["done"] + count["failed"] and count["in_flight"] == 0, f"{stage} reconciles: {count}"
+        )
     print(f"{len(images)} broken and {len(real)} odd images among {len(names())} good ones")
     finish()

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Broken STAR, YAML and JSON files, and those of tilt series, each given to the program that reads it: the exit code and
-what it says are those of the tables in broken_texts.py and broken_tilts.py, and it takes no longer than a minute of a busy machine, whatever stands there."""
+"""Broken STAR, YAML and JSON files, and those of tilt series, each given to the program that reads it: the exit code
+and what it says are those of the tables in broken_texts.py and broken_tilts.py, and it takes no longer than a minute
+of a busy machine, whatever stands there."""
+
 import os
 import shutil
 import subprocess
@@ -24,9 +26,11 @@ def star_beside(folder):
     (folder / 'good.mrc').write_bytes(broken_images.mrc())
     (folder / 'no_cell.mrc').write_bytes(broken_images.mrc(cell=(0, 0, 0)))
     columns = ['rlnCoordinateX', 'rlnCoordinateY']
-    for name, text in {'without_x.star': broken_texts.star(columns[1:], '30', table=''),
-                       'words.star': broken_texts.star(columns, '30 40', '50 twelve', table=''),
-                       'nan.star': broken_texts.star(columns, 'nan 40', table='')}.items():
+    for name, text in {
+        'without_x.star': broken_texts.star(columns[1:], '30', table=''),
+        'words.star': broken_texts.star(columns, '30 40', '50 twelve', table=''),
+        'nan.star': broken_texts.star(columns, 'nan 40', table=''),
+    }.items():
         (folder / name).write_text(text)
 
 
@@ -34,6 +38,7 @@ def on_files(stage, *arguments):
     def command(path, folder):
         star_beside(folder)
         return [BIN / f'icestream-{stage}', '--i', path, '--o', folder / 'out', *arguments]
+
     return command
 
 
@@ -51,7 +56,8 @@ def ctf_picked(path, folder):
 
 
 def ctf_again(path, folder):
-    """A session whose CTF file, which alone tells the pixel size, has broken when it is run again with one image more."""
+    """A session whose CTF file, which alone tells the pixel size, has broken when it is run again with one image
+    more."""
     graph, images, table = folder / 'graph.yaml', folder / 'in', folder / 'ctf.star'
     images.mkdir()
     (images / 'good.mrc').write_bytes(broken_images.mrc())
@@ -80,36 +86,56 @@ def describe(path, folder):
     program.write_text(f'#!/bin/sh\ncat {path}\n')
     program.chmod(0o755)
     graph = folder / 'graph.yaml'
-    graph.write_text(f'programs: [{program}]\nsession: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: .}}\n'
-                     f'  stranger: {{from: watcher, program: {program}}}\n')
+    graph.write_text(
+        f'programs: [{program}]\nsession: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: .}}\n'
+        f'  stranger: {{from: watcher, program: {program}}}\n'
+    )
     return [BIN / 'icestream', 'check', graph]
 
 
 def in_session(place, keep=0):
     """status of a session in which the broken file has taken the place of a good one, or its first `keep` bytes."""
+
     def command(path, folder):
         graph, images = folder / 'graph.yaml', folder / 'in'
         images.mkdir()
         (images / 'good.mrc').write_bytes(broken_images.mrc())
         graph.write_text(f'session: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: {images}}}\n')
-        subprocess.run([BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2'],
-                       check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            [BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2'],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
         if keep:
             os.truncate(folder / 'session' / place, keep)
         else:
             shutil.copy(path, folder / 'session' / place)
         return [BIN / 'icestream', 'status', '--session', folder / 'session']
+
     return command
 
 
 def tilt_series(option, *more):
     """With a stack; option None: the file stands for the series itself."""
+
     def command(path, folder):
         stack = np.stack([broken_images.noise()[:32, :32] + i for i in range(broken_tilts.IMAGES)])
         star_beside(folder)
         (folder / 'series.st').write_bytes(broken_images.mrc(stack))
         where = ['--i', path] if option is None else ['--i', folder / 'series.st', option, path]
-        return [BIN / 'icestream-tilt-reconstructor', *where, '--o', folder / 'out', '--thickness', '8', '--iterations', '1', *more]
+        return [
+            BIN / 'icestream-tilt-reconstructor',
+            *where,
+            '--o',
+            folder / 'out',
+            '--thickness',
+            '8',
+            '--iterations',
+            '1',
+            *more,
+        ]
+
     return command
 
 
@@ -157,8 +183,10 @@ def run(case, work):
         wanted.append(name)
     missing = [word for word in wanted if word not in printed]
     if result.returncode != broken.exit or missing:
-        return (f'{name}: exit code {result.returncode}, {broken.exit} is expected; not said: {missing}; said:\n'
-                f'{printed[:1500]}')
+        return (
+            f'{name}: exit code {result.returncode}, {broken.exit} is expected; not said: {missing}; said:\n'
+            f'{printed[:1500]}'
+        )
     return ''
 
 
@@ -202,7 +230,11 @@ def main():
     work = Path(tempfile.mkdtemp(prefix='icestream-bad_texts-'))
     with ThreadPoolExecutor(2) as pool:
         wrong = [answer for answer in pool.map(lambda name: run((name, cases[name]), work), chosen) if answer]
-    real = sorted(Path(os.environ.get('ICESTREAM_DATA', '/nowhere')).glob('starfile/**/*.star')) if not sys.argv[1:] else []
+    real = (
+        sorted(Path(os.environ.get('ICESTREAM_DATA', '/nowhere')).glob('starfile/**/*.star'))
+        if not sys.argv[1:]
+        else []
+    )
     wrong += [answer for answer in (odd(source, work) for source in real) if answer]
     wrong += [answer for answer in [unreadable(work)] if answer]
     print(*wrong, sep='\n')

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """File systems that tell of no new files: the sweep finds all, in folders that come later, too."""
+
 import errno
 
 from alone import environment, logs, put, relays, start
 from faults import Work, check, counts, done, finish, wait_until
 
-MODES = {f"init:{errno.ENOSYS}": "inotify cannot be used", f"init:{errno.EMFILE}": "inotify cannot be used",
-         f"watch:{errno.ENOSPC}": "max_user_watches", "deaf": None}
+MODES = {
+    f"init:{errno.ENOSYS}": "inotify cannot be used",
+    f"init:{errno.EMFILE}": "inotify cannot be used",
+    f"watch:{errno.ENOSPC}": "max_user_watches",
+    "deaf": None,
+}
 
 with Work("blind") as work:
     for number, (mode, warning) in enumerate(MODES.items()):

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The clock is set back an hour in the middle of a run, and forward by two: nothing that is measured in seconds notices."""
+"""The clock is set back an hour in the middle of a run, and forward by two: nothing that is measured in seconds
+notices."""
+
 import os
 import signal
 import struct

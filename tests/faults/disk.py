@@ -3,6 +3,7 @@
 half-written is taken for whole, and once the cause is gone the run ends as one that nothing disturbed.
 
 disk.py CASE [ROUNDS]"""
+
 import errno
 import glob
 import os
@@ -14,8 +15,31 @@ import subprocess
 import sys
 import time
 
-from faults import (BIN, COUNT, SKIP, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, pids, run,
-                    same, seeded, simulate, star, status, wait_until, whole, write)
+from faults import (
+    BIN,
+    COUNT,
+    SKIP,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    done,
+    finish,
+    graph,
+    names,
+    outcome,
+    pids,
+    run,
+    same,
+    seeded,
+    simulate,
+    star,
+    status,
+    wait_until,
+    whole,
+    write,
+)
 from session import history
 
 PRELOAD = os.path.join(BIN, "../tests/preload_disk.so")
@@ -55,19 +79,20 @@ def half_written(session):
             path = os.path.join(folder, name)
             if name.endswith(".mrcs") and not name.startswith("."):
                 header = open(path, "rb").read(16)
-                nx, ny, nz, mode = (int.from_bytes(header[i:i + 4], "little") for i in (0, 4, 8, 12))
+                nx, ny, nz, mode = (int.from_bytes(header[i : i + 4], "little") for i in (0, 4, 8, 12))
                 if len(header) < 16 or mode != 2 or os.path.getsize(path) != 1024 + 4 * nx * ny * nz:
                     wrong.append(path)
     return wrong
 
 
 class Fed(Run):
-    """A run to which the micrographs come in parts, so that a fault finds work to disturb however fast the machine is."""
+    """A run to which the micrographs come in parts, so that a fault finds work to disturb however fast the machine
+    is."""
 
     def __init__(self, work, session, parts, watcher="min_free: 0", **popen):
         self.folder = work(f"in-{os.path.basename(session)}")
         everything = names()
-        self.parts = [everything[COUNT * i // parts:COUNT * (i + 1) // parts] for i in range(parts)]
+        self.parts = [everything[COUNT * i // parts : COUNT * (i + 1) // parts] for i in range(parts)]
         self.sent = 0
         os.mkdir(self.folder)
         super().__init__(graph(work.path, micrographs=self.folder, watcher=watcher), session, **popen)
@@ -102,15 +127,18 @@ def case_refused(rounds):
                 if chosen.random() < 0.5:  # with nothing, or with something on its way
                     live.settle()
                 folder = ("extractor", "lowpass-picker", "ledger", "log", "watcher", "")[i % 6]
-                number = errors[i] if i < 2 else chosen.choice(errors)  # products: a full disk and a read-only one, always
+                number = (
+                    errors[i] if i < 2 else chosen.choice(errors)
+                )  # products: a full disk and a read-only one, always
                 name = f"{errno.errorcode[number]} in {folder or 'the session'}"
                 wait_until(lambda: done(session, "extractor") > 0, 60, "all stages have begun", live)
                 fault.on(os.path.join(session, folder), number)
                 live.send()
                 if folder in ("extractor", "lowpass-picker", "ledger"):
                     told = "the ledger cannot" if folder == "ledger" else f"{session}/{folder}"
-                    wait_until(lambda: "waits: " in notes(session) and told in notes(session), 60, f"{name} is said",
-                               live)
+                    wait_until(
+                        lambda: "waits: " in notes(session) and told in notes(session), 60, f"{name} is said", live
+                    )
                     check(True, f"{name}: {notes(session)[:160]}")
                 else:
                     time.sleep(1.5)  # so long it lasts: where nothing can be written, nothing can be seen to happen
@@ -134,8 +162,9 @@ def case_folder(rounds):
                 live.settle()
                 os.rename(work("session", stage), work("away"))
                 live.send()
-                wait_until(lambda: f"{stage}: the folder" in notes(session), 60, f"{stage}: that it is gone is said",
-                           live)
+                wait_until(
+                    lambda: f"{stage}: the folder" in notes(session), 60, f"{stage}: that it is gone is said", live
+                )
                 check(True, notes(session)[:160])
                 os.rename(work("away"), work("session", stage))
                 live.settle()
@@ -189,8 +218,9 @@ def case_full(rounds):
         if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True).returncode != 0:
             print("skipped: no file system can be mounted in a name space of one's own")
             sys.exit(SKIP)
-        os.execvpe("unshare", ["unshare", "-Urm", sys.executable, *sys.argv],
-                   {**os.environ, "ICESTREAM_IN_NAMESPACE": "1"})
+        os.execvpe(
+            "unshare", ["unshare", "-Urm", sys.executable, *sys.argv], {**os.environ, "ICESTREAM_IN_NAMESPACE": "1"}
+        )
     with Work("full") as work:
         os.mkdir(work("disk"))
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,nr_inodes=20000", "none", work("disk")], check=True)
@@ -201,14 +231,19 @@ def case_full(rounds):
                 live.settle()
                 fill(ballast)
                 live.send()
-                wait_until(lambda: "No space" in notes(session) or "full" in notes(session), 60, "a full disk is said",
-                           live)
+                wait_until(
+                    lambda: "No space" in notes(session) or "full" in notes(session), 60, "a full disk is said", live
+                )
                 check(True, notes(session)[:160])
                 check(not half_written(session), "nothing half-written")
                 if i == rounds - 1:  # a stage that dies meanwhile comes back
                     os.kill(pids(session)["extractor.0"], signal.SIGKILL)
-                    wait_until(lambda: live.says("starting it again") or live.says("tried again until that works"), 60,
-                               "the launcher buries it, or says why it waits with that", live)
+                    wait_until(
+                        lambda: live.says("starting it again") or live.says("tried again until that works"),
+                        60,
+                        "the launcher buries it, or says why it waits with that",
+                        live,
+                    )
                 os.unlink(ballast)
             live.end_calmly("full")
         check(not [i for i in status(session)["items"] if i["state"] == "failed"], "no item is blamed")
@@ -218,6 +253,7 @@ def case_full(rounds):
 
 def case_memory(rounds):
     """Too little memory for the stages from the beginning, and later no more than they have: lifted, all goes on."""
+
     def limit(pid, size):
         resource.prlimit(pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
 
@@ -227,17 +263,28 @@ def case_memory(rounds):
 
     with Work("limit") as work:
         session, path = work("session"), graph(work.path)
-        with Run(path, session, "--restarts", "30",
-                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (100 << 20, resource.RLIM_INFINITY))) as live:
-            wait_until(lambda: live.says("temporarily unavailable") or live.says("no memory"), 60,
-                       "that memory is short is said", live)
+        with Run(
+            path,
+            session,
+            "--restarts",
+            "30",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (100 << 20, resource.RLIM_INFINITY)),
+        ) as live:
+            wait_until(
+                lambda: live.says("temporarily unavailable") or live.says("no memory"),
+                60,
+                "that memory is short is said",
+                live,
+            )
             check(True, next(line for line in live.output().splitlines() if re.search("unavailable|no memory", line)))
             lift(live)
             wait_until(lambda: lift(live) or done(session, "extractor") >= 30, 60, "it goes on", live)
             for name, pid in pids(session).items():
                 size = int(open(f"/proc/{pid}/statm").read().split()[0]) * resource.getpagesize()
                 limit(pid, size)
-            wait_until(lambda: done(session, "extractor") >= 60, 100, "what is in its stride needs no more memory", live)
+            wait_until(
+                lambda: done(session, "extractor") >= 60, 100, "what is in its stride needs no more memory", live
+            )
             lift(live)
             wait_until(lambda: done(session, "extractor") == COUNT, 100, "all are done", live)
             live.drain()
@@ -260,8 +307,10 @@ def case_snapshot(rounds):
             live.finish(0)
         told = [(event["iteration"], event["final"]) for event in history(session, "classifier")]
         kept = glob.glob(f"{session}/classifier/run_it*_model.star")
-        check(told == [(i + 1, i + 1 == len(told)) for i in range(len(told))] and len(told) >= len(kept) > 0,
-              f"the history has each snapshot once, the last one is final: {told}")
+        check(
+            told == [(i + 1, i + 1 == len(told)) for i in range(len(told))] and len(told) >= len(kept) > 0,
+            f"the history has each snapshot once, the last one is final: {told}",
+        )
         check(done(session, "classifier") == COUNT, "every item is in it")
         finish()
 
@@ -298,12 +347,12 @@ def case_still(rounds):
     with Work("still") as work:
         fault, session, folder = Fault(work("fault")), work("session"), work("in")
         everything = names()
-        arrive(everything[:COUNT // 2], folder)
+        arrive(everything[: COUNT // 2], folder)
         path = graph(work.path, micrographs=folder, picker="replicas: 2")
         with Run(path, session, "--hang-report", "2", env=fault.environment) as live:
             wait_until(lambda: done(session, "lowpass-picker") >= 20, 60, "twenty items done", live)
             fault.on(f"{session}/ledger/lowpass-picker.sqlite-wal", -1)
-            arrive(everything[COUNT // 2:], folder)
+            arrive(everything[COUNT // 2 :], folder)
             for replica in range(2):
                 wait_until(lambda: live.says(f"lowpass-picker.{replica} has not answered"), 60, "it is silent", live)
             fault.off()
@@ -340,8 +389,9 @@ def case_maps(rounds):
         with Run(path, session, "--until-idle", "1", env=fault.environment) as live:
             wait_until(lambda: len(history(session, "refiner")) > 0, 150, "a first iteration", live)
             fault.on(folder, errno.ENOSPC)
-            wait_until(lambda: "waits: " in notes(session) and folder in notes(session), 100, "that it is full is said",
-                       live)
+            wait_until(
+                lambda: "waits: " in notes(session) and folder in notes(session), 100, "that it is full is said", live
+            )
             before = history(session, "refiner")
             last = before[-1]["iteration"]
             time.sleep(3)  # so long it lasts: the next iteration is done meanwhile

@@ -8,6 +8,7 @@ disturbed, and the comparison with it.
         same(calm(), outcome(work("session")))
         finish()
 """
+
 import contextlib
 import glob
 import hashlib
@@ -22,8 +23,21 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../pipelines"))
-from session import (BIN, SKIP, Work, check, finish, points, program, run, simulate, star, status,  # noqa: E402,F401
-                     wait_until, write)
+from session import (  # noqa: E402,F401 (the scripts beside this one take them from here)
+    BIN,
+    SKIP,
+    Work,
+    check,
+    finish,
+    points,
+    program,
+    run,
+    simulate,
+    star,
+    status,
+    wait_until,
+    write,
+)
 
 COUNT = 200
 DATA = os.path.realpath(os.environ.get("ICESTREAM_FAULTS", os.path.join(BIN, "../tests/faults/data")))
@@ -117,12 +131,15 @@ class Run:
         wait_until(lambda: not pids(self.session), 30, "no stage outlives a killed launcher")
 
     def drain(self, seconds=100):
-        """Ends the run when what there is is done. --until-idle would end it in the middle of a test that is held up."""
-        wait_until(lambda: pids(self.session), 60, "the launcher, which takes signals before it starts a stage, listens", self)
+        """Ends the run when what there is is done. --until-idle would end it in the middle of a test that is held
+        up."""
+        wait_until(
+            lambda: pids(self.session), 60, "the launcher, which takes signals before it starts a stage, listens", self
+        )
         self.signal(signal.SIGINT)
         return self.finish(0, seconds)
 
-    def finish(self, expected=0, seconds=100):
+    def finish(self, expected=0, seconds=100):  # noqa: F811 (a method, not the function of session)
         """Waits for the end; returns what was said."""
         code = self.process.wait(seconds)
         if code != expected:
@@ -136,11 +153,14 @@ def pids(session, stage=None):
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             words = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace").split("\0")
-            if "--instance" not in words[1:-1] or open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()[0] == "Z":
+            if (
+                "--instance" not in words[1:-1]
+                or open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()[0] == "Z"
+            ):
                 continue
             orders = os.path.realpath(words[words.index("--instance") + 1])
             if orders.startswith(folder) and orders.endswith(".instance.json"):
-                found[os.path.basename(orders)[:-len(".instance.json")]] = int(entry)
+                found[os.path.basename(orders)[: -len(".instance.json")]] = int(entry)
     return {name: pid for name, pid in found.items() if stage is None or name.rsplit(".", 1)[0] == stage}
 
 
@@ -185,11 +205,13 @@ def outcome(session, folder=MICROGRAPHS):
     folder = os.path.realpath(folder)
     rows = star(f"{session}/extractor/particles.star")["particles"]
     totals = counts(session)
-    return {"counts": {name: totals[name] for name in STAGES},
-            "picks": read_products(session, "lowpass-picker", "_autopick.star", folder),
-            "cuts": read_products(session, "extractor", "_extract.star", folder),
-            "stacks": read_products(session, "extractor", ".mrcs", folder),
-            "particles": sorted(tuple(value.replace(folder, "") for value in row.values()) for row in rows)}
+    return {
+        "counts": {name: totals[name] for name in STAGES},
+        "picks": read_products(session, "lowpass-picker", "_autopick.star", folder),
+        "cuts": read_products(session, "extractor", "_extract.star", folder),
+        "stacks": read_products(session, "extractor", ".mrcs", folder),
+        "particles": sorted(tuple(value.replace(folder, "") for value in row.values()) for row in rows),
+    }
 
 
 def calm():
@@ -227,12 +249,18 @@ def whole(session, what=""):
             items = {item for item in items if len(points(f"{session}/lowpass-picker/{item}_autopick.star"))}
         root = os.path.join(session, stage)
         found = glob.glob(f"{glob.escape(root)}/**/*{ending}", recursive=True)
-        files = {os.path.relpath(path, root)[:-len(ending)] for path in found}
-        check(files == items, f"{what}{stage}: {len(items)} items with products, {len(files)} products *{ending}; "
-                              f"without product {sorted(items - files)[:2]}, without item {sorted(files - items)[:2]}")
+        files = {os.path.relpath(path, root)[: -len(ending)] for path in found}
+        check(
+            files == items,
+            f"{what}{stage}: {len(items)} items with products, {len(files)} products *{ending}; "
+            f"without product {sorted(items - files)[:2]}, without item {sorted(files - items)[:2]}",
+        )
     for stage in STAGES:
-        twice = ledger(session, stage, "SELECT id, edge FROM outbox GROUP BY id, substr(edge, instr(edge, '>'))"
-                                       " HAVING COUNT(*) > 1")
+        twice = ledger(
+            session,
+            stage,
+            "SELECT id, edge FROM outbox GROUP BY id, substr(edge, instr(edge, '>'))" " HAVING COUNT(*) > 1",
+        )
         check(not twice, f"{what}{stage}: nothing was sent as two {twice[:2]}")
     left = [path for stage in STAGES for path in glob.glob(f"{glob.escape(session)}/{stage}/**/.*", recursive=True)]
     check(not left, f"{what}nothing half-written is left {left[:3]}")

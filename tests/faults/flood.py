@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """More files than can be dealt with: `flood.py start [COUNT]`, thousands that are there at the start; `flood.py faster
 ORDER [SECONDS] [blind]`, files that come faster than they can be processed for the whole run."""
+
 import os
 import signal
 import sys
@@ -44,10 +45,13 @@ def there_at_the_start(work, count, choice):
         took = now() - begin
         live.finish(0)
     size = sum(os.path.getsize(os.path.join(session, "ledger", name)) for name in os.listdir(f"{session}/ledger"))
-    print(f"{count} files: the first seen to be done after {seen:.2f} s, all after {took:.1f} s ({count / took:.0f}/s); watcher "
-          f"{early} KiB at first, {peak} KiB at most; ledgers {size / count:.0f} bytes a file", flush=True)
-    first, = ledger(session, "relay", "SELECT MIN(time_changed) FROM items")[0]
-    others, = ledger(session, "watcher", "SELECT COUNT(*) FROM items WHERE time_seen > ?", first)[0]
+    print(
+        f"{count} files: the first seen to be done after {seen:.2f} s, all after {took:.1f} s ({count / took:.0f}/s); watcher "
+        f"{early} KiB at first, {peak} KiB at most; ledgers {size / count:.0f} bytes a file",
+        flush=True,
+    )
+    (first,) = ledger(session, "relay", "SELECT MIN(time_changed) FROM items")[0]
+    (others,) = ledger(session, "watcher", "SELECT COUNT(*) FROM items WHERE time_seen > ?", first)[0]
     check(others > count / 2, f"the first does not wait for the others: {others} were taken in after it was done")
     check(peak < early + 8000 + count // 2, "memory of the watcher is bounded")
     places = [dates[name] for name, _ in emitted(session)]
@@ -72,8 +76,9 @@ class Feed(threading.Thread):
 
 
 def out_of_order(sent, came, order, late):
-    """How many were sent although an older (newer) one had been there while `late` others were sent, which is more than a
-    file that has been chosen, or the next sweep, can take. Sends are the clock: they are as slow as the machine."""
+    """How many were sent although an older (newer) one had been there while `late` others were sent, which is more
+    than a file that has been chosen, or the next sweep, can take. Sends are the clock: they are as slow as the
+    machine."""
     wrong, waiting, arrived, gone = 0, [], 0, set()
     for place, (name, _) in enumerate(sent):
         number = int(name.split("_")[1])
@@ -112,8 +117,11 @@ def faster(work, order, seconds, blind):
         finished = done(session, "relay")
         live.signal(signal.SIGINT)
         live.finish(0)
-    print(f"{len(feed.came)} came, {finished} were done by then; KiB at first {first}, at most {most}; at most {most_waiting} "
-          "were on their way", flush=True)
+    print(
+        f"{len(feed.came)} came, {finished} were done by then; KiB at first {first}, at most {most}; at most {most_waiting} "
+        "were on their way",
+        flush=True,
+    )
     check(finished < len(feed.came) / 2, "files came faster than they were processed")
     check(most_waiting <= WINDOW_MOST, "the window holds the watcher back")
     for name, size in most.items():

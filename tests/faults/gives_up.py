@@ -1,11 +1,28 @@
 #!/usr/bin/env python3
 """A process that dies again and again is started after ever longer pauses, and after so many deaths with nothing done
 between them the run gives up and says why; the next run goes on from there."""
+
 import os
 import signal
 
-from faults import (COUNT, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, pids, same, time,
-                    wait_until, whole)
+from faults import (
+    COUNT,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    done,
+    finish,
+    graph,
+    names,
+    outcome,
+    pids,
+    same,
+    time,
+    wait_until,
+    whole,
+)
 
 RESTARTS, BACKOFF = 3, 0.2
 
@@ -26,7 +43,7 @@ def kill_at_every_start(live, session, instance):
 
 with Work("gives-up") as work:
     incoming, session = work("incoming"), work("session")
-    arrive(names()[:COUNT // 2], incoming)
+    arrive(names()[: COUNT // 2], incoming)
     path = graph(work.path, micrographs=incoming, picker="replicas: 2")
     options = ("--restarts", RESTARTS, "--backoff", BACKOFF)
     # Without the watcher nothing new comes, so that at some time nothing is finished between two deaths.
@@ -38,10 +55,10 @@ with Work("gives-up") as work:
     check(limit in output, "it gives up after so many deaths, and says so")
     check("this gives up. See " in output and "watcher.0.log" in output, "and where to look")
     check(not pids(session), "nothing is left running")
-    pauses = [there - dead for dead, there in zip(killed[-RESTARTS - 1:], seen[-RESTARTS:])]
+    pauses = [there - dead for dead, there in zip(killed[-RESTARTS - 1 :], seen[-RESTARTS:])]
     print(f"pauses before the last starts: {[f'{pause:.2f} s' for pause in pauses]}")
-    check(all(pause >= BACKOFF * 2 ** i for i, pause in enumerate(pauses)), "each pause is twice the one before")
-    arrive(names()[COUNT // 2:], incoming)
+    check(all(pause >= BACKOFF * 2**i for i, pause in enumerate(pauses)), "each pause is twice the one before")
+    arrive(names()[COUNT // 2 :], incoming)
     with Run(path, session, *options, "--until-idle", "1") as live:
         live.finish(0)
     same(calm(), outcome(session, incoming), "run again")

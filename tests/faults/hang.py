@@ -3,6 +3,7 @@
 wakes does no harm. The only replica of a stage is killed and started again.
 
 hang.py [SECONDS]: so long it is stopped at least, with the launcher's own limits; without, with shorter ones"""
+
 import contextlib
 import json
 import os
@@ -11,8 +12,27 @@ import sqlite3
 import sys
 import time
 
-from faults import (BIN, COUNT, Run, Work, arrive, calm, check, done, finish, graph, ledger, names, outcome, pids, run, same,
-                    seeded, wait_until, whole)
+from faults import (
+    BIN,
+    COUNT,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    done,
+    finish,
+    graph,
+    ledger,
+    names,
+    outcome,
+    pids,
+    run,
+    same,
+    seeded,
+    wait_until,
+    whole,
+)
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0
 LIMITS = () if SECONDS else ("--hang-report", "4")  # longer than a busy machine holds up a heartbeat
@@ -50,7 +70,7 @@ def stop_with_items(session, instance, incoming, chance, locking):
         wait_until(lambda: open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T", 60, "it is stopped")
         items = held(session, stage, int(replica))
         if items and is_locked(session, stage) == locking:
-            arrive(waiting[count + 1:], incoming)
+            arrive(waiting[count + 1 :], incoming)
             return items
         os.kill(pid, signal.SIGCONT)
     raise AssertionError(f"{instance} never had anything to do")
@@ -108,8 +128,10 @@ def with_the_ledger(work, instance, chance):
         stop_with_items(session, instance, incoming, chance, True)
         wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
         output = live.drain()
-    check(f"{instance} does not answer and keeps the others from the ledger: it is killed" in output,
-          f"{stage} with the ledger: killed")
+    check(
+        f"{instance} does not answer and keeps the others from the ledger: it is killed" in output,
+        f"{stage} with the ledger: killed",
+    )
     same(calm(), outcome(session, incoming), f"{stage} with the ledger")
     whole(session, f"{stage} with the ledger")
 
@@ -124,8 +146,10 @@ def only_one(work, instance):
         arrive(names()[HALF:], incoming)
         wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
         output = live.drain()
-    check(f"{instance} has not answered for" in output and "it will be killed and started again in 1 s" in output,
-          f"{stage} alone: reported")
+    check(
+        f"{instance} has not answered for" in output and "it will be killed and started again in 1 s" in output,
+        f"{stage} alone: reported",
+    )
     check("its items go to" not in output, f"{stage} alone: there is nobody to take its items")
     check(f"{instance} was killed by signal 9" in output, f"{stage} alone: killed and started again")
     same(calm(), outcome(session, incoming), f"{stage} alone")

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What is let in all the same: items that name what is none of theirs fail, and no program is started that the graph does
-not name.
+"""What is let in all the same: items that name what is none of theirs fail, and no program is started that the graph
+does not name.
 
 hostile.py paths|programs"""
+
 import json
 import os
 import re
 import subprocess
 import sys
 
-from faults import (SKIP, Run, Work, arrive, check, finish, graph, ledger, names, program, status, write)
+from faults import SKIP, Run, Work, arrive, check, finish, graph, ledger, names, program, status, write
 from wire import dropped
 
 HOSTILE = '''#!/usr/bin/python3
@@ -71,39 +72,86 @@ def paths():
         write(f"{outside}/picks.star", open(picks).read())
 
         def item(id, path, star=picks):
-            return {"v": 1, "id": id, "kind": "micrograph", "micrograph": {"path": path, "nx": 160, "ny": 160},
-                    "picks": {"star": star, "count": 1}, "columns": {"number": 1}}
+            return {
+                "v": 1,
+                "id": id,
+                "kind": "micrograph",
+                "micrograph": {"path": path, "nx": 160, "ny": 160},
+                "picks": {"star": star, "count": 1},
+                "columns": {"number": 1},
+            }
 
-        good = [item(f"good/{n}", f"{place}/{name}") for n, name in enumerate(some)] + \
-            [item("good/inside", f"{place}/inside.mrc"), item("good/dots", f"{place}/../input/{some[0]}")]
-        bad = [item(f"bad/{n}", path) for n, path in enumerate((
-            "/etc/passwd", f"{outside}/{some[0]}", f"{place}/../outside/{some[0]}", f"../outside/{some[0]}",
-            f"{place}/link.mrc", f"{place}/folder/{some[0]}", "/proc/self/environ", f"{place}x/../outside/{some[0]}",
-            f"{session}/../outside/{some[0]}", "/dev/zero"))]
+        good = [item(f"good/{n}", f"{place}/{name}") for n, name in enumerate(some)] + [
+            item("good/inside", f"{place}/inside.mrc"),
+            item("good/dots", f"{place}/../input/{some[0]}"),
+        ]
+        bad = [
+            item(f"bad/{n}", path)
+            for n, path in enumerate(
+                (
+                    "/etc/passwd",
+                    f"{outside}/{some[0]}",
+                    f"{place}/../outside/{some[0]}",
+                    f"../outside/{some[0]}",
+                    f"{place}/link.mrc",
+                    f"{place}/folder/{some[0]}",
+                    "/proc/self/environ",
+                    f"{place}x/../outside/{some[0]}",
+                    f"{session}/../outside/{some[0]}",
+                    "/dev/zero",
+                )
+            )
+        ]
         gone = [item(f"gone/{n}", path) for n, path in enumerate(("nowhere.mrc", "", f"{place}/a\nb.mrc", f"{place}"))]
         led_out = [item("out/1", f"{place}/{some[2]}"), item("out/deeper/1", f"{place}/{some[2]}")]
-        stars = [item(f"star/{n}", f"{place}/{some[3]}", star) for n, star in enumerate((
-            f"{outside}/picks.star", "../outside/picks.star", "/etc/passwd"))]
-        odd = [{**item(id, f"{place}/{some[4]}"), "columns": {}} for id in (
-            "../escape", "a/../../escape", "/absolute", "a//b", "./a", "a\nb", "aNULb", "", "..", "a/", "\x7f")]
+        stars = [
+            item(f"star/{n}", f"{place}/{some[3]}", star)
+            for n, star in enumerate((f"{outside}/picks.star", "../outside/picks.star", "/etc/passwd"))
+        ]
+        odd = [
+            {**item(id, f"{place}/{some[4]}"), "columns": {}}
+            for id in (
+                "../escape",
+                "a/../../escape",
+                "/absolute",
+                "a//b",
+                "./a",
+                "a\nb",
+                "aNULb",
+                "",
+                "..",
+                "a/",
+                "\x7f",
+            )
+        ]
         write(work("items.json"), json.dumps(good + bad + gone + led_out + stars + odd))
         hostile = write(work("hostile"), HOSTILE.replace("ITEMS", repr(work("items.json"))))
         os.chmod(hostile, 0o755)
         path = write(work("graph.yaml"), PATHS_GRAPH.replace("HOSTILE", hostile).replace("INPUT", place))
         with Run(path, session) as live:
             live.finish(3)
-        found = {stage: {id: (state, reason) for id, state, reason in
-                         ledger(session, stage, "SELECT id, state, reason FROM items")}
-                 for stage in ("lowpass-picker", "extractor")}
+        found = {
+            stage: {
+                id: (state, reason)
+                for id, state, reason in ledger(session, stage, "SELECT id, state, reason FROM items")
+            }
+            for stage in ("lowpass-picker", "extractor")
+        }
         for stage, verdicts in found.items():
             wrong = [one["id"] for one in good if verdicts.get(one["id"], (0,))[0] != 1]
             check(not wrong, f"{stage}: what is in the input folder is done {wrong}")
-            wrong = [(one["micrograph"]["path"], verdicts.get(one["id"])) for one in bad
-                     if verdicts.get(one["id"], (0,))[0] != 3 or "nor in an input folder" not in verdicts[one["id"]][1]]
+            wrong = [
+                (one["micrograph"]["path"], verdicts.get(one["id"]))
+                for one in bad
+                if verdicts.get(one["id"], (0,))[0] != 3 or "nor in an input folder" not in verdicts[one["id"]][1]
+            ]
             check(not wrong, f"{stage}: what is outside fails, with the reason {wrong[:3]}")
             check(all(verdicts[one["id"]][0] == 3 for one in gone), f"{stage}: what is not there fails")
             check(dropped(session, f"{stage}.0") == len(odd), f"{stage}: messages with odd ids are dropped")
-            check(len(verdicts) == len(good + bad + gone + led_out + stars), f"{stage}: {len(verdicts)} items in the ledger")
+            check(
+                len(verdicts) == len(good + bad + gone + led_out + stars),
+                f"{stage}: {len(verdicts)} items in the ledger",
+            )
         for one in led_out:
             state, reason = found["lowpass-picker"][one["id"]]
             check(state == 3, f"a product that a link leads out is not written: {reason}")
@@ -111,8 +159,12 @@ def paths():
             state, reason = found["extractor"][one["id"]]
             check(state == 3 and "nor in an input folder" in reason, f"a STAR file outside is not read: {reason}")
         check(sorted(os.listdir(outside)) == sorted(some + ["picks.star"]), "nothing was written outside")
-        check(not os.path.exists(work("escape")) and sorted(os.listdir(work.path)) == sorted(
-            ["graph.yaml", "hostile", "input", "items.json", "outside", "session", "session.out"]), "nor beside")
+        check(
+            not os.path.exists(work("escape"))
+            and sorted(os.listdir(work.path))
+            == sorted(["graph.yaml", "hostile", "input", "items.json", "outside", "session", "session.out"]),
+            "nor beside",
+        )
 
 
 def programs():
@@ -125,17 +177,46 @@ def programs():
         arrive(names()[:5], few)
         path = graph(work.path, micrographs=few, more="  classifier: {from: extractor, diameter: 130, classes: 1}\n")
         trace = work("trace")
-        words = ["strace", "-f", "-qq", "-e", "trace=execve,execveat", "-s", "300", "-o", trace, program("icestream"),
-                 "run", path, "--session", session, "--until-idle", "0.5"]
+        words = [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=execve,execveat",
+            "-s",
+            "300",
+            "-o",
+            trace,
+            program("icestream"),
+            "run",
+            path,
+            "--session",
+            session,
+            "--until-idle",
+            "0.5",
+        ]
         subprocess.run(words, cwd=work.path, capture_output=True, timeout=200, check=True)
         started = [re.search(r'execve(?:at)?\((?:\w+, )?"([^"]*)"', line) for line in open(trace)]
         started = [match[1] for match in started if match]
         folder = os.path.realpath(os.path.dirname(program("icestream")))
-        strange = [one for one in started if os.path.realpath(os.path.dirname(one)) != folder or
-                   os.path.basename(one) not in ("icestream", "icestream-watcher", "icestream-lowpass-picker",
-                                                 "icestream-extractor", "icestream-classifier")]
+        strange = [
+            one
+            for one in started
+            if os.path.realpath(os.path.dirname(one)) != folder
+            or os.path.basename(one)
+            not in (
+                "icestream",
+                "icestream-watcher",
+                "icestream-lowpass-picker",
+                "icestream-extractor",
+                "icestream-classifier",
+            )
+        ]
         check(len(started) >= 9 and not strange, f"{len(started)} programs were started; strange: {strange}")
-        check(not [name for _, _, files in os.walk(work.path) for name in files if name == "injected"], "no word became one")
+        check(
+            not [name for _, _, files in os.walk(work.path) for name in files if name == "injected"],
+            "no word became one",
+        )
         done_all = status(session)["stages"]
         check(all(one["done"] == 5 for name, one in done_all.items() if name != "classifier"), "and all was done")
 

@@ -3,22 +3,50 @@
 it ends as if nothing had been, and what was acknowledged is never touched again.
 
 kills.py [ROUNDS [SEED]]: so many runs of 50 kills"""
+
 import glob
 import os
 import signal
 import sys
 import time
 
-from faults import (COUNT, STAGES, Run, Work, arrive, calm, check, done, finish, graph, ledger, names, outcome, pids,
-                    same, seeded, star, wait_until, whole)
+from faults import (
+    COUNT,
+    STAGES,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    done,
+    finish,
+    graph,
+    ledger,
+    names,
+    outcome,
+    pids,
+    same,
+    seeded,
+    star,
+    wait_until,
+    whole,
+)
 
 KILLS = 50
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 PRODUCTS = {"lowpass-picker": "_autopick.star", "extractor": "_extract.star"}
 CHAIN = (*STAGES, "classifier")
 CLASSIFIER = "  classifier: {from: extractor, classes: 2, diameter: 150, snapshot_interval: 1}\n"
-VICTIMS = ("watcher.0", "lowpass-picker.0", "lowpass-picker.1", "extractor.0", "extractor.1", "classifier.0", "all stages",
-           "launcher")
+VICTIMS = (
+    "watcher.0",
+    "lowpass-picker.0",
+    "lowpass-picker.1",
+    "extractor.0",
+    "extractor.1",
+    "classifier.0",
+    "all stages",
+    "launcher",
+)
 OPTIONS = ("--restarts", "1000", "--backoff", "0.05")
 
 
@@ -65,8 +93,10 @@ def strike(live, session, victim):
 def classified(session):
     """Checks that a stage which gathers what comes has each particle, once."""
     newest = max(glob.glob(f"{session}/classifier/run_it*_data.star"))
-    extracted, there = ([row["rlnImageName"] for row in star(path)["particles"]]
-                        for path in (f"{session}/extractor/particles.star", newest))
+    extracted, there = (
+        [row["rlnImageName"] for row in star(path)["particles"]]
+        for path in (f"{session}/extractor/particles.star", newest)
+    )
     check(done(session, "classifier") == COUNT, "the classifier has had each micrograph")
     check(sorted(there) == sorted(extracted), f"{len(there)} particles in classes, of {len(extracted)}, each once")
 
@@ -83,8 +113,9 @@ def one_round(work, chance, number):
             arrive([waiting.pop(0) for _ in range(more)], incoming)
             # Somewhere in the middle of work: a few items later, and a moment after that.
             target = min(COUNT - len(waiting), done(session, "extractor") + chance.randrange(4))
-            wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} items done before kill {kill}",
-                       live)
+            wait_until(
+                lambda: done(session, "extractor") >= target, 60, f"{target} items done before kill {kill}", live
+            )
             time.sleep(chance.uniform(0, 0.05))  # the moment of a fault, not a wait for anything
             remember(session, acknowledged)
             # Each in turn, so that all have been, then by chance.

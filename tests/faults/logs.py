@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Logs are renamed at their size while stages and what they have started write to them: no line is lost or torn, and what
-reads them goes on."""
+"""Logs are renamed at their size while stages and what they have started write to them: no line is lost or torn, and
+what reads them goes on."""
+
 import os
 import re
 

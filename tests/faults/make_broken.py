@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""make_broken.py DIR: writes the corpus of broken files (broken_images.py, broken_texts.py, broken_tilts.py) into DIR, anew, and
-DIR/table.tsv: what reads each file, the status that it must give ("-": any), and what the message must hold. The same
-bytes each time."""
+"""make_broken.py DIR: writes the corpus of broken files (broken_images.py, broken_texts.py, broken_tilts.py) into
+DIR, anew, and DIR/table.tsv: what reads each file, the status that it must give ("-": any), and what the message must
+hold. The same bytes each time."""
+
 import shutil
 import sys
 from pathlib import Path
@@ -23,7 +24,14 @@ def main():
             print('image', name, image.reads, image.says, sep='\t', file=table)
         for name, text in texts.items():
             (folder / name).write_bytes(text.content)
-            readers = {'.star': 'star', '.yaml': 'graph', '.tlt': 'tilts', '.rawtlt': 'tilts', '.xf': 'tilts', '.mdoc': 'tilts'}
+            readers = {
+                '.star': 'star',
+                '.yaml': 'graph',
+                '.tlt': 'tilts',
+                '.rawtlt': 'tilts',
+                '.xf': 'tilts',
+                '.mdoc': 'tilts',
+            }
             reader = readers.get(Path(name).suffix, 'json')
             print(reader, name, '-', '', sep='\t', file=table)
     print(f'{len(images)} broken images and {len(texts)} broken texts in {folder}')

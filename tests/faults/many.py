@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Many items through stages that do nothing, run by the launcher: the counts reconcile, nothing is done twice, no process
-grows with the number of items, and replicas share the work.
+"""Many items through stages that do nothing, run by the launcher: the counts reconcile, nothing is done twice, no
+process grows with the number of items, and replicas share the work.
 
 usage: many.py five ITEMS        a source and four stages in a row
        many.py replicas ITEMS N  a source, a stage of N replicas that each take a few milliseconds, a stage that joins
 
 With the numbers of CI it is a test; with 100000 items it is the measurement of which tests/benchmarks/RESULTS.md tells.
 How long something takes never decides."""
+
 import os
 import re
 import sqlite3
@@ -88,7 +89,10 @@ class Memory:
         for name in sorted(self.before):
             grown = self.after.get(name, 0) - self.before[name]
             if items >= 3 * WARM:
-                check(grown <= SLACK, f"{name}: {self.before[name]} KiB up to {WARM} items, {self.after.get(name, 0)} after")
+                check(
+                    grown <= SLACK,
+                    f"{name}: {self.before[name]} KiB up to {WARM} items, {self.after.get(name, 0)} after",
+                )
 
 
 def carry(work, text, items, last):
@@ -97,9 +101,11 @@ def carry(work, text, items, last):
     begin = time.monotonic()
     live = launch("run", write(work("graph.yaml"), text), "--session", session)
     try:
+
         def ended():
             memory.sample(live.pid, done(session, last))
             return live.poll() is not None
+
         wait_until(ended, 60 + items / 200, "the end of the run")
         check(live.returncode == 0, f"exit {live.returncode}")
     finally:
@@ -124,10 +130,12 @@ def check_counts(session, stages, items):
         state = counted[name]
         check((state["seen"], state["done"]) == (items, items), f"{name}: {state['done']} of {state['seen']} done")
         check(f"{name:20} {items:8} {items:8}" in text, f"{name}: the table says so too")
-        attempts, = query(session, name, "SELECT COUNT(*) FROM items WHERE attempts > 1")[0]
+        (attempts,) = query(session, name, "SELECT COUNT(*) FROM items WHERE attempts > 1")[0]
         # Where the machine's disk stood still for longer than --hang-report, items of the silent ones go to others.
         silent = name in silences(session)
-        check(attempts == 0 or silent, f"{name}: {attempts} items were begun twice{' after a silence' if silent else ''}")
+        check(
+            attempts == 0 or silent, f"{name}: {attempts} items were begun twice{' after a silence' if silent else ''}"
+        )
     for name in ("source", *stages[:-1]):
         sent = query(session, name, "SELECT COUNT(*), COUNT(DISTINCT id), SUM(verdict = 'done') FROM outbox")[0]
         check(sent == (items, items, items), f"{name}: sent, different, acknowledged {sent}")
@@ -140,27 +148,33 @@ def five(work, items):
     table, everything = check_counts(session, stages, items)
     memory.report(items)
     size = sum(os.path.getsize(f"{session}/ledger/{name}.sqlite") for name in ("source", *stages))
-    print(f"{items} items through five stages in {seconds:.1f} s, {items / seconds:.0f}/s; ledgers {size / 1e6:.1f} MB, "
-          f"{size / items:.0f} bytes an item; status {table:.2f} s, status --json {everything:.2f} s; "
-          f"load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{items} items through five stages in {seconds:.1f} s, {items / seconds:.0f}/s; ledgers {size / 1e6:.1f} MB, "
+        f"{size / items:.0f} bytes an item; status {table:.2f} s, status --json {everything:.2f} s; "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
     print("KiB at most:", ", ".join(f"{n} {max(v, memory.after.get(n, 0))}" for n, v in sorted(memory.before.items())))
 
 
 def replicas(work, items, count):
     stages = ["wide", "joined"]
     # The source goes on until all have had work, so that it does not matter how long it takes to start them.
-    text = graph(f"{items}, meet: {count}", [("wide", f", replicas: {count}, meet: {count}, work: 0.005"), ("joined", "")])
+    text = graph(
+        f"{items}, meet: {count}", [("wide", f", replicas: {count}, meet: {count}, work: 0.005"), ("joined", "")]
+    )
     session, memory, seconds = carry(work, text, items, "joined")
     items = done(session, "source")
     check_counts(session, stages, items)
     shares = [row[0] for row in query(session, "wide", "SELECT COUNT(*) FROM items GROUP BY instance")]
     check(len(shares) == count, f"{len(shares)} of {count} replicas had work")
-    again, = query(session, "source", "SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL")[0]
+    (again,) = query(session, "source", "SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL")[0]
     check(again == 0, f"{again} not acknowledged")
     first, last = query(session, "wide", "SELECT MIN(time_seen), MAX(time_changed) FROM items")[0]
-    print(f"{items} items through {count} replicas in {seconds:.1f} s, {items / (last - first):.0f}/s from the first to the "
-          f"last; shares {min(shares)} to "
-          f"{max(shares)}; descriptors at most {max(memory.descriptors.values())}; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{items} items through {count} replicas in {seconds:.1f} s, {items / (last - first):.0f}/s from the first to the "
+        f"last; shares {min(shares)} to "
+        f"{max(shares)}; descriptors at most {max(memory.descriptors.values())}; load {os.getloadavg()[0]:.1f}"
+    )
 
 
 what, number = sys.argv[1], int(sys.argv[2])

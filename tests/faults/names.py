@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Odd names of micrographs go from the watcher to the extractor, quoted so that others can read them; names that no STAR file
-can hold fail with a reason; and nothing holds up the rest."""
+"""Odd names of micrographs go from the watcher to the extractor, quoted so that others can read them; names that no
+STAR file can hold fail with a reason; and nothing holds up the rest."""
+
 import os
 import re
 import shutil
@@ -18,16 +19,61 @@ stages:
   extractor:      {from: lowpass-picker, box: 32}
 """
 LONGEST = 255 - len(".mrc")
-GOOD = ["plain", "with space", " before", "after ", "two  spaces", "#hash", "_loop", "loop_", "data_x", "-dash", "--option",
-        "it's", "'quoted'", "say \"x\"", "\"", "semi;colon", ";first", "$dollar", "[brackets]", "back\\slash", "a@b",
-        "000001@stack", "per%cent", "pipe|and&", "{brace}", "star*", "q?", "ünïcödé Å", "冷冻电镜", "🧊" * 20,
-        "é́combining", "dots.in.name", "~", "x" * LONGEST, "y" * (LONGEST - 1) + "1", "y" * (LONGEST - 1) + "2",
-        "Å" * (LONGEST // 2), "🧊" * (LONGEST // 4), "f" * 200 + "/" + "g" * 200 + "/deep", "Å" * 100 + "/" + "é" * 100,
-        "a folder's name/_x y"]
-BAD = {b"line\nbreak": "line break", b"tab\tin": "control character", b"return\r": "control character",
-       b"escape\x1b[31m": "control character", b"del\x7f": "control character", b"bad\xff": "not UTF-8",
-       b"bad\xfe": "not UTF-8", b"half\xe2\x84": "not UTF-8", b"it's \"both\" kinds": "both kinds of quotation mark",
-       b"/".join([b"z" * 250] * 5): "too long"}
+GOOD = [
+    "plain",
+    "with space",
+    " before",
+    "after ",
+    "two  spaces",
+    "#hash",
+    "_loop",
+    "loop_",
+    "data_x",
+    "-dash",
+    "--option",
+    "it's",
+    "'quoted'",
+    "say \"x\"",
+    "\"",
+    "semi;colon",
+    ";first",
+    "$dollar",
+    "[brackets]",
+    "back\\slash",
+    "a@b",
+    "000001@stack",
+    "per%cent",
+    "pipe|and&",
+    "{brace}",
+    "star*",
+    "q?",
+    "ünïcödé Å",
+    "冷冻电镜",
+    "🧊" * 20,
+    "é́combining",
+    "dots.in.name",
+    "~",
+    "x" * LONGEST,
+    "y" * (LONGEST - 1) + "1",
+    "y" * (LONGEST - 1) + "2",
+    "Å" * (LONGEST // 2),
+    "🧊" * (LONGEST // 4),
+    "f" * 200 + "/" + "g" * 200 + "/deep",
+    "Å" * 100 + "/" + "é" * 100,
+    "a folder's name/_x y",
+]
+BAD = {
+    b"line\nbreak": "line break",
+    b"tab\tin": "control character",
+    b"return\r": "control character",
+    b"escape\x1b[31m": "control character",
+    b"del\x7f": "control character",
+    b"bad\xff": "not UTF-8",
+    b"bad\xfe": "not UTF-8",
+    b"half\xe2\x84": "not UTF-8",
+    b"it's \"both\" kinds": "both kinds of quotation mark",
+    b"/".join([b"z" * 250] * 5): "too long",
+}
 
 
 def micrograph():
@@ -72,7 +118,9 @@ with Work("names") as work:
         live.finish(3, 200)
 
     total, items = counts(session), status(session)["items"]
-    check(total["watcher"]["done"] == len(GOOD) and total["watcher"]["failed"] == len(BAD), f"watcher: {total['watcher']}")
+    check(
+        total["watcher"]["done"] == len(GOOD) and total["watcher"]["failed"] == len(BAD), f"watcher: {total['watcher']}"
+    )
     for stage in ("lowpass-picker", "extractor"):
         check(total[stage]["done"] == len(GOOD) == total[stage]["seen"], f"{stage}: {total[stage]}")
     check({i["id"] for i in items if i["stage"] == "extractor"} == set(GOOD), "each has its own id")
@@ -85,7 +133,10 @@ with Work("names") as work:
 
     micrographs = column(f"{session}/extractor/particles.star", "particles", "rlnMicrographName")
     expected = {os.path.join(work("raw"), name + ".mrc") for name in GOOD}
-    check(set(micrographs) == expected, f"particles.star names each micrograph as it is: {len(set(micrographs))} of {len(GOOD)}")
+    check(
+        set(micrographs) == expected,
+        f"particles.star names each micrograph as it is: {len(set(micrographs))} of {len(GOOD)}",
+    )
     images = column(f"{session}/extractor/particles.star", "particles", "rlnImageName")
     sections = {}
     for image in images:
@@ -99,11 +150,17 @@ with Work("names") as work:
             whole += file.data.reshape(-1, 32, 32).shape[0] == len(numbers) == max(numbers)
     check(whole == len(GOOD), f"mrcfile reads {whole} stacks with as many particles as rows")
     picks = set(column(f"{session}/lowpass-picker/autopick.star", "coordinate_files", "rlnMicrographCoordinates"))
-    check(sum(os.path.exists(os.path.join(session, p)) for p in picks) == len(GOOD), "autopick.star names a file for each")
+    check(
+        sum(os.path.exists(os.path.join(session, p)) for p in picks) == len(GOOD), "autopick.star names a file for each"
+    )
 
     if shutil.which("relion_star_handler"):
-        subprocess.run(["relion_star_handler", "--i", "extractor/particles.star", "--o", "handled.star"], cwd=session,
-                       check=True, capture_output=True)
+        subprocess.run(
+            ["relion_star_handler", "--i", "extractor/particles.star", "--o", "handled.star"],
+            cwd=session,
+            check=True,
+            capture_output=True,
+        )
         handled = column(f"{session}/handled.star", "particles", "rlnImageName")
         # What it cannot do itself: it makes one blank of two, and puts double quotation marks around what holds one.
         lost = {a for a, b in zip(images, handled) if a != b and not ("  " in a or (" " in a and '"' in a))}

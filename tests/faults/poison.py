@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """An item that brings its stage down, while it is read or while its products are written and others are in work, is set
 aside after three attempts, it and no other; `retry` takes it again."""
+
 import json
 import os
 
-from faults import (COUNT, Run, Work, calm, check, finish, graph, ledger, outcome, program, run, same, whole)
+from faults import COUNT, Run, Work, calm, check, finish, graph, ledger, outcome, program, run, same, whole
 
 LIBRARY = os.path.join(os.path.dirname(program("icestream")), "../tests/preload_poison.so")
 
@@ -12,8 +13,10 @@ LIBRARY = os.path.join(os.path.dirname(program("icestream")), "../tests/preload_
 def without(undisturbed, item, stage):
     """The outcome when an item gets no further than to a stage."""
     image = f"{item}.mrcs"
-    expected = {key: {name: value for name, value in undisturbed[key].items() if not name.startswith(f"{item}_")}
-                for key in ("cuts", "picks")}
+    expected = {
+        key: {name: value for name, value in undisturbed[key].items() if not name.startswith(f"{item}_")}
+        for key in ("cuts", "picks")
+    }
     expected["stacks"] = {name: value for name, value in undisturbed["stacks"].items() if name != image}
     expected["particles"] = [row for row in undisturbed["particles"] if not any(image in value for value in row)]
     if stage == "extractor":
@@ -28,16 +31,22 @@ def poisoned(work, stage, name, item):
     poison = {"LD_PRELOAD": os.path.abspath(LIBRARY), "ICESTREAM_FAULT_POISON": f"icestream-{stage}:{name}"}
     with Run(path, session, *options, env={**os.environ, **poison}) as live:
         output = live.finish(3)
-    check(output.count(f"died while it worked on {item}") == 2 and f"{item} is set aside" in output,
-          f"{stage}: reported twice, then set aside")
+    check(
+        output.count(f"died while it worked on {item}") == 2 and f"{item} is set aside" in output,
+        f"{stage}: reported twice, then set aside",
+    )
     failed = ledger(session, stage, "SELECT id, reason, crashes FROM items WHERE state = 3")
     check([row[0] for row in failed] == [item] and failed[0][2] == 3, f"{stage}: {failed}")
     others = ledger(session, stage, "SELECT id, crashes FROM items WHERE crashes > 0 AND state <> 3")
     check(not others, f"{stage}: no other item is blamed {others}")
     state = json.loads(run("status", "--session", session, "--json").stdout)
-    check([(i["id"], i["stage"]) for i in state["items"] if i["state"] == "failed"] == [(item, stage)], "status knows it")
-    check("was killed by Segmentation fault on it, 3 times" in run("status", "--session", session).stdout,
-          f"{stage}: status has the reason")
+    check(
+        [(i["id"], i["stage"]) for i in state["items"] if i["state"] == "failed"] == [(item, stage)], "status knows it"
+    )
+    check(
+        "was killed by Segmentation fault on it, 3 times" in run("status", "--session", session).stdout,
+        f"{stage}: status has the reason",
+    )
     found, expected = outcome(session), without(calm(), item, stage)
     same(expected, {key: found[key] for key in expected}, f"{stage} without it")
     check(run("retry", "--session", session).stdout.startswith(f"{stage}: {item} goes through again"), "retry takes it")
@@ -48,7 +57,7 @@ def poisoned(work, stage, name, item):
 
 
 with Work("poison") as work:
-    item = sorted(name[:-len(".mrcs")] for name in calm()["stacks"])[COUNT // 3]
+    item = sorted(name[: -len(".mrcs")] for name in calm()["stacks"])[COUNT // 3]
     poisoned(work, "lowpass-picker", f"{item}.mrc", item)
     poisoned(work, "extractor", f".{item}.mrcs.partial", item)
     finish()

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Power cuts: a session is resumed from what was on the disk at a random instant, and ends as one that nothing disturbed.
+"""Power cuts: a session is resumed from what was on the disk at a random instant, and ends as one that nothing
+disturbed.
 
 power.py copy [INSTANTS]     the session's folder as it is at an instant
 power.py synced [INSTANTS]   only what was synced by then (preload_power.c): files' contents and folders' entries
 power.py mixed [INSTANTS]    for each file and entry either that, or what was written last, or a part of it"""
+
 import glob
 import os
 import shutil
@@ -11,8 +13,24 @@ import signal
 import sys
 import time
 
-from faults import (BIN, COUNT, Run, Work, calm, check, done, finish, graph, ledger, outcome, pids, same, seeded,
-                    wait_until, whole)
+from faults import (
+    BIN,
+    COUNT,
+    Run,
+    Work,
+    calm,
+    check,
+    done,
+    finish,
+    graph,
+    ledger,
+    outcome,
+    pids,
+    same,
+    seeded,
+    wait_until,
+    whole,
+)
 
 PRELOAD = os.path.join(BIN, "../tests/preload_power.so")
 
@@ -120,8 +138,12 @@ def case_synced(instants, work, chosen, undisturbed, mixed=False):
         for path in (disk, *(os.path.join(shadow, kind) for kind in ("files", "folders", "locks"))):
             os.makedirs(path)
         session, target = os.path.join(disk, "session"), chosen.randrange(COUNT - 5)
-        environment = {**os.environ, "LD_PRELOAD": PRELOAD, "ICESTREAM_POWER_DISK": os.path.realpath(disk),
-                       "ICESTREAM_POWER_SHADOW": shadow}
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": PRELOAD,
+            "ICESTREAM_POWER_DISK": os.path.realpath(disk),
+            "ICESTREAM_POWER_SHADOW": shadow,
+        }
         with Run(graph(work.path), session, "--until-idle", "2", env=environment) as live:
             wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
             time.sleep(0.05 * chosen.random())  # not a synchronisation: a random instant
@@ -133,8 +155,11 @@ def case_synced(instants, work, chosen, undisturbed, mixed=False):
         kept = {stage: done(after, stage) for stage in ("watcher", "lowpass-picker", "extractor")}
         was = {stage: done(session, stage) for stage in kept}
         check(True, f"instant {i}: done were {was}, kept are {kept}")
-        missing = [row[0] for row in ledger(after, "lowpass-picker", "SELECT id FROM items WHERE state = 1")
-                   if not os.path.getsize(f"{after}/lowpass-picker/{row[0]}_autopick.star")]
+        missing = [
+            row[0]
+            for row in ledger(after, "lowpass-picker", "SELECT id FROM items WHERE state = 1")
+            if not os.path.getsize(f"{after}/lowpass-picker/{row[0]}_autopick.star")
+        ]
         check(not missing, f"instant {i}: what is done has its products {missing[:3]}")
         if not mixed:
             check(kept["extractor"] >= target, f"instant {i}: nothing that was acknowledged is lost")

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The micrographs of the fault tests, and the session that nothing disturbed: made once, made anew with a new program."""
+"""The micrographs of the fault tests, and the session that nothing disturbed: made once, made anew with a new
+program."""
+
 import os
 import shutil
 import time
@@ -13,8 +15,21 @@ stamp = f"{COUNT} {GRAPH} {os.path.getmtime(program('icestream-simulate'))}"
 kept = os.path.join(DATA, "stamp")
 if not os.path.exists(kept) or open(kept).read() != stamp:
     shutil.rmtree(os.path.join(DATA, "sim"), ignore_errors=True)
-    simulate(os.path.join(DATA, "sim"), micrographs=COUNT, size=160, pixel_size=6.0, particles=6, box=32, diameter=130,
-             snr=0.5, templates=1, contamination=0, carbon=0, interval=0, seed=3)
+    simulate(
+        os.path.join(DATA, "sim"),
+        micrographs=COUNT,
+        size=160,
+        pixel_size=6.0,
+        particles=6,
+        box=32,
+        diameter=130,
+        snr=0.5,
+        templates=1,
+        contamination=0,
+        carbon=0,
+        interval=0,
+        seed=3,
+    )
     write(kept, stamp)
 print(f"{len(os.listdir(MICROGRAPHS))} micrographs, {time.time() - begin:.1f} s")
 
@@ -23,7 +38,9 @@ shutil.rmtree(os.path.join(DATA, "calm"), ignore_errors=True)
 run("run", graph(DATA), "--session", os.path.join(DATA, "calm"), "--until-idle", "0.5", timeout=100)
 print(f"undisturbed run with {BIN}: {time.time() - begin:.1f} s")
 undisturbed = calm()
-check(all(c["done"] == COUNT and c["seen"] == COUNT for c in undisturbed["counts"].values()), f"{undisturbed['counts']}")
+check(
+    all(c["done"] == COUNT and c["seen"] == COUNT for c in undisturbed["counts"].values()), f"{undisturbed['counts']}"
+)
 check(len(undisturbed["particles"]) > 2 * COUNT, f"{len(undisturbed['particles'])} particles")
 whole(os.path.join(DATA, "calm"))
 finish()

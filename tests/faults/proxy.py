@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A bad wire between the stages: messages and answers are dropped, doubled, cut short, held back and overtaken, nonsense
-of every kind comes in between, strangers knock at the sockets, a stage connects late. All items come through once, all
-nonsense is counted and told of, and memory stays bounded.
+"""A bad wire between the stages: messages and answers are dropped, doubled, cut short, held back and overtaken,
+nonsense of every kind comes in between, strangers knock at the sockets, a stage connects late. All items come through
+once, all nonsense is counted and told of, and memory stays bounded.
 
 proxy.py [SEED [PARTS]]    PARTS: how many of a hundred messages each fault befalls (5)"""
+
 import json
 import os
 import random
@@ -45,8 +46,15 @@ class Proxy(threading.Thread):
                 return
         self.edge = json.load(open(self.place + ".edge"))
         context = zmq.Context()
-        make = {name: context.socket(kind) for name, kind in (("from_up", zmq.PULL), ("to_down", zmq.PUSH),
-                                                              ("from_down", zmq.PULL), ("to_up", zmq.PUSH))}
+        make = {
+            name: context.socket(kind)
+            for name, kind in (
+                ("from_up", zmq.PULL),
+                ("to_down", zmq.PUSH),
+                ("from_down", zmq.PULL),
+                ("to_up", zmq.PUSH),
+            )
+        }
         make["from_up"].rcvhwm = make["to_down"].sndhwm = 4
         make["from_up"].connect(self.edge["data"])
         make["to_down"].bind(f"ipc://{self.place}.d")
@@ -104,7 +112,7 @@ class Proxy(threading.Thread):
             return out
         if self.happens():
             self.faults["cut"] += 1
-            return out + [Bad([frames[0][:self.rng.randrange(len(frames[0]))]])]
+            return out + [Bad([frames[0][: self.rng.randrange(len(frames[0]))]])]
         if self.happens():
             self.faults["doubled"] += 1
             out.append(frames)
@@ -125,10 +133,17 @@ class Bad(list):
 def knock(endpoint, rng):
     """Strangers at a socket that a stage has bound: raw bytes, half a greeting, another kind of socket, 100 MB. libzmq
     takes some raw bytes for messages of its first version, so a few of them may be counted."""
-    path = endpoint[len("ipc://"):]
+    path = endpoint[len("ipc://") :]
     greeting = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" * 32
-    for text in (b"", rng.randbytes(5000), b"GET / HTTP/1.1\r\n\r\n", greeting[:7], greeting,
-                 greeting + b"\x04\xff" + rng.randbytes(300), greeting + b"\x02" + b"\xff" * 8 + rng.randbytes(99)):
+    for text in (
+        b"",
+        rng.randbytes(5000),
+        b"GET / HTTP/1.1\r\n\r\n",
+        greeting[:7],
+        greeting,
+        greeting + b"\x04\xff" + rng.randbytes(300),
+        greeting + b"\x02" + b"\xff" * 8 + rng.randbytes(99),
+    ):
         with socket.socket(socket.AF_UNIX) as raw:
             raw.connect(path)
             try:
@@ -150,10 +165,18 @@ def knock(endpoint, rng):
 rng = seeded(sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] != "0" else None)
 parts = float(sys.argv[2]) if len(sys.argv) > 2 else 5
 with Work("proxy") as work:
-    programs = [bend(work.path, "watcher", RESEND, False), bend(work.path, "lowpass-picker", RESEND),
-                bend(work.path, "extractor", RESEND)]
-    path = graph(work.path, watcher=f"program: {programs[0]}", picker=f"program: {programs[1]}",
-                 extractor=f"program: {programs[2]}", more=f"programs: [{', '.join(programs)}]\n")
+    programs = [
+        bend(work.path, "watcher", RESEND, False),
+        bend(work.path, "lowpass-picker", RESEND),
+        bend(work.path, "extractor", RESEND),
+    ]
+    path = graph(
+        work.path,
+        watcher=f"program: {programs[0]}",
+        picker=f"program: {programs[1]}",
+        extractor=f"program: {programs[2]}",
+        more=f"programs: [{', '.join(programs)}]\n",
+    )
     proxies = {stage: Proxy(work(f"{stage}.0"), parts, rng.random()) for stage in ("lowpass-picker", "extractor")}
     session, peaks = work("session"), {}
 
@@ -189,12 +212,17 @@ with Work("proxy") as work:
     whole(session)
     # What comes up the wire to a stage, and down to it.
     picker, extractor = proxies["lowpass-picker"], proxies["extractor"]
-    for name, ways in (("watcher.0", [(picker, "up")]), ("lowpass-picker.0", [(picker, "down"), (extractor, "up")]),
-                       ("extractor.0", [(extractor, "down")])):
+    for name, ways in (
+        ("watcher.0", [(picker, "up")]),
+        ("lowpass-picker.0", [(picker, "down"), (extractor, "up")]),
+        ("extractor.0", [(extractor, "down")]),
+    ):
         count = dropped(session, name)
         least, most = (sum(getattr(p, what)[way] for p, way in ways) for what in ("certain", "sent"))
-        check(least <= count <= most + KNOCKED, f"{name} has counted {count} of {least} to {most} bad messages, and "
-                                                "perhaps a few of the strangers'")
+        check(
+            least <= count <= most + KNOCKED,
+            f"{name} has counted {count} of {least} to {most} bad messages, and " "perhaps a few of the strangers'",
+        )
         lines = log_lines(session, name, "bad-frame") + log_lines(session, name, "stray")
         check(1 <= len(lines) <= 12, f"{name} tells of them in {len(lines)} lines")
         check(not log_lines(session, name, "ERROR"), f"{name} has no error")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`icestream status` reconciles: at any moment of a run the counts add up, within each stage and across each edge, and
 where somebody has been at a ledger it says so, with exit code 4."""
+
 import contextlib
 import json
 import os
@@ -8,7 +9,23 @@ import shutil
 import sqlite3
 import subprocess
 
-from faults import COUNT, DATA, Run, Work, arrive, calm, check, done, finish, graph, names, outcome, program, same, whole
+from faults import (
+    COUNT,
+    DATA,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    done,
+    finish,
+    graph,
+    names,
+    outcome,
+    program,
+    same,
+    whole,
+)
 
 
 def ask(session, *options):
@@ -27,15 +44,28 @@ def tamper(work, number, stage, statement):
 
 
 TAMPERED = (
-    ("extractor", "DELETE FROM items WHERE number = 7", "extractor: 1 items were acknowledged but are not in its ledger"),
+    (
+        "extractor",
+        "DELETE FROM items WHERE number = 7",
+        "extractor: 1 items were acknowledged but are not in its ledger",
+    ),
     ("lowpass-picker", "DELETE FROM outbox WHERE seq = 3", "extractor: 1 items are in its ledger but nobody sent them"),
-    ("watcher", "UPDATE outbox SET edge = 'watcher.0>nobody' WHERE seq = 3",
-     "lowpass-picker: 1 items are in its ledger but nobody sent them"),
-    ("lowpass-picker", "UPDATE items SET state = 9 WHERE number = 5",
-     "lowpass-picker: 200 items were seen, which is not the sum of the others"),
-    ("watcher", "INSERT INTO items SELECT 999, 'mic_x', state, reason, attempts, crashes, instance, token, item, "
-                "time_seen, time_changed FROM items WHERE number = 1",
-     "lowpass-picker: 1 items are done upstream but were not sent to it"),
+    (
+        "watcher",
+        "UPDATE outbox SET edge = 'watcher.0>nobody' WHERE seq = 3",
+        "lowpass-picker: 1 items are in its ledger but nobody sent them",
+    ),
+    (
+        "lowpass-picker",
+        "UPDATE items SET state = 9 WHERE number = 5",
+        "lowpass-picker: 200 items were seen, which is not the sum of the others",
+    ),
+    (
+        "watcher",
+        "INSERT INTO items SELECT 999, 'mic_x', state, reason, attempts, crashes, instance, token, item, "
+        "time_seen, time_changed FROM items WHERE number = 1",
+        "lowpass-picker: 1 items are done upstream but were not sent to it",
+    ),
 )
 
 with Work("reconcile") as work:

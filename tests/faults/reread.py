@@ -2,6 +2,7 @@
 """What a disk has lost between two runs of a session: a particle table of an item that was done, the classifier's last
 snapshot, and then all of them. The session goes on with what there is, tells of the rest, and is whole again when the
 table is mended and retried."""
+
 import glob
 import os
 import subprocess
@@ -46,7 +47,7 @@ with Work("reread") as work:
     check(done(session, "classifier") == SOME and whole, "with all particles")
 
     table = sorted(glob.glob(f"{session}/extractor/**/*_extract.star", recursive=True))[3]
-    stem = os.path.basename(table)[:-len("_extract.star")]
+    stem = os.path.basename(table)[: -len("_extract.star")]
     good = open(table, "rb").read()
     os.truncate(table, len(good) - 20)
     os.truncate(snapshots(session)[-1], 300)
@@ -66,13 +67,17 @@ with Work("reread") as work:
         file.write(good)
     run("retry", "--session", session)
     check(go(path, session).returncode == 0, "once the table is mended and retried, all is well")
-    check(classified(session) == joined(session) == whole and done(session, "classifier") == SOME,
-          "and nothing is missing")
+    check(
+        classified(session) == joined(session) == whole and done(session, "classifier") == SOME,
+        "and nothing is missing",
+    )
 
     for model in snapshots(session):
         os.truncate(model, 0)
-    arrive(names()[SOME:SOME + 5], incoming)
+    arrive(names()[SOME : SOME + 5], incoming)
     check(go(path, session).returncode == 0, "without any snapshot the classifier begins anew")
-    check(set(whole) < set(classified(session)) and done(session, "classifier") == SOME + 5,
-          "with all that was there, and all that came")
+    check(
+        set(whole) < set(classified(session)) and done(session, "classifier") == SOME + 5,
+        "with all that was there, and all that came",
+    )
     finish()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A session for many minutes: `soak.py [MINUTES [PER_SECOND]]`. Micrographs come at a steady pace; in the second half
-stages, and the launcher, are killed at random. Memory and descriptors of every process, the ledgers and what lies in the
-session are written down as they grow, and must not where they need not."""
+stages, and the launcher, are killed at random. Memory and descriptors of every process, the ledgers and what lies in
+the session are written down as they grow, and must not where they need not."""
+
 import glob
 import json
 import os
@@ -10,8 +11,7 @@ import sys
 import time
 
 from alone import now, put, resident
-from faults import (MICROGRAPHS, Run, Work, check, counts, done, finish, graph, names, pids, seeded, star,
-                    wait_until)
+from faults import MICROGRAPHS, Run, Work, check, counts, done, finish, graph, names, pids, seeded, star, wait_until
 
 MINUTES = float(sys.argv[1]) if len(sys.argv) > 1 else 0.5
 PACE = float(sys.argv[2]) if len(sys.argv) > 2 else 10
@@ -49,9 +49,15 @@ class Soak:
             time.sleep(max(0, begin + (self.fed - first) / PACE - now()))
 
     def look(self):
-        row = {"time": now(), "fed": self.fed, "done": done(self.session, "extractor"), "kills": self.kills,
-               "ledgers": bytes_of(f"{self.session}/ledger/*.sqlite"), "wal": bytes_of(f"{self.session}/ledger/*-wal"),
-               "logs": bytes_of(f"{self.session}/log/*.log*")}
+        row = {
+            "time": now(),
+            "fed": self.fed,
+            "done": done(self.session, "extractor"),
+            "kills": self.kills,
+            "ledgers": bytes_of(f"{self.session}/ledger/*.sqlite"),
+            "wal": bytes_of(f"{self.session}/ledger/*-wal"),
+            "logs": bytes_of(f"{self.session}/log/*.log*"),
+        }
         for name, pid in {**pids(self.session), "icestream": self.live.pid}.items():
             try:
                 row[name] = [resident(pid), descriptors(pid)]
@@ -77,8 +83,10 @@ def compare(soak, calm):
     items = last["done"] - first["done"]
     for name in ("watcher.0", "lowpass-picker.0", "extractor.0", "icestream"):
         grown, more = last[name][0] - first[name][0], last[name][1] - first[name][1]
-        print(f"{name}: {first[name][0]} KiB and {first[name][1]} descriptors at {first['done']} items, {last[name][0]} and "
-              f"{last[name][1]} at {last['done']}")
+        print(
+            f"{name}: {first[name][0]} KiB and {first[name][1]} descriptors at {first['done']} items, {last[name][0]} and "
+            f"{last[name][1]} at {last['done']}"
+        )
         check(grown < 2000 + 2 * items, f"{name}: {grown} KiB more after {items} more items")
         check(more <= 2, f"{name}: {more} descriptors more")
     check(max(row["wal"] for row in calm) < 64 << 20, "the ledgers' journals are bounded")
@@ -95,7 +103,9 @@ with Work("soak") as work:
         calm = list(soak.curve)
         for row in soak.feed(end):
             soak.kill_one()
-        wait_until(lambda: pids(soak.session) and done(soak.session, "extractor") == soak.fed, 120, "all is done", soak.live)
+        wait_until(
+            lambda: pids(soak.session) and done(soak.session, "extractor") == soak.fed, 120, "all is done", soak.live
+        )
         soak.look()
         soak.live.signal(signal.SIGINT)
         soak.live.finish(0)
@@ -105,7 +115,9 @@ with Work("soak") as work:
     found = counts(soak.session)
     check(all(f["done"] == f["seen"] == soak.fed for f in found.values()), f"{soak.kills} kills: {found}")
     rows = star(f"{soak.session}/lowpass-picker/autopick.star")["coordinate_files"]
-    check(len({row["rlnMicrographName"] for row in rows}) == len(rows) == soak.fed, f"autopick.star has {len(rows)} rows")
+    check(
+        len({row["rlnMicrographName"] for row in rows}) == len(rows) == soak.fed, f"autopick.star has {len(rows)} rows"
+    )
     left = [p for p in glob.glob(f"{soak.session}/**/.*", recursive=True) if os.path.isfile(p)]
     check(len(left) <= soak.kills, f"{len(left)} unfinished files were left behind, at most one a kill")
     sizes = soak.look()

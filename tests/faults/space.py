@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Intake pauses while the disk is nearly full, says so once, goes on when there is space; and ends when it is told to."""
+"""Intake pauses while the disk is nearly full, says so once, goes on when there is space; and ends when it is told
+to."""
+
 import json
 
 from alone import environment, logs, put, relays, start
@@ -34,21 +36,33 @@ def resumes(work, session, space, graph):
 
     options = "--until-idle", 2
     with start(work, graph, *options, env=environment(work, "space", ICESTREAM_FAULT_SPACE=space)) as live:
-        wait_until(lambda: live.says("paused: 1.5 GB are free, min_free is 2 GB"), 60, "run says that it is paused", live)
+        wait_until(
+            lambda: live.says("paused: 1.5 GB are free, min_free is 2 GB"), 60, "run says that it is paused", live
+        )
         # Longer than until_idle: what waits for space is not nothing.
         begin = beat()
         wait_until(lambda: beat() > begin + 3, 60, "three seconds pass", live)
         check(counts(session)["watcher"]["seen"] == 5, "nothing was taken in meanwhile")
         write(space, "2.05e9")
-        wait_until(lambda: note(session).startswith("paused: 2.05 GB"), 60, "a little more than min_free is not enough", live)
+        wait_until(
+            lambda: note(session).startswith("paused: 2.05 GB"), 60, "a little more than min_free is not enough", live
+        )
         write(space, "3e9")
         live.finish(0)
     told = [line for line in logs(session, "watcher.0") if " disk-space " in line]
     check(len(told) == 3 and "taken in again" in told[2], f"said that there is space again: {told}")
     check(all(f["done"] == 10 for f in counts(session).values()), f"there is space, so it went on: {counts(session)}")
     write(space, "1e9")
-    with start(work, graph, "--until-idle", 1, "--set", "watcher.min_free=0", session="second",
-               env=environment(work, "space", ICESTREAM_FAULT_SPACE=space)) as live:
+    with start(
+        work,
+        graph,
+        "--until-idle",
+        1,
+        "--set",
+        "watcher.min_free=0",
+        session="second",
+        env=environment(work, "space", ICESTREAM_FAULT_SPACE=space),
+    ) as live:
         live.finish(0)
     check(counts(work("second"))["relay"]["done"] == 10, "min_free 0: space does not matter")
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Strangers: whoever has not the session's keys, or is another user, gets nothing and changes nothing; nothing listens on a
-network unasked.
+"""Strangers: whoever has not the session's keys, or is another user, gets nothing and changes nothing; nothing
+listens on a network unasked.
 
 strangers.py network|listen|closed"""
+
 import json
 import os
 import re
@@ -11,15 +12,40 @@ import stat
 import subprocess
 import sys
 
-from faults import (COUNT, Run, Work, arrive, calm, check, counts, done, finish, graph, ledger, names, outcome, pids,
-                    program, run, same, seeded, wait_until, whole, write)
+from faults import (
+    COUNT,
+    Run,
+    Work,
+    arrive,
+    calm,
+    check,
+    counts,
+    done,
+    finish,
+    graph,
+    ledger,
+    names,
+    outcome,
+    pids,
+    program,
+    run,
+    same,
+    seeded,
+    wait_until,
+    whole,
+    write,
+)
 from wire import dropped, instances, log_lines, zmq
 
 
 def endpoints(session):
     """{endpoint: (what is bound there, edge)}"""
-    return {edge[key]: (key, edge["edge"]) for orders in instances(session).values() for edge in orders["outputs"]
-            for key in ("data", "ack")}
+    return {
+        edge[key]: (key, edge["edge"])
+        for orders in instances(session).values()
+        for edge in orders["outputs"]
+        for key in ("data", "ack")
+    }
 
 
 def listeners(processes):
@@ -53,8 +79,10 @@ def evil(key, edge):
     ids = [name.rsplit(".", 1)[0] for name in names()]
     if key == "ack":
         return [{**back, "kind": kind, "seq": seq} for kind in ("hello", "ack") for seq in range(0, 2 * COUNT)]
-    return [{"v": 1, "kind": "item", "edge": edge, "seq": n, "attempt": 1,
-             "item": {"v": 1, "id": id, "kind": "micrograph"}} for n, id in enumerate(ids)]
+    return [
+        {"v": 1, "kind": "item", "edge": edge, "seq": n, "attempt": 1, "item": {"v": 1, "id": id, "kind": "micrograph"}}
+        for n, id in enumerate(ids)
+    ]
 
 
 kept = []  # see the end
@@ -85,7 +113,7 @@ class Stranger:
 
 
 def raw(endpoint, text):
-    host, port = endpoint[len("tcp://"):].rsplit(":", 1)
+    host, port = endpoint[len("tcp://") :].rsplit(":", 1)
     with socket.create_connection((host, int(port))) as peer:
         try:
             peer.sendall(text)
@@ -97,15 +125,18 @@ def network():
     rng = seeded()
     with Work("network") as work:
         incoming, session = work("incoming"), work("session")
-        arrive(names()[:COUNT // 2], incoming)
+        arrive(names()[: COUNT // 2], incoming)
         others = work("others")
-        with Run(graph(work.path, name="other.yaml", micrographs=work(), session="transport: tcp"), others) as other, \
-                Run(graph(work.path, micrographs=incoming, session="transport: tcp"), session) as live:
+        with Run(
+            graph(work.path, name="other.yaml", micrographs=work(), session="transport: tcp"), others
+        ) as other, Run(graph(work.path, micrographs=incoming, session="transport: tcp"), session) as live:
             wait_until(lambda: done(session, "extractor") == COUNT // 2, 100, "half of them is done", live)
             wait_until(lambda: len(pids(others)) == 3, 30, "the other session runs", other)
             told = instances(session)
-            check(all(stat.S_IMODE(os.stat(f"{session}/log/{name}.instance.json").st_mode) == 0o600 for name in told),
-                  "files with keys have mode 0600")
+            check(
+                all(stat.S_IMODE(os.stat(f"{session}/log/{name}.instance.json").st_mode) == 0o600 for name in told),
+                "files with keys have mode 0600",
+            )
             found = listeners([live.pid, *pids(session).values()])
             check({f"tcp://{address}" for address in found} == set(endpoints(session)), f"listening: {sorted(found)}")
             check(all(address.startswith("127.0.0.1:") for address in found), "on loopback only")
@@ -114,19 +145,24 @@ def network():
             check(ours != theirs, "each session has keys of its own")
             fresh_public, fresh_secret = zmq.curve_keypair()
             before = counts(session), ledger(session, "watcher", "SELECT * FROM outbox ORDER BY seq")
-            strangers = {"no keys": Stranger(session),
-                         "another session's keys": Stranger(session, theirs, foreign["secret"].encode(), theirs),
-                         "another session's keys, and our public one":
-                             Stranger(session, theirs, foreign["secret"].encode(), ours),
-                         "new keys, and our public one": Stranger(session, fresh_public, fresh_secret, ours),
-                         "our public key with another secret": Stranger(session, ours, fresh_secret, ours)}
+            strangers = {
+                "no keys": Stranger(session),
+                "another session's keys": Stranger(session, theirs, foreign["secret"].encode(), theirs),
+                "another session's keys, and our public one": Stranger(
+                    session, theirs, foreign["secret"].encode(), ours
+                ),
+                "new keys, and our public one": Stranger(session, fresh_public, fresh_secret, ours),
+                "our public key with another secret": Stranger(session, ours, fresh_secret, ours),
+            }
             for endpoint in endpoints(session):
                 for text in (b"", rng.randbytes(3000), b"GET / HTTP/1.1\r\n\r\n", rng.randbytes(1 << 20)):
                     raw(endpoint, text)
             for name in ("watcher.0", "lowpass-picker.0"):
                 wait_until(lambda: refused(session, name) >= len(strangers), 30, f"{name} has turned them away", live)
-            check((counts(session), ledger(session, "watcher", "SELECT * FROM outbox ORDER BY seq")) == before,
-                  "nothing has changed")
+            check(
+                (counts(session), ledger(session, "watcher", "SELECT * FROM outbox ORDER BY seq")) == before,
+                "nothing has changed",
+            )
             # A peer with the keys is heard: what the others could have done.
             friend = zmq.Context()
             mouth = friend.socket(zmq.PUSH)
@@ -136,7 +172,7 @@ def network():
             mouth.send(b"nonsense")
             wait_until(lambda: dropped(session, "watcher.0") == 1, 30, "who has the keys is heard", live)
             friend.destroy(linger=0)
-            arrive(names()[COUNT // 2:], incoming)
+            arrive(names()[COUNT // 2 :], incoming)
             wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
             for what, stranger in strangers.items():
                 check(stranger.heard() == 0, f"{what}: nothing was to be heard")
@@ -153,20 +189,34 @@ def listen():
     with Work("listen") as work:
         folder = work("few")
         arrive(names()[:3], folder)
-        for session, words, address in ((work("ipc"), "", None), (work("tcp"), "transport: tcp", "127.0.0.1"),
-                                        (work("told"), "transport: tcp, listen: 127.0.0.2", "127.0.0.2")):
+        for session, words, address in (
+            (work("ipc"), "", None),
+            (work("tcp"), "transport: tcp", "127.0.0.1"),
+            (work("told"), "transport: tcp, listen: 127.0.0.2", "127.0.0.2"),
+        ):
             with Run(graph(work.path, micrographs=folder, session=words), session) as live:
                 wait_until(lambda: done(session, "extractor") == 3, 60, "work is done", live)
                 found = listeners([live.pid, *pids(session).values()])
-                check({one.split(":")[0] for one in found} == ({address} if address else set()),
-                      f"'{words}' listens on {sorted(found)}")
+                check(
+                    {one.split(":")[0] for one in found} == ({address} if address else set()),
+                    f"'{words}' listens on {sorted(found)}",
+                )
                 live.signal(15)
                 live.finish(1)
-        said = run("run", graph(work.path, micrographs=folder, session="transport: tcp, listen: 203.0.113.7"), "--session",
-                   work("no"), expect=1)
+        said = run(
+            "run",
+            graph(work.path, micrographs=folder, session="transport: tcp, listen: 203.0.113.7"),
+            "--session",
+            work("no"),
+            expect=1,
+        )
         check("203.0.113.7" in said.stderr and "session.listen" in said.stderr, said.stderr.strip())
-        for words in ("transport: tcp, listen: 0.0.0.0", "transport: tcp, listen: '*'", "listen: 127.0.0.1",
-                      "transport: tcp, listen: somewhere"):
+        for words in (
+            "transport: tcp, listen: 0.0.0.0",
+            "transport: tcp, listen: '*'",
+            "listen: 127.0.0.1",
+            "transport: tcp, listen: somewhere",
+        ):
             said = run("check", graph(work.path, micrographs=folder, session=words), expect=2)
             check("session.listen" in said.stderr, said.stderr.strip())
 
@@ -185,13 +235,17 @@ def closed():
             wait_until(lambda: done(session, "extractor") == 3, 60, "work is done", live)
             place = open(f"{session}/log/sockets").read()
             check(place.startswith(work("sticky")), f"not in a folder in which anybody may rename: {place}")
-            check(stat.S_IMODE(os.stat(place).st_mode) == 0o700, f"{place} has mode {os.stat(place).st_mode & 0o7777:o}")
+            check(
+                stat.S_IMODE(os.stat(place).st_mode) == 0o700, f"{place} has mode {os.stat(place).st_mode & 0o7777:o}"
+            )
             sockets = [f"{place}/{name}" for name in os.listdir(place)]
             check(len(sockets) == 4, f"{len(sockets)} sockets")
             if os.geteuid() == 0:
-                attempt = ("import os, socket, sys\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-                           "for path in sys.argv[1:]:\n    try:\n        socket.socket(socket.AF_UNIX).connect(path)\n"
-                           "        print('in')\n    except PermissionError:\n        print('out')\n")
+                attempt = (
+                    "import os, socket, sys\nos.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+                    "for path in sys.argv[1:]:\n    try:\n        socket.socket(socket.AF_UNIX).connect(path)\n"
+                    "        print('in')\n    except PermissionError:\n        print('out')\n"
+                )
                 said = subprocess.run([sys.executable, "-c", attempt, *sockets], capture_output=True, text=True)
                 check(said.stdout.split() == ["out"] * 4, f"another user stays outside: {said.stdout.split()}")
             else:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The units for systemd: what they start resumes a session, and the exit codes mean to systemd what they mean to us."""
+
 import configparser
 import os
 import shlex
@@ -32,7 +33,9 @@ def verify(work, path, kind):
         return
     os.makedirs(work("runtime"), mode=0o700, exist_ok=True)
     words = ["systemd-analyze", "verify", "--man=no", *(["--user"] if kind == "user" else []), path]
-    result = subprocess.run(words, capture_output=True, text=True, env=dict(os.environ, XDG_RUNTIME_DIR=work("runtime")))
+    result = subprocess.run(
+        words, capture_output=True, text=True, env=dict(os.environ, XDG_RUNTIME_DIR=work("runtime"))
+    )
     told = [line for line in result.stderr.splitlines() if "icestream@" in line]
     check(result.returncode == 0 and not told, f"systemd-analyze verify, {kind}: {told or result.stderr}")
 
@@ -53,36 +56,50 @@ if cmake is None:
     print("skipped: cmake, which installs the units, is not there")
     sys.exit(SKIP)
 with Work("systemd") as work:
-    subprocess.run([cmake, "--install", os.path.join(BIN, ".."), "--prefix", work("prefix")], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [cmake, "--install", os.path.join(BIN, ".."), "--prefix", work("prefix")], check=True, stdout=subprocess.DEVNULL
+    )
     units = {kind: read_unit(work("prefix/lib/systemd", kind, "icestream@.service")) for kind in ("system", "user")}
     for kind, unit in units.items():
         verify(work, work("prefix/lib/systemd", kind, "icestream@.service"), kind)
         program = shlex.split(unit["Service"]["ExecStart"])[0]
-        check(program == os.path.realpath(work("prefix/bin/icestream")) and os.access(program, os.X_OK), f"{kind}: {program}")
-        check(unit["Service"]["KillSignal"] == "SIGTERM" and unit["Service"]["Restart"] == "always", f"{kind}: how it stops")
+        check(
+            program == os.path.realpath(work("prefix/bin/icestream")) and os.access(program, os.X_OK),
+            f"{kind}: {program}",
+        )
+        check(
+            unit["Service"]["KillSignal"] == "SIGTERM" and unit["Service"]["Restart"] == "always",
+            f"{kind}: how it stops",
+        )
         check(codes(unit, "RestartPreventExitStatus") == {0, 2, 3, 4}, f"{kind}: what is not tried again")
         check(codes(unit, "SuccessExitStatus") == {1, 3}, f"{kind}: what is no failure")
     unit, session = units["system"], os.path.realpath(work.path) + "/my session"
 
-    arrive(names()[:COUNT // 2], work("raw"))
+    arrive(names()[: COUNT // 2], work("raw"))
     first = graph(work.path, micrographs=work("raw"))
     with Run(first, session, "--set", "lowpass-picker.lowpass=45", "--set", "extractor.replicas=2") as live:
         wait_until(lambda: done(session, "extractor") >= 3, 60, "three are extracted", live)
         live.kill()  # the machine goes down
     os.rename(first, work("gone.yaml"))
     with Service(unit, session) as live:
-        wait_until(lambda: pids(session) and done(session, "extractor") == COUNT // 2, 60, "what was there is done after the reboot", live)
+        wait_until(
+            lambda: pids(session) and done(session, "extractor") == COUNT // 2,
+            60,
+            "what was there is done after the reboot",
+            live,
+        )
         live.signal(signal.SIGTERM)
         live.finish(1, float(unit["Service"]["TimeoutStopSec"]))  # one of SuccessExitStatus
         check(not pids(session), "nothing is left running")
-    arrive(names()[COUNT // 2:COUNT], work("raw"))
+    arrive(names()[COUNT // 2 : COUNT], work("raw"))
     with Service(unit, session) as live:
         wait_until(lambda: done(session, "extractor") >= COUNT // 2 + 3, 60, "it goes on", live)
         live.signal(signal.SIGINT)
         live.finish(0)  # one of RestartPreventExitStatus
     with Service(unit, session) as live:
-        wait_until(lambda: pids(session) and done(session, "extractor") == COUNT, 60, "and finds what came meanwhile", live)
+        wait_until(
+            lambda: pids(session) and done(session, "extractor") == COUNT, 60, "and finds what came meanwhile", live
+        )
         live.signal(signal.SIGINT)
         live.finish(0)
     found = counts(session)

@@ -11,7 +11,7 @@
 
 #include "common/edges/message.h"
 #include "common/files.h"
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mdoc.h"
 #include "common/formats/star.h"
 #include "common/formats/tilts.h"

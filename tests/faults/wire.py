@@ -1,5 +1,6 @@
 """Between the stages of a session: their endpoints, taken over from the launcher by a program that the graph lists, and
 messages that no stage should send. On top of faults.py; needs pyzmq."""
+
 import glob
 import json
 import os
@@ -39,12 +40,18 @@ os.execv(program, [program, *sys.argv[1:]])
 
 
 def bend(folder, stage, resend, bent=True):
-    """A program in the stage's place; returns its path, for `program:` and `programs:`. Its inputs go by FOLDER/STAGE.N.d
-    and .a instead (bent), its outputs send again after `resend` seconds. It waits while FOLDER/STAGE.wait exists."""
+    """A program in the stage's place; returns its path, for `program:` and `programs:`. Its inputs go by
+    FOLDER/STAGE.N.d and .a instead (bent), its outputs send again after `resend` seconds. It waits while
+    FOLDER/STAGE.wait exists."""
     path = os.path.join(folder, f"bent-{stage}")
     text = REWIRE
-    for word, value in (("PROGRAM", program(f"icestream-{stage}")), ("FOLDER", folder), ("RESEND", resend),
-                        ("NAME", stage), ("BENT", bent)):
+    for word, value in (
+        ("PROGRAM", program(f"icestream-{stage}")),
+        ("FOLDER", folder),
+        ("RESEND", resend),
+        ("NAME", stage),
+        ("BENT", bent),
+    ):
         text = text.replace(word, repr(value))
     with open(path, "w") as file:
         file.write(text)
@@ -57,7 +64,7 @@ def instances(session):
     found = {}
     for path in glob.glob(f"{session}/log/*.instance.json"):
         if ".bent." not in path:
-            found[os.path.basename(path)[:-len(".instance.json")]] = json.load(open(path))
+            found[os.path.basename(path)[: -len(".instance.json")]] = json.load(open(path))
     return found
 
 
@@ -73,8 +80,8 @@ def log_lines(session, instance, word):
 
 
 def nonsense(edge, rng):
-    """Messages for a live edge that must change nothing there: [frames, …]. Each is dropped and counted; none is so long
-    (64 KiB) that it would be cut off on the way up."""
+    """Messages for a live edge that must change nothing there: [frames, …]. Each is dropped and counted; none is so
+    long (64 KiB) that it would be cut off on the way up."""
     item = {"v": 1, "id": "stranger", "kind": "micrograph", "micrograph": {"path": "x.mrc"}}
 
     def message(**changed):
@@ -84,21 +91,75 @@ def nonsense(edge, rng):
     def answer(**changed):
         return message(**{"kind": "ack", "item": None, "instance": 0, "token": "t", "verdict": "done", **changed})
 
-    odd_ids = ["/etc/passwd", "../../escape", "a/../../../escape", "a/./b", "a//b", "", "a\nb", "a\tb", ".", "..", "x" * 2000]
-    single = [rng.randbytes(rng.randrange(1, 2000)), b"", b"{", b"null", b"true", b"17", b"[]", b'"text"', b"{}",
-              message(v=2), message(v=10 ** 9), message(v="1"), message(v=None), message(v=-1), message(v=0),
-              message(kind="nothing"), message(kind=None), message(kind=["item"]), message(kind="item\n"),
-              message(edge="nowhere.0>nobody"), message(edge="x" * 50000), message(edge=None), message(edge=5),
-              message(seq=-1), message(seq=10 ** 30), message(seq=2 ** 63), message(seq=1.5), message(seq="1"),
-              message(attempt=-1), message(attempt=2 ** 40), message(item=None), message(item=5), message(item={}),
-              message(item=[item]), message(kind="end", seq=5), answer(token=None), answer(token="x" * 5000),
-              answer(instance=-1), answer(instance=2 ** 40), answer(seq=-2 ** 63), answer(seq=10 ** 25),
-              b"[" * 50000, b'{"v":' * 5000, b'{"a":' * 3000 + b"1" + b"}" * 3000,
-              message(item=None)[:-1] + b',"item":{"v":1,"id":"a\\u0000b","kind":"micrograph"}}',
-              message().replace(b"stranger", b"stra\xff\xfenger"), message().replace(b"stranger", b"stra\x00nger"),
-              message()[:rng.randrange(1, 60)], message() + b"x", message() + message(), b"\x00" * 5000,
-              message().replace(b'"seq": 1', b'"seq": 1e400'), message().replace(b'"seq"', b'"v": 1, "seq"', 1),
-              b" " * 50000] + [message(item={**item, "id": odd}) for odd in odd_ids]
+    odd_ids = [
+        "/etc/passwd",
+        "../../escape",
+        "a/../../../escape",
+        "a/./b",
+        "a//b",
+        "",
+        "a\nb",
+        "a\tb",
+        ".",
+        "..",
+        "x" * 2000,
+    ]
+    single = [
+        rng.randbytes(rng.randrange(1, 2000)),
+        b"",
+        b"{",
+        b"null",
+        b"true",
+        b"17",
+        b"[]",
+        b'"text"',
+        b"{}",
+        message(v=2),
+        message(v=10**9),
+        message(v="1"),
+        message(v=None),
+        message(v=-1),
+        message(v=0),
+        message(kind="nothing"),
+        message(kind=None),
+        message(kind=["item"]),
+        message(kind="item\n"),
+        message(edge="nowhere.0>nobody"),
+        message(edge="x" * 50000),
+        message(edge=None),
+        message(edge=5),
+        message(seq=-1),
+        message(seq=10**30),
+        message(seq=2**63),
+        message(seq=1.5),
+        message(seq="1"),
+        message(attempt=-1),
+        message(attempt=2**40),
+        message(item=None),
+        message(item=5),
+        message(item={}),
+        message(item=[item]),
+        message(kind="end", seq=5),
+        answer(token=None),
+        answer(token="x" * 5000),
+        answer(instance=-1),
+        answer(instance=2**40),
+        answer(seq=-(2**63)),
+        answer(seq=10**25),
+        b"[" * 50000,
+        b'{"v":' * 5000,
+        b'{"a":' * 3000 + b"1" + b"}" * 3000,
+        message(item=None)[:-1] + b',"item":{"v":1,"id":"a\\u0000b","kind":"micrograph"}}',
+        message().replace(b"stranger", b"stra\xff\xfenger"),
+        message().replace(b"stranger", b"stra\x00nger"),
+        message()[: rng.randrange(1, 60)],
+        message() + b"x",
+        message() + message(),
+        b"\x00" * 5000,
+        message().replace(b'"seq": 1', b'"seq": 1e400'),
+        message().replace(b'"seq"', b'"v": 1, "seq"', 1),
+        b" " * 50000,
+    ] + [message(item={**item, "id": odd}) for odd in odd_ids]
     several = [[message(), message()], [b"", message()], [message(), b""], [b"x"] * 500]
     return [[one] for one in single] + several
 
@@ -106,9 +167,10 @@ def nonsense(edge, rng):
 def stray_answers(edge, rng):
     """Answers about what was never sent."""
     back = {"v": 1, "kind": "ack", "edge": edge, "instance": 0, "token": "t", "verdict": "done"}
-    numbers = [10 ** 6, 2 ** 62, 2 ** 63 - 1, rng.randrange(10 ** 6, 10 ** 12)]
-    return [[json.dumps({**back, "seq": number}).encode()] for number in numbers] + \
-        [[json.dumps({**back, "seq": 0, "verdict": "end"}).encode()]]
+    numbers = [10**6, 2**62, 2**63 - 1, rng.randrange(10**6, 10**12)]
+    return [[json.dumps({**back, "seq": number}).encode()] for number in numbers] + [
+        [json.dumps({**back, "seq": 0, "verdict": "end"}).encode()]
+    ]
 
 
 def peak_kib(pid):

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     char path[64], name[80];

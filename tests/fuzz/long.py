@@ -5,11 +5,11 @@
     tests/fuzz/long.py --build build/cpu --work DIR --merge [TARGET...]
 
 Programs are copied to DIR first, so that the build may go on. A turn lasts two minutes of processor time; DIR/turns.tsv
-has a line for each: target, seconds, executions, edges covered, files in the corpus, exit status. A second start goes on
-from there. --at-once N is read again between turns from DIR/at-once, if there is such a file. A crash keeps its input in
-DIR/TARGET/ and ends the turns of its target. --merge writes the smallest set of inputs that covers as many
-edges to tests/fuzz/corpus/TARGET, the shortest first, up to 150 files and 200 KB.
-"""
+has a line for each: target, seconds, executions, edges covered, files in the corpus, exit status. A second start goes
+on from there. --at-once N is read again between turns from DIR/at-once, if there is such a file. A crash keeps its
+input in DIR/TARGET/ and ends the turns of its target. --merge writes the smallest set of inputs that covers as many
+edges to tests/fuzz/corpus/TARGET, the shortest first, up to 150 files and 200 KB."""
+
 import argparse
 import os
 import re
@@ -42,8 +42,11 @@ def options():
 
 
 def seeds(given, target):
-    folders = [SOURCE / 'tests/fuzz/corpus' / target, given.build / 'tests/fuzz/seeds' / target,
-               given.build / 'tests/fuzz/found' / target]
+    folders = [
+        SOURCE / 'tests/fuzz/corpus' / target,
+        given.build / 'tests/fuzz/seeds' / target,
+        given.build / 'tests/fuzz/found' / target,
+    ]
     return [str(folder) for folder in folders if folder.is_dir()]
 
 
@@ -71,9 +74,24 @@ class Turn:
         self.log = open(folder / 'log', 'ab')
         self.start = self.log.tell()
         self.process = subprocess.Popen(
-            ['nice', '-n', '19', str(program), '-error_exitcode=1', '-timeout=25', '-rss_limit_mb=3072',
-             '-max_len=65536', '-print_final_stats=1', f'-artifact_prefix={folder}/', str(folder / 'corpus'),
-             *seeds(given, target)], stdout=self.log, stderr=self.log, cwd=folder)
+            [
+                'nice',
+                '-n',
+                '19',
+                str(program),
+                '-error_exitcode=1',
+                '-timeout=25',
+                '-rss_limit_mb=3072',
+                '-max_len=65536',
+                '-print_final_stats=1',
+                f'-artifact_prefix={folder}/',
+                str(folder / 'corpus'),
+                *seeds(given, target),
+            ],
+            stdout=self.log,
+            stderr=self.log,
+            cwd=folder,
+        )
 
     def over(self):
         """True once the process has ended; asks it to when its time is up."""
@@ -93,8 +111,16 @@ class Turn:
         edges = re.findall(r' cov: (\d+)', text)
         corpus = len(os.listdir(self.work / self.target / 'corpus'))
         with open(self.work / 'turns.tsv', 'a') as table:
-            print(self.target, f'{usage.ru_utime + usage.ru_stime:.1f}', executions[-1] if executions else 0,
-                  edges[-1] if edges else 0, corpus, self.process.returncode, sep='\t', file=table)
+            print(
+                self.target,
+                f'{usage.ru_utime + usage.ru_stime:.1f}',
+                executions[-1] if executions else 0,
+                edges[-1] if edges else 0,
+                corpus,
+                self.process.returncode,
+                sep='\t',
+                file=table,
+            )
         return True
 
 
@@ -125,8 +151,20 @@ def merge(given):
         least.mkdir(parents=True)
         folders = seeds(given, target) + ([str(found)] if found.is_dir() else [])
         # Edges alone, without how often each is passed: that is what fits into a repository.
-        subprocess.run([str(program), '-merge=1', '-use_counters=0', '-timeout=25', '-rss_limit_mb=3072',
-                        '-max_len=65536', str(least), *folders], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [
+                str(program),
+                '-merge=1',
+                '-use_counters=0',
+                '-timeout=25',
+                '-rss_limit_mb=3072',
+                '-max_len=65536',
+                str(least),
+                *folders,
+            ],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
         files = sorted(least.iterdir(), key=lambda p: (p.stat().st_size, p.name))
         keep, size = [], 0
         for path in files[:MOST_FILES]:

@@ -1,7 +1,7 @@
-/* How long compare_cuda takes at sizes of real work, for test_alignment_compare_devices.c. Values are random: times do
- * not depend on them. */
+/* Times alignment_cuda_compare at real sizes, for test_alignment_compare_devices.c. Values are random: times do not
+ * depend on them. */
 
-/* Of what one H200 multiplies in FP32 (measured: a large product of cuBLAS). */
+/* FP32 rate of one H200 (measured: a large product of cuBLAS). */
 static const double MEASURED_RATE = 52e12;
 
 static float *noise(size_t count) {
@@ -20,7 +20,7 @@ static float *noise_on_device(size_t count) {
     return device;
 }
 
-/* Grids and particles of noise. */
+/* Makes grids and particles of noise. */
 static void make_noise(struct setting *s) {
     struct err err = {0};
     must(fourier_pixels_create(s->box, s->size, &s->pixels, &err), &err);
@@ -52,8 +52,8 @@ static int ascending_rows(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* `rows` of each particle: of those near a random pose, or (sigma 0) of all; `shifts` samples each, all near each other
- * on the list, as those that fit are. */
+/* Lists `rows` rows of each particle: those near a random pose, or (sigma 0) from the whole grid; with `shifts` samples
+ * each, all close together, as those that fit are. */
 static void make_busy_list(const struct setting *s, double sigma, int rows, int shifts, struct list *l) {
     struct err err = {0};
     struct sampling_subset near = {0};
@@ -96,7 +96,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The best of three, each of some launches. */
+/* Returns the best time of three; each time covers several launches. */
 static double time_of(const struct setting *s, const struct list *l, bool fine, float *values) {
     struct err err = {0};
     float one;
@@ -105,8 +105,8 @@ static double time_of(const struct setting *s, const struct list *l, bool fine, 
         const int launches = 3;
         double start = seconds();
         for (int i = 0; i < launches; i++)
-            must(compare_cuda(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values, NULL,
-                              &err),
+            must(alignment_cuda_compare(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values,
+                                        NULL, &err),
                  &err);
         from_device(&one, values, sizeof one);
         double took = (seconds() - start) / launches;
@@ -117,7 +117,7 @@ static double time_of(const struct setting *s, const struct list *l, bool fine, 
 
 struct work_case {
     const char *name;
-    double sigma; /* steps of the grid; 0: rows from the whole grid */
+    double sigma; /* in steps of the grid; 0: rows from the whole grid */
     int rows, shifts;
     bool fine;
     enum { FROM_GRID, FROM_QUADS, FROM_SLICES } source;
@@ -137,11 +137,12 @@ static void time_case(struct setting *s, const struct work_case *c) {
     if (c->source == FROM_QUADS) make_quads(s);
     s->references_cuda.slices = NULL;
     if (c->source == FROM_SLICES) {
-        float *slices = on_device(NULL, (size_t)s->rows * s->rotations * 2 * fine_slice_row(&s->references_cuda), 4),
+        float *slices = on_device(
+                  NULL, (size_t)s->rows * s->rotations * 2 * alignment_cuda_fine_slice_row(&s->references_cuda), 4),
               one;
         for (int i = 0; i < 2; i++) {
             double start = seconds();
-            must(fine_slices_cuda(&s->references_cuda, &s->sampling, 0, s->rows, slices, NULL, &err), &err);
+            must(alignment_cuda_fine_slices(&s->references_cuda, &s->sampling, 0, s->rows, slices, NULL, &err), &err);
             from_device(&one, slices, sizeof one);
             made = seconds() - start;
         }

@@ -1,4 +1,4 @@
-/* A batch of the fine pass on the host, and what plain loops make of it: differences, weights, what contributes. */
+/* A batch of the fine pass on the host, with its results from plain loops: differences, weights, contributions. */
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_FINE_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_FINE_H
 
@@ -7,7 +7,7 @@
 #include "tests/kernels/alignment_lists.h"
 #include "tests/kernels/devices.h"
 
-/* A batch as the fine pass sees it, with the plain result beside it. */
+/* A batch for the fine pass, beside its plain result. */
 struct fine {
     struct sampling_cuda sampling;
     struct particles_cuda particles;
@@ -57,7 +57,7 @@ static inline void free_fine(struct fine *f) {
     free(f->child_shifts);
 }
 
-/* The weights that the device makes, and the least difference of each particle. */
+/* Returns the device's weights, and the smallest difference of each particle. */
 static inline float *weigh_twice(const struct fine *f, float *ret_least) {
     struct err err = {0};
     size_t count = (size_t)f->lists.count * (size_t)f->each, n = (size_t)f->particles.count;
@@ -65,7 +65,7 @@ static inline float *weigh_twice(const struct fine *f, float *ret_least) {
     for (int run = 0; run < 2; run++) {
         float *values = on_device(f->differences, count + 1, sizeof *values),
               *least = on_device(NULL, n, sizeof *least);
-        must(weigh_cuda(&f->particles, &f->samples, &f->sampling, f->each, values, least, NULL, &err), &err);
+        must(alignment_cuda_weigh(&f->particles, &f->samples, &f->sampling, f->each, values, least, NULL, &err), &err);
         from_device(run ? second : first, values, count * sizeof *values);
         from_device(ret_least, least, n * sizeof *least);
     }
@@ -93,7 +93,7 @@ static inline void check_weighing(const struct fine *f, const float *weights, co
         if (least[p] != lowest) fail_msg("particle %d: least %.9g, expected %.9g", p, least[p], lowest);
         for (size_t i = begin; i < end; i++) {
             double x = (double)(lowest - values[i]), truth = x > -87 ? exp(x) : 0;
-            /* expf is good to 2 units in the last place */
+            /* expf is accurate to 2 units in the last place */
             if (!(fabs(weights[i] - truth) <= 3e-7 * truth))
                 fail_msg("weight %zu: %g, expected %g", i, weights[i], truth);
             largest = weights[i] > largest ? weights[i] : largest;
@@ -103,7 +103,7 @@ static inline void check_weighing(const struct fine *f, const float *weights, co
     free(values);
 }
 
-/* As kernels/expectation has it, with the total in the order of the samples. */
+/* Chooses as kernels/expectation does, with the total in the order of the samples. */
 static inline struct top_sum *choose(const struct fine *f, const float *weights) {
     struct top_sum *sums = host_new((size_t)f->lists.particles, sizeof *sums);
     for (int p = 0; p < f->lists.particles; p++) {
@@ -122,7 +122,7 @@ struct plain {
     double *references;
 };
 
-/* In the order of particles, rows, rotations, samples, shift children. */
+/* Lists contributions in the order of particles, rows, rotations, samples, shift children. */
 static inline void plain_contributions(const struct fine *f, const float *weights, const struct top_sum *sums,
                                        const int *own, struct plain *ret) {
     const struct host_lists *l = &f->lists;

@@ -31,7 +31,7 @@ static inline void lists_free(struct host_lists *lists) {
     *lists = (struct host_lists){0};
 }
 
-/* Goes on from what `count` and `row_count` say; rows without samples are left out. */
+/* Appends a row after `count` samples and `row_count` rows; leaves out rows without samples. */
 static inline void lists_add_row(struct host_lists *lists, int particle, int row, float log_prior,
                                  const uint32_t *samples, uint32_t count) {
     if (count == 0) return;
@@ -46,8 +46,8 @@ static inline void lists_end_particle(struct host_lists *lists, int particle) {
     lists->rows[lists->row_count] = (struct row_cuda){particle + 1, 0, lists->count, 0};
 }
 
-/* Bits as posterior_cuda leaves them: a share `density` of the rows has samples, about half of its shifts, or, where it
- * is 1, all; and the lists that they stand for. The caller frees both. */
+/* Makes bits as posterior_cuda leaves them, and the lists that they stand for. A fraction `density` of the rows has
+ * samples, at about half of its shifts; density 1: all rows at all shifts. The caller frees both. */
 static inline uint32_t *random_bits(int particles, int n_shifts, int n_rows, double density, const float *row_log_prior,
                                     struct host_lists *ret_lists) {
     size_t words = kept_words(n_rows), total = words * (size_t)n_shifts * (size_t)particles;
@@ -78,7 +78,7 @@ static inline uint32_t *random_bits(int particles, int n_shifts, int n_rows, dou
     return kept;
 }
 
-/* Those whose weight reaches the threshold of their particle. */
+/* Lists the samples whose weight reaches the threshold of their particle. */
 static inline struct host_lists lists_where(const struct host_lists *from, const float *weights,
                                             const struct top_sum *sums) {
     struct host_lists kept = lists_new(from->particles, from->row_count, from->count);

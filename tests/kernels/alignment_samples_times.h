@@ -1,5 +1,5 @@
-/* How long the lists of a batch take at real sizes, beside what reading and writing them once takes at 4 TB/s. The
- * host's clock, over many calls in a row. */
+/* Times the lists of a batch at real sizes, beside the time of reading and writing them once at 4 TB/s. By the host's
+ * clock, over many consecutive calls. */
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_SAMPLES_TIMES_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_SAMPLES_TIMES_H
 
@@ -8,7 +8,7 @@
 
 #include "tests/kernels/alignment_lists.h"
 
-/* One batch, all of the device. */
+/* One batch, all in device memory. */
 struct timed {
     struct sampling_cuda sampling;
     struct particles_cuda particles;
@@ -25,37 +25,37 @@ struct timed {
 };
 
 static inline enum status time_bits_count(struct timed *t, struct err *err) {
-    return compress_count_cuda(t->kept, t->particles.count, t->sampling.shift_count, t->n_rows, t->counts, t->begin,
-                               t->row_begin, NULL, err);
+    return alignment_cuda_compress_count(t->kept, t->particles.count, t->sampling.shift_count, t->n_rows, t->counts,
+                                         t->begin, t->row_begin, NULL, err);
 }
 
 static inline enum status time_bits_fill(struct timed *t, struct err *err) {
-    return compress_fill_cuda(t->kept, t->particles.count, t->sampling.shift_count, t->n_rows, NULL, t->begin,
-                              t->row_begin, t->rows, t->list, NULL, err);
+    return alignment_cuda_compress_fill(t->kept, t->particles.count, t->sampling.shift_count, t->n_rows, NULL, t->begin,
+                                        t->row_begin, t->rows, t->list, NULL, err);
 }
 
 static inline enum status time_weigh(struct timed *t, struct err *err) {
-    return weigh_cuda(&t->particles, &t->samples, &t->sampling, t->each, t->values, t->least, NULL, err);
+    return alignment_cuda_weigh(&t->particles, &t->samples, &t->sampling, t->each, t->values, t->least, NULL, err);
 }
 
 static inline enum status time_keep_count(struct timed *t, struct err *err) {
-    return keep_count_cuda(&t->samples, t->particles.count, t->weights, t->sums, t->counts, t->begin, t->row_begin,
-                           NULL, err);
+    return alignment_cuda_keep_count(&t->samples, t->particles.count, t->weights, t->sums, t->counts, t->begin,
+                                     t->row_begin, NULL, err);
 }
 
 static inline enum status time_keep_fill(struct timed *t, struct err *err) {
-    return keep_fill_cuda(&t->samples, t->particles.count, t->weights, t->sums, t->begin, t->row_begin, t->rows,
-                          t->list, NULL, err);
+    return alignment_cuda_keep_fill(&t->samples, t->particles.count, t->weights, t->sums, t->begin, t->row_begin,
+                                    t->rows, t->list, NULL, err);
 }
 
 static inline enum status time_contributions_count(struct timed *t, struct err *err) {
-    return contributions_count_cuda(&t->particles, &t->samples, &t->sampling, t->weights, t->sums, t->least, t->own,
-                                    t->best, t->begin, NULL, err);
+    return alignment_cuda_contributions_count(&t->particles, &t->samples, &t->sampling, t->weights, t->sums, t->least,
+                                              t->own, t->best, t->begin, NULL, err);
 }
 
 static inline enum status time_contributions_fill(struct timed *t, struct err *err) {
-    return contributions_fill_cuda(&t->particles, &t->samples, &t->sampling, t->weights, t->sums, t->best, t->begin,
-                                   t->contributions, t->reference_weights, NULL, err);
+    return alignment_cuda_contributions_fill(&t->particles, &t->samples, &t->sampling, t->weights, t->sums, t->best,
+                                             t->begin, t->contributions, t->reference_weights, NULL, err);
 }
 
 static inline void print_time(const char *what, enum status (*call)(struct timed *, struct err *), struct timed *t,
@@ -76,7 +76,7 @@ static inline void print_time(const char *what, enum status (*call)(struct timed
     printf("  %-20s %8.4f ms, floor %8.4f, ratio %.1f\n", what, best, bytes / 4e9, best * 4e9 / bytes);
 }
 
-/* density: of rows that are kept. */
+/* density: fraction of rows that are kept. */
 static inline void print_table(const char *title, int particles, const int grid[4], const int children[3],
                                double density) {
     struct err err = {0};

@@ -1,11 +1,11 @@
-/* What residuals and sums should be: plain sums in double, for test_alignment_sums_devices.c alone. */
+/* Expected residuals and sums: plain sums in double, for test_alignment_sums_devices.c only. */
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_SUMS_PLAIN_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_SUMS_PLAIN_H
 
 #include "kernels/reconstruct/reconstruct.h"
 #include "tests/kernels/alignment_sums_world.h"
 
-/* Rows 0 and 1 of a slice's matrix; its reference. */
+/* Computes rows 0 and 1 of a slice's matrix; returns its reference. */
 static int slice_rows(const struct world *w, struct pose_cuda pose, double m[6]) {
     uint32_t row = pose.row, rotation = pose.rotation;
     uint32_t direction = row / (uint32_t)w->psis, reference = direction / (uint32_t)w->directions;
@@ -21,7 +21,7 @@ static int slice_rows(const struct world *w, struct pose_cuda pose, double m[6])
     return (int)reference;
 }
 
-/* Trilinear, in double, corner by corner. */
+/* Interpolates trilinearly in double, corner by corner. */
 static void sample(const struct world *w, int reference, const double m[6], int kx, int ky, double ret[2]) {
     const struct grid_cuda *g = &w->d_references.grids[reference];
     double at[3], turn = 1;
@@ -51,7 +51,7 @@ static void shifted(const struct world *w, const float *image, size_t i, const f
     ret[1] = re * s + im * c;
 }
 
-/* The sum as it stands: Σ w |c P − X_t|² per shell, and how large its terms were. */
+/* Computes Σ w |c P − X_t|² per shell term by term, and the size of its terms. */
 static void plain_residuals(const struct world *w, int p, double *shells, double *sizes) {
     const float *image = w->masked + 2 * (size_t)p * w->stride, *ctf = w->ctf + (size_t)p * w->stride;
     for (uint32_t k = w->begin[p]; k < w->begin[p + 1]; k++) {
@@ -85,7 +85,8 @@ static void plain_best(const struct world *w, int p, double ret[2]) {
     }
 }
 
-/* What all particles give to each slice, slice by slice, and the CPU's scatter. [references] */
+/* Sums the contributions of all particles to each slice, then scatters them with the CPU's function. sums:
+ * [references]. */
 static void plain_sums(const struct world *w, struct accumulator **sums) {
     struct err err = {0};
     int n = w->pixels.count;

@@ -1,16 +1,17 @@
-/* Times of residuals and back-projection at real sizes, with their floor: for test_alignment_sums_devices.c alone. */
+/* Times residuals and back-projection at real sizes, beside their lower bounds: for test_alignment_sums_devices.c
+ * only. */
 
-/* What an H200 can do at most: sectors of memory to which integers are added, and single-precision instructions, a
- * second (measured; 132 processors of 128 lanes at 1.755 GHz). */
+/* Limits of an H200 per second: memory sectors to which integers are added, and single-precision instructions
+ * (measured; 132 processors of 128 lanes at 1.755 GHz). */
 static const double SECTORS = 8.7e10, INSTRUCTIONS = 2.96e13;
-/* Of a pose and pixel: its phase, and two products. */
+/* Instructions per pose and pixel: its phase, and two products. */
 static const double OF_POSE = 22;
 
 struct timed {
     const char *name;
     int dimensions, order, size, particles, references, rows, shifts;
-    bool near, every; /* rows near a pose of each particle's; every slice once */
-    double batches;   /* that make an iteration */
+    bool near, every; /* near: rows near a pose of each particle; every: each slice once */
+    double batches;   /* batches per iteration */
 };
 
 static double now(void) {
@@ -46,7 +47,7 @@ static int by_number(const void *a, const void *b) {
     return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-/* `rows` rows of a particle, with all their children at `shifts` shifts. */
+/* Lists `rows` rows of a particle, with all their children at `shifts` shifts. */
 static void rows_of(const struct world *w, const struct timed *t, const struct sampling *s, int *rows) {
     struct err err = {0};
     int all = w->references * w->directions * w->psis;
@@ -100,7 +101,7 @@ static void real_list(struct world *w, const struct timed *t, const struct sampl
     free(rows);
 }
 
-/* Pieces that are scattered: slices, as long as none is long. */
+/* Returns the number of scattered pieces: slices, as long as none is long. */
 static double slices_of(const struct world *w) {
     struct contribution_cuda *list = host_new(w->count, sizeof *list);
     double slices = 0;
@@ -118,8 +119,9 @@ static double best_time(struct world *w, enum work work) {
     struct err err = {0};
     double best = 1e9;
     size_t bytes = 0;
-    must(back_project_scratch(w->count, &bytes, &err), &err);
-    if (bytes < residuals_scratch(&w->d_particles)) bytes = residuals_scratch(&w->d_particles);
+    must(alignment_cuda_back_project_scratch(w->count, &bytes, &err), &err);
+    if (bytes < alignment_cuda_residuals_scratch(&w->d_particles))
+        bytes = alignment_cuda_residuals_scratch(&w->d_particles);
     must(arena_open(arena, ARENA_PARTICLES, &err), &err);
     void *scratch = on_device(NULL, 1, bytes), *power = on_device(NULL, (size_t)w->particles * (size_t)w->shells, 4);
     void *sums = on_device(NULL, 2 * (size_t)w->particles, sizeof(double));
@@ -127,12 +129,12 @@ static double best_time(struct world *w, enum work work) {
         (void)get_fill(w);
         double start = now();
         if (work == RESIDUALS)
-            must(residuals_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_list, w->d_begin, w->d_best,
-                                w->shells, w->d_known, scratch, power, sums, NULL, &err),
+            must(alignment_cuda_residuals(&w->d_references, &w->d_sampling, &w->d_particles, w->d_list, w->d_begin,
+                                          w->d_best, w->shells, w->d_known, scratch, power, sums, NULL, &err),
                  &err);
         else
-            must(back_project_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_factor, w->d_list,
-                                   w->d_begin, w->count, work == SUMS_NEAR, scratch, &w->d_sums, NULL, &err),
+            must(alignment_cuda_back_project(&w->d_references, &w->d_sampling, &w->d_particles, w->d_factor, w->d_list,
+                                             w->d_begin, w->count, work == SUMS_NEAR, scratch, &w->d_sums, NULL, &err),
                  &err);
         (void)get_fill(w);
         double taken = now() - start;
@@ -142,7 +144,7 @@ static double best_time(struct world *w, enum work work) {
     return best;
 }
 
-/* Pixels of a slice that lie inside the circle that is added to. */
+/* Returns the number of a slice's pixels inside the circle that is added. */
 static int pixels_inside(const struct world *w) {
     int inside = 0;
     for (int i = 0; i < w->pixels.count; i++)
@@ -179,7 +181,7 @@ static void time_one(const struct timed *t) {
     make_particles(&w);
     real_list(&w, t, &s);
     bring(&w);
-    sums_scale_cuda(w.sigma2, 1, w.shells, 1e6, &w.d_sums);
+    alignment_cuda_sums_scale(w.sigma2, 1, w.shells, 1e6, &w.d_sums);
     clear_sums(&w);
     int inside = pixels_inside(&w);
     double slices = slices_of(&w), residual = best_time(&w, RESIDUALS), sums = best_time(&w, SUMS);

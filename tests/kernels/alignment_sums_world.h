@@ -1,4 +1,4 @@
-/* A batch of particles with poses that contribute, made up for test_alignment_sums_devices.c alone. */
+/* An invented batch of particles with contributing poses, for test_alignment_sums_devices.c only. */
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_SUMS_WORLD_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_SUMS_WORLD_H
 
@@ -23,7 +23,7 @@ struct world {
     struct contribution_cuda *list;
     struct best_cuda *best;
     int *known;
-    /* of the device */
+    /* In device memory: */
     struct references_cuda d_references;
     struct sampling_cuda d_sampling;
     struct particles_cuda d_particles;
@@ -35,7 +35,7 @@ static double rounded(double value) {
     return round(value * 256) / 256;
 }
 
-/* Slightly smaller than a rotation, so that rounding leaves no pixel outside the grid. */
+/* Makes a frame slightly smaller than a rotation, so that rounding leaves no pixel outside the grid. */
 static void random_frame(const struct world *w, float m[9]) {
     double q[4], norm = 0;
     for (int i = 0; i < 4; i++) {
@@ -104,7 +104,7 @@ static void make_particles(struct world *w) {
     w->factor = host_new((size_t)w->particles, sizeof(float));
     w->known = host_new((size_t)w->particles, sizeof(int));
     for (size_t i = 0; i < 2 * all; i++)
-        w->masked[i] = w->unmasked[i] = NAN; /* beyond the pixels it stays */
+        w->masked[i] = w->unmasked[i] = NAN; /* stays so beyond the pixels */
     for (int p = 0; p < w->particles; p++) {
         for (size_t i = 0; i < n; i++) {
             size_t at = (size_t)p * stride + i;
@@ -140,8 +140,8 @@ static int by_place(const void *a, const void *b) {
     return (x.shift > y.shift) - (x.shift < y.shift);
 }
 
-/* Up to `most` poses of each particle; the second particle, where there is one, has none. sharing > 0: of so many
- * slices alone. */
+/* Lists up to `most` poses of each particle; the second particle, if there is one, has none. sharing > 0: poses use
+ * only so many slices. */
 static void make_list(struct world *w) {
     uint32_t slices = (uint32_t)(w->references * w->directions * w->psis * w->rotations);
     w->begin = host_new((size_t)w->particles + 1, sizeof *w->begin);
@@ -184,7 +184,7 @@ static void bring(struct world *w) {
                                                   .count = w->pixels.count};
     w->d_references.shell = on_device(w->pixels.shell, n, sizeof(short));
     w->d_references.coarse_pixels = w->pixels.count;
-    /* Those of the coarse grid are not what is asked for. */
+    /* Nothing here uses the arrays of the coarse grid. */
     w->d_sampling = (struct sampling_cuda){.references = w->references,
                                            .directions = w->directions,
                                            .psi_count = w->psis,
@@ -222,7 +222,7 @@ static void make_world(struct world *w) {
     make_particles(w);
     make_list(w);
     bring(w);
-    sums_scale_cuda(w->sigma2, 1, w->shells, 1e6, &w->d_sums);
+    alignment_cuda_sums_scale(w->sigma2, 1, w->shells, 1e6, &w->d_sums);
 }
 
 static void free_world(struct world *w) {

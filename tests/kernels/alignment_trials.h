@@ -1,4 +1,4 @@
-/* Iterations of simulated particles of one or two phantoms, and what comes of them: for tests of kernels/alignment on a
+/* Iterations over simulated particles of one or two phantoms, and their results, for tests of kernels/alignment on a
  * device. Random numbers come from `seed`. */
 #ifndef ICESTREAM_TESTS_KERNELS_ALIGNMENT_TRIALS_H
 #define ICESTREAM_TESTS_KERNELS_ALIGNMENT_TRIALS_H
@@ -20,7 +20,7 @@ struct trial {
     bool local, oversampled;
     int max_significant;
     const char *symmetry; /* NULL: none */
-    int shared_shell;     /* images are masked in two bands, up to it and beyond; 0: in one */
+    int shared_shell;     /* images are masked in two bands, up to this shell and beyond; 0: one band */
 };
 
 struct data {
@@ -38,7 +38,7 @@ struct outcome {
     struct alignment_result *results;
     float *power, *weights;
     struct accumulator *sums[REFERENCES];
-    float *maps[REFERENCES]; /* where there is symmetry: of sums over its operators */
+    float *maps[REFERENCES]; /* with symmetry: of sums over its operators */
     double seconds;
 };
 
@@ -48,8 +48,8 @@ static inline void *new (size_t count, size_t size) {
     return memory;
 }
 
-/* A phantom's projection, its centre moved by (x, y), with noise of deviation 1. The second phantom is the mirror image
- * of the first. With symmetry: of its copies, so that the contrast stays what it is. */
+/* Makes a phantom's projection, its centre moved by (x, y), with noise of deviation 1. The second phantom is the mirror
+ * image of the first. With symmetry, projects the mean of its copies, so that the contrast does not change. */
 static inline void project(const struct data *d, const double pose[9], int reference, double x, double y,
                            float *image) {
     int box = d->trial.box, copies = d->symmetry.count;
@@ -206,7 +206,7 @@ static inline struct alignment_options options_of(const struct data *d, enum dev
                                       .reliability = ALIGNMENT_NORM_L2};
 }
 
-/* All particles, a batch at a time. */
+/* Adds all particles, a batch at a time. */
 static inline enum status add_all(const struct data *d, struct alignment *alignment, struct outcome *o,
                                   struct err *err) {
     for (int first = 0, count; first < d->trial.particles; first += count) {
@@ -221,7 +221,7 @@ static inline size_t voxels_of(const struct accumulator *a) {
     return (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
 }
 
-/* |a − b| over |a|, of the sums of a reference. */
+/* Returns |a − b| / |a| for the sums of a reference. */
 static inline double sums_differ(const struct accumulator *a, const struct accumulator *b) {
     double difference = 0, norm = 0;
     assert_int_equal(voxels_of(a), voxels_of(b));

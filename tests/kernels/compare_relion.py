@@ -1,6 +1,7 @@
 """Projection, reconstruction, symmetry and post-processing against RELION's programs: fixes hand, origin and scale.
 
 compare_relion.py VOLUME_TOOL. Exit 77 where RELION or the Python modules are missing."""
+
 import os
 import re
 import shutil
@@ -93,10 +94,12 @@ def star(path, angles, images=None):
     columns = ["rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi", "rlnOriginXAngst", "rlnOriginYAngst", "rlnOpticsGroup"]
     columns += ["rlnImageName"] if images else []
     with open(path, "w") as f:
-        f.write("# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroupName\n_rlnOpticsGroup\n_rlnVoltage\n"
-                "_rlnSphericalAberration\n_rlnAmplitudeContrast\n_rlnImagePixelSize\n_rlnImageSize\n"
-                f"_rlnImageDimensionality\nopticsGroup1 1 300 2.7 0.1 {PIXEL} {BOX} 2\n\n"
-                "# version 30001\n\ndata_particles\n\nloop_\n" + "".join(f"_{c}\n" for c in columns))
+        f.write(
+            "# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroupName\n_rlnOpticsGroup\n_rlnVoltage\n"
+            "_rlnSphericalAberration\n_rlnAmplitudeContrast\n_rlnImagePixelSize\n_rlnImageSize\n"
+            f"_rlnImageDimensionality\nopticsGroup1 1 300 2.7 0.1 {PIXEL} {BOX} 2\n\n"
+            "# version 30001\n\ndata_particles\n\nloop_\n" + "".join(f"_{c}\n" for c in columns)
+        )
         for i, a in enumerate(angles):
             f.write("%f %f %f 0 0 1" % tuple(a) + (f" {i + 1:06d}@{images}" if images else "") + "\n")
 
@@ -120,8 +123,9 @@ def compare_projection(rng, volume):
 
 def compare_reconstruction(rng, volume):
     n = 500
-    angles = np.stack([rng.uniform(-180, 180, n), np.degrees(np.arccos(rng.uniform(-1, 1, n))),
-                       rng.uniform(-180, 180, n)], 1)
+    angles = np.stack(
+        [rng.uniform(-180, 180, n), np.degrees(np.arccos(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], 1
+    )
     star("views.star", angles)
     run("relion_project", "--i", "map.mrc", "--ang", "views.star", "--o", "views", "--angpix", str(PIXEL))
     images = read_mrc("views.mrcs")
@@ -146,14 +150,20 @@ def compare_symmetry():
     """The operators that RELION prints, as a set."""
     for name in ["C3", "D2", "D5", "T", "O", "I", "I1", "I3", "I4"]:
         text = run("relion_refine", "--sym", name, "--print_symmetry_ops")
-        numbers = [[float(v) for v in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", line)] for line in text.splitlines()
-                   if re.fullmatch(r"[\s\d.e+-]+", line)]
+        numbers = [
+            [float(v) for v in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", line)]
+            for line in text.splitlines()
+            if re.fullmatch(r"[\s\d.e+-]+", line)
+        ]
         rows = [line for line in numbers if len(line) == 3]
-        theirs = [np.array(rows[i:i + 3]) for i in range(0, len(rows) - 2, 3)]
+        theirs = [np.array(rows[i : i + 3]) for i in range(0, len(rows) - 2, 3)]
         ours = np.array([line.split() for line in run(TOOL, "symmetry", name).splitlines()], float).reshape(-1, 3, 3)
         missing = [m for m in theirs if min(abs(ours - m).max(axis=(1, 2))) > 2e-3]
-        check(f"operators of {name} are RELION's", len(theirs) >= len(ours) - 1 and not missing,
-              f"{len(theirs)} and {len(ours)}, {len(missing)} not found")
+        check(
+            f"operators of {name} are RELION's",
+            len(theirs) >= len(ours) - 1 and not missing,
+            f"{len(theirs)} and {len(ours)}, {len(missing)} not found",
+        )
 
 
 def tables(path):
@@ -182,16 +192,29 @@ def compare_postprocess(rng, volume):
     sharp = np.fft.fftn(rng.normal(size=volume.shape) * (volume > 0.15 * volume.max()))
     signal = np.fft.ifftn(sharp * np.exp(-250 / 4 * s2) * (1 + 6 * np.exp(-s2 * 100))).real
     halves = [signal + 0.8 * signal.std() * rng.normal(size=signal.shape) for _ in range(2)]
-    mask = np.clip(np.fft.ifftn(np.fft.fftn(volume > 0.1 * volume.max()) * np.exp(-(shells(BOX, 3) / 10) ** 2)).real * 1.5,
-                   0, 1)
+    mask = np.clip(
+        np.fft.ifftn(np.fft.fftn(volume > 0.1 * volume.max()) * np.exp(-((shells(BOX, 3) / 10) ** 2))).real * 1.5, 0, 1
+    )
     for i, half in enumerate(halves, 1):
         write_mrc(f"run_half{i}.mrc", half)
         raw(f"half{i}.f32", half)
     write_mrc("mask.mrc", mask)
     raw("mask.f32", mask)
     os.makedirs("theirs")  # for its plots
-    run("relion_postprocess", "--i", "run_half1.mrc", "--o", "theirs", "--mask", "mask.mrc", "--auto_bfac", "--autob_lowres",
-        "10", "--angpix", str(PIXEL))
+    run(
+        "relion_postprocess",
+        "--i",
+        "run_half1.mrc",
+        "--o",
+        "theirs",
+        "--mask",
+        "mask.mrc",
+        "--auto_bfac",
+        "--autob_lowres",
+        "10",
+        "--angpix",
+        str(PIXEL),
+    )
     run(TOOL, "postprocess", str(BOX), str(PIXEL), "half1.f32", "half2.f32", "mask.f32", "fit", ".")
     theirs, ours = tables("theirs.star"), tables("postprocess.star")
 
@@ -201,9 +224,12 @@ def compare_postprocess(rng, volume):
     def general(star, name):
         return float(star["general"]["rln" + name][0])
 
-    for name, limit in [("FourierShellCorrelationUnmaskedMaps", 0.01), ("FourierShellCorrelationMaskedMaps", 0.01),
-                        ("CorrectedFourierShellCorrelationPhaseRandomizedMaskedMaps", 0.2),
-                        ("FourierShellCorrelationCorrected", 0.2)]:
+    for name, limit in [
+        ("FourierShellCorrelationUnmaskedMaps", 0.01),
+        ("FourierShellCorrelationMaskedMaps", 0.01),
+        ("CorrectedFourierShellCorrelationPhaseRandomizedMaskedMaps", 0.2),
+        ("FourierShellCorrelationCorrected", 0.2),
+    ]:
         off = abs(curve(ours, name) - curve(theirs, name))[1:].max()
         check(f"{name} is relion_postprocess's", off < limit, off)
     a, b = (BOX * PIXEL / general(star, "FinalResolution") for star in (ours, theirs))

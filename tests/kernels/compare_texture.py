@@ -1,6 +1,7 @@
 """Texture features against the consensus values of the IBSI phantom and against scikit-image.
 
 compare_texture.py TEXTURE_TOOL [ibsi|skimage]. Exit 77 where the phantom or scikit-image is missing."""
+
 import gzip
 import math
 import os
@@ -69,9 +70,21 @@ def to_ibsi(f):
     """Our features by the consensus' names: its levels count from 1, its entropies are in bits."""
     bits = 1 / math.log(2)
     shared = -math.log(max(1e-300, 1 - f[12] ** 2)) / 2 * bits
-    return {"energy": f[0], "contrast": f[1], "corr": f[2], "joint_var": f[3], "inv_diff_mom": f[4],
-            "sum_avg": f[5] + 2, "sum_var": f[6], "sum_entr": f[7] * bits, "joint_entr": f[8] * bits, "diff_var": f[9],
-            "diff_entr": f[10] * bits, "info_corr1": f[11], "info_corr2": math.sqrt(1 - math.exp(-2 * shared))}
+    return {
+        "energy": f[0],
+        "contrast": f[1],
+        "corr": f[2],
+        "joint_var": f[3],
+        "inv_diff_mom": f[4],
+        "sum_avg": f[5] + 2,
+        "sum_var": f[6],
+        "sum_entr": f[7] * bits,
+        "joint_entr": f[8] * bits,
+        "diff_var": f[9],
+        "diff_entr": f[10] * bits,
+        "info_corr1": f[11],
+        "info_corr2": math.sqrt(1 - math.exp(-2 * shared)),
+    }
 
 
 def mean_of(matrices):
@@ -89,7 +102,7 @@ def ibsi():
     mask = read_nifti(os.path.join(folder, "mask/mask.nii.gz")) > 0
     steps = [(z, y, x) for z in (-1, 0, 1) for y in (-1, 0, 1) for x in (-1, 0, 1) if (z, y, x) > (0, 0, 0)]
     flat = [s for s in steps if s[0] == 0]
-    slices = [[counted(image[z:z + 1], mask[z:z + 1], s) for s in flat] for z in range(len(image))]
+    slices = [[counted(image[z : z + 1], mask[z : z + 1], s) for s in flat] for z in range(len(image))]
     found = {
         "2D_avg": mean_of([n for one in slices for n in one]),
         "2D_comb": mean_of([sum(one) for one in slices]),
@@ -107,7 +120,7 @@ def ibsi():
             text = expected[f"cm_{name}_{way}"]
             # Half of the last digit that the consensus gives.
             digits = len(text.split(".")[1]) if "." in text else 0
-            check(f"{name} {way}", abs(value - float(text)) <= 0.5001 * 10 ** -digits, f"{value}, not {text}")
+            check(f"{name} {way}", abs(value - float(text)) <= 0.5001 * 10**-digits, f"{value}, not {text}")
             compared += 1
     print(f"{compared} consensus values of the IBSI phantom, {len(failures)} missed")
 
@@ -137,7 +150,7 @@ def skimage():
             image.tofile(path)
             rows = [line.split() for line in tool("image", path, side, side, 16, 16, 31.9, 1, 31).splitlines()]
         y, x = np.mgrid[:side, :side] - 16
-        inside = image[x * x + y * y <= 15.95 ** 2].astype(float)
+        inside = image[x * x + y * y <= 15.95**2].astype(float)
         low, high = inside.min(), inside.max()
         for q in (64, 32, 16):
             level = np.minimum(q - 1, np.floor(q * (np.clip(image, low, high) - low) / (high - low))).astype(np.uint8)
@@ -152,10 +165,12 @@ def skimage():
                 v = np.ravel(values)
                 got = next(r for r in rows if r[:3] == [str(q), "1", str(number)])
                 size = abs(v.mean())
-                for name, a, b in (("mean", float(got[3]), v.mean()), ("largest range", float(got[4]), np.ptp(v)),
-                                   ("smallest range", float(got[5]), np.ptp(v))):
-                    check(f"image {kind}, {q} levels, f{number}, {name}", abs(a - b) <= 1e-5 * size,
-                          f"{a}, not {b}")
+                for name, a, b in (
+                    ("mean", float(got[3]), v.mean()),
+                    ("largest range", float(got[4]), np.ptp(v)),
+                    ("smallest range", float(got[5]), np.ptp(v)),
+                ):
+                    check(f"image {kind}, {q} levels, f{number}, {name}", abs(a - b) <= 1e-5 * size, f"{a}, not {b}")
                     compared += 1
     print(f"{compared} values by scikit-image, {len(failures)} missed")
 

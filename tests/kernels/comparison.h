@@ -1,6 +1,5 @@
-/* Particles beside slices of a map, and the logarithms of their weights from sums in double over slices that are
- * interpolated in double: what the E-step's product, on either device, is held against. Random numbers come from
- * `seed`. */
+/* Particles beside slices of a map, and the logarithms of their weights, from sums in double over slices interpolated
+ * in double. The E-step's product on either device is compared with them. Random numbers come from `seed`. */
 #ifndef ICESTREAM_TESTS_KERNELS_COMPARISON_H
 #define ICESTREAM_TESTS_KERNELS_COMPARISON_H
 
@@ -11,12 +10,12 @@
 #include "kernels/projector/projector.h"
 #include "tests/kernels/chance.h"
 
-/* Of noise over signal: an SNR of 0.1 before the CTF. */
+/* Ratio of noise to signal: an SNR of 0.1 before the CTF. */
 static const double REAL_NOISE = 3.162;
 
 struct comparison {
     int dimensions, box, particles, shifts, slices;
-    bool near; /* slices and shifts about the particles' own; else at random */
+    bool near; /* slices and shifts near the particles' own; otherwise random */
     int n;
     struct fourier_pixels pixels;
     float *map, *matrices, *images, *ctf, *weight, *shift, *host_slices, *slice_prior, *shift_prior;
@@ -34,7 +33,7 @@ static inline void random_axis(int dimensions, double axis[3]) {
         axis[i] /= sqrt(norm);
 }
 
-/* A turn about an axis, then another: Rodrigues. */
+/* Turns about an axis, in addition to earlier turns (Rodrigues' formula). */
 static inline void turn_about(const double axis[3], double angle, const double before[9], double ret[9]) {
     double c = cos(angle), s = sin(angle);
     const double x = axis[0], y = axis[1], z = axis[2];
@@ -46,7 +45,8 @@ static inline void turn_about(const double axis[3], double angle, const double b
             ret[3 * i + j] = r[3 * i] * before[j] + r[3 * i + 1] * before[3 + j] + r[3 * i + 2] * before[6 + j];
 }
 
-/* Slice p is the pose of particle p; others are at random, or turned from one of these by 0.01 to 5°. */
+/* Makes poses: slice p has the pose of particle p; other slices are random, or turned from one of these by 0.01 to
+ * 5°. */
 static inline void make_poses(struct comparison *c) {
     static const double none[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     double pose[9], axis[3], (*own)[9] = host_new((size_t)c->particles, sizeof *own);
@@ -65,7 +65,7 @@ static inline void make_poses(struct comparison *c) {
     free(own);
 }
 
-/* Blobs. */
+/* Makes a map of blobs. */
 static inline void make_blobs(struct comparison *c) {
     enum { REACH = 7 };
     int box = c->box, depth = c->dimensions == 3 ? box : 1;
@@ -87,7 +87,7 @@ static inline void make_blobs(struct comparison *c) {
     }
 }
 
-/* Slices with their CTF, moved, in noise that is stronger in low shells. */
+/* Makes images: slices with their CTF, shifted, in noise that is stronger in low shells. */
 static inline void make_images(struct comparison *c, double sigma, const double own_shift[2]) {
     size_t n = (size_t)c->n;
     float *clean = host_new(2 * n, sizeof *clean);
@@ -117,7 +117,8 @@ static inline void make_images(struct comparison *c, double sigma, const double 
     free(clean);
 }
 
-/* noise: deviation over that of the signal, over all pixels of the box where particles are as they really are. */
+/* Makes a comparison. noise: deviation relative to that of the signal, over all pixels of the box where the particles
+ * really are. */
 static inline void make_comparison(struct comparison *c, int size, double noise) {
     struct err err = {0};
     const double own_shift[2] = {3 * uniform(), -2 * uniform()};
@@ -165,7 +166,7 @@ static inline void free_comparison(struct comparison *c) {
     free(c->shift_prior);
 }
 
-/* One pixel of a slice, interpolated in double: pad · Aᵀ k, or the conjugate at its negative. */
+/* Returns one pixel of a slice, interpolated in double at pad · Aᵀ k, or the conjugate at its negative. */
 static inline void true_value(const struct projector_grid *g, const float *matrix, int kx, int ky, double ret[2]) {
     double at[3], part[3], sign = 1;
     int cell[3];
@@ -187,7 +188,7 @@ static inline void true_value(const struct projector_grid *g, const float *matri
     }
 }
 
-/* c X_t/σ² of all particles and shifts. */
+/* Returns c X_t/σ² of all particles and shifts. */
 static inline double *true_columns(const struct comparison *c) {
     size_t n = (size_t)c->n, columns = (size_t)c->particles * (size_t)c->shifts;
     double *all = host_new(columns * 2 * n, sizeof *all);
@@ -206,7 +207,7 @@ static inline double *true_columns(const struct comparison *c) {
     return all;
 }
 
-/* −ln of the weights, less what is the same for all poses: [particles][slices][shifts]. */
+/* Returns −ln of the weights without the part that all poses share: [particles][slices][shifts]. */
 static inline double *true_log_weights(const struct comparison *c) {
     size_t n = (size_t)c->n, shifts = (size_t)c->shifts, slices = (size_t)c->slices, particles = (size_t)c->particles;
     double *truth = host_new(particles * slices * shifts, sizeof *truth), *columns = true_columns(c);
@@ -245,7 +246,8 @@ static inline size_t best_of(const double *values, size_t count) {
     return best;
 }
 
-/* How far a particle's are off, relative to its best; those that are next to impossible need not be as near. */
+/* Returns the error of a particle's log weights relative to its best. Weights of nearly impossible poses need not be as
+ * accurate. */
 static const double POSSIBLE = 20;
 static inline double log_weights_off(const struct comparison *c, int particle, const double *found,
                                      const double *truth) {
@@ -259,7 +261,7 @@ static inline double log_weights_off(const struct comparison *c, int particle, c
     return worst;
 }
 
-/* Prints how far they are off, and looks that there was something to compare. */
+/* Prints the errors, and checks that there was something to compare. */
 static inline void tell_comparison(const struct comparison *c, const char *what, const double *truth, double worst,
                                    double bound) {
     size_t each = (size_t)c->slices * (size_t)c->shifts, possible = 0;

@@ -1,6 +1,6 @@
-/* Accuracies of poses on the CPU: at a known noise, the step that is returned changes the slice by more than −ln 0.01,
- * and the step before it does not, by the sum written out here in double. Blobs in random places, fresh from a printed
- * seed: test_accuracy [SEED]. */
+/* Accuracies of poses on the CPU. At a known noise, the returned step changes the slice by more than −ln 0.01, and the
+ * step before it does not, by the sum written out here in double. Blobs in random places, new from a printed seed:
+ * test_accuracy [SEED]. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void make_projector(struct world *w) {
     free(map);
 }
 
-/* The noise of shells differs, and that of the second group is four times as strong. */
+/* The noise differs between shells; that of the second group is four times as strong. */
 static struct world *make_world(double noise) {
     struct world *w = calloc(1, sizeof *w);
     assert_non_null(w);
@@ -94,7 +94,7 @@ static void slice_at(const struct world *w, const double angles[3], float *out) 
     projector_slices(w->projector, &w->pixels, w->pixels.count, 1, matrix, 1, out);
 }
 
-/* Σ c² |P − P'|² / (2σ²), P' turned by `angle` (°) and moved by `offset` (px). */
+/* Returns Σ c² |P − P'|² / (2σ²), with P' turned by `angle` (°) and moved by `offset` (px). */
 static double difference(const struct world *w, const struct accuracy_particle *p, double angle, double offset) {
     const struct fourier_pixels *px = &w->pixels;
     float *slices = calloc((size_t)px->count, 4 * sizeof *slices), *ctf = calloc((size_t)px->count, sizeof *ctf);
@@ -124,7 +124,7 @@ static double step_before(double e, double (*next)(double)) {
     return before;
 }
 
-/* Within rounding of single precision either side of the threshold will do. */
+/* Within the rounding of single precision, either side of the threshold is accepted. */
 static void steps_tell_what_the_noise_allows(void **state) {
     (void)state;
     const double told = log(100), slack = 1e-3;
@@ -163,7 +163,7 @@ static void steps_tell_what_the_noise_allows(void **state) {
     destroy_world(w);
 }
 
-/* Nothing can be told in noise without end: the ends of what is looked at. */
+/* In infinite noise nothing can be told: the result is the largest step. */
 static void noise_without_end_tells_nothing(void **state) {
     (void)state;
     struct world *w = make_world(1e6);

@@ -1,6 +1,6 @@
-/* kernels/alignment: the E-step of a device against the same in double, pose by pose (alignment_reference): poses,
- * probabilities, noise, and what is back-projected. Blobs in random places as references, noisy projections of them as
- * particles. On the CPU, and on a CUDA device where there is one. */
+/* kernels/alignment: compares the E-step of a device with the same in double, pose by pose (alignment_reference):
+ * poses, probabilities, noise, and back-projected sums. References are blobs in random places; particles are noisy
+ * projections of them. On the CPU, and on a CUDA device if there is one. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static double normal(void) {
     return sqrt(-2 * log(1 - uniform())) * cos(2 * M_PI * uniform());
 }
 
-/* What a comparison is made of. */
+/* Parameters of a comparison. */
 struct setting {
     const char *symmetry; /* NULL: the whole sphere */
     int dimensions, references;
@@ -46,7 +46,7 @@ struct setting {
     int max_significant;
     double offset_range;
     double noise;
-    double rounding; /* how much more of it than a hundred terms of FP32 have */
+    double rounding; /* how much larger rounding is than in sums of a hundred terms of FP32 */
     double memory;   /* bytes */
     int threads;
     int shared_shell;
@@ -94,7 +94,7 @@ static void make_reference(struct data *d, int k) {
     free(map);
 }
 
-/* A projection of one of the references, with noise. The CTF is the comparison's business: images go without. */
+/* Makes a projection of one of the references, with noise. Images have no CTF; the comparison applies it to slices. */
 static void make_particle(struct data *d, int i) {
     struct alignment_particle *p = &d->particles[i];
     int k = i % d->setting.references;
@@ -131,11 +131,11 @@ static void make_particle(struct data *d, int i) {
                                      .residual = i % 4 == 0 ? -1 : 0.1 * i,
                                      .known_shell = 3 + i % 5};
     memcpy(p->pose, pose, sizeof pose);
-    for (int j = 0; j < 9; j++) /* where to look is not quite where it is */
+    for (int j = 0; j < 9; j++) /* the pose to search near is not quite the true one */
         p->pose[j] = pose[j] + (d->setting.dimensions == 3 ? 0.02 * normal() : 0);
 }
 
-/* Everything that is returned, so that what is forgotten shows. */
+/* Fills all results with bytes that no result has, so that a missing value shows. */
 static void poison(struct data *d) {
     memset(d->results, 0xff, sizeof d->results);
     memset(d->expected, 0xff, sizeof d->expected);
@@ -148,7 +148,8 @@ static void poison(struct data *d) {
     }
 }
 
-/* From images that surely show a particle to such as surely do not; two whose norms are out of bounds. */
+/* Makes images from those that surely show a particle to those that surely do not; two of them have norms out of
+ * range. */
 static void make_doubts(struct data *d) {
     for (int i = 0; i < PARTICLES; i++) {
         struct alignment_particle *p = &d->particles[i];
@@ -221,7 +222,7 @@ static void clear_sums(struct data *d) {
         OK(accumulator_clear(d->sums[k], d->pixels.size, &failure));
 }
 
-/* All particles, `first` of them in a call of their own. */
+/* Adds all particles, `first` of them in a call of their own. */
 static void align(struct data *d, int first) {
     struct alignment *a = NULL;
     clear_sums(d);
@@ -245,12 +246,12 @@ static bool unclear(struct data *d, const struct alignment_iteration *iteration,
     return margin <= 3e-4 * d->setting.rounding;
 }
 
-/* Before align(): where a weight lies nearer to a threshold than FP32 can tell, two poses are equally right, and what
- * either brings with it may be much. Such particles are drawn again. */
+/* Runs the reference; call it before align(). If a weight lies nearer to a threshold than FP32 can tell, two poses are
+ * equally right, and the results may differ much. Such particles are drawn again. */
 static void align_plainly(struct data *d) {
     struct alignment_iteration iteration = d->iteration;
     iteration.sums = d->expected_sums;
-    for (bool again = true; again;) { /* what is drawn again has left something in the sums */
+    for (bool again = true; again;) { /* particles drawn again have left something in the sums */
         again = false;
         for (int k = 0; k < d->setting.references; k++)
             OK(accumulator_clear(d->expected_sums[k], d->pixels.size, &failure));
@@ -294,7 +295,7 @@ static void compare_result(const struct data *d, int i) {
         near("the shift", i, r->shift[j], e->shift[j], 1e-6);
 }
 
-/* Root mean square over data and over weights, relative. */
+/* Compares the root mean square over data and over weights, relative. */
 static void compare_sums(const struct data *d) {
     bool any = false;
     for (int k = 0; k < d->setting.references; k++) {
@@ -310,7 +311,7 @@ static void compare_sums(const struct data *d) {
             }
         any |= power[0] > 0;
         for (int c = 0; c < 2; c++)
-            if (!(error[c] <= 1e-6 * power[c])) /* a reference that no particle is like gets nothing */
+            if (!(error[c] <= 1e-6 * power[c])) /* a reference that resembles no particle gets nothing */
                 fail_msg("%s of reference %d differ by %.3g of them (seed %u)", c == 0 ? "data" : "weights", k + 1,
                          sqrt(error[c] / power[c]), seed);
     }
@@ -363,7 +364,7 @@ static void coarse_samples_themselves(void **state) {
     check(s);
 }
 
-/* Of thousands that matter the best few. */
+/* Of thousands of samples that matter, the best few are taken. */
 static void more_samples_than_are_taken(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -387,15 +388,15 @@ static void near_the_last_pose(void **state) {
     check(s);
 }
 
-/* A grid of order 8 has 1.2e9 orientations, 9.7e9 children of them, 3.5e10 samples at 29 shifts; only what lies near a
- * pose is ever listed. Poses are so close that thousands of weights lie near the thresholds. */
+/* A grid of order 8 has 1.2e9 orientations, 9.7e9 children of them, 3.5e10 samples at 29 shifts; only those near a pose
+ * are ever listed. Poses are so close that thousands of weights lie near the thresholds. */
 static void near_a_pose_of_the_finest_grids(void **state) {
     (void)state;
     struct setting s = plain_setting();
     s.local = true;
     s.noise = 0.2;
     s.offset_range = 6;
-    s.rounding = 30; /* differences of images are fifty times as large as with the others' noise */
+    s.rounding = 30; /* images differ fifty times as much as with the noise of the others */
     for (s.order = 6; s.order <= 8; s.order += 2) {
         struct data *d = make_data(s);
         assert_true(d->sampling.shift_count == 29);
@@ -414,24 +415,23 @@ static void weighed_by_reliability(void **state) {
     check(s);
 }
 
-/* 3/4 + exp(e)/(2 (exp(e) + 1)) with e = (before − now)/now, worked out by hand; of the square e = (before² −
- * now²)/now².
- */
+/* 3/4 + exp(e)/(2 (exp(e) + 1)) with e = (before − now)/now, computed by hand; for the square e = (before² −
+ * now²)/now². */
 static void reliability_by_hand(void **state) {
     (void)state;
     static const struct {
         enum alignment_norm norm;
         double before, now, weight;
     } KNOWN[] = {
-        {ALIGNMENT_NORM_L2, 3, 3, 1},                /* as before */
+        {ALIGNMENT_NORM_L2, 3, 3, 1},                /* no change */
         {ALIGNMENT_NORM_L2, 1.1, 1, 1.0124895943},   /* e = 0.1: a tenth better */
         {ALIGNMENT_NORM_L2SQ, 1.1, 1, 1.0261539548}, /* e = 0.21 */
         {ALIGNMENT_NORM_L2, 0.5, 1, 0.9387703344},   /* e = −1/2: twice as bad */
         {ALIGNMENT_NORM_L2SQ, 0.5, 1, 0.9104106504}, /* e = −3/4 */
-        {ALIGNMENT_NORM_L2, 2, 1, 1.1155292893},     /* e = 1: half of it gone */
+        {ALIGNMENT_NORM_L2, 2, 1, 1.1155292893},     /* e = 1: half of the residual is gone */
         {ALIGNMENT_NORM_L2SQ, 2, 1, 1.2262870634},   /* e = 3 */
-        {ALIGNMENT_NORM_L2, 0, 1, 0.8844707107},     /* e = −1: the least there is */
-        {ALIGNMENT_NORM_L2, 1e9, 1, 1.25},           /* the most */
+        {ALIGNMENT_NORM_L2, 0, 1, 0.8844707107},     /* e = −1: the smallest value */
+        {ALIGNMENT_NORM_L2, 1e9, 1, 1.25},           /* the largest value */
         {ALIGNMENT_NORM_L2, -1, 1, 1},               /* seen for the first time */
         {ALIGNMENT_NORM_L2SQ, -1, 1, 1},
         {ALIGNMENT_NORM_L2, 1, 0, 1},
@@ -467,7 +467,7 @@ static void in_the_plane(void **state) {
     check(s);
 }
 
-/* The sum of priors by hand: 18 angles and their 2 children, 4 children of 1 or 5 shifts. */
+/* The sum of priors, by hand: 18 angles and their 2 children, 4 children of 1 or 5 shifts. */
 static void the_sum_of_priors(const struct data *d) {
     for (int i = 0; i < PARTICLES; i++) {
         double sum = 0, step = 2, moved = 0.3 * step;
@@ -514,8 +514,7 @@ static void one_shift_and_no_ctf(void **state) {
     check(s);
 }
 
-/* Images are masked up to a shell and beyond it, each by itself; the comparison reaches to shell 9, its coarse pass
- * to 6. */
+/* Images are masked up to a shell and beyond it separately; the comparison reaches to shell 9, its coarse pass to 6. */
 static void masked_in_two_bands(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -550,7 +549,7 @@ static void same_result(const struct data *a, const struct data *b, double toler
     }
 }
 
-/* To the bit; poses and sums in the order of particles, whatever the threads. */
+/* Bit for bit; poses and sums in the order of particles, for any number of threads. */
 static void it_repeats(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -569,7 +568,7 @@ static void it_repeats(void **state) {
     destroy_data(b);
 }
 
-/* What is found where nothing is said: on a device what is free, less what libraries may want. */
+/* Default memory: on a device what is free, without what libraries may need. */
 static void memory_is_found(struct data *d, const struct data *expected) {
     struct alignment *alignment = NULL;
     size_t unused = 0;
@@ -589,7 +588,7 @@ static void memory_is_found(struct data *d, const struct data *expected) {
     assert_null(alignment);
 }
 
-/* Less of it makes smaller batches, and slices in parts; too little is an error that says how much it takes. */
+/* Less memory makes smaller batches and slices in parts; too little is an error that says how much is needed. */
 static void memory_changes_nothing_but_the_time(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -600,7 +599,7 @@ static void memory_changes_nothing_but_the_time(void **state) {
     align(a, 0);
     b->options.memory = device.kind == DEVICE_CPU ? 1.5e6 : 16e6;
     align(b, 0);
-    same_result(a, b, 1e-5); /* sums of other lengths are rounded otherwise */
+    same_result(a, b, 1e-5); /* sums of other lengths round differently */
     memory_is_found(b, a);
     struct alignment *alignment = NULL;
     b->options.memory = 1e4;
@@ -613,7 +612,7 @@ static void memory_changes_nothing_but_the_time(void **state) {
     destroy_data(b);
 }
 
-/* Particles of half the reference's contrast: the scale that makes it fit. */
+/* Particles of half the reference's contrast: finds the scale that fits. */
 static void the_grey_scale_is_found(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -623,13 +622,15 @@ static void the_grey_scale_is_found(void **state) {
     struct alignment *a = NULL;
     double mean = -1, again = -1, dots = 0, norms = 0;
     for (int i = 0; i < PARTICLES; i++)
-        d->particles[i].scale = 0.5 * sqrt(3 * M_PI); /* of a projection: images lack the blobs' depth */
+        /* of a projection: images do not include the depth of the blobs */
+        d->particles[i].scale = 0.5 * sqrt(3 * M_PI);
     OK(alignment_create(&d->options, &a, &failure));
     OK(alignment_begin(a, &d->iteration, &failure));
     OK(alignment_scale(a, d->particles, PARTICLES, &mean, NULL, NULL, &failure));
     OK(alignment_scale(a, d->particles, PARTICLES, &again, &dots, &norms, &failure));
     assert_true(mean > 0 && mean == again);
-    near("the scale", 0, dots / norms, 0.42, 0.1); /* less: the coarse grid misses the best poses by up to 15° */
+    /* less than 0.5: the coarse grid misses the best poses by up to 15° */
+    near("the scale", 0, dots / norms, 0.42, 0.1);
     alignment_destroy(&a);
     destroy_data(d);
 }

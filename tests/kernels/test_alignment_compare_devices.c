@@ -1,6 +1,6 @@
-/* compare_cuda against sums in double over slices of the CPU's projector: 3-D and 2-D, several references, with children
- * and without, every kind of list. Fresh random input from a printed seed, or from the one given:
- * test_alignment_compare_devices [SEED | time]; time: only how long it takes at sizes of real work. */
+/* Compares alignment_cuda_compare with sums in double over slices of the CPU's projector: 3-D and 2-D, several
+ * references, with children and without, every kind of list. New random input from a printed seed, or from a given one:
+ * test_alignment_compare_devices [SEED | time]; time: only times real sizes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,26 +24,26 @@
 
 enum { REFERENCES_MOST = 3, PARTICLES_MOST = 512, GUARD = 64 };
 
-/* What a comparison is made of; host arrays unless said otherwise. */
+/* Parameters of a comparison; arrays are in host memory unless stated otherwise. */
 struct setting {
     int dimensions, box, size, coarse_size, references, order, psi_count, particles;
     double shift_range, shift_step;
     bool children;
-    int near; /* > 0: lists have the rows about the particles' own, no others */
+    int near; /* > 0: lists have only the rows near the particles' own */
 
     struct fourier_pixels pixels;
     struct sampling grid;
     struct projector *projectors[REFERENCES_MOST];
-    struct sampling_cuda sampling;          /* of the device */
-    struct references_cuda references_cuda; /* of the device */
-    struct particles_cuda particles_cuda;   /* of the device */
+    struct sampling_cuda sampling;          /* in device memory */
+    struct references_cuda references_cuda; /* in device memory */
+    struct particles_cuda particles_cuda;   /* in device memory */
     int rows, rotations;
     size_t stride;
     float *masked, *ctf, *weight;
-    int own[PARTICLES_MOST]; /* rows that particles are made of */
+    int own[PARTICLES_MOST]; /* the rows that particles are made from */
 };
 
-/* A list of samples: host and device. */
+/* A list of samples, on the host and on the device. */
 struct list {
     struct row_cuda *rows;
     uint32_t *samples;
@@ -139,7 +139,7 @@ static void make_sampling(struct setting *s) {
     free(values);
 }
 
-/* Blobs. */
+/* Makes a reference of blobs. */
 static void make_reference(struct setting *s, int which) {
     struct err err = {0};
     int box = s->box, depth = s->dimensions == 3 ? box : 1;
@@ -192,10 +192,10 @@ static void slice_of(const struct setting *s, int row, int rotation, bool child,
     projector_slices(s->projectors[row / (s->rows / s->references)], &s->pixels, n, 1, matrix, 1, slice);
 }
 
-/* Slices with CTFs, shifted, in noise. */
+/* Makes particles: slices with CTFs, shifted, in noise. */
 static void make_particles(struct setting *s, double noise) {
     size_t n = (size_t)s->pixels.count, count = (size_t)s->particles;
-    s->stride = n + 13; /* any */
+    s->stride = n + 13; /* an arbitrary stride */
     s->masked = floats(count * 2 * s->stride), s->ctf = floats(count * s->stride),
     s->weight = floats(count * s->stride);
     memset(s->masked, 0xff, count * 2 * s->stride * sizeof(float));
@@ -264,7 +264,8 @@ static void upload_list(struct list *l, int particles, uint32_t row_count) {
     free(row_begin);
 }
 
-/* Each row with the chance `rows`, each of its shifts with the chance `shifts`, one at least; particle 1 has none. */
+/* Lists each row with probability `rows`, each of its shifts with probability `shifts`, at least one; particle 1 has
+ * none. */
 static void make_list(const struct setting *s, double rows, double shifts, struct list *l) {
     size_t most = (size_t)s->particles * (size_t)s->rows, t = (size_t)s->sampling.shift_count;
     l->rows = host_new(most + 1, sizeof *l->rows);
@@ -288,7 +289,7 @@ static void free_list(struct list *l) {
     free(l->samples);
 }
 
-/* −Σ Re(P conj(c X_t/σ²)) + ½ Σ (c²/σ²)|P|². */
+/* Returns −Σ Re(P conj(c X_t/σ²)) + ½ Σ (c²/σ²)|P|². */
 static double truth(const struct setting *s, int particle, const float *slice, int n, const double shift[2]) {
     const float *x = s->masked + (size_t)particle * 2 * s->stride, *c = s->ctf + (size_t)particle * s->stride;
     const float *w = s->weight + (size_t)particle * s->stride;
@@ -303,12 +304,12 @@ static double truth(const struct setting *s, int particle, const float *slice, i
     return sum;
 }
 
-/* What is allowed, of sums of so many terms. */
+/* Returns the allowed error of sums of so many terms. */
 static double allowed_error(const struct setting *s) {
     return s->box > 128 ? 0.03 : 0.003;
 }
 
-/* Worst error of those within 30 of the particle's best, relative to the best. */
+/* Returns the largest error of values within 30 of the particle's best, relative to the best. */
 static double check(const struct setting *s, const struct list *l, bool fine, const float *found) {
     int n = fine ? s->pixels.count : s->references_cuda.coarse_pixels, rotations = fine ? s->rotations : 1;
     int children = fine ? s->sampling.shift_children : 1, each = rotations * children, shifts = s->sampling.shift_count;
@@ -353,7 +354,8 @@ static float *run_once(const struct setting *s, const struct list *l, bool fine)
     struct err err = {0};
     size_t each = fine ? (size_t)s->rotations * (size_t)s->sampling.shift_children : 1, count = l->device.count * each;
     float *values = on_device(NULL, count + GUARD, sizeof *values), *found = floats(count + GUARD);
-    must(compare_cuda(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values, NULL, &err),
+    must(alignment_cuda_compare(&s->references_cuda, &s->sampling, &s->particles_cuda, &l->device, fine, values, NULL,
+                                &err),
          &err);
     from_device(found, values, (count + GUARD) * sizeof *found);
     for (size_t i = 0; i < GUARD; i++) {
@@ -408,13 +410,13 @@ static void trial(struct setting s, double noise, double rows) {
         compare_list(&s, rows, 0.3, true, ", from quads");
         compare_list(&s, rows, 0.2, false, ", from quads");
     }
-    size_t row = 2 * fine_slice_row(&s.references_cuda) * (size_t)s.rotations;
+    size_t row = 2 * alignment_cuda_fine_slice_row(&s.references_cuda) * (size_t)s.rotations;
     float *slices = on_device(NULL, (size_t)s.rows * row, sizeof *slices);
     int part = s.rows / 3;
-    must(fine_slices_cuda(&s.references_cuda, &s.sampling, 0, part, slices, NULL, &err), &err);
-    must(
-        fine_slices_cuda(&s.references_cuda, &s.sampling, part, s.rows - part, slices + (size_t)part * row, NULL, &err),
-        &err);
+    must(alignment_cuda_fine_slices(&s.references_cuda, &s.sampling, 0, part, slices, NULL, &err), &err);
+    must(alignment_cuda_fine_slices(&s.references_cuda, &s.sampling, part, s.rows - part, slices + (size_t)part * row,
+                                    NULL, &err),
+         &err);
     s.references_cuda.slices = slices;
     compare_list(&s, rows, 0.3, true, ", from slices");
     compare_list(&s, rows, 1, true, ", from slices");
@@ -508,7 +510,7 @@ static void classes(void **state) {
           4, 0.5);
 }
 
-/* Sums over 51,000 pixels of particles as they are, an SNR of 0.1: what fits them comes to thousands. */
+/* Sums over 51,000 pixels of realistic particles, with an SNR of 0.1: log weights reach thousands. */
 static void images_of_360(void **state) {
     (void)state;
     struct err err = {0};
@@ -529,9 +531,9 @@ static void images_of_360(void **state) {
     make_particles(&s, 3.162);
     compare_list(&s, 0, 0.1, true, ", from grids");
     compare_list(&s, 0, 0.1, false, "");
-    size_t row = 2 * fine_slice_row(&s.references_cuda) * (size_t)s.rotations;
+    size_t row = 2 * alignment_cuda_fine_slice_row(&s.references_cuda) * (size_t)s.rotations;
     float *slices = on_device(NULL, (size_t)s.rows * row, sizeof *slices);
-    must(fine_slices_cuda(&s.references_cuda, &s.sampling, 0, s.rows, slices, NULL, &err), &err);
+    must(alignment_cuda_fine_slices(&s.references_cuda, &s.sampling, 0, s.rows, slices, NULL, &err), &err);
     s.references_cuda.slices = slices;
     compare_list(&s, 0, 0.1, true, ", from slices");
     free_setting(&s);
@@ -545,13 +547,13 @@ static void refuses_what_it_cannot_do(void **state) {
     struct sampling_cuda s = {.direction_children = 3, .psi_children = 1, .shift_children = 1, .shift_count = 5};
     struct particles_cuda p = {.count = 1};
     struct samples_cuda l = {.row_count = 1};
-    assert_int_equal(compare_cuda(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
+    assert_int_equal(alignment_cuda_compare(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
     s.direction_children = 4, s.shift_children = 2;
-    assert_int_equal(compare_cuda(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
+    assert_int_equal(alignment_cuda_compare(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
     const struct grid_cuda grid = {.dimensions = 2};
     assert_int_equal(grid_quads_cuda(&grid, NULL, NULL, &err), STATUS_UNSUPPORTED);
     s.shift_children = 4, s.shift_count = 5000;
-    assert_int_equal(compare_cuda(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
+    assert_int_equal(alignment_cuda_compare(&r, &s, &p, &l, 1, NULL, NULL, &err), STATUS_UNSUPPORTED);
 }
 
 #include "tests/kernels/alignment_compare_times.h"

@@ -1,13 +1,13 @@
-/* The whole E-step on a CUDA device against the CPU's, twice bit for bit, and with little memory; simulated particles of
- * one or two phantoms, fresh from a printed seed: test_alignment_devices [SEED]. `time [PARTICLES]` prints how long
- * iterations take. */
+/* Compares the whole E-step on a CUDA device with the CPU's, twice bit for bit, and with little memory. Simulated
+ * particles of one or two phantoms, new from a printed seed: test_alignment_devices [SEED]. `time [PARTICLES]` prints
+ * how long iterations take. */
 #include <stdio.h>
 #include <time.h>
 
 #include "common/clock.h"
 #include "tests/kernels/alignment_trials.h"
 
-/* Where references and sums are. */
+/* Memory that holds references and sums. */
 enum place { HOST, SUMS_THERE, ALL_THERE };
 
 static void place_all(const struct data *d, enum place place, struct workspace *w, struct outcome *o) {
@@ -18,7 +18,7 @@ static void place_all(const struct data *d, enum place place, struct workspace *
     }
 }
 
-/* Back to the host, where they are compared. */
+/* Copies sums back to the host, where they are compared. */
 static void fetch_all(const struct data *d, enum place place, struct outcome *o) {
     struct err err = {0};
     const struct device device = {DEVICE_CUDA, 0};
@@ -35,7 +35,7 @@ static void fetch_all(const struct data *d, enum place place, struct outcome *o)
     }
 }
 
-/* The M-step's part in symmetry, where the sums are. */
+/* Does the M-step with symmetry, where the sums lie. */
 static enum status make_maps(const struct data *d, struct outcome *o, struct err *err) {
     const struct reconstruct_options options = {.tau_fudge = 1, .threads = threads};
     size_t box = (size_t)d->trial.box;
@@ -67,7 +67,7 @@ static enum status run(const struct data *d, enum device_kind kind, enum place p
     return status;
 }
 
-/* Where rounding moves a pose across the edge of what is kept, a thousandth of a particle's weight moves with it. */
+/* If rounding moves a pose across the edge of what is kept, a thousandth of a particle's weight moves with it. */
 static void check_alike(const struct data *d, const struct outcome *a, const struct outcome *b) {
     int n = d->trial.particles, moved = 0, shells = d->trial.box / 2 + 1;
     for (int i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ static void check_alike(const struct data *d, const struct outcome *a, const str
     }
 }
 
-/* |a − b| over |a|. */
+/* Compares maps: |a − b| / |a|. */
 static void check_maps(const struct data *d, const struct outcome *a, const struct outcome *b) {
     size_t voxels = (size_t)d->trial.box * (size_t)d->trial.box * (size_t)d->trial.box;
     for (int k = 0; d->trial.symmetry != NULL && k < d->trial.references; k++) {
@@ -117,7 +117,7 @@ static void check_maps(const struct data *d, const struct outcome *a, const stru
     }
 }
 
-/* Without a bound on samples: which of those about as good come last within it is a matter of rounding. */
+/* Samples are not limited: which of several nearly equal ones comes last within a limit depends on rounding. */
 static const struct trial TRIALS[] = {
     {.box = 32,
      .size = 24,
@@ -185,7 +185,7 @@ static const struct trial TRIALS[] = {
      .shared_shell = 8},
 };
 
-/* Directions of the asymmetric unit alone, or of the whole sphere near the last pose, as the refiner has them. */
+/* Directions of the asymmetric unit only, or of the whole sphere near the last pose, as in the refiner. */
 static const struct trial SYMMETRIC[] = {
     {.box = 32,
      .size = 24,
@@ -258,8 +258,8 @@ static void check_trial(const struct trial *trial) {
     check_same(&d, &cuda, &again);
     check_alike(&d, &cpu, &cuda);
     check_maps(&d, &cpu, &cuda);
-    /* The same sums where they stay on the device, and poses from references that were prepared there. What is done with
-     * sums there is rounded otherwise. */
+    /* Sums that stay on the device are the same, and so are poses from references prepared there. Work on sums there
+     * rounds differently. */
     discard_outcome(&again);
     must(run(&d, DEVICE_CUDA, SUMS_THERE, 2e9, &again, &err), &err);
     if (trial->symmetry == NULL) check_same(&d, &cuda, &again);
@@ -287,7 +287,7 @@ static void symmetric_particles(void **state) {
         check_trial(&SYMMETRIC[i]);
 }
 
-/* ret[3]: mean, D, N. */
+/* Fills ret[3]: mean, D, N. */
 static void find_scale(const struct data *d, enum device_kind kind, double ret[3]) {
     struct alignment_options options = {.device = {kind, 0},
                                         .threads = 2,
@@ -315,7 +315,7 @@ static void find_scale(const struct data *d, enum device_kind kind, double ret[3
     discard_outcome(&o);
 }
 
-/* Where two poses fit alike within rounding either may be taken. */
+/* If two poses fit equally well within rounding, either is accepted. */
 static void the_scale_is_that_of_the_cpu(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++) {
@@ -353,7 +353,7 @@ static void little_memory_is_enough_or_refused(void **state) {
     discard(&d);
 }
 
-/* As iterations of a refinement of 128² particles are. */
+/* Times iterations like those of a refinement of 128² particles. */
 static void time_all(int particles) {
     static const struct trial trials[] = {
         {.box = 128,

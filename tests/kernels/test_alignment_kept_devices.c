@@ -1,5 +1,5 @@
-/* Images that stay on a CUDA device from iteration to iteration, and accuracies of poses there against the CPU's;
- * simulated particles, fresh from a printed seed: gpu_alignment_kept [SEED]. */
+/* Tests images that stay on a CUDA device from iteration to iteration, and compares accuracies of poses there with the
+ * CPU's. Simulated particles, new from a printed seed: gpu_alignment_kept [SEED]. */
 #include <stdio.h>
 #include <time.h>
 
@@ -28,7 +28,7 @@ static const struct trial TRIALS[] = {
      .oversampled = true,
      .local = true,
      .max_significant = 100000},
-    /* Not by one block: through cuFFT. */
+    /* This size does not fit one block: it goes through cuFFT. */
     {.box = 34,
      .size = 30,
      .coarse_size = 20,
@@ -51,13 +51,14 @@ static void iterate(const struct data *d, struct alignment *alignment, struct ou
     must(alignment_finish(alignment, &err), &err);
 }
 
-/* In another order than that of particles, as members of a half come. */
+/* Numbers images in another order than that of particles, as members of a half are. */
 static void number(struct data *d, int count) {
     for (int i = 0; i < count; i++)
         d->particles[i].number = 1 + (i * 7 + 3) % count;
 }
 
-/* keep: images that there is room for. Twice: the images that are there are not looked at the second time. */
+/* keep: number of images that there is room for. Runs twice: the second run must not read images that are on the
+ * device. */
 static void check_kept(const struct trial *trial, int keep) {
     struct data d;
     struct outcome plain, first, second, third;
@@ -78,7 +79,7 @@ static void check_kept(const struct trial *trial, int keep) {
             d.images[(size_t)i * pixels + j] = NAN;
     iterate(&d, alignment, &second);
     check_same(&d, &plain, &second);
-    /* More room, and a part of what is there already in the middle of the others. */
+    /* Makes more room; a part of the kept images lies in the middle of the others. */
     must(alignment_keep_images(alignment, trial->particles, (size_t)trial->particles * pixels * sizeof(float), &err),
          &err);
     iterate(&d, alignment, &third);
@@ -108,7 +109,7 @@ static void describe(const struct data *d, struct accuracy_particle *particles, 
                                                   .along_x = i % 2 == 0};
 }
 
-/* The step that tells is the same one but where the difference is next to the bound. */
+/* Both find the same step, unless the difference is next to the threshold. */
 static void accuracies_are_those_of_the_cpu(void **state) {
     enum { COUNT = 40 };
     (void)state;

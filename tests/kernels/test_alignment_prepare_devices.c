@@ -1,5 +1,6 @@
-/* Preparation of particles on a CUDA device against kernels/prepare, kernels/ctf and the sums as they stand; fresh random
- * input from a printed seed: test_alignment_prepare_devices [SEED], or `time` for the time of each size and its floor. */
+/* Compares the preparation of particles on a CUDA device with kernels/prepare, kernels/ctf and plain sums. New random
+ * input from a printed seed: test_alignment_prepare_devices [SEED], or `time` for the time of each size and its lower
+ * bound. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 #include "kernels/prepare/prepare.h"
 #include "tests/kernels/devices.h"
 
-/* Bytes a second that an H200 copies, reading and writing together. */
+/* Bytes per second that an H200 copies, reading and writing together. */
 static const double COPIED = 4.0e12;
 static const double PIXEL_SIZE = 1.37;
 enum { GROUPS = 3, SHIFTS = 13 };
@@ -27,7 +28,7 @@ struct trial {
     struct ctf *ctfs;
 };
 
-/* What comes back. */
+/* Results of a preparation. */
 struct prepared {
     float *masked, *unmasked, *ctf, *weight, *prior, *power;
     double *constant;
@@ -36,7 +37,7 @@ struct prepared {
 static void make_particle(struct trial *t, int i) {
     struct prepare_particle_cuda *p = &t->which[i];
     p->shift_x = (int)(9 * normal()), p->shift_y = (int)(9 * normal());
-    if (i == 1) p->shift_x = t->box + 1; /* nothing is left */
+    if (i == 1) p->shift_x = t->box + 1; /* shifts everything out of the box */
     if (i == 2) p->shift_x = -t->box / 2, p->shift_y = t->box / 2;
     p->optics = (int)(uniform() * GROUPS);
     p->has_ctf = uniform() < 0.8;
@@ -99,7 +100,7 @@ static void free_prepared(struct prepared *p) {
     free(p->constant);
 }
 
-/* Seconds a run, of `repeats`, or the result. */
+/* Returns the seconds of a run, averaged over `repeats`, or the result. */
 static double run(const struct trial *t, struct prepared *ret, int repeats) {
     struct err err = {0};
     struct prepare_cuda *prepare = NULL;
@@ -148,7 +149,7 @@ static double run(const struct trial *t, struct prepared *ret, int repeats) {
     return repeats > 0 ? seconds / repeats : 0;
 }
 
-/* |found − expected| ≤ bound; NaN fails. */
+/* Checks |found − expected| ≤ bound; NaN fails. */
 static void near(const char *what, int particle, size_t at, double found, double expected, double bound) {
     if (!(fabs(found - expected) <= bound))
         fail_msg("%s of particle %d, %zu: %.9g, expected %.9g (bound %.2g)", what, particle, at, found, expected,
@@ -163,8 +164,8 @@ static void untouched(const char *what, int particle, const float *values, size_
     }
 }
 
-/* Transforms err by 1e-7 of the whole spectrum's mean, a few of these at the worst of many pixels; beside the origin, by
- * as much of what is there. */
+/* Transforms have an error of 1e-7 of the whole spectrum's mean, a few times that at the worst of many pixels; near the
+ * origin the error grows with the values there. */
 static void check_particle(const struct trial *t, const struct prepared *p, int i, struct prepare *prepare,
                            float *masked, float *unmasked, float *ctf) {
     const struct prepare_particle_cuda *w = &t->which[i];
@@ -261,9 +262,9 @@ static void particles_are_prepared_as_on_the_cpu(void **state) {
 static void two_bands_are_masked_as_on_the_cpu(void **state) {
     (void)state;
     prepare_trial(24, 16, 5, 9, 6, 1);
-    prepare_trial(34, 34, 9, 4, 11.5, 15); /* nearly all */
+    prepare_trial(34, 34, 9, 4, 11.5, 15); /* nearly all background */
     prepare_trial(64, 40, 33, 64, 25, 4);
-    prepare_trial(128, 20, 5, 5, 50, 15); /* more than is asked for */
+    prepare_trial(128, 20, 5, 5, 50, 15); /* more shared shells than requested pixels */
     prepare_trial(128, 80, 3, 3, 200, 7); /* no background */
     prepare_trial(360, 300, 3, 2, 140, 9);
     prepare_trial(154, 100, 4, 4, 50, 6);

@@ -1,6 +1,6 @@
-/* Lists of samples and of contributions on a CUDA device against plain loops over the same input; fresh random input
- * from a printed seed, or from the one given: gpu_alignment_samples [SEED | time [SEED]]. Outputs are poisoned before;
- * everything is done twice and compared bit for bit. `time`: how long it takes at real sizes, beside the floor. */
+/* Compares lists of samples and of contributions on a CUDA device with plain loops over the same input. New random
+ * input from a printed seed, or from a given one: gpu_alignment_samples [SEED | time [SEED]]. Outputs are poisoned
+ * before; everything runs twice and is compared bit for bit. `time`: times real sizes beside their lower bounds. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #include "tests/kernels/alignment_samples_times.h"
 #include "tests/kernels/devices.h"
 
-/* Twice, each time into memory that is poisoned anew: what comes is the same. */
+/* Runs twice, each time into newly poisoned memory, and checks that the results are identical. */
 static void *twice(enum status (*work)(void *, void *, struct err *), void *input, size_t bytes) {
     struct err err = {0};
     unsigned char *first = host_new(bytes + 1, 1), *second = host_new(bytes + 1, 1);
@@ -50,7 +50,7 @@ static void check_lists(const struct host_lists *found, const struct host_lists 
             fail_msg("sample %u: %u, expected %u", i, found->samples[i], truth->samples[i]);
 }
 
-/* Counting and filling of a list of whose size the host knows only what counting says. */
+/* Counts and fills a list; the host knows its size only from the count. */
 typedef enum status (*count_call)(const void *from, struct sample_counts *, uint32_t *, uint32_t *, struct err *);
 typedef enum status (*fill_call)(const void *from, const uint32_t *, const uint32_t *, struct row_cuda *, uint32_t *,
                                  struct err *);
@@ -79,7 +79,7 @@ static void check_both(const void *from, count_call count, fill_call fill, const
         from_device(f->rows, rows, (truth->row_count + 1) * sizeof *rows);
         from_device(f->samples, samples, truth->count * sizeof *samples);
         from_device(&guard, samples + truth->count, sizeof guard);
-        assert_int_equal(guard, 0xffffffffu); /* nothing beyond the end */
+        assert_int_equal(guard, 0xffffffffu); /* nothing is written beyond the end */
         check_lists(f, truth);
     }
     for (int run = 0; run < 2; run++)
@@ -96,14 +96,15 @@ struct bits {
 static enum status count_bits(const void *from, struct sample_counts *counts, uint32_t *begin, uint32_t *row_begin,
                               struct err *err) {
     const struct bits *b = from;
-    return compress_count_cuda(b->kept, b->particles, b->n_shifts, b->n_rows, counts, begin, row_begin, NULL, err);
+    return alignment_cuda_compress_count(b->kept, b->particles, b->n_shifts, b->n_rows, counts, begin, row_begin, NULL,
+                                         err);
 }
 
 static enum status fill_bits(const void *from, const uint32_t *begin, const uint32_t *row_begin, struct row_cuda *rows,
                              uint32_t *samples, struct err *err) {
     const struct bits *b = from;
-    return compress_fill_cuda(b->kept, b->particles, b->n_shifts, b->n_rows, b->row_log_prior, begin, row_begin, rows,
-                              samples, NULL, err);
+    return alignment_cuda_compress_fill(b->kept, b->particles, b->n_shifts, b->n_rows, b->row_log_prior, begin,
+                                        row_begin, rows, samples, NULL, err);
 }
 
 static void compress_trial(int particles, int n_shifts, int n_rows, double density, bool priors) {
@@ -148,13 +149,15 @@ struct weights_input {
 static enum status count_weights(const void *from, struct sample_counts *counts, uint32_t *begin, uint32_t *row_begin,
                                  struct err *err) {
     const struct weights_input *w = from;
-    return keep_count_cuda(&w->samples, w->particles, w->weights, w->sums, counts, begin, row_begin, NULL, err);
+    return alignment_cuda_keep_count(&w->samples, w->particles, w->weights, w->sums, counts, begin, row_begin, NULL,
+                                     err);
 }
 
 static enum status fill_weights(const void *from, const uint32_t *begin, const uint32_t *row_begin,
                                 struct row_cuda *rows, uint32_t *samples, struct err *err) {
     const struct weights_input *w = from;
-    return keep_fill_cuda(&w->samples, w->particles, w->weights, w->sums, begin, row_begin, rows, samples, NULL, err);
+    return alignment_cuda_keep_fill(&w->samples, w->particles, w->weights, w->sums, begin, row_begin, rows, samples,
+                                    NULL, err);
 }
 
 static void keep_trial(int particles, int n_shifts, int n_rows, double density, double threshold) {
@@ -170,7 +173,7 @@ static void keep_trial(int particles, int n_shifts, int n_rows, double density, 
         sums[p].threshold = (float)(threshold * (p % 3 ? 1 : uniform()));
     for (uint32_t r = 0; r < lists.row_count; r++)
         lists.rows[r].log_prior = (float)uniform();
-    for (int p = 0; p < particles; p++) /* reached exactly */
+    for (int p = 0; p < particles; p++) /* one weight equals the threshold exactly */
         if (lists.begin[p + 1] > lists.begin[p]) weights[lists.begin[p]] = sums[p].threshold;
     truth = lists_where(&lists, weights, sums);
     const struct weights_input w = {lists_on_device(&lists), particles,
@@ -210,7 +213,7 @@ static void check_best(const struct best_cuda *found, const struct best_cuda *tr
     assert_int_equal(found->contributions, truth->contributions);
 }
 
-/* What contributions_*_cuda give, in one piece for `twice`. */
+/* Results of alignment_cuda_contributions_* as one block for `twice`. */
 struct contributions_input {
     const struct fine *f;
     const float *weights, *least;
@@ -225,15 +228,16 @@ struct contributions_input {
 static enum status run_count(void *input, void *out, struct err *err) {
     struct contributions_input *c = input;
     size_t n = (size_t)c->f->particles.count;
-    return contributions_count_cuda(&c->f->particles, &c->f->samples, &c->f->sampling, c->weights, c->sums, c->least,
-                                    c->own, out, (uint32_t *)((struct best_cuda *)out + n), NULL, err);
+    return alignment_cuda_contributions_count(&c->f->particles, &c->f->samples, &c->f->sampling, c->weights, c->sums,
+                                              c->least, c->own, out, (uint32_t *)((struct best_cuda *)out + n), NULL,
+                                              err);
 }
 
 static enum status run_fill(void *input, void *out, struct err *err) {
     struct contributions_input *c = input;
-    return contributions_fill_cuda(&c->f->particles, &c->f->samples, &c->f->sampling, c->weights, c->sums, c->best,
-                                   c->begin, out, c->references ? (float *)((char *)out + c->list_bytes) : NULL, NULL,
-                                   err);
+    return alignment_cuda_contributions_fill(&c->f->particles, &c->f->samples, &c->f->sampling, c->weights, c->sums,
+                                             c->best, c->begin, out,
+                                             c->references ? (float *)((char *)out + c->list_bytes) : NULL, NULL, err);
 }
 
 static void check_contributions(const struct fine *f, const float *weights, const float *least,
@@ -308,25 +312,25 @@ static void differences_become_contributions(void **state) {
     fine_trial(2, (const int[]){1, 700, 3, 85}, (const int[]){4, 2, 4}, 0.1, false);
 }
 
-/* Bytes of paper 001, section "block-compressed": dense, list of each value with its index, blocks. */
+/* Bytes in paper 001, section "block-compressed": dense, a list of each value with its index, blocks. */
 static void memory_is_that_of_the_paper(void **state) {
     (void)state;
     const size_t all = 1000000;
-    assert_int_equal(blocks_bytes(1, 32, sizeof(double)), 260);
-    assert_int_equal(blocks_bytes(1, 32, sizeof(float)), 132);
-    assert_int_equal(blocks_bytes(3000, 8, sizeof(float)), 3000 * 36);
+    assert_int_equal(alignment_cuda_blocks_bytes(1, 32, sizeof(double)), 260);
+    assert_int_equal(alignment_cuda_blocks_bytes(1, 32, sizeof(float)), 132);
+    assert_int_equal(alignment_cuda_blocks_bytes(3000, 8, sizeof(float)), 3000 * 36);
     for (size_t value = 4; value <= 8; value += 4) {
         size_t dense = all * 32 * value, kept = 0;
-        while (blocks_bytes(kept, 32, value) <= dense)
+        while (alignment_cuda_blocks_bytes(kept, 32, value) <= dense)
             kept++;
         double share = (double)kept / (double)all, expected = value == 8 ? 256.0 / 260 : 128.0 / 132;
         assert_true(fabs(share - expected) < 1e-5);
-        assert_true(32 * kept * (value + 4) > blocks_bytes(kept, 32, value)); /* an index for each value */
+        assert_true(32 * kept * (value + 4) > alignment_cuda_blocks_bytes(kept, 32, value)); /* one index per value */
     }
 }
 
-/* The blocks of the kept samples, put where they belong in an array of all samples, are what comes where all samples
- * are worked on and the others are next to impossible; and the same poses contribute. */
+/* The blocks of the kept samples, placed in an array of all samples, equal the result of working on all samples with
+ * the others next to impossible; and the same poses contribute. */
 static void blocks_expand_to_the_dense_array(void **state) {
     (void)state;
     struct err err = {0};

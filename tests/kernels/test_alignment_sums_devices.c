@@ -1,9 +1,9 @@
-/* Residuals and back-projection on each CUDA device against plain sums in double and the CPU's accumulator; fresh
- * random input from a printed seed, or from the one given: test_alignment_sums_devices [SEED | time]. Outputs are
+/* Compares residuals and back-projection on each CUDA device with plain sums in double and with the CPU's accumulator.
+ * New random input from a printed seed, or from a given one: test_alignment_sums_devices [SEED | time]. Outputs are
  * poisoned before.
  *
- * Frames, and cosines and sines, are multiples of 1/256, so that products of them and of pixels are exact in single
- * precision and both sides place pixels alike; one trial takes true rotations. */
+ * Frames, cosines and sines are multiples of 1/256, so that products of them and of pixels are exact in single
+ * precision, and both sides place pixels alike. One trial uses true rotations. */
 #include <stdio.h>
 #include <time.h>
 
@@ -15,7 +15,7 @@ struct residuals {
     double *sums;
 };
 
-/* Where residuals take slices from. */
+/* Source of slices for the residuals. */
 enum source { VALUES, QUADS, STORED, SOURCES };
 
 static void use_source(struct world *w, enum source source) {
@@ -28,13 +28,13 @@ static void use_source(struct world *w, enum source source) {
         grid->quads = quads;
     }
     if (source != STORED) return;
-    size_t count = 2 * fine_slice_row(&w->d_references) * (size_t)w->rotations * (size_t)rows;
+    size_t count = 2 * alignment_cuda_fine_slice_row(&w->d_references) * (size_t)w->rotations * (size_t)rows;
     float *slices = NULL;
     if (count < 1 << 28)
         slices = on_device(NULL, count, sizeof *slices);
     else
         must(arena_take(arena, count, sizeof *slices, "slices", &slices, &err), &err);
-    must(fine_slices_cuda(&w->d_references, &w->d_sampling, 0, rows, slices, NULL, &err), &err);
+    must(alignment_cuda_fine_slices(&w->d_references, &w->d_sampling, 0, rows, slices, NULL, &err), &err);
     w->d_references.slices = slices;
 }
 
@@ -44,16 +44,16 @@ static void run_residuals(const struct world *w, struct residuals *r) {
     must(arena_open(arena, ARENA_PARTICLES, &err), &err);
     float *power = on_device(NULL, powers, sizeof *power);
     double *residuals = on_device(NULL, sums, sizeof *residuals);
-    void *scratch = on_device(NULL, 1, residuals_scratch(&w->d_particles));
-    must(residuals_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_list, w->d_begin, w->d_best, w->shells,
-                        w->d_known, scratch, power, residuals, NULL, &err),
+    void *scratch = on_device(NULL, 1, alignment_cuda_residuals_scratch(&w->d_particles));
+    must(alignment_cuda_residuals(&w->d_references, &w->d_sampling, &w->d_particles, w->d_list, w->d_begin, w->d_best,
+                                  w->shells, w->d_known, scratch, power, residuals, NULL, &err),
          &err);
     from_device(r->power, power, powers * sizeof *power);
     from_device(r->sums, residuals, sums * sizeof *residuals);
     arena_close(arena, ARENA_PARTICLES);
 }
 
-/* bound: of what single precision adds to each term. */
+/* bound: relative error that single precision adds to each term. */
 static double check_residuals(const struct world *w, const struct residuals *r, double bound) {
     double worst = 0;
     double *shells = host_new((size_t)w->shells, sizeof *shells), *sizes = host_new((size_t)w->shells, sizeof *sizes);
@@ -116,10 +116,10 @@ static void add_sums(const struct world *w, uint32_t count, int near) {
     struct err err = {0};
     size_t bytes = 0;
     must(arena_open(arena, ARENA_PARTICLES, &err), &err);
-    must(back_project_scratch(count, &bytes, &err), &err);
+    must(alignment_cuda_back_project_scratch(count, &bytes, &err), &err);
     void *scratch = on_device(NULL, 1, bytes);
-    must(back_project_cuda(&w->d_references, &w->d_sampling, &w->d_particles, w->d_factor, w->d_list, w->d_begin, count,
-                           near, scratch, &w->d_sums, NULL, &err),
+    must(alignment_cuda_back_project(&w->d_references, &w->d_sampling, &w->d_particles, w->d_factor, w->d_list,
+                                     w->d_begin, count, near, scratch, &w->d_sums, NULL, &err),
          &err);
     arena_close(arena, ARENA_PARTICLES);
 }
@@ -130,8 +130,8 @@ static struct sums_fill get_fill(const struct world *w) {
     return fill;
 }
 
-/* In each shell of voxels: ‖difference‖ over ‖what it should be‖, of data and of weights; or over a thousandth of what
- * the shell within has, where a corner or two that hardly count are all. */
+/* Returns, over all shells of voxels, the largest ‖difference‖ / ‖expected‖ of data and of weights. The denominator is
+ * at least a thousandth of the shell within, for shells that hold only a corner or two of little weight. */
 static double worst_voxels(const struct accumulator_grid *g, const double *found) {
     double worst = 0;
     double *sum = host_new((size_t)g->reach * 8, sizeof *sum), *off = host_new((size_t)g->reach * 8, sizeof *off);
@@ -177,7 +177,7 @@ static double sums_trial(const struct world *w, int near, double bound) {
         add_sums(w, w->count, near);
         from_device(again, w->d_sums.voxels[k], bytes);
         assert_memory_equal(found, again, bytes);
-        must(sums_to_double_cuda(&w->d_sums, k, NULL, &err), &err);
+        must(alignment_cuda_sums_to_double(&w->d_sums, k, NULL, &err), &err);
         from_device(found, w->d_sums.voxels[k], bytes);
         double error = worst_voxels(&grid, found);
         if (!(error <= bound)) fail_msg("sums of reference %d are off by %g (%g allowed)", k, error, bound);
@@ -190,7 +190,7 @@ static double sums_trial(const struct world *w, int near, double bound) {
     return worst;
 }
 
-/* A test that fails leaves it open. */
+/* Closes an iteration that a failed test left open. */
 static int close_iteration(void **state) {
     (void)state;
     arena_close(arena, ARENA_ITERATION);
@@ -205,7 +205,7 @@ static void trial(struct world w, double bound) {
         use_source(&w, (enum source)source);
         residuals = fmax(residuals, residuals_trial(&w, 2 * bound));
     }
-    double near = sums_trial(&w, true, 2 * bound); /* 2^-31 of a pixel is rounded as well */
+    double near = sums_trial(&w, true, 2 * bound); /* 2^-31 of a pixel is rounded too */
     printf(
         "%d-D, box %d, size %d, %d particles, %u poses: residuals are off by %.2g, sums by %.2g, near by %.2g at most "
         "(%.2g allowed)\n",
@@ -213,8 +213,8 @@ static void trial(struct world w, double bound) {
     free_world(&w);
 }
 
-/* Single precision rounds each factor of a term by 6e-8, and phases are off by 1.5e-7: a few times 1e-7 in all, of the
- * largest of many thousand sums 1.1e-6 now and then. */
+/* Single precision rounds each factor of a term by 6e-8, and phases have an error of 1.5e-7: a few times 1e-7 together;
+ * the largest of many thousand sums reaches 1.1e-6 now and then. */
 static const double BOUND = 2e-6;
 
 static void volumes(void **state) {
@@ -283,7 +283,7 @@ static void classes(void **state) {
           BOUND);
 }
 
-/* One slice, or few, of all particles: many pieces. */
+/* All particles contribute to one slice, or to few: many pieces. */
 static void slices_that_are_shared(void **state) {
     (void)state;
     trial((struct world){.dimensions = 3,
@@ -314,7 +314,7 @@ static void slices_that_are_shared(void **state) {
           BOUND);
 }
 
-/* One particle, with one pose and with many; none at all. */
+/* One particle, with one pose and with many; no particle. */
 static void few(void **state) {
     (void)state;
     struct world w = {.dimensions = 3,
@@ -337,8 +337,8 @@ static void few(void **state) {
     free_world(&w);
 }
 
-/* True rotations: a pixel's place is rounded to 2^-17 of a voxel or so, differently on both sides, which is more of
- * what a pixel gives to the corner far from it. */
+/* True rotations: the two sides round a pixel's place differently, by about 2^-17 of a voxel, which is a larger part of
+ * what the pixel gives to the corner far from it. */
 static void rotations(void **state) {
     (void)state;
     trial((struct world){.dimensions = 3,
@@ -354,7 +354,7 @@ static void rotations(void **state) {
           1e-4);
 }
 
-/* A batch of particles that all give as much as there is room for to one slice. */
+/* Makes a batch of particles that all give one slice as much as there is room for. */
 static void make_full(struct world *w) {
     make_world(w);
     double deviation = sqrt(w->sigma2[w->size / 2]);
@@ -372,11 +372,11 @@ static void make_full(struct world *w) {
     }
     w->count = (uint32_t)w->particles;
     bring(w);
-    sums_scale_cuda(w->sigma2, 1, w->shells, 1e5, &w->d_sums);
+    alignment_cuda_sums_scale(w->sigma2, 1, w->shells, 1e5, &w->d_sums);
     clear_sums(w);
 }
 
-/* 10^5 of them, and then more. */
+/* Adds 10^5 particles, which fit, and then more. */
 static void sums_that_are_full(void **state) {
     (void)state;
     enum { BATCH = 512, BATCHES = 196 };
@@ -409,7 +409,7 @@ static void sums_that_are_full(void **state) {
         if ((uint64_t)llabs(value) > (i % 4 < 2 ? fill.data : fill.weight) * 1.03)
             fail_msg("a voxel holds %lld units", (long long)value);
     }
-    must(sums_to_double_cuda(&w.d_sums, 0, NULL, &err), &err);
+    must(alignment_cuda_sums_to_double(&w.d_sums, 0, NULL, &err), &err);
     from_device(found, w.d_sums.voxels[0], bytes);
     struct accumulator_grid grid = accumulator_grid(sums);
     double error = worst_voxels(&grid, found);
@@ -425,7 +425,7 @@ static void sums_that_are_full(void **state) {
     free_world(&w);
 }
 
-/* NaN and what is far too large are noticed. */
+/* NaN and values that are far too large are noticed. */
 static void images_that_do_not_fit(void **state) {
     (void)state;
     struct err err = {0};

@@ -1,4 +1,4 @@
-/* Class averages on a CUDA device against the CPU's, by the same calls; fresh random input from a printed seed:
+/* Compares class averages on a CUDA device with the CPU's, by the same calls. New random input from a printed seed:
  * gpu_averages [SEED]. */
 #include <stdio.h>
 
@@ -38,7 +38,7 @@ static void discard(struct pair *p) {
     workspace_reset(workspace);
 }
 
-/* References from maps: grids and their power. */
+/* Compares references made from maps: grids and their power. */
 static void check_reference(const struct pair *p, int k) {
     struct err err = {0};
     struct projector_grid here = projector_grid(averages_reference(p->here, k));
@@ -52,7 +52,7 @@ static void check_reference(const struct pair *p, int k) {
     free(found);
 }
 
-/* What classes are made with and into: NaNs at first, but for the prior. */
+/* Makes the input and output of classes: NaN at first, except for the prior. */
 static struct average *list_of(const struct pair *p, const float *tau2, const int *which, int count) {
     struct average *list = host_new((size_t)count, sizeof *list);
     for (int i = 0; i < count; i++) {
@@ -97,7 +97,7 @@ static void set_all(const struct pair *p) {
     free(which);
 }
 
-/* Halves that resemble each other; one class has none, another only a first half. */
+/* Fills halves that resemble each other; one class is empty, another has only a first half. */
 static void fill(const struct pair *p) {
     struct err err = {0};
     must(averages_fade(p->there, p->options.capacity, 0, &err), &err);
@@ -149,7 +149,7 @@ static void same(const struct pair *p, const struct average *a, const struct ave
     assert_memory_equal(a->map, b->map, (p->pixels + 4 * p->shells) * sizeof(float));
 }
 
-/* All, then some of them in another order: as before, bit for bit. */
+/* Makes all averages, then some of them in another order: identical bit for bit. */
 static void make_trial(int box, int max_size, int capacity) {
     struct err err = {0};
     struct pair p = pair_of(box, max_size, capacity);
@@ -189,7 +189,7 @@ static void averages_are_those_of_the_cpu(void **state) {
     make_trial(130, 130, 4);
 }
 
-/* Exactly: powers of two, and a factor that both multiply by. */
+/* Exact: powers of two, and a factor that both multiply by. */
 static void sums_fade_and_split_as_on_the_cpu(void **state) {
     (void)state;
     struct err err = {0};
@@ -207,7 +207,7 @@ static void sums_fade_and_split_as_on_the_cpu(void **state) {
     discard(&p);
 }
 
-/* Integers of a smaller grid are added to doubles that are there. */
+/* Adds integers of a smaller grid to existing doubles. */
 static void an_e_step_adds_to_them(void **state) {
     enum { CLASSES = 3, SMALL = 10 };
     (void)state;
@@ -239,7 +239,7 @@ static void an_e_step_adds_to_them(void **state) {
         sums.voxels[k] = on_device(values, 4 * voxels, sizeof *values);
         to.voxels[k] = there.values, to.reach = there.reach;
     }
-    must(sums_add_cuda(&sums, CLASSES, &to, NULL, &err), &err);
+    must(alignment_cuda_sums_add_to(&sums, CLASSES, &to, NULL, &err), &err);
     check_sums(&p);
     free(values);
     discard(&p);

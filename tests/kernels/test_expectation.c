@@ -1,5 +1,5 @@
-/* kernels/expectation: the matrix product and the pose lists against the sum of differences, and the top-sum against a
- * sort. */
+/* kernels/expectation: compares the matrix product and the pose lists with the sum of differences, and the top-sum
+ * selection with a sort. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static float *random_values(size_t count, double scale) {
 
 struct data {
     struct fourier_pixels pixels;
-    int n; /* pixels compared: fewer than there are */
+    int n; /* pixels compared: fewer than exist */
     float *slices;
     struct expectation_particle particles[PARTICLES];
     float *owned[PARTICLES][3];
@@ -79,7 +79,7 @@ static void free_data(struct data *d) {
     fourier_pixels_destroy(&d->pixels);
 }
 
-/* Float sums of about 600 products of size 1: 1e-4 of the typical result (tens) is ten times what rounding does. */
+/* Float sums of about 600 products of size 1: 1e-4 of the typical result (tens) is ten times the rounding error. */
 static void assert_near(double truth, float value) {
     if (!(fabs(truth - value) <= 1e-3 + 2e-5 * fabs(truth)))
         fail_msg("%.6f expected, %.6f found (seed %u)", truth, value, SEED);
@@ -95,7 +95,7 @@ static void the_matrix_product_equals_the_sum(void **state) {
         struct expectation *e = NULL;
         struct err err;
         assert_int_equal(expectation_create(&d.pixels, threads, &e, &err), STATUS_OK);
-        /* Once small, then all: the workspace grows. */
+        /* First a small call, then all: the workspace grows. */
         assert_int_equal(expectation_coarse(e, d.n, d.slices, 7, d.particles, 1, d.shifts, 2, found, &err), STATUS_OK);
         assert_int_equal(
             expectation_coarse(e, d.n, d.slices, ORIENTATIONS, d.particles, PARTICLES, d.shifts, SHIFTS, found, &err),
@@ -143,7 +143,7 @@ static void pose_lists_equal_the_sum(void **state) {
     int slice[POSES], shift[POSES];
     float found[POSES];
     for (int p = 0; p < PARTICLES; p++) {
-        /* Runs of one slice of every length, as children of significant samples come, and some out of order. */
+        /* Runs of one slice of every length, as children of significant samples have, and some out of order. */
         for (int i = 0; i < POSES; i++) {
             slice[i] = i < 300 ? i / 9 : rand() % ORIENTATIONS;
             shift[i] = rand() % (SHIFTS - 1); /* the last shift is never used */
@@ -191,7 +191,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Sort and scan; ties at the threshold are kept. */
+/* Selects by sorting and scanning; ties at the threshold are kept. */
 static void sort_and_scan(const float *weights, size_t count, double fraction, float *threshold, size_t *kept) {
     float *sorted = calloc(count, sizeof *sorted);
     double total = 0, sum = 0;
@@ -224,13 +224,13 @@ static void top_sum_equals_sort_and_scan(void **state) {
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         size_t n = sizes[s];
         float *w = calloc(n, sizeof *w);
-        for (double width = 0.1; width < 30; width *= 3) { /* log-normal, from flat to one that takes all */
+        for (double width = 0.1; width < 30; width *= 3) { /* log-normal, from flat to one weight that dominates */
             for (size_t i = 0; i < n; i++)
                 w[i] = (float)fmin(exp(width * normal()), 1e30);
             check_top_sum(w, n, 0.999);
             check_top_sum(w, n, 0.5);
         }
-        for (size_t i = 0; i < n; i++) /* constant: all of them are ties */
+        for (size_t i = 0; i < n; i++) /* constant: all are ties */
             w[i] = 0.25f;
         check_top_sum(w, n, 0.999);
         for (size_t i = 0; i < n; i++) /* two values, exactly summable */
@@ -252,7 +252,7 @@ static int descending_floats(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Whatever the weights: flat, peaked, alike in all but the last bit, all alike, mostly zeros; by sorting them. */
+/* For any weights: flat, peaked, equal except for the last bit, all equal, mostly zeros; compared with sorting. */
 static void the_largest_are_those_of_a_sort(void **state) {
     (void)state;
     enum { N = 3000 };
@@ -274,7 +274,7 @@ static void the_largest_are_those_of_a_sort(void **state) {
                 expected = sorted[i - 1];
             for (size_t i = 0; i < N; i++)
                 above += sorted[i] >= expected;
-            /* What is below does not matter, whether it is looked at or not. */
+            /* Weights below do not matter, whether they are read or not. */
             expectation_largest(w, N, most % 2 == 0 ? 0 : expected, most, &threshold, &count);
             if (threshold != expected || count != above)
                 fail_msg("kind %d, the %zu largest: %g (%zu) expected, %g (%zu) found, seed %u", kind, most,

@@ -1,5 +1,5 @@
-/* The E-step's parts on each CUDA device: the coarse product against the sum of differences in double, weights against
- * the CPU's, top-sum selection against sorting; fresh random input from a printed seed, or from the one given:
+/* Parts of the E-step on each CUDA device: compares the coarse product with the sum of differences in double, weights
+ * with the CPU's, top-sum selection with sorting. New random input from a printed seed, or from a given one:
  * test_expectation_devices [SEED], or `360 [SEED]` for volumes of that box. Outputs are poisoned before. */
 #include <math.h>
 #include <setjmp.h>
@@ -58,7 +58,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Of sorted weights; sums in long double, so that what is asked for differs by rounding alone. */
+/* Checks a selection against sorted weights; sums in long double, so that only rounding can differ. */
 static void check_sum(const float *sorted, size_t n, double fraction, const struct top_sum *found, int kind) {
     long double total = 0, sum = 0, above = 0;
     size_t count = 0;
@@ -77,7 +77,7 @@ static void check_sum(const float *sorted, size_t n, double fraction, const stru
                  (double)sum, (double)above, (double)(fraction * total), kind, n);
 }
 
-/* The same with a limit; `free_of_it`: what came without. */
+/* Checks the same with a limit; `free_of_it`: the result without a limit. */
 static void check_limit(const float *sorted, size_t n, uint32_t most, const struct top_sum *free_of_it,
                         const struct top_sum *found) {
     float threshold = free_of_it->threshold;
@@ -131,7 +131,7 @@ static void top_sum_trial(const size_t *counts, const int *kinds, int n, double 
     arena_close(arena, ARENA_ITERATION);
 }
 
-/* Every distribution at every size that takes another way. */
+/* Every distribution at every size that takes another path. */
 static void top_sum_finds_the_largest(void **state) {
     (void)state;
     const size_t sizes[] = {1, 2, 37, 255, 256, 5000, 44640, 100001};
@@ -162,7 +162,7 @@ static void top_sum_of_many(void **state) {
     top_sum_trial(large, large_kinds, 3, 0.999);
 }
 
-/* How many samples are kept at most. */
+/* Limits of the number of kept samples; 0: none. */
 enum { LIMITS = 4 };
 static const uint32_t MOST[LIMITS] = {0, 1, 10, 1000};
 
@@ -228,7 +228,7 @@ static void run_coarse(const struct comparison *c, enum coarse_precision precisi
     arena_close(arena, ARENA_ITERATION);
 }
 
-/* Of FOUND as log_weights_off has it. */
+/* Returns the error of the results, as from log_weights_off. */
 static double worst_error(const struct comparison *c, const struct coarse_result *r, const double *truth) {
     size_t each = (size_t)c->slices * (size_t)c->shifts;
     double worst = 0, *found = host_new(each, sizeof *found);
@@ -242,7 +242,7 @@ static double worst_error(const struct comparison *c, const struct coarse_result
     return worst;
 }
 
-/* With a limit, what is kept is part of what is kept without, and nothing better is left out. */
+/* With a limit, the kept samples are among those kept without one, and no better one is left out. */
 static void check_limited(const struct comparison *c, const struct coarse_result *r, int p, int limit,
                           const float *value) {
     size_t count = (size_t)c->slices * c->shifts, words = kept_words(c->slices), bits = 0, reach = 0;
@@ -265,7 +265,7 @@ static void check_limited(const struct comparison *c, const struct coarse_result
     assert_true(reach <= MOST[limit] && (whole->count <= MOST[limit] ? bits == whole->count : bits >= MOST[limit]));
 }
 
-/* Against the CPU's weights of the same differences. */
+/* Compares with the CPU's weights of the same differences. */
 static void check_weights(const struct comparison *c, const struct coarse_result *r) {
     size_t count = (size_t)c->slices * c->shifts, words = kept_words(c->slices);
     float *value = host_new(count, sizeof *value);
@@ -334,7 +334,7 @@ static void coarse_is_the_sum_of_differences(void **state) {
                  0.01);
 }
 
-/* Particles as they are: what fits them comes to thousands, of which differences of less than one decide. */
+/* Realistic particles: log weights reach thousands, and differences below one decide. */
 static void real_signals(void **state) {
     (void)state;
     coarse_trial(
@@ -345,7 +345,7 @@ static void real_signals(void **state) {
         REAL_NOISE, 0.03);
 }
 
-/* The same of volumes, whose transforms take 3 GB: at the sizes that steps of 3.75° and of 1.9° take, and in full. */
+/* The same for volumes, whose transforms take 3 GB: at the sizes for steps of 3.75° and of 1.9°, and at full size. */
 static void volumes_of_360(void **state) {
     (void)state;
     static const int SIZES[] = {124, 246, 360};

@@ -1,4 +1,4 @@
-/* The transform of low frequencies against a sum over pixels and against FFTW's whole transform, for any number of
+/* Compares the transform of low frequencies with a sum over pixels and with FFTW's whole transform, for any number of
  * columns and threads. */
 #include <math.h>
 #include <setjmp.h>
@@ -88,7 +88,7 @@ static void matches_the_whole_transform(void **state) {
             for (int row = 0; row < size; row++)
                 for (int i = 0; i < 2 * columns[c]; i++) {
                     float difference = one[2 * row * columns[c] + i] - whole[2 * row * half + i];
-                    /* Rounding, which grows with the root of the number of pixels. */
+                    /* Rounding grows with the root of the number of pixels. */
                     assert_true(fabsf(difference) < 1e-6f * (float)size * 4);
                 }
             free(one);

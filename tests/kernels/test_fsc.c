@@ -1,4 +1,5 @@
-/* Fourier shell correlation: equal maps, opposite maps, noise, a mixture; against shared/tools' definition. Spheres. */
+/* Fourier shell correlation of equal maps, opposite maps, noise, and a mixture, compared with the definition. Spherical
+ * masks. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@ static void noise(float *map) {
         map[i] = (float)phantom_normal(&seed);
 }
 
-/* The definition: a plain transform, every point of it, no symmetry used. */
+/* Computes the definition: a plain transform, every point of it, without symmetry. */
 static void brute_force(const float *a, const float *b, double *fsc) {
     double sums[SHELLS][3] = {0}, c[BOX], s[BOX];
     for (int i = 0; i < BOX; i++)
@@ -85,7 +86,7 @@ static void equal_opposite_and_empty(void **state) {
 static void resolution_is_the_last_shell_before_the_fall(void **state) {
     (void)state;
     const float fsc[9] = {1, 0.9f, 0.8f, 0.5f, 0.1f, 0.6f, 0.2f, 0, 0};
-    assert_true(fabs(fsc_resolution(fsc, 16, 2, 0.143) - 16 * 2 / 3.0) < 1e-9); /* the later rise does not count */
+    assert_true(fabs(fsc_resolution(fsc, 16, 2, 0.143) - 16 * 2 / 3.0) < 1e-9); /* a later rise does not count */
     assert_true(fabs(fsc_resolution(fsc, 16, 2, 0.85) - 32) < 1e-9);
     assert_true(fsc_resolution(fsc, 16, 2, 0.95) == 999);
 }
@@ -105,7 +106,7 @@ static void spheres_are_soft(void **state) {
     assert_true(map[(BOX / 2 * BOX + BOX / 2) * BOX + BOX / 2] == 7);
     assert_true(map[0] > 3 && map[0] < 3.5f && map[0] == map[MAP - 1]);
     mask_sphere(2, BOX, map, 2, 0, 0);
-    assert_true(map[0] == 0 && map[BOX * BOX] != 0); /* one image, nothing beyond it */
+    assert_true(map[0] == 0 && map[BOX * BOX] != 0); /* one image; nothing is written beyond it */
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
-/* The E-step's products on the CPU, in single precision, against the same in double, of particles as they are: what fits
- * them comes to thousands, and differences of less than one decide. Fresh random input from a printed seed, or from the
- * one given: test_log_weights [SEED]. */
+/* Compares the E-step's products on the CPU, in single precision, with the same in double, for realistic particles: log
+ * weights reach thousands, and differences below one decide. New random input from a printed seed, or from a given one:
+ * test_log_weights [SEED]. */
 #include <time.h>
 
 #include "tests/kernels/comparison.h"
@@ -66,8 +66,9 @@ static void of_360(void **state) {
           124, 0.03);
 }
 
-/* Terms of one value, `large` of them, and then of a quarter: added to the sum of the large ones one by one these would all
- * be lost, and in a block of their own they are not. A slice that is compared at the same shift over and over. */
+/* Adds `large` terms of one value, and then terms of a quarter. Added one by one to the sum of the large terms, the
+ * quarters would all be lost; in a block of their own they are not. One slice is compared at the same shift again and
+ * again. */
 enum { BLOCK_BOX = 128, BLOCK_SHIFTS = 5, BLOCK_SLICES = 20 };
 
 static void add_terms(int n, int large, float value, float *slices, float *image) {
@@ -105,12 +106,12 @@ static void long_sums_are_made_of_short_ones(void **state) {
     for (int i = 0; i < ALL; i++)
         slice[i] = i / BLOCK_SHIFTS, shift[i] = i % BLOCK_SHIFTS;
     const struct expectation_particle particle = {image, ones, ones};
-    /* ½ Σ |P|² − Σ P X: half of what the large ones come to is left, and a half of each of the other pixels. The coarse
-     * pass: 256 terms of 2^16 come to 2^24, beside which a quarter is lost; in a block of 320 terms 64 of them. */
+    /* ½ Σ |P|² − Σ P X keeps half of the sum of the large terms, and half of each of the other pixels. The coarse pass:
+     * 256 terms of 2^16 sum to 2^24, beside which a quarter is lost; in a block of 320 terms 64 of them would be. */
     add_terms(n, 256, 256, slices, image);
     must(expectation_coarse(e, n, slices, BLOCK_SLICES, &particle, 1, none, BLOCK_SHIFTS, found, &err), &err);
     check_blocks("coarse", found, -0x1p23 + 0.5 * (n - 128), 4);
-    /* The fine pass, whose blocks have 1,024 terms, or pixels: 2^18 come to 2^25 in each of 16 lanes. */
+    /* The fine pass, whose blocks have 1,024 terms, or pixels: 2^18 sum to 2^25 in each of 16 lanes. */
     add_terms(n, 2048, 512, slices, image);
     must(expectation_fine(e, n, slices, &particle, none, BLOCK_SHIFTS, slice, shift, ALL, found, &err), &err);
     check_blocks("fine", found, -0x1p28 + 0.5 * (n - 1024), 128);

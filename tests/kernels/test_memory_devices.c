@@ -1,8 +1,7 @@
-/* The E-step on a CUDA device with little memory: the same results to the last bit, within the limit, with nothing
- * allocated inside an iteration, and with a trace of the memory's top that repeats with each batch (paper, Figure 9); a
- * limit that is too low is refused before any particle is looked at. Particles fresh from a printed seed:
- * test_memory_devices [SEED]. `360` does it for particles of 360 px; `trace` prints
- * a trace as CSV. */
+/* The E-step on a CUDA device with little memory: identical results to the last bit, within the limit, without
+ * allocations inside an iteration, and with a trace of the memory's top that repeats with each batch (paper, Figure 9).
+ * A limit that is too low is an error before any particle is read. Particles are new from a printed seed:
+ * test_memory_devices [SEED]. `360` runs it for particles of 360 px; `trace` prints a trace as CSV. */
 #include <stdio.h>
 #include <time.h>
 
@@ -12,7 +11,7 @@
 static const double GIB = 0x1p30;
 enum { STEPS = 1 << 17 };
 
-/* The linker sends calls here (CMakeLists.txt). */
+/* The linker redirects calls to these functions (CMakeLists.txt). */
 static int allocations;
 int __real_cudaMalloc(void **pointer, size_t bytes);
 int __wrap_cudaMalloc(void **pointer, size_t bytes);
@@ -29,11 +28,11 @@ int __wrap_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags) {
     return __real_cudaHostAlloc(pointer, bytes, flags);
 }
 
-/* What an iteration came to, beside its results. */
+/* Statistics of an iteration, beside its results. */
 struct account {
     int batch;       /* particles at a time */
-    size_t used;     /* bytes of the device: by the program, at most */
-    int allocations; /* after alignment_begin, of all iterations */
+    size_t used;     /* bytes of the device: the most that the program used */
+    int allocations; /* after alignment_begin, over all iterations */
     struct arena_step *steps;
     size_t step_count;
     enum status status;
@@ -61,7 +60,7 @@ static enum status iterate(const struct data *d, struct alignment *alignment, st
     return alignment_finish(alignment, err);
 }
 
-/* Twice, so that libraries have what they keep; the second time is looked at. */
+/* Runs twice; the first run makes libraries take the memory that they keep, the second one counts. */
 static void run(const struct data *d, double memory, struct outcome *o, struct account *account) {
     const struct alignment_options options = options_of(d, DEVICE_CUDA, memory);
     struct err *err = &account->err;
@@ -91,7 +90,7 @@ static size_t particles_that_differ(const struct data *d, const struct outcome *
     return count;
 }
 
-/* Whether all is the same; what is not is printed. */
+/* Returns whether all results are identical; prints those that are not. */
 static bool is_same(const struct data *d, const struct outcome *a, const struct outcome *b) {
     size_t differ = particles_that_differ(d, a, b);
     bool same = differ == 0;
@@ -114,7 +113,7 @@ static bool is_same(const struct data *d, const struct outcome *a, const struct 
     return same;
 }
 
-/* Rises with what is taken, falls to where its scope was opened, stays inside. */
+/* Checks that the top rises by what is taken, falls to where its scope was opened, and stays within the limit. */
 static void check_steps(const struct account *a, double memory) {
     size_t mark[ARENA_SCOPES] = {0}, top = a->steps[0].top;
     assert_true(a->step_count > 0 && a->step_count <= STEPS);
@@ -131,7 +130,7 @@ static void check_steps(const struct account *a, double memory) {
     assert_int_equal(a->steps[a->step_count - 1].scope, ARENA_ITERATION);
 }
 
-/* Steps of a batch whose sizes are known before: to the end of the coarse pass, or, in local searches, of the
+/* Counts the steps of a batch with sizes known in advance: to the end of the coarse pass or, in local searches, of the
  * preparation. */
 static size_t planned_steps(const struct account *a, size_t first, bool local) {
     size_t i = first, closed = 0;
@@ -140,7 +139,7 @@ static size_t planned_steps(const struct account *a, size_t first, bool local) {
     return i - first;
 }
 
-/* Each batch begins at the same height and takes the same; the last may be a smaller one. */
+/* Checks that each batch begins at the same height and takes the same memory; the last may be smaller. */
 static void check_batches(const struct account *a, bool local) {
     size_t first = 0, previous = 0, batches = 0;
     for (size_t i = 0; i < a->step_count; i++) {
@@ -157,8 +156,8 @@ static void check_batches(const struct account *a, bool local) {
     assert_true(batches > 0);
 }
 
-/* The kept samples of some particles as the fine pass holds them (the paper's block-compressed array): 32 values and an
- * index a sample. Each part takes both in pieces of ARENA_ALIGNMENT. */
+/* Checks the kept samples of some particles as the fine pass stores them (the paper's block-compressed array): 32
+ * values and one index per sample. Each part takes both in multiples of ARENA_ALIGNMENT. */
 static void check_blocks(const struct data *d, const struct account *a, const struct outcome *o) {
     const size_t each = 32, block = each * sizeof(float), particles = (size_t)d->trial.particles;
     size_t kept = 0, samples = 0, parts = 0, lists[2] = {0, 0};
@@ -186,11 +185,11 @@ static void check_blocks(const struct data *d, const struct account *a, const st
     if (samples < kept || samples > kept + parts) fail_msg("%zu blocks were taken for %zu samples", samples, kept);
 }
 
-enum { LIMITS_MOST = 5 }; /* and one 0 */
+enum { LIMITS_MOST = 5 }; /* and a closing 0 */
 struct limited {
     const char *name;
     struct trial trial;
-    double limits[LIMITS_MOST]; /* GiB, the first to compare with */
+    double limits[LIMITS_MOST]; /* GiB, the first is compared with */
 };
 
 static const struct limited SMALL[] = {
@@ -287,7 +286,7 @@ static void check_account(const struct limited *l, const struct data *d, double 
     assert_int_equal(a->allocations, 0);
 }
 
-/* Returns how many limits gave other results than the first that the device has memory for. */
+/* Returns how many limits gave results other than the first limit that fits the device's memory. */
 static int try_limits(const struct limited *l) {
     struct data d;
     struct outcome first = {0}, o;

@@ -1,4 +1,4 @@
-/* kernels/expectation/posterior: against exp() in double. */
+/* Compares kernels/expectation/posterior with exp() in double. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static void weights_are_those_of_the_formula(void **state) {
         for (int i = 0; i < ROWS * COLUMNS; i++) {
             values[i] = -50 + 120 * (float)rand() / (float)RAND_MAX;
             float row = with & 1 ? rows[i / COLUMNS] : 0, column = with & 2 ? columns[i % COLUMNS] : 0;
-            /* In float as the kernel does it: what is tested here is the exponential. */
+            /* Computed in float, as the kernel does: this test is about the exponential. */
             truth[i] = (float)(values[i] - row - column);
             least = fmin(least, truth[i]);
         }
@@ -37,7 +37,7 @@ static void weights_are_those_of_the_formula(void **state) {
         for (int i = 0; i < ROWS * COLUMNS; i++) {
             double w = truth[i] - least > 87 ? 0 : exp(least - truth[i]);
             sum += w;
-            /* 1e-5: the rounding of an exponent of 87 is 4e-6. */
+            /* 1e-5: rounding of an exponent of 87 gives 4e-6. */
             assert_true(fabs(values[i] - w) <= 2e-5 * w + 1e-37);
         }
         assert_true(fabs(found_sum / sum - 1) < 1e-4);

@@ -1,6 +1,6 @@
-/* The samples that matter, chosen on a CUDA device from made-up differences of every kind, against sorting them in
- * double; fresh random input from a printed seed, or from the one given: gpu_posterior [SEED]. Outputs are poisoned
- * before; everything is done twice and compared bit for bit. */
+/* Compares the samples that a CUDA device selects, from invented differences of every kind, with sorting in double. New
+ * random input from a printed seed, or from a given one: gpu_posterior [SEED]. Outputs are poisoned before; everything
+ * runs twice and is compared bit for bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ struct trial {
     int particles, shifts, slices;
     bool priors;
     float *dots, *norms, *slice_prior, *shift_prior;
-    float *x; /* of one particle, as the device has it, and sorted */
+    float *x; /* of one particle: in the device's order, and sorted */
     struct posterior_input input;
 };
 
@@ -66,7 +66,7 @@ static void make_trial(struct trial *t, const enum kind *kinds, const double *ab
     for (size_t p = 0; p < n; p++)
         for (size_t i = 0; i < samples; i++)
             t->dots[p * samples + i] = value_of(kinds[p]);
-    /* What is constant for a particle leaves ties alone. */
+    /* A constant per particle keeps ties. */
     for (size_t i = 0; i < n * (size_t)t->slices; i++)
         t->norms[i] = (float)about[i / (size_t)t->slices];
     for (int i = 0; i < t->slices; i++)
@@ -97,7 +97,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* x of the particle into t->x. */
+/* Fills t->x with the x of the particle. */
 static void make_x(const struct trial *t, size_t p) {
     size_t slices = (size_t)t->slices, shifts = (size_t)t->shifts;
     for (size_t s = 0; s < shifts; s++)
@@ -109,7 +109,7 @@ static void make_x(const struct trial *t, size_t p) {
         }
 }
 
-/* The least x that is kept, and how many are; nothing that is left out may be better. */
+/* Finds the smallest kept x and the number of kept samples; no sample that is left out may be better. */
 static size_t check_bits(const struct trial *t, const uint32_t *kept, const char *name, float *ret_least) {
     size_t slices = (size_t)t->slices, words = kept_words(t->slices), count = 0;
     float least = INFINITY, best = -INFINITY;
@@ -119,17 +119,17 @@ static size_t check_bits(const struct trial *t, const uint32_t *kept, const char
         if (in && t->x[i] < least) least = t->x[i];
         if (!in && t->x[i] > best) best = t->x[i];
     }
-    for (size_t s = 0; s < (size_t)t->shifts; s++) /* nothing beyond the end of a row */
+    for (size_t s = 0; s < (size_t)t->shifts; s++) /* nothing is written beyond the end of a row */
         for (size_t i = slices; i < words * 32; i++)
             assert_false(kept[s * words + i / 32] >> (i % 32) & 1);
-    /* The device's exponential need not tell floats apart, or keep their order, that are so near to each other. */
+    /* The device's exponential need not distinguish floats that are this close, or keep their order. */
     if (best > least + 2e-6f || (best == least && count > 0))
         fail_msg("%s: %.9g is left out and %.9g is kept", name, best, least);
     *ret_least = least;
     return count;
 }
 
-/* x sorted: what the samples that are kept come to. */
+/* Checks the sums of the kept samples, from sorted x. */
 static void check_choice(const struct trial *t, size_t samples, size_t kept, float least, uint32_t most,
                          const struct top_sum *found, const char *name) {
     const float *x = t->x;
@@ -145,7 +145,7 @@ static void check_choice(const struct trial *t, size_t samples, size_t kept, flo
         if (x[i] - last <= 2e-6f) group += exp((double)x[i] - x[0]);
     if (found->least != -x[0]) fail_msg("%s: least %.9g, expected %.9g", name, found->least, -x[0]);
     if (!(fabs(found->total - total) <= 2e-5 * total)) fail_msg("%s: total %g, expected %g", name, found->total, total);
-    /* What is left out is short of 1 - fraction, and would not be with the last that is kept. */
+    /* The sum of what is left out is below 1 - fraction, and would not be with the last kept sample. */
     double left = total - in, wanted = (1 - FRACTION) * total;
     if (found->count < samples && (x[found->count] == last || !(left <= wanted * (1 + 1e-3))))
         fail_msg("%s: %u are kept, %g is left out, %g may be", name, found->count, left, wanted);
@@ -204,7 +204,7 @@ static void posterior_trial(int particles, int shifts, int slices, const enum ki
     arena_close(arena, ARENA_ITERATION);
 }
 
-/* All kinds, twice as many particles, about small and large differences. */
+/* All kinds of differences, twice as many particles, around small and large differences. */
 static void all_kinds(int shifts, int slices, bool priors, uint32_t most) {
     enum kind kinds[2 * KINDS];
     double about[2 * KINDS];

@@ -1,5 +1,5 @@
-/* Post-processing on maps whose answer is known: a B-factor put in, masked noise, equal halves, the automatic mask, and
- * the files. Numbers against RELION's program: compare_relion.py. */
+/* Post-processing of maps whose answer is known: a given B-factor, masked noise, equal halves, the automatic mask, and
+ * the files. compare_relion.py compares numbers with RELION's program. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,8 @@ static void sphere(float *mask, double radius) {
     mask_sphere(3, BOX, mask, radius, 4, 0);
 }
 
-/* White noise within a sphere, its amplitudes falling with exp(−B/4 s²); then independent noise for each half. */
+/* Makes white noise within a sphere, with amplitudes that fall with exp(−B/4 s²), then adds independent noise to each
+ * half. */
 static void damped_halves(double b_factor, double noise, float *half1, float *half2) {
     const struct fft_options forward = {.rank = 3, .shape = {BOX, BOX, BOX}, .direction = FFT_FORWARD};
     struct fft_options inverse = forward;
@@ -87,14 +88,14 @@ static void b_factor_comes_back(void **state) {
     assert_true(fabs(r.bfactor + 100) < 5);
     assert_true(r.guinier_correlation > 0.95);
     assert_true(fabs(r.resolution - 2 * PIXEL) < 1e-9);
-    /* Sharpened amplitudes no longer fall: the last shells lie where the first of the fit do. */
+    /* Sharpened amplitudes no longer fall: the last shells equal the first shells of the fit. */
     assert_true(fabsf(r.guinier_sharpened[BOX / 2 - 1] - r.guinier_sharpened[6]) < 0.3f);
     assert_null(r.mask);
     assert_null(r.map_masked);
     float *first = r.map;
     r.map = NULL;
     postprocess_result_destroy(&r);
-    /* A B-factor of one's own is applied as it is. */
+    /* A given B-factor is applied unchanged. */
     o.adhoc_bfactor = -60;
     assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
     assert_true(r.bfactor == -60);
@@ -104,8 +105,8 @@ static void b_factor_comes_back(void **state) {
     free(first);
 }
 
-/* A tight mask on halves of pure noise, with a common low-resolution part, makes them correlate; randomised phases
- * show it, and the corrected curve is about 0 where the maps have nothing in common. */
+/* A tight mask on halves of pure noise, with a common low-resolution part, makes them correlate. Randomised phases show
+ * this, and the corrected curve is about 0 where the maps have nothing in common. */
 static void mask_is_corrected_for(void **state) {
     (void)state;
     _cleanup_(mem_free) float *a = new_map();
@@ -138,7 +139,7 @@ static void mask_is_corrected_for(void **state) {
     for (int i = 0; i < MAP; i++)
         assert_true(r.map_masked[i] == r.map[i] * mask[i]);
     assert_int_equal(postprocess_run(&o, a, b, &again, NULL), STATUS_OK);
-    assert_memory_equal(r.fsc, again.fsc, SHELLS * sizeof *r.fsc); /* the seed decides */
+    assert_memory_equal(r.fsc, again.fsc, SHELLS * sizeof *r.fsc); /* the seed decides the result */
     postprocess_result_destroy(&again);
     o.seed = 4;
     assert_int_equal(postprocess_run(&o, a, b, &again, NULL), STATUS_OK);

@@ -1,5 +1,5 @@
-/* Slices against the exact transforms of a phantom of Gaussian blobs: handedness, phase origin, grey scale; quarter
- * turns, 2-D references, the border, threads. */
+/* Compares slices with the exact transforms of a phantom of Gaussian blobs: handedness, phase origin, grey scale;
+ * quarter turns, 2-D references, the border, threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,8 @@ static void random_matrix(float matrix[9]) {
         matrix[i] = (float)m[i];
 }
 
-/* Root mean square difference from the exact transform over that of the transform, shells first .. last. */
+/* Returns the root mean square difference from the exact transform, relative to that of the transform, over shells
+ * first .. last. */
 static double slice_error(const struct fourier_pixels *pixels, int dimensions, const float *matrix, const float *slice,
                           int first, int last) {
     double off = 0, power = 0;
@@ -143,7 +144,8 @@ static void classes_turn_in_their_plane(void **state) {
     fourier_pixels_destroy(&pixels);
 }
 
-/* The real-space projection along z is the inverse transform of the identity's slice: scale box², origin at box/2. */
+/* The real-space projection along z is the inverse transform of the identity's slice, with scale box² and origin at
+ * box/2. */
 static void grey_scale_is_that_of_the_projection(void **state) {
     (void)state;
     struct fourier_pixels pixels;
@@ -170,7 +172,8 @@ static void grey_scale_is_that_of_the_projection(void **state) {
         off += (value - sum) * (value - sum);
         power += sum * sum;
     }
-    /* Points of the grid itself see the correction but not the interpolation that it is for: 4 % at 0.2 of the box. */
+    /* Points of the grid itself see the correction, but not the interpolation that it corrects: 4 % at 0.2 of the
+     * box. */
     assert_true(sqrt(off / power) < 0.05);
     projector_destroy(&p);
     fourier_pixels_destroy(&pixels);
@@ -194,7 +197,7 @@ static void nothing_beyond_the_size(void **state) {
     for (size_t i = 0; i < floats; i++) {
         size_t k = i / 2 % (size_t)pixels.count;
         int inside = 4 * (pixels.kx[k] * pixels.kx[k] + pixels.ky[k] * pixels.ky[k]) <= SIZE * SIZE;
-        /* The same grid values within; the places' rounding differs with the bias. */
+        /* Grid values within are the same; rounding of places differs with the offset. */
         assert_true(inside ? fabsf(one[i] - two[i]) < 1e-5f * fabsf(two[i]) + 1e-6f : one[i] == 0);
     }
     /* Fewer pixels, fewer threads: the same values. */
@@ -210,13 +213,13 @@ static void nothing_beyond_the_size(void **state) {
     fourier_pixels_destroy(&pixels);
 }
 
-/* Up to a shell from one map, beyond it from another: a slice's pixel lies between grid points of which the farthest is
- * √3 padded ones away, and farther from where they meet than that it is one map's, bit for bit. */
+/* Shells up to a limit come from one map, those beyond from another. A slice's pixel lies between grid points at most
+ * √3 padded points away; farther than that from the limit it comes from one map, bit for bit. */
 static void shells_come_from_two_maps(void **state) {
     (void)state;
     enum { SHELL = 5 };
     struct fourier_pixels pixels;
-    struct projector *p[3]; /* of either map, and of both */
+    struct projector *p[3]; /* of the first map, of the second, and of both */
     float matrix[9];
     assert_int_equal(fourier_pixels_create(BOX, BOX / 2, &pixels, NULL), STATUS_OK);
     _cleanup_(mem_free) float *map = mem_aligned((size_t)BOX * BOX * BOX, sizeof *map);
@@ -268,7 +271,7 @@ static void power_is_that_of_the_transform(void **state) {
     float power[BOX / 2 + 1];
     assert_int_equal(projector_power(p, power, NULL), STATUS_OK);
     for (int s = 6; s <= BOX / 2; s++) {
-        double expected = 24.0 * 24 * 24 / pow(BOX, 4) / 2; /* noise in an eighth of the box, a little raised */
+        double expected = 24.0 * 24 * 24 / pow(BOX, 4) / 2; /* noise in an eighth of the box, slightly raised */
         assert_true((double)power[s] > 0.85 * expected && (double)power[s] < 1.35 * expected);
     }
     projector_destroy(&p);
@@ -288,8 +291,8 @@ static void bad_sizes_are_refused(void **state) {
     projector_destroy(&p);
 }
 
-/* Of the largest transform, of which only what is touched takes memory: a pixel that lies at x = y = 0 and z = 2k, beyond
- * the 2^31st point. */
+/* The largest transform, of which only the pages in use take memory: a pixel at x = y = 0 and z = 2k, beyond the 2^31st
+ * point. */
 static void the_largest_grid_is_read_to_its_end(void **state) {
     (void)state;
     enum { K = 450, SIZE = FOURIER_SIZE_MOST_3D };

@@ -29,8 +29,8 @@ struct slices {
     float *matrices, *data, *weight;
 };
 
-/* n views in random orientations. ctf: each image is multiplied by a cosine of its own, and weighted with it again.
- * noise: standard deviation of each component. */
+/* Makes n views in random orientations. ctf: each image is multiplied by a cosine of its own, and weighted with it
+ * again. noise: standard deviation of each component. */
 static struct slices make_slices(int dimensions, int n, int size, int ctf, double noise) {
     struct slices s = {.n = n};
     assert_int_equal(fourier_pixels_create(BOX, size, &s.pixels, NULL), STATUS_OK);
@@ -84,7 +84,7 @@ static size_t voxel_count(const struct accumulator *a) {
     return (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
 }
 
-/* The phantom with its mean over each shell, so that scale is seen too: error relative to the phantom. */
+/* Returns the error relative to the phantom with its mean over each shell, so that the scale counts too. */
 static double relative_error(int n, const float *a, const float *truth) {
     double off = 0, power = 0;
     for (int i = 0; i < n; i++) {
@@ -116,7 +116,7 @@ static void recover(int ctf, double tolerance) {
     assert_int_equal(fsc_maps(BOX, map, truth, fsc, NULL), STATUS_OK);
     for (int shell = 1; shell <= 8 * BOX / 20; shell++)
         if (!(fsc[shell] > 0.99f)) fail_msg("FSC with the phantom is %g in shell %d", (double)fsc[shell], shell);
-    /* No slice holds the origin's value (the pixel list leaves it out): maps are compared without their means. */
+    /* No slice holds the value at the origin (the pixel list leaves it out): compare maps without their means. */
     remove_mean(MAP, map);
     remove_mean(MAP, truth);
     double error = relative_error(MAP, map, truth);
@@ -187,7 +187,7 @@ static void threads_do_not_change_a_bit(void **state) {
     options.threads = 2;
     assert_int_equal(reconstruct_map(two, &options, b, data_b, NULL, NULL), STATUS_OK);
     assert_memory_equal(data_a, data_b, sizeof data_a);
-    /* FFTW may split its sums otherwise: equal to rounding. */
+    /* FFTW may split its sums differently: equal except for rounding. */
     for (int i = 0; i < MAP; i++)
         assert_true(fabsf(a[i] - b[i]) < 1e-4f);
     symmetry_destroy(&d3);
@@ -198,7 +198,8 @@ static void threads_do_not_change_a_bit(void **state) {
 
 static void symmetry_is_the_sum_over_mates(void **state) {
     (void)state;
-    /* C4 maps grid points onto grid points, so that both ways agree to rounding: each view added in four poses. */
+    /* C4 maps grid points to grid points, so that both ways agree except for rounding: each view is added in four
+     * poses. */
     enum { SIZE = 24 };
     struct slices s = make_slices(3, 40, SIZE, 0, 0.01);
     struct symmetry c4;
@@ -251,7 +252,7 @@ static void octahedral_sum_is_octahedral(void **state) {
     const struct reconstruct_options options = {.threads = 2};
     assert_int_equal(reconstruct_map(a, &options, map, NULL, NULL, NULL), STATUS_OK);
     remove_mean(MAP, map);
-    mask_sphere(3, BOX, map, BOX / 2 - 4, 3, 0); /* the first row of the box has no mate within it */
+    mask_sphere(3, BOX, map, BOX / 2 - 4, 3, 0); /* the first row of the box has no symmetry mate within it */
     memcpy(mean, map, MAP * sizeof *mean);
     assert_int_equal(symmetry_average_map(&o, BOX, mean, NULL), STATUS_OK);
     double asymmetry = relative_error(MAP, map, mean);
@@ -282,7 +283,7 @@ static void merging_is_adding(void **state) {
     slices_destroy(&s);
 }
 
-/* Two halves with independent noise: FSC of the sums like that of the maps, joined shells correlate fully, and
+/* Two halves with independent noise: the FSC of the sums is like that of the maps, joined shells correlate fully, and
  * tau² = σ² FSC/(1−FSC) gives data_vs_prior = FSC/(1−FSC). */
 static void halves_correlate_as_their_maps(void **state) {
     (void)state;
@@ -337,7 +338,7 @@ static void halves_correlate_as_their_maps(void **state) {
     map[1] = NULL;
 }
 
-/* W = weight + 1/(pad³ T tau²): a prior of one tenth of the data's SSNR takes away what it should. */
+/* W = weight + 1/(pad³ T tau²): a prior of one tenth of the data's SSNR damps as expected. */
 static void prior_damps(void **state) {
     (void)state;
     struct slices s = make_slices(3, 900, BOX, 0, 0);
@@ -355,13 +356,13 @@ static void prior_damps(void **state) {
     double with = 0, without = 0;
     for (int i = 0; i < MAP; i++)
         with += (double)map[i] * (double)full[i], without += (double)full[i] * (double)full[i];
-    assert_true(fabs(with / without - 0.75) < 0.05); /* SSNR 3: 3/4 is left, more where weights are above the mean */
+    assert_true(fabs(with / without - 0.75) < 0.05); /* SSNR 3: 3/4 remains, more where weights are above the mean */
     accumulator_destroy(&a);
     slices_destroy(&s);
 }
 
-/* A map of the first shells of the sums: slices that end before them lose nothing, of those that begin beyond nothing is
- * left. (A pixel is scattered up to 0.87 shells away.) */
+/* A map of the first shells of the sums: slices that end before the limit lose nothing, and of those that begin beyond
+ * it nothing remains. (A pixel is scattered up to 0.87 shells away.) */
 static void maps_of_the_first_shells(void **state) {
     (void)state;
     enum { LAST = 8 };
@@ -398,8 +399,8 @@ static void maps_of_the_first_shells(void **state) {
     slices_destroy(&s);
 }
 
-/* What a device's memory must hold is known without a device: the grids of the host, as long as they are there; and what
- * the formula comes to where none of them is made. */
+/* The memory that a device needs is known without a device: that of the host's grids, while they exist; and the
+ * formula's value if no grid exists. */
 static void volumes_are_as_large_as_planned(void **state) {
     (void)state;
     struct err err = {0};
@@ -423,8 +424,8 @@ static void volumes_are_as_large_as_planned(void **state) {
     assert_int_equal(projector_bytes(3, 360), arena_need((size_t)362 * 723 * 723, 8));
 }
 
-/* Of the largest sums, of which only what is touched takes memory: a pixel that lies at x = y = 0 and z = 2k, beyond the
- * 2^31st voxel. */
+/* The largest sums, of which only the pages in use take memory: a pixel at x = y = 0 and z = 2k, beyond the 2^31st
+ * voxel. */
 static void the_largest_sums_are_added_to_up_to_their_end(void **state) {
     (void)state;
     enum { K = 450, SIZE = FOURIER_SIZE_MOST_3D };

@@ -1,6 +1,6 @@
-/* The M-step on a CUDA device and references prepared there, against kernels/reconstruct and kernels/projector; fresh
- * random input from a printed seed: test_reconstruct_devices [SEED], or `time` for the time of each step and its floor.
- */
+/* Compares the M-step on a CUDA device, and references prepared there, with kernels/reconstruct and kernels/projector.
+ * New random input from a printed seed: test_reconstruct_devices [SEED], or `time` for the time of each step and its
+ * lower bound. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
@@ -12,7 +12,7 @@
 #include "kernels/reconstruct/reconstruct_cuda.h"
 #include "tests/kernels/devices.h"
 
-/* Bytes a second that an H200 copies, reading and writing together. */
+/* Bytes per second that an H200 copies, reading and writing together. */
 static const double COPIED = 4.0e12;
 static bool timed;
 
@@ -20,7 +20,7 @@ static size_t voxel_count(const struct accumulator *a) {
     return (size_t)a->nx * (size_t)a->ny * (size_t)a->nz;
 }
 
-/* Sums as particles leave them: some places see many slices, some none; data about weight times a value. */
+/* Makes sums as particles leave them: some places see many slices, some none; data is about weight times a value. */
 static struct accumulator *random_sums(int dimensions, int box, int size) {
     struct err err = {0};
     struct accumulator *a = NULL;
@@ -34,7 +34,7 @@ static struct accumulator *random_sums(int dimensions, int box, int size) {
     return a;
 }
 
-/* A second half that resembles the first. */
+/* Makes a second half that resembles the first. */
 static struct accumulator *like_it(const struct accumulator *a) {
     struct accumulator *b = random_sums(a->dimensions, a->box, 2 * a->r_max);
     for (size_t i = 0; i < voxel_count(a); i++)
@@ -75,7 +75,7 @@ static void check_sums(const char *what, const struct accumulator_cuda *d, const
     accumulator_destroy(&found);
 }
 
-/* One map from sums, twice: against the CPU's, and the same bit for bit. */
+/* Makes one map from sums twice: compares it with the CPU's, and bit for bit with itself. */
 static void map_trial(struct padded_cuda *padded, const struct accumulator *a, const struct accumulator_cuda *d,
                       const float *tau2) {
     struct err err = {0};
@@ -161,7 +161,7 @@ static void mstep_trial(int dimensions, int box, int size, const char *group) {
     must(padded_cuda_create(dimensions, box, &padded, &err), &err);
     struct accumulator *a = random_sums(dimensions, box, size), *b = like_it(a);
     struct accumulator_cuda da = put_sums(a), db = put_sums(b);
-    /* Places in single precision, of grids that change from voxel to voxel. */
+    /* Places are in single precision, on grids that change from voxel to voxel. */
     double bound = symmetry.count > 1 ? 2e-5 : 1e-14;
     must(accumulator_finish(a, &symmetry, 2, &err), &err);
     must(accumulator_finish(b, symmetry.count > 1 ? &symmetry : NULL, 2, &err), &err);
@@ -206,7 +206,7 @@ static void sums_become_maps_as_on_the_cpu(void **state) {
     mstep_trial(2, 130, 60, "C1");
 }
 
-/* Halves of different sizes: what both have. */
+/* Halves of different sizes: joins the shells that both have. */
 static void halves_of_other_sizes_are_joined(void **state) {
     (void)state;
     struct err err = {0};
@@ -283,7 +283,7 @@ static void references_are_prepared_as_on_the_cpu(void **state) {
     reference_trial(2, 130, 50);
 }
 
-/* A half of random sums on the host, and the same in a workspace. */
+/* Makes a half of random sums on the host, and the same in a workspace. */
 static void put_on(struct accumulator *a, struct workspace *w, struct accumulator **ret_there) {
     struct err err = {0};
     must(accumulator_create(a->dimensions, a->box, 2, ret_there, &err), &err);
@@ -294,7 +294,7 @@ static void put_on(struct accumulator *a, struct workspace *w, struct accumulato
     must(device_put(&DEVICE, there.values, here.values, here.bytes, &err), &err);
 }
 
-/* What reconstruct.h makes of sums, host and device by the same calls. */
+/* Compares what reconstruct.h makes from sums, on host and device by the same calls. */
 static void check_map(const struct accumulator *here, const struct accumulator *there, const float *tau2,
                       int last_shell) {
     struct err err = {0};
@@ -373,10 +373,10 @@ static void interface_trial(int dimensions, int box, int size, const char *group
     check_halves(a, b);
     check_map(a[0], a[1], tau2, 0);
     check_map(a[0], a[1], tau2, 3);
-    /* Nothing is left behind, and no more was taken than was said. */
+    /* Nothing is left behind, and no more was taken than announced. */
     assert_int_equal(arena_top(memory), 2 * accumulator_bytes(dimensions, size));
     assert_true(arena_peak(memory, ARENA_ITERATION) <= arena_top(memory) * 3 / 2 + scratch);
-    /* What cannot be done there is refused. */
+    /* Work that is impossible there is an error. */
     assert_int_equal(accumulator_merge(a[0], b[1], &err), STATUS_BAD_ARGUMENT);
     assert_int_equal(accumulator_fsc(a[1], b[0], NULL, &err), STATUS_BAD_ARGUMENT);
     assert_int_equal(accumulator_scale(a[1], 2, &err), STATUS_UNSUPPORTED);
@@ -442,7 +442,7 @@ static void projector_trial(int dimensions, int box, int size) {
         if (!(fabsf(power[1][s] - power[0][s]) <= 1e-5f * power[0][s]))
             fail_msg("power of shell %zu is %g, expected %g", s, (double)power[1][s], (double)power[0][s]);
     check_values("slice", slice[1], slice[0], 2 * (size_t)pixels.count, 1e-5);
-    /* Shells up to the fourth, and more than there are, of another map. */
+    /* Shells up to the fourth, and more than exist, of another map. */
     for (int shell = 4; shell < box; shell += box / 2) {
         for (size_t i = 0; i < voxels; i++)
             map[i] = (float)(0.1 + normal());
@@ -526,7 +526,7 @@ static double seconds_of(struct timing *t, enum step step) {
     return (clock_monotonic() - start) / REPEATS;
 }
 
-/* All that a step reads and writes, once. */
+/* Returns the time to read and write all data of a step once. */
 static double floor_of(const struct timing *t, enum step step) {
     double box3 = pow(t->padded ? t->a.box : 0, 3), bytes = (double)accumulator_cuda_bytes(&t->a);
     double inside = 2 * M_PI / 3 * pow(2.0 * t->a.r_max, 3) * 32;
@@ -566,7 +566,7 @@ static void time_size(int box, int size, bool halves) {
                       : step == SET_MAP ? padded_cuda_scratch(t.padded, size)
                                         : 0;
         if (step >= MAP) t.map = on_device(NULL, voxels, sizeof(float));
-        /* Sums are done with when a reference is made of their map. */
+        /* The sums are no longer needed when a reference is made from their map. */
         if (step == SET_MAP) t.values = (float *)t.a.voxels;
         if (need > 0) must(arena_take(arena, 1, need, "scratch", &t.scratch, &err), &err);
         double seconds = seconds_of(&t, (enum step)step), floor = floor_of(&t, (enum step)step);

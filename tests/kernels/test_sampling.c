@@ -1,4 +1,5 @@
-/* kernels/sampling: how many poses a grid has, that children lie around their parents, and what is near a pose. */
+/* kernels/sampling: how many poses a grid has, that children lie around their parents, and which poses are near a
+ * pose. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +55,7 @@ static void symmetry_leaves_one_unit(void **state) {
     }
 }
 
-/* Angle of the rotation between two poses, °. */
+/* Returns the angle (°) of the rotation between two poses. */
 static double rotation_between(const double a[9], const double b[9]) {
     double trace = 0;
     for (int i = 0; i < 9; i++)
@@ -75,7 +76,8 @@ static void children_lie_around_their_parent(void **state) {
                 sampling_child_matrix(&s, o, c, child);
                 for (int i = 0; i < 3; i++)
                     sum[i] += child[6 + i] / SAMPLING_ROTATIONS;
-                /* Psi is counted from a meridian: near a pole it turns with the direction, so look at the direction. */
+                /* Psi is counted from a meridian: near a pole it turns with the direction, so compare the direction
+                 * only. */
                 double cosine = child[6] * parent[6] + child[7] * parent[7] + child[8] * parent[8];
                 assert_true(cosine > cos(0.7 * s.angle_step * M_PI / 180));
             }
@@ -133,7 +135,7 @@ static void near_is_all_within_three_sigma(int order, double sigma) {
         }
         assert_true(fabs(sum - 1) < 1e-4);
         assert_true(worst < 3 * sigma * 1.5);
-        /* Nothing near is left out, at the poles too. */
+        /* Nothing near is left out, not even at the poles. */
         for (int o = 0; o < sampling_orientation_count(&s); o++) {
             sampling_matrix(&s, o, m);
             if (rotation_between(m, pose) < 2.9 * sigma) assert_true(chosen[o]);

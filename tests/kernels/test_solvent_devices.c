@@ -1,5 +1,5 @@
-/* FSC of maps, and solvent found and flattened, on a CUDA device against the CPU's, twice bit for bit; fresh random maps
- * from a printed seed: test_solvent_devices [SEED]. */
+/* Compares the FSC of maps, and masks and flattening of solvent, on a CUDA device with the CPU's, twice bit for bit.
+ * New random maps from a printed seed: test_solvent_devices [SEED]. */
 #include <stdio.h>
 #include <time.h>
 
@@ -14,7 +14,7 @@ static size_t voxels_of(int box) {
     return (size_t)box * (size_t)box * (size_t)box;
 }
 
-/* As stages/refiner/resample.c has it. */
+/* As in stages/refiner/resample.c. */
 static void lowpass(int box, float *map, double shell, double edge) {
     struct err err = {0};
     struct fft_options options = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD};
@@ -39,7 +39,7 @@ static void lowpass(int box, float *map, double shell, double edge) {
     mem_free(&spectrum);
 }
 
-/* A particle of a few blobs, in noise. */
+/* Makes a particle of a few blobs, in noise. */
 static float *random_map(int box) {
     float *map = host_new(voxels_of(box), sizeof *map);
     double at[6][3];
@@ -83,7 +83,7 @@ static void fsc_trial(struct workspace *w, int box, const float *a) {
     mem_free(&b);
 }
 
-/* A voxel that lies at the threshold but for rounding moves the mask about it: one in 1,000 may. */
+/* A voxel at the threshold except for rounding moves the mask around it: one in 1,000 may. */
 static void check_mask(const float *found, const float *expected, size_t count) {
     size_t moved = 0, partly = 0, inside = 0;
     for (size_t i = 0; i < count; i++) {
@@ -187,7 +187,7 @@ static void solvent_is_found_as_on_the_cpu(void **state) {
     trial(128, 2.2);
 }
 
-/* A map of nothing has no density; and what has no room is refused, not begun. */
+/* An empty map has no density. Work without room for it fails before it starts. */
 static void nothing_and_no_room(void **state) {
     (void)state;
     enum { BOX = 48 };

@@ -1,4 +1,5 @@
-/* Point groups: order and closure, RELION's axes, one mate per direction in the unit; Euler angles there and back. */
+/* Point groups: order and closure, RELION's axes, one mate per direction in the unit; Euler angles to matrices and
+ * back. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +71,7 @@ static void groups_are_closed(void **state) {
     }
 }
 
-/* The axes of RELION's tables, to their six digits: rotation about each is in the group. */
+/* The axes of RELION's tables, to their six digits: the group contains the rotation about each. */
 static void axes_are_relions(void **state) {
     (void)state;
     static const struct {
@@ -127,7 +128,7 @@ static void unit_holds_one_mate(void **state) {
         for (int trial = 0; trial < 400; trial++) {
             double d[3];
             random_direction(d);
-            /* A quarter of them on the equator, some at multiples of 45°: borders of many units. */
+            /* A quarter of the directions lie on the equator, some at multiples of 45°: borders of many units. */
             if (trial % 4 == 0) {
                 double a = trial % 8 == 0 ? M_PI / 4 * (trial / 8) : atan2(d[1], d[0]);
                 d[0] = cos(a), d[1] = sin(a), d[2] = 0;
@@ -197,7 +198,7 @@ static void distance_knows_mates(void **state) {
     euler_to_matrix(20, 50, 70, a);
     euler_to_matrix(20, 50, 73, b);
     product(b, s.matrices[17], mate);
-    /* In-plane by 3°: rows 1 and 2 turn by 3°, row 3 does not. */
+    /* An in-plane turn by 3°: rows 1 and 2 turn by 3°, row 3 does not. */
     assert_true(fabs(symmetry_distance(&s, a, b) - 2) < 1e-6);
     assert_true(fabs(symmetry_distance(&s, a, mate) - 2) < 1e-6);
     symmetry_destroy(&s);

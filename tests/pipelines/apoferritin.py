@@ -1,10 +1,27 @@
 #!/usr/bin/env python3
 """Real micrographs, folder to map: ten micrographs of apoferritin copied one by one into a watched folder."""
-import os
-import sys
 
-from session import (Work, check, feed, finish, fsc, history, launch, match, need_data, points, read_map, resolution,
-                     run, star, status, stop, write)
+import os
+
+from session import (
+    Work,
+    check,
+    feed,
+    finish,
+    fsc,
+    history,
+    launch,
+    match,
+    need_data,
+    points,
+    read_map,
+    resolution,
+    run,
+    star,
+    status,
+    stop,
+    write,
+)
 import numpy as np
 
 TOLERANCE, BORDER, SHAPE = 15, 62, (1240, 1200)
@@ -16,11 +33,11 @@ names = sorted(n for n in os.listdir(f"{data}/micrographs") if n.endswith(".mrc"
 GRAPH = f"""\
 session: {{pixel_size: 1.5, voltage: 300, spherical_aberration: 2.7, amplitude_contrast: 0.07}}
 stages:
-  watcher:        {{directory: INCOMING, pattern: "*.mrc", ctf: {data}/micrographs_ctf.star, reject_if: rlnCtfFigureOfMerit < 0.1}}
-  lowpass-picker: {{from: watcher, templates: {data}/templates.mrcs, lowpass: 20, diameter: 130}}
-  extractor:      {{from: lowpass-picker, box: 128, downscale_to: 64}}
-  classifier:     {{from: extractor, classes: 12, diameter: 150}}
-  refiner:        {{from: classifier, reference: {data}/reference.mrc, symmetry: O, initial_lowpass: 30, diameter: 150}}
+  watcher:        {{directory: INCOMING, pattern: "*.mrc", ctf: {data}/micrographs_ctf.star, reject_if:
+  rlnCtfFigureOfMerit < 0.1}} lowpass-picker: {{from: watcher, templates: {data}/templates.mrcs, lowpass: 20,
+  diameter: 130}} extractor:      {{from: lowpass-picker, box: 128, downscale_to: 64}} classifier:     {{from:
+  extractor, classes: 12, diameter: 150}} refiner:        {{from: classifier, reference: {data}/reference.mrc,
+  symmetry: O, initial_lowpass: 30, diameter: 150}}
 """
 
 
@@ -56,7 +73,10 @@ with Work("apoferritin") as work:
     watcher = state["stages"]["watcher"]
     check(watcher["seen"] == 10 and watcher["rejected"] == 1, f"watcher: {watcher}")
     drifted = [i for i in state["items"] if i["id"] == "May08_06_09_02" and i["state"] == "rejected"]
-    check(len(drifted) == 1 and "rlnCtfFigureOfMerit" in drifted[0]["reason"], f"the drifted one, with its reason: {drifted}")
+    check(
+        len(drifted) == 1 and "rlnCtfFigureOfMerit" in drifted[0]["reason"],
+        f"the drifted one, with its reason: {drifted}",
+    )
     for stage in ("lowpass-picker", "extractor", "classifier"):
         check(state["stages"][stage]["done"] == 9, f"{stage}: {state['stages'][stage]}")
 
@@ -68,10 +88,16 @@ with Work("apoferritin") as work:
     box = half1.shape[0]
     curve = fsc(half1, half2)
     print("FSC:", " ".join(f"{box * px / i:.1f}:{curve[i]:.2f}" for i in range(1, len(curve))))
-    check(resolution(curve, box, px, 0.5) <= 12, f"half maps above 0.5 to {resolution(curve, box, px, 0.5):.2f} Å, needed 12")
+    check(
+        resolution(curve, box, px, 0.5) <= 12,
+        f"half maps above 0.5 to {resolution(curve, box, px, 0.5):.2f} Å, needed 12",
+    )
     reported = float(star(f"{session}/refiner/run_model.star")["model_general"][0]["rlnCurrentResolution"])
     measured = resolution(curve, box, px, 0.143)
-    check(abs(reported - measured) < 0.05, f"reported {reported:.2f} Å, the curve first falls below 0.143 at {measured:.2f} Å")
+    check(
+        abs(reported - measured) < 0.05,
+        f"reported {reported:.2f} Å, the curve first falls below 0.143 at {measured:.2f} Å",
+    )
     for name in ("run_class001.mrc", "run_data.star", "postprocess.mrc", "postprocess.star"):
         check(os.path.exists(f"{session}/refiner/{name}"), f"refiner/{name}")
     montages = [e for e in os.listdir(f"{session}/classifier") if e.endswith("_classes.png")]
@@ -79,6 +105,8 @@ with Work("apoferritin") as work:
     for stage in ("classifier", "refiner"):
         for event in history(session, stage):
             late = event["time"] - feeder.arrived[-1]
-            print(f"{stage}: {event.get('event')} iteration {event.get('iteration')} particles {event.get('particles')} "
-                  f"resolution {event.get('resolution', '')} at {late:+.0f} s from the last micrograph")
+            print(
+                f"{stage}: {event.get('event')} iteration {event.get('iteration')} particles {event.get('particles')} "
+                f"resolution {event.get('resolution', '')} at {late:+.0f} s from the last micrograph"
+            )
     finish()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Photographs of drops that arrive one by one: the tables grow with them, and at the end are those of all files at once;
-also with two scorers, when a scorer, or all of it, is killed in the middle; a file in which there is no drop is set
-aside."""
+"""Photographs of drops that arrive one by one: the tables grow with them, and at the end are those of all files at
+once; also with two scorers, when a scorer, or all of it, is killed in the middle; a file in which there is no drop is
+set aside."""
+
 import csv
 import os
 import shutil
@@ -9,7 +10,22 @@ import signal
 import subprocess
 import sys
 
-from session import SKIP, SOURCE, Work, check, finish, launch, pids_of, program, put, run, status, stop, wait_until, write
+from session import (
+    SKIP,
+    SOURCE,
+    Work,
+    check,
+    finish,
+    launch,
+    pids_of,
+    program,
+    put,
+    run,
+    status,
+    stop,
+    wait_until,
+    write,
+)
 
 GRAPH = os.path.join(SOURCE, "pipelines", "crystals.yaml")
 SEED, EACH, STRIDE = 3, 2, 50
@@ -25,17 +41,30 @@ def rows(path):
 
 def outcome(folder):
     """What is said of each image by its name, and the ranked names."""
-    scores = {os.path.basename(r["image"]): [v for k,
-                                             v in r.items() if k != "image"] for r in rows(f"{folder}/scores.csv")}
+    scores = {
+        os.path.basename(r["image"]): [v for k, v in r.items() if k != "image"] for r in rows(f"{folder}/scores.csv")
+    }
     crystals = [(r["rank"], os.path.basename(r["image"]), r["crystal"]) for r in rows(f"{folder}/crystals.csv")]
     return scores, crystals
 
 
 def arguments(session, folder, model, **more):
-    settings = {"watcher.directory": folder, "watcher.settle": 0.3, "watcher.poll": 0.2, "crystal-scorer.model": model,
-                **more}
-    return ["run", GRAPH, "--session", session, *[f"--set={key}={value}" for key, value in settings.items()],
-            "--until-idle", "6"]
+    settings = {
+        "watcher.directory": folder,
+        "watcher.settle": 0.3,
+        "watcher.poll": 0.2,
+        "crystal-scorer.model": model,
+        **more,
+    }
+    return [
+        "run",
+        GRAPH,
+        "--session",
+        session,
+        *[f"--set={key}={value}" for key, value in settings.items()],
+        "--until-idle",
+        "6",
+    ]
 
 
 def counts(session):
@@ -54,19 +83,22 @@ def disturb(work, images, model, name, victims, expect_code, **more):
     os.makedirs(folder)
     live = launch(*arguments(session, folder, model, **more))
     try:
-        for image in images[:len(images) // 2]:
+        for image in images[: len(images) // 2]:
             put(image, folder)
         wait_until(lambda: scored(session) >= 2, 60, "some scored", live)
         for pid in victims(session, live):
             os.kill(pid, signal.SIGKILL)
-        for image in images[len(images) // 2:]:
+        for image in images[len(images) // 2 :]:
             put(image, folder)
         code = live.wait(timeout=120)
     finally:
         stop(live)
     if code != expect_code:
-        wait_until(lambda: not any(pids_of(s, session) for s in ("watcher", "crystal-scorer")), 30,
-                   "nothing outlives the launcher")
+        wait_until(
+            lambda: not any(pids_of(s, session) for s in ("watcher", "crystal-scorer")),
+            30,
+            "nothing outlives the launcher",
+        )
         run(*arguments(session, folder, model, **more), timeout=120, expect=expect_code)
     return session
 
@@ -74,55 +106,117 @@ def disturb(work, images, model, name, victims, expect_code, **more):
 with Work("crystals") as work:
     print(f"seed {SEED}")
     drops, model = work("drops"), work("model")
-    subprocess.run([program("icestream-simulate-drops"), "--o", drops, "--count", str(EACH), "--seed", str(SEED)],
-                   check=True)
-    made = subprocess.run([program("icestream-crystal-scorer"), "--train", f"{drops}/labels.csv", "--o", model, "--trees",
-                           "20", "--folds", "2",
-                           "--stride", str(STRIDE), "--series", "{drop}_{time}"], capture_output=True, text=True)
+    subprocess.run(
+        [program("icestream-simulate-drops"), "--o", drops, "--count", str(EACH), "--seed", str(SEED)], check=True
+    )
+    made = subprocess.run(
+        [
+            program("icestream-crystal-scorer"),
+            "--train",
+            f"{drops}/labels.csv",
+            "--o",
+            model,
+            "--trees",
+            "20",
+            "--folds",
+            "2",
+            "--stride",
+            str(STRIDE),
+            "--series",
+            "{drop}_{time}",
+        ],
+        capture_output=True,
+        text=True,
+    )
     if "no random forest" in made.stderr:
         print("skipped: this build has no XGBoost")
         sys.exit(SKIP)
     check(made.returncode == 0, "a model" + (made.stderr[-500:] if made.returncode else ""))
     model = f"{model}/crystals.model"
     images = sorted(f"{drops}/{f}" for f in os.listdir(drops) if f.endswith(".png"))
-    subprocess.run([program("icestream-crystal-scorer"), "--i", drops, "--model", model, "--o", work("all")], check=True,
-                   capture_output=True)
+    subprocess.run(
+        [program("icestream-crystal-scorer"), "--i", drops, "--model", model, "--o", work("all")],
+        check=True,
+        capture_output=True,
+    )
     expected = outcome(work("all"))
     check(len(expected[0]) == len(images), f"{len(images)} images on files")
 
-    for name, victims in (("calm", lambda session, live: []),
-                          ("killed", lambda session, live: pids_of("crystal-scorer", session)),
-                          ("gone", lambda session, live: [live.pid])):
+    for name, victims in (
+        ("calm", lambda session, live: []),
+        ("killed", lambda session, live: pids_of("crystal-scorer", session)),
+        ("gone", lambda session, live: [live.pid]),
+    ):
         session = disturb(work, images, model, name, victims, 0)
         check(outcome(f"{session}/crystal-scorer") == expected, f"{name}: scores and ranks are those of files")
         found = counts(session)["crystal-scorer"]
-        check(found["done"] == len(images) and found["failed"] == 0 and found["in_flight"] == 0,
-              f"{name}: every image is done once: {found}")
+        check(
+            found["done"] == len(images) and found["failed"] == 0 and found["in_flight"] == 0,
+            f"{name}: every image is done once: {found}",
+        )
 
     # Several globs, as the graph has: whatever ends in another way would not be waited for, or all of it not seen.
     write(f"{work('incoming-calm')}/notes.txt", "of no interest")
-    run("replay", work("calm"), GRAPH, "--session", work("replayed"), "--speed", "max",
-        f"--set=crystal-scorer.model={model}", timeout=120)
+    run(
+        "replay",
+        work("calm"),
+        GRAPH,
+        "--session",
+        work("replayed"),
+        "--speed",
+        "max",
+        f"--set=crystal-scorer.model={model}",
+        timeout=120,
+    )
     check(outcome(f"{work('replayed')}/crystal-scorer") == expected, "replayed: scores and ranks are those of files")
     check(counts(work("replayed")) == counts(work("calm")), f"replayed: {counts(work('replayed'))}")
 
     # A model that was trained anew meanwhile, under the same name: rows of two models would stand in one table.
     shutil.copy(model, work("first.model"))
-    subprocess.run([program("icestream-crystal-scorer"), "--train", f"{drops}/labels.csv", "--o", work("model"),
-                    "--trees", "10", "--folds", "2", "--features", "simple"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            program("icestream-crystal-scorer"),
+            "--train",
+            f"{drops}/labels.csv",
+            "--o",
+            work("model"),
+            "--trees",
+            "10",
+            "--folds",
+            "2",
+            "--features",
+            "simple",
+        ],
+        check=True,
+        capture_output=True,
+    )
     said = run(*arguments(work("calm"), work("incoming-calm"), model), timeout=120, expect=1)
-    check("is not the model that has scored images here" in said.stderr, f"another model is refused: {said.stderr[-600:]}")
+    check(
+        "is not the model that has scored images here" in said.stderr, f"another model is refused: {said.stderr[-600:]}"
+    )
     shutil.copy(work("first.model"), model)
 
     empty = write(work("flat.pgm"), "P2 300 300 255\n" + "9 " * 90000)
     with_none = images + [work("none.png")]
     from PIL import Image
+
     Image.open(empty).save(work("none.png"))
-    session = disturb(work, with_none, model, "replicas", lambda session, live: pids_of("crystal-scorer", session)[:1], 3,
-                      **{"crystal-scorer.replicas": 2, "crystal-scorer.series": "{drop}_{time}",
-                         "crystal-scorer.keep_features": "true"})
-    check(outcome(f"{session}/crystal-scorer")[0] == expected[0],
-          "two scorers, one killed: the scores are those of files")
+    session = disturb(
+        work,
+        with_none,
+        model,
+        "replicas",
+        lambda session, live: pids_of("crystal-scorer", session)[:1],
+        3,
+        **{
+            "crystal-scorer.replicas": 2,
+            "crystal-scorer.series": "{drop}_{time}",
+            "crystal-scorer.keep_features": "true",
+        },
+    )
+    check(
+        outcome(f"{session}/crystal-scorer")[0] == expected[0], "two scorers, one killed: the scores are those of files"
+    )
     state = status(session)
     reasons = {i["id"]: i["reason"] for i in state["items"] if i["state"] == "failed"}
     check(list(reasons) == ["none"] and "no drop found" in reasons["none"], f"without a drop: {reasons}")

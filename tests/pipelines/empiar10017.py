@@ -2,12 +2,11 @@
 """Denoised β-galactosidase pictures (JPEG, no CTF) through LoG and template picking, extraction, 2D and 3D.
 
 They hold next to nothing beyond 29 Å: a map that claims better than 20 Å would be overfitting."""
+
 import os
-import sys
 
 import numpy as np
-from session import (SOURCE, Work, check, finish, fsc, match, need_data, points, put, read_map, resolution, run, star,
-                     status, write)
+from session import Work, check, finish, fsc, match, need_data, points, put, read_map, run, star, status, write
 
 TOLERANCE = 40
 data, maps = need_data("empiar10017"), need_data("maps")
@@ -30,13 +29,14 @@ def make_templates(path, pixel_size=4.0, box=64, count=10):
     """Projections of the β-galactosidase map along spread directions, by rotating the volume; sd 1 over the box."""
     import mrcfile
     from scipy.ndimage import affine_transform, zoom
+
     volume, px = read_map(f"{maps}/betaGal.mrc")
     volume = zoom(volume, px / pixel_size, order=1)
     n = volume.shape[0]
     stack = []
     for i in range(count):
         z = 1 - (i + 0.5) / count  # half a sphere is enough: a projection's mate is its mirror image
-        phi = i * np.pi * (3 - 5 ** 0.5)
+        phi = i * np.pi * (3 - 5**0.5)
         direction = np.array([np.sqrt(1 - z * z) * np.cos(phi), np.sqrt(1 - z * z) * np.sin(phi), z])
         x = np.cross([0.0, 0, 1] if abs(z) < 0.9 else [1.0, 0, 0], direction)
         x /= np.linalg.norm(x)
@@ -47,7 +47,7 @@ def make_templates(path, pixel_size=4.0, box=64, count=10):
         out = np.zeros((box, box), np.float32)
         m = min(n, box)
         a, b = (box - m) // 2, (n - m) // 2
-        out[a:a + m, a:a + m] = view[b:b + m, b:b + m]
+        out[a : a + m, a : a + m] = view[b : b + m, b : b + m]
         stack.append((out - out.mean()) / out.std())
     with mrcfile.new(path, overwrite=True) as file:
         file.set_data(np.array(stack, np.float32))
@@ -69,14 +69,19 @@ with Work("empiar10017") as work:
     for name in names:
         put(f"{data}/micrographs/{name}.jpg", incoming)
     make_templates(work("templates.mrcs"))
-    for method, text, rest in (("log", "method: log", ""), ("template", f"templates: {work('templates.mrcs')}", AND_3D)):
+    for method, text, rest in (
+        ("log", "method: log", ""),
+        ("template", f"templates: {work('templates.mrcs')}", AND_3D),
+    ):
         session = work(method)
         graph = write(work(f"{method}.yaml"), GRAPH.replace("INCOMING", incoming).replace("METHOD", text) + rest)
         run("run", graph, "--session", session, "--until-idle", "2", timeout=1500)
         state = status(session)
         check(state["stages"]["extractor"]["done"] == len(names), f"{method}: extractor {state['stages']['extractor']}")
         recall, precision, f1 = scores(session)
-        check(f1 >= 0.6, f"{method}: recall {recall:.3f} precision {precision:.3f} F1 {f1:.3f} (floor of this test 0.6)")
+        check(
+            f1 >= 0.6, f"{method}: recall {recall:.3f} precision {precision:.3f} F1 {f1:.3f} (floor of this test 0.6)"
+        )
     half1, px = read_map(f"{session}/refiner/run_half1_class001_unfil.mrc")
     half2, _ = read_map(f"{session}/refiner/run_half2_class001_unfil.mrc")
     curve = fsc(half1, half2)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Structures that arrive one by one: RMSDs and clusters grow with them, and at the end are those of all files at once; also
-when the superposer, or all of it, is killed in the middle; and a file that is broken, or of other atoms, is set aside."""
+"""Structures that arrive one by one: RMSDs and clusters grow with them, and at the end are those of all files at
+once; also when the superposer, or all of it, is killed in the middle; and a file that is broken, or of other atoms,
+is set aside."""
+
 import os
 import signal
 import sys
@@ -9,11 +11,17 @@ from session import SOURCE, Work, check, finish, launch, pids_of, put, run, stat
 import numpy as np
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "stages"))
-from superposer_ensembles import Ensemble, clusters_of, names_of, square, superposer, write  # noqa: E402
+from superposer_ensembles import Ensemble, clusters_of, names_of, superposer, write  # noqa: E402
 
 SEED, COUNT = 7, 40
 GRAPH = os.path.join(SOURCE, "pipelines", "ensemble.yaml")
-SETTINGS = {"watcher.settle": 0.3, "watcher.stall": 60, "watcher.poll": 0.2, "superposer.snapshot_interval": 0.1, "superposer.cutoff": 2.5}
+SETTINGS = {
+    "watcher.settle": 0.3,
+    "watcher.stall": 60,
+    "watcher.poll": 0.2,
+    "superposer.snapshot_interval": 0.1,
+    "superposer.cutoff": 2.5,
+}
 EACH = ("seen", "done", "rejected", "failed", "in_flight")
 
 
@@ -59,7 +67,9 @@ def arrive(work, made, folder, session):
     try:
         for i in range(0, COUNT // 2):
             put(work("files", f"m{i:03d}.pdb"), folder)
-        wait_until(lambda: compared(session) == COUNT // 2, 60, f"{COUNT // 2} structures compared while more may come", live)
+        wait_until(
+            lambda: compared(session) == COUNT // 2, 60, f"{COUNT // 2} structures compared while more may come", live
+        )
         check(True, "clusters while structures arrive")
         whole = open(work("files", f"m{COUNT // 2:03d}.pdb")).read()
         with open(f"{folder}/m{COUNT // 2:03d}.pdb", "w") as growing:
@@ -81,7 +91,10 @@ def check_failed(session):
     state = status(session)
     reasons = {i["id"]: i["reason"] for i in state["items"] if i["state"] == "failed"}
     check(sorted(reasons) == ["broken", "other"], f"failed: {sorted(reasons)}")
-    check("broken.pdb: line 1" in reasons.get("broken", "") and "TRP -2" in reasons.get("other", ""), f"with reasons: {reasons}")
+    check(
+        "broken.pdb: line 1" in reasons.get("broken", "") and "TRP -2" in reasons.get("other", ""),
+        f"with reasons: {reasons}",
+    )
     found = counts(session)
     check(found["superposer"]["done"] == COUNT and found["superposer"]["in_flight"] == 0, f"counts: {found}")
 
@@ -102,7 +115,9 @@ def disturb(work, folder, name, victims):
     finally:
         stop(live)
     if code != 0:
-        wait_until(lambda: not any(pids_of(s, session) for s in ("watcher", "superposer")), 30, "nothing outlives the launcher")
+        wait_until(
+            lambda: not any(pids_of(s, session) for s in ("watcher", "superposer")), 30, "nothing outlives the launcher"
+        )
         run(*arguments(session, folder), timeout=120)
     return outcome(session)
 
@@ -120,7 +135,10 @@ with Work("ensemble") as work:
     check_failed(work("session"))
     centres = [f for f in os.listdir(work("session", "superposer")) if f.startswith("centre_")]
     check(len(centres) == len(expected[2]), f"{len(centres)} centres")
-    for name, victims in (("killed", lambda session, live: pids_of("superposer", session)), ("gone", lambda session, live: [live.pid])):
+    for name, victims in (
+        ("killed", lambda session, live: pids_of("superposer", session)),
+        ("gone", lambda session, live: [live.pid]),
+    ):
         folder = work(f"incoming-{name}")
         os.makedirs(folder)
         check_same(disturb(work, folder, name, victims), expected, name)

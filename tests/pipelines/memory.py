@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The memory of each stage does not grow over 500 small micrographs, once 300 others have filled its caches (SQLite's, the
-allocator's, one lane after another)."""
+"""The memory of each stage does not grow over 500 small micrographs, once 300 others have filled its caches
+(SQLite's, the allocator's, one lane after another)."""
+
 import os
 import shutil
 

@@ -1,16 +1,27 @@
 #!/usr/bin/env python3
 """The quickstart as a newcomer runs it, then: scores, what came when, and whether RELION and mrcfile read it all."""
-import json
+
 import os
-import shutil
 import subprocess
-import sys
 import warnings
 
 import mrcfile
 import numpy as np
-from session import (BIN, SOURCE, Work, check, finish, fsc, history, match, need_program, points, read_map, resolution,
-                     run, star, status)
+from session import (
+    BIN,
+    SOURCE,
+    Work,
+    check,
+    finish,
+    fsc,
+    match,
+    need_program,
+    points,
+    read_map,
+    resolution,
+    star,
+    status,
+)
 
 TOLERANCE = 10  # px of the micrograph, 25 Å
 
@@ -52,9 +63,9 @@ def embed(small, box):
     n = small.shape[0]
     if n >= box:
         a = (n - box) // 2
-        return small[a:a + box, a:a + box, a:a + box]
+        return small[a : a + box, a : a + box, a : a + box]
     out, a = np.zeros((box,) * 3), (box - n) // 2
-    out[a:a + n, a:a + n, a:a + n] = small
+    out[a : a + n, a : a + n, a : a + n] = small
     return out
 
 
@@ -64,12 +75,14 @@ def rescale(volume, pixel_size, target):
     m = 2 * round(n * pixel_size / target / 2)
     f = np.fft.fftshift(np.fft.fftn(volume))
     a = (n - m) // 2
-    return np.fft.ifftn(np.fft.ifftshift(f[a:a + m, a:a + m, a:a + m])).real, n * pixel_size / m
+    return np.fft.ifftn(np.fft.ifftshift(f[a : a + m, a : a + m, a : a + m])).real, n * pixel_size / m
 
 
 with Work("quickstart") as work:
     place = work("quickstart")
-    ran = subprocess.run([f"{SOURCE}/examples/quickstart.sh", "--bin", BIN, "--work", place], capture_output=True, text=True)
+    ran = subprocess.run(
+        [f"{SOURCE}/examples/quickstart.sh", "--bin", BIN, "--work", place], capture_output=True, text=True
+    )
     print(ran.stdout[-3000:], ran.stderr[-3000:], sep="\n", flush=True)
     check(ran.returncode == 0, f"quickstart.sh: exit {ran.returncode}")
     session, truth = f"{place}/session", f"{place}/microscope/truth"
@@ -90,15 +103,22 @@ with Work("quickstart") as work:
     if abs(phantom_px - px) > 1e-3:
         phantom, phantom_px = rescale(phantom, phantom_px, px)
     against = fsc(final, embed(phantom, box))
-    check(resolution(against, box, px, 0.5) <= 18, f"map against phantom above 0.5 to {resolution(against, box, px, 0.5):.1f} Å (18)")
+    check(
+        resolution(against, box, px, 0.5) <= 18,
+        f"map against phantom above 0.5 to {resolution(against, box, px, 0.5):.1f} Å (18)",
+    )
 
-    last = max(os.path.getmtime(f"{place}/microscope/micrographs/{n}") for n in os.listdir(f"{place}/microscope/micrographs"))
+    last = max(
+        os.path.getmtime(f"{place}/microscope/micrographs/{n}") for n in os.listdir(f"{place}/microscope/micrographs")
+    )
     stages = status(session)["stages"]
     classes = [e for e in stages["classifier"]["history"] if e["event"] == "classes"]
     maps = [e for e in stages["refiner"]["history"] if e["event"] == "map"]
     for name, events in (("classes", classes), ("map", maps)):
         for e in events:
-            print(f"{name}: iteration {e['iteration']} particles {e['particles']} {e['time'] - last:+.1f} s from the last micrograph")
+            print(
+                f"{name}: iteration {e['iteration']} particles {e['particles']} {e['time'] - last:+.1f} s from the last micrograph"
+            )
     check(bool(classes) and classes[0]["time"] < last, "class averages before the last micrograph arrived")
     early = sorted({e["particles"] for e in maps if e["time"] < last})
     check(len(early) >= 2, f"two maps, each from more particles, before the last micrograph arrived: {early}")
@@ -106,16 +126,23 @@ with Work("quickstart") as work:
     # Others read what we wrote.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for name in ("refiner/run_class001.mrc", "refiner/run_half1_class001_unfil.mrc", "refiner/postprocess.mrc",
-                     "extractor/" + next(n for n in sorted(os.listdir(f"{session}/extractor")) if n.endswith(".mrcs")),
-                     "classifier/" + max(n for n in os.listdir(f"{session}/classifier") if n.endswith("_classes.mrcs"))):
+        for name in (
+            "refiner/run_class001.mrc",
+            "refiner/run_half1_class001_unfil.mrc",
+            "refiner/postprocess.mrc",
+            "extractor/" + next(n for n in sorted(os.listdir(f"{session}/extractor")) if n.endswith(".mrcs")),
+            "classifier/" + max(n for n in os.listdir(f"{session}/classifier") if n.endswith("_classes.mrcs")),
+        ):
             with open(os.devnull, "w") as null:
                 check(mrcfile.validate(f"{session}/{name}", print_file=null), f"mrcfile.validate {name}")
     need_program("relion_reconstruct")
 
     def relion(*words):
         result = subprocess.run(words, cwd=session, capture_output=True, text=True)
-        check(result.returncode == 0, " ".join(words[:3]) + ("" if result.returncode == 0 else result.stdout[-800:] + result.stderr[-800:]))
+        check(
+            result.returncode == 0,
+            " ".join(words[:3]) + ("" if result.returncode == 0 else result.stdout[-800:] + result.stderr[-800:]),
+        )
 
     relion("relion_reconstruct", "--i", "refiner/run_data.star", "--ctf", "--o", "theirs.mrc")
     theirs, _ = read_map(f"{session}/theirs.mrc")
@@ -129,7 +156,10 @@ with Work("quickstart") as work:
 
     # Ours is filtered by its SNR, theirs is not: the unfiltered mean of the halves is what compares with it.
     correlation = np.corrcoef(low_passed((half1 + half2) / 2), low_passed(theirs))[0, 1]
-    check(correlation > 0.95, f"relion_reconstruct gives our map: correlation {correlation:.4f} to {reported:.1f} Å (0.95)")
+    check(
+        correlation > 0.95,
+        f"relion_reconstruct gives our map: correlation {correlation:.4f} to {reported:.1f} Å (0.95)",
+    )
     for name in ("extractor/particles.star", "refiner/run_data.star"):
         relion("relion_star_handler", "--i", name, "--o", "handled.star", "--combine")
     relion("relion_image_handler", "--i", "refiner/run_class001.mrc", "--stats")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """kill -9 in the middle of the last refinement, of the refiner and then of everything: it goes on from the last whole
 iteration and ends with the final map."""
+
 import json
 import os
 import signal
@@ -25,7 +26,9 @@ def iterations(session):
 
 with Work("refine-restart") as work:
     simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
-    graph = write(work("graph.yaml"), GRAPH.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth")))
+    graph = write(
+        work("graph.yaml"), GRAPH.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth"))
+    )
     session = work("session")
     live = launch("run", graph, "--session", session, "--until-idle", "1")
     try:
@@ -56,7 +59,10 @@ with Work("refine-restart") as work:
     check(events[-1]["final"], f"the last map is final: {json.dumps(events[-1])}")
     extracted = {r["rlnImageName"] for r in star(f"{session}/extractor/particles.star")["particles"]}
     refined = [r["rlnImageName"] for r in star(f"{session}/refiner/run_data.star")["particles"]]
-    check(len(refined) == len(extracted) == events[-1]["particles"], f"{len(refined)} of {len(extracted)} particles, each once")
+    check(
+        len(refined) == len(extracted) == events[-1]["particles"],
+        f"{len(refined)} of {len(extracted)} particles, each once",
+    )
     for name in ("run_class001.mrc", "postprocess.mrc", "postprocess.star"):
         check(os.path.exists(f"{session}/refiner/{name}"), name)
     check(status(session)["stages"]["refiner"]["failed"] == 0, "nothing failed")

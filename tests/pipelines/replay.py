@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Replay of a recorded session at full speed gives the picks and particles of the live run."""
+
 import os
 
 from session import Work, check, feed, finish, launch, products, run, simulate, status, stop, write

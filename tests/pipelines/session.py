@@ -1,4 +1,6 @@
-"""What the pipeline tests share: programs of the build, graphs, live feeding, STAR reading, scores. Needs numpy, mrcfile."""
+"""What the pipeline tests share: programs of the build, graphs, live feeding, STAR reading, scores. Needs numpy,
+mrcfile."""
+
 import json
 import os
 import shutil

@@ -2,6 +2,7 @@
 """Whole sessions of stages that only pass items on (tests/common/relay.c): deaths, signals, failures, joins, retries.
 
 supervision.py CASE"""
+
 import contextlib
 import json
 import os
@@ -26,12 +27,18 @@ class Session:
                 script.write(f"#!/bin/sh\nexec '{RELAY}' {name} \"$@\"\n")
             os.chmod(f"{folder}/{name}.sh", 0o755)
         with open(self.graph, "w") as graph:
-            graph.write(f"programs: [{folder}/source.sh, {folder}/relay.sh, {folder}/gone.sh]\nstages:\n" +
-                        "".join(f"  {line}\n".replace("program: .", f"program: {folder}") for line in stages))
+            graph.write(
+                f"programs: [{folder}/source.sh, {folder}/relay.sh, {folder}/gone.sh]\nstages:\n"
+                + "".join(f"  {line}\n".replace("program: .", f"program: {folder}") for line in stages)
+            )
 
     def start(self, *options):
-        return subprocess.Popen([f"{BIN}/icestream", "run", self.graph, "--session", self.path, *options],
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            [f"{BIN}/icestream", "run", self.graph, "--session", self.path, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def finish(self, process, expected):
         try:
@@ -79,9 +86,14 @@ class Session:
 
 
 def chain(folder, count, source="", first=""):
-    return Session(folder, [f"source: {{program: ./source.sh, count: {count}{source}}}",
-                            f"one: {{program: ./relay.sh, from: source{first}}}",
-                            "two: {program: ./relay.sh, from: one}"])
+    return Session(
+        folder,
+        [
+            f"source: {{program: ./source.sh, count: {count}{source}}}",
+            f"one: {{program: ./relay.sh, from: source{first}}}",
+            "two: {program: ./relay.sh, from: one}",
+        ],
+    )
 
 
 def all_done(session, count):
@@ -121,7 +133,7 @@ def case_set_aside(folder):
     assert "set aside" in output and "icestream retry" in output, output
     session.expect("one", 40, 39, 0, 1, 0)
     session.expect("two", 39, 39, 0, 0, 0)
-    item, = [i for i in session.status()["items"] if i["state"] == "failed"]
+    (item,) = [i for i in session.status()["items"] if i["state"] == "failed"]
     assert item["id"] == "grid/mic_0020" and item["stage"] == "one" and "Aborted" in item["reason"], item
     assert session.command("retry", "--stage", "two").stdout == "nothing has failed\n"
     assert session.command("retry", "--stage", "three").returncode == 2
@@ -130,7 +142,10 @@ def case_set_aside(folder):
     session.expect("one", 40, 39, 0, 0, 1)
     # As if that had been cut short before the sender was told.
     with contextlib.closing(sqlite3.connect(f"{session.path}/ledger/source.sqlite")) as ledger:
-        assert ledger.execute("UPDATE outbox SET acknowledged = 1, verdict = 'failed' WHERE acknowledged IS NULL").rowcount == 1
+        assert (
+            ledger.execute("UPDATE outbox SET acknowledged = 1, verdict = 'failed' WHERE acknowledged IS NULL").rowcount
+            == 1
+        )
         ledger.commit()
     assert session.command("retry").stdout.startswith("one: grid/mic_0020 goes through again\n")
     session.run()
@@ -221,11 +236,14 @@ def case_stop(folder):
 
 
 def case_locked_ledger(folder):
-    """While one ledger cannot be written, so that a death cannot be put down in it, the other stages are looked after."""
+    """While one ledger cannot be written, so that a death cannot be put down in it, the other stages are looked
+    after."""
     session = chain(folder, MANY)
     live = session.start("--backoff", "0.1")
     session.wait_done("two", 20, live)
-    with contextlib.closing(sqlite3.connect(f"{session.path}/ledger/one.sqlite", timeout=60, isolation_level=None)) as other:
+    with contextlib.closing(
+        sqlite3.connect(f"{session.path}/ledger/one.sqlite", timeout=60, isolation_level=None)
+    ) as other:
         other.execute("BEGIN IMMEDIATE")
         before = session.pid("two")
         for stage in ("one", "two"):
@@ -255,10 +273,16 @@ def case_drain(folder):
 
 def case_join(folder):
     """Two ways to one stage, replicas, and two sources that find the same: each item counts once."""
-    session = Session(folder, ["left: {program: ./source.sh, count: 30}", "right: {program: ./source.sh, count: 40}",
-                               "up: {program: ./relay.sh, from: [left, right], replicas: 2}",
-                               "down: {program: ./relay.sh, from: right, replicas: 2}",
-                               "join: {program: ./relay.sh, from: [up, down]}"])
+    session = Session(
+        folder,
+        [
+            "left: {program: ./source.sh, count: 30}",
+            "right: {program: ./source.sh, count: 40}",
+            "up: {program: ./relay.sh, from: [left, right], replicas: 2}",
+            "down: {program: ./relay.sh, from: right, replicas: 2}",
+            "join: {program: ./relay.sh, from: [up, down]}",
+        ],
+    )
     session.run()
     session.expect("left", 30, 30, 0, 0, 0)
     for stage in ("right", "up", "down", "join"):

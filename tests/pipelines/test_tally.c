@@ -66,7 +66,9 @@ static void work(struct ledger *ledger, const char *id, enum ledger_state state,
                                          .run_token = "token",
                                          .sends = &send,
                                          .send_count = state == LEDGER_DONE && edge != NULL};
-    if (state != LEDGER_IN_FLIGHT) assert_ok(ledger_finish_item(ledger, &finish, &err));
+    bool late = false;
+    if (state != LEDGER_IN_FLIGHT) assert_ok(ledger_finish_items(ledger, &finish, 1, &late, &err));
+    assert_false(late);
     item_destroy(&item);
 }
 
@@ -74,10 +76,12 @@ static void acknowledge(struct ledger *ledger, const char *edge, int count, cons
     struct err err = {0};
     for (int64_t after = -1; count > 0; count--) {
         struct ledger_parcel parcel;
-        bool found, first;
+        bool found;
+        int64_t first;
         assert_ok(ledger_next_parcel(ledger, edge, after, &parcel, &found, &err));
         assert_true(found);
-        assert_ok(ledger_acknowledge(ledger, edge, parcel.seq, verdict, &first, &err));
+        const struct ledger_verdict answer = {parcel.seq, verdict};
+        assert_ok(ledger_acknowledge_all(ledger, edge, &answer, 1, &first, &err));
         after = parcel.seq;
         ledger_parcel_clear(&parcel);
     }

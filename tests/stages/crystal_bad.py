@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What is wrong with images, labels and models is said: file, value, what was expected. A wrong image does not take the
 others with it."""
+
 import os
 import shutil
 import sys
@@ -19,60 +20,128 @@ def labels_of(work, name, *lines):
 
 def labels(work):
     def refused(name, *lines, extra=()):
-        return scorer("--train", labels_of(work, name, *lines), "--o", f"{work}/no", "--features", "simple", "--trees", 5,
-                      *extra, expect=1)
+        return scorer(
+            "--train",
+            labels_of(work, name, *lines),
+            "--o",
+            f"{work}/no",
+            "--features",
+            "simple",
+            "--trees",
+            5,
+            *extra,
+            expect=1,
+        )
+
     good = ["clear_0001.png,clear", "clear_0002.png,clear", "skin_0001.png,skin", "skin_0002.png,skin"]
-    said(refused("missing", *good, "gone.png,skin"), "missing.csv: line 5: there is no file", "gone.png",
-         "paths count from the table's folder")
-    said(refused("unknown", *good, "junk_0001.png,junks"),
-         "unknown.csv: line 5: 'junks' is no outcome (did you mean 'junk'?)")
-    said(refused("foreign", *good, "junk_0001.png,17"),
-         "foreign.csv: line 5: '17' is no outcome: clear, precipitate, crystal")
+    said(
+        refused("missing", *good, "gone.png,skin"),
+        "missing.csv: line 5: there is no file",
+        "gone.png",
+        "paths count from the table's folder",
+    )
+    said(
+        refused("unknown", *good, "junk_0001.png,junks"),
+        "unknown.csv: line 5: 'junks' is no outcome (did you mean 'junk'?)",
+    )
+    said(
+        refused("foreign", *good, "junk_0001.png,17"),
+        "foreign.csv: line 5: '17' is no outcome: clear, precipitate, crystal",
+    )
     said(refused("single", *good, "junk_0001.png,junk"), "single.csv: 'junk' has one example only")
     said(refused("same", *good[:2]), "same.csv: all labels are the same")
     said(refused("twice", *good, "./clear_0001.png,skin"), "twice.csv: lines 1 and 5 both label", "clear_0001.png")
     said(refused("empty"), "empty.csv: names no image")
     said(refused("heading", "path,label"), "heading.csv: names no image")
     said(refused("comma", *good, "junk_0001.png"), "comma.csv: line 5: path,label is expected, and there is no comma")
-    said(refused("semicolons", "clear_0001.png;clear"), "semicolons.csv: line 1: cells end with a comma, not a semicolon")
+    said(
+        refused("semicolons", "clear_0001.png;clear"), "semicolons.csv: line 1: cells end with a comma, not a semicolon"
+    )
     said(refused("tabs", "clear_0001.png\tclear"), "tabs.csv: line 1: cells end with a comma, not a tab")
-    said(refused("headings", "file,outcome", *good), "headings.csv: line 1: there is no file",
-         "headings begin with path or image")
+    said(
+        refused("headings", "file,outcome", *good),
+        "headings.csv: line 1: there is no file",
+        "headings begin with path or image",
+    )
     said(refused("folder", *good, ".,skin"), "folder.csv: line 5:", "is a folder, an image is expected")
     said(refused("no_label", *good, "junk_0001.png,"), "no_label.csv: line 5: '' is no outcome")
     with open(f"{work}/drops/wide.csv", "wb") as file:
         file.write("clear_0001.png,clear\n".encode("utf-16"))
-    said(scorer("--train", f"{work}/drops/wide.csv", "--o", f"{work}/no", expect=1), "wide.csv: a byte 0 at 3",
-         "not UTF-16")
-    # As spreadsheets save it: a mark of UTF-8, quotes, lines that are empty, line ends of two characters, a third column.
+    said(
+        scorer("--train", f"{work}/drops/wide.csv", "--o", f"{work}/no", expect=1),
+        "wide.csv: a byte 0 at 3",
+        "not UTF-16",
+    )
+    # As spreadsheets save it: a mark of UTF-8, quotes, lines that are empty, line ends of two characters, a third
+    # column.
     with open(f"{work}/drops/excel.csv", "wb") as file:
-        file.write(b'\xef\xbb\xbfPath,Label\r\n"clear_0001.png","clear"\r\n\r\n clear_0002.png , CLEAR \r\n'
-                   b'skin_0001.png,skin,"a comment, and more"\r\nskin_0002.png,"Skin"\r\n\r\n')
-    text = scorer("--train", f"{work}/drops/excel.csv", "--o", f"{work}/excel", "--features", "statistics", "--trees", 5)
+        file.write(
+            b'\xef\xbb\xbfPath,Label\r\n"clear_0001.png","clear"\r\n\r\n clear_0002.png , CLEAR \r\n'
+            b'skin_0001.png,skin,"a comment, and more"\r\nskin_0002.png,"Skin"\r\n\r\n'
+        )
+    text = scorer(
+        "--train", f"{work}/drops/excel.csv", "--o", f"{work}/excel", "--features", "statistics", "--trees", 5
+    )
     said(text, "4 done, 0 rejected, 0 failed")
     shutil.copy(f"{work}/drops/labels.csv", f"{work}/drops/labels.txt")
-    said(scorer("--train", f"{work}/drops/labels.txt", "--o", f"{work}/no", expect=1),
-         "labels.txt: the name of a table of path,label ends in .csv")
+    said(
+        scorer("--train", f"{work}/drops/labels.txt", "--o", f"{work}/no", expect=1),
+        "labels.txt: the name of a table of path,label ends in .csv",
+    )
     said(refused("quote", *good, '"junk_0001.png,junk'), "quote.csv: line 5: the quote that begins there is not closed")
-    said(scorer("--train", f"{work}/drops/clear_0001.png", "--o", f"{work}/no", "--i", f"{work}/drops/clear_0001.png",
-                expect=1), "ends in .csv")
+    said(
+        scorer(
+            "--train",
+            f"{work}/drops/clear_0001.png",
+            "--o",
+            f"{work}/no",
+            "--i",
+            f"{work}/drops/clear_0001.png",
+            expect=1,
+        ),
+        "ends in .csv",
+    )
     shutil.copy(f"{work}/drops/clear_0001.png", f"{work}/drops/picture.csv")
     said(scorer("--train", f"{work}/drops/picture.csv", "--o", f"{work}/no", expect=1), "picture.csv: a byte 0")
     said(scorer("--train", f"{work}/absent.csv", "--o", f"{work}/no", expect=2), "absent.csv")
-    # Images that are not labelled are left out; a labelled one that is broken does not count, and may leave one example.
+    # Images that are not labelled are left out; a labelled one that is broken does not count, and may leave one
+    # example.
     shutil.copy(f"{work}/drops/skin_0002.png", f"{work}/drops/cut.png")
     os.truncate(f"{work}/drops/cut.png", 3000)
-    text = scorer("--train", labels_of(work, "cut", *good[:3], "cut.png,skin"), "--o", f"{work}/no", "--features",
-                  "simple", expect=1)
+    text = scorer(
+        "--train",
+        labels_of(work, "cut", *good[:3], "cut.png,skin"),
+        "--o",
+        f"{work}/no",
+        "--features",
+        "simple",
+        expect=1,
+    )
     said(text, "cut.png", "only one image of 'skin' could be read")
-    text = scorer("--train", labels_of(work, "few", *good), "--i", f"{work}/drops", "--o", f"{work}/made", "--features",
-                  "statistics", "--trees", 20)
+    text = scorer(
+        "--train",
+        labels_of(work, "few", *good),
+        "--i",
+        f"{work}/drops",
+        "--o",
+        f"{work}/made",
+        "--features",
+        "statistics",
+        "--trees",
+        20,
+    )
     said(text, "4 done, 30 rejected, 0 failed")
     shutil.copy(f"{work}/drops/skin_0001.png", f"{work}/drops/skin_0001.tiff")
-    said(refused("names", *good, "skin_0001.tiff,skin"), "names.csv: line 5:", "skin_0001.png and",
-         "skin_0001.tiff would give files of the same name (skin_0001…)")
-    said(scorer("--i", f"{work}/drops", "--o", f"{work}/no", "--keep-features", expect=1),
-         "skin_0001.tiff would give files of the same name")
+    said(
+        refused("names", *good, "skin_0001.tiff,skin"),
+        "names.csv: line 5:",
+        "skin_0001.png and",
+        "skin_0001.tiff would give files of the same name (skin_0001…)",
+    )
+    said(
+        scorer("--i", f"{work}/drops", "--o", f"{work}/no", "--keep-features", expect=1),
+        "skin_0001.tiff would give files of the same name",
+    )
     os.remove(f"{work}/drops/skin_0001.tiff")
     os.remove(f"{work}/drops/cut.png")
 
@@ -82,17 +151,25 @@ def usage(work):
     said(scorer("--i", image, "--o", f"{work}/no", expect=1), "there is nothing to do: give --model")
     said(scorer("--o", f"{work}/no", expect=2), "--i is missing")
     said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--window", 30, expect=1), "window: 30 is even")
-    said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--diameter", 40, "--window", 41, expect=1),
-         "no window of 41 px has room in a circle of 40 px")
+    said(
+        scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--diameter", 40, "--window", 41, expect=1),
+        "no window of 41 px has room in a circle of 40 px",
+    )
     # Said at once, not once an image.
     for name, value in (("stride", 2000), ("diameter", 1500)):
-        said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", f"--{name}", value, expect=1),
-             f"{name}: texture is evaluated up to 1024 px, not {value}")
+        said(
+            scorer("--i", image, "--o", f"{work}/no", "--keep-features", f"--{name}", value, expect=1),
+            f"{name}: texture is evaluated up to 1024 px, not {value}",
+        )
     said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--centre", "1", expect=2), "centre")
-    said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--series", "{drop}", expect=1),
-         "series: '{drop}' is no pattern")
-    said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--centre", "10,10", expect=3),
-         "the circle of 200 px around centre 10,10 leaves the image of 320 × 320 px")
+    said(
+        scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--series", "{drop}", expect=1),
+        "series: '{drop}' is no pattern",
+    )
+    said(
+        scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--centre", "10,10", expect=3),
+        "the circle of 200 px around centre 10,10 leaves the image of 320 × 320 px",
+    )
 
 
 def models(work):
@@ -102,12 +179,23 @@ def models(work):
     def refused(name, content, *words):
         with open(f"{work}/{name}.model", "wb") as file:
             file.write(content)
-        said(scorer("--i", image, "--o", f"{work}/no", "--model", f"{work}/{name}.model", expect=1), f"{name}.model",
-             *words)
-    refused("older", whole.replace(b"model 2\n", b"model 1\n", 1),
-            "is a model of version 1, and this program reads version 2", "train it again")
-    refused("other", whole.replace(b'"version":1', b'"version":2', 1),
-            "version 2 of the features, and this program computes version 1: train it again")
+        said(
+            scorer("--i", image, "--o", f"{work}/no", "--model", f"{work}/{name}.model", expect=1),
+            f"{name}.model",
+            *words,
+        )
+
+    refused(
+        "older",
+        whole.replace(b"model 2\n", b"model 1\n", 1),
+        "is a model of version 1, and this program reads version 2",
+        "train it again",
+    )
+    refused(
+        "other",
+        whole.replace(b'"version":1', b'"version":2', 1),
+        "version 2 of the features, and this program computes version 1: train it again",
+    )
     refused("cut", whole[:-10], "the model ends after")
     flipped = bytearray(whole)
     flipped[-100] ^= 1
@@ -117,11 +205,16 @@ def models(work):
     refused("unnamed", whole.replace(b'"outcome":"skin"', b'"outcome":"junk"', 1), "the model is not what was written")
     first, header, _, forest = whole.split(b"\n", 3)
     broken = b"\1\0\0\0\0\0\0\0x" + forest[9:]
-    value = 0xcbf29ce484222325
+    value = 0xCBF29CE484222325
     for byte in first + b"\n" + header + b"\n" + broken:
-        value = (value ^ byte) * 0x100000001b3 % 2 ** 64
-    refused("foreign", b"\n".join((first, header, b"%016x" % value, broken)), "its forest, which XGBoost", "wrote and",
-            "train it again")
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    refused(
+        "foreign",
+        b"\n".join((first, header, b"%016x" % value, broken)),
+        "its forest, which XGBoost",
+        "wrote and",
+        "train it again",
+    )
     refused("picture", open(image, "rb").read(), "is no model of crystal-scorer")
     refused("empty", b"", "is no model of crystal-scorer")
 
@@ -144,9 +237,9 @@ def images(work):
     Image.fromarray(np.random.default_rng(SEED).integers(0, 255, (320, 320), np.uint8)).save(f"{folder}/noise.png")
     whole = open(f"{folder}/colour.jpg", "rb").read()
     with open(f"{folder}/cut.jpg", "wb") as file:
-        file.write(whole[:len(whole) // 2])
-    with open(f"{folder}/cut_marked.jpg", "wb") as file: # its end marker is there, and half of its content is not
-        file.write(whole[:len(whole) // 2] + b"\xff\xd9")
+        file.write(whole[: len(whole) // 2])
+    with open(f"{folder}/cut_marked.jpg", "wb") as file:  # its end marker is there, and half of its content is not
+        file.write(whole[: len(whole) // 2] + b"\xff\xd9")
     write(f"{folder}/text.png", "no picture")
     Image.fromarray(np.concatenate([colour[..., :3]], axis=-1), "RGB").convert("CMYK").save(f"{folder}/cmyk.jpg")
     Image.fromarray(colour[..., :3], "RGB").save(f"{folder}/colours.png")
@@ -164,14 +257,26 @@ def images(work):
     said(text, "cmyk.jpg: a JPEG with 4 colour channels is not supported")
     said(text, "cut_marked.jpg")
     scores = {os.path.basename(r["image"]): r for r in rows(f"{work}/scores/scores.csv")}
-    good = ["alpha.png", "alpha_tiff.tif", "colour.jpg", "colours.png", "deep.png", "deeper.tif", "grey.png",
-            "grey_alpha.png"]
+    good = [
+        "alpha.png",
+        "alpha_tiff.tif",
+        "colour.jpg",
+        "colours.png",
+        "deep.png",
+        "deeper.tif",
+        "grey.png",
+        "grey_alpha.png",
+    ]
     check(sorted(scores) == good, f"the others are scored: {sorted(scores)}")
     for name in ("alpha.png", "alpha_tiff.tif", "colours.png", "grey_alpha.png"):
-        check(list(scores[name].values())[1:] == list(scores["grey.png"].values())[1:],
-              f"{name}: neither an alpha channel nor colours that are grey change anything")
-    check(list(scores["deep.png"].values())[1:] == list(scores["deeper.tif"].values())[1:],
-          "16 bits in a PNG and in a TIFF are the same")
+        check(
+            list(scores[name].values())[1:] == list(scores["grey.png"].values())[1:],
+            f"{name}: neither an alpha channel nor colours that are grey change anything",
+        )
+    check(
+        list(scores["deep.png"].values())[1:] == list(scores["deeper.tif"].values())[1:],
+        "16 bits in a PNG and in a TIFF are the same",
+    )
 
 
 def borders(work):
@@ -179,11 +284,18 @@ def borders(work):
     folder = f"{work}/borders"
     os.mkdir(folder)
     whole = Image.open(f"{work}/drops/clear_0001.png")
-    for name, box in (("left", (80, 30, 320, 320)), ("top", (30, 80, 320, 320)), ("right", (0, 30, 240, 320)),
-                      ("bottom", (30, 0, 320, 240)), ("all", (60, 60, 260, 260))):
+    for name, box in (
+        ("left", (80, 30, 320, 320)),
+        ("top", (30, 80, 320, 320)),
+        ("right", (0, 30, 240, 320)),
+        ("bottom", (30, 0, 320, 240)),
+        ("all", (60, 60, 260, 260)),
+    ):
         whole.crop(box).save(f"{folder}/{name}.png")
-    said(scorer("--i", folder, "--o", f"{work}/at_borders", "--keep-features", "--stride", 40),
-         "5 done, 0 rejected, 0 failed")
+    said(
+        scorer("--i", folder, "--o", f"{work}/at_borders", "--keep-features", "--stride", 40),
+        "5 done, 0 rejected, 0 failed",
+    )
 
 
 need_forest()

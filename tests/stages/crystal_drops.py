@@ -1,4 +1,5 @@
 """What the tests of the crystal scorer share: made-up drops, the programs, and tables."""
+
 import csv
 import os
 import subprocess
@@ -14,8 +15,19 @@ except ImportError as missing:
 
 BIN = os.environ.get("ICESTREAM_BIN", os.path.join(os.path.dirname(__file__), "../../build/cpu/bin"))
 DATA = os.environ.get("ICESTREAM_DATA", os.path.join(os.path.dirname(__file__), "../../../shared/data"))
-OUTCOMES = ["clear", "precipitate", "crystal", "phase separation", "precip & crystal", "precip & skin", "phase & crystal",
-            "phase & precip", "skin", "junk", "other"]
+OUTCOMES = [
+    "clear",
+    "precipitate",
+    "crystal",
+    "phase separation",
+    "precip & crystal",
+    "precip & skin",
+    "phase & crystal",
+    "phase & precip",
+    "skin",
+    "junk",
+    "other",
+]
 CRYSTALS = [name for name in OUTCOMES if "crystal" in name]
 failures = []
 
@@ -40,19 +52,33 @@ def scorer(*words, expect=0):
     """Runs the stage; what it said."""
     done = subprocess.run([f"{BIN}/icestream-crystal-scorer", *map(str, words)], text=True, capture_output=True)
     text = done.stdout + done.stderr
-    check(done.returncode == expect, f"exit code {done.returncode}, expected {expect}" +
-          (f": {text[-2000:]}" if done.returncode != expect else ""))
+    check(
+        done.returncode == expect,
+        f"exit code {done.returncode}, expected {expect}" + (f": {text[-2000:]}" if done.returncode != expect else ""),
+    )
     return text
 
 
 def need_forest():
     # Said before anything is looked for, so any input will do.
-    done = subprocess.run([f"{BIN}/icestream-crystal-scorer", "--i", os.path.abspath(__file__), "--o", "/tmp/none",
-                           "--model",
-                           os.path.abspath(__file__)], text=True, capture_output=True)
+    done = subprocess.run(
+        [
+            f"{BIN}/icestream-crystal-scorer",
+            "--i",
+            os.path.abspath(__file__),
+            "--o",
+            "/tmp/none",
+            "--model",
+            os.path.abspath(__file__),
+        ],
+        text=True,
+        capture_output=True,
+    )
     if "no random forest" in done.stderr:
-        check(done.returncode == 1 and "install the package libxgboost-dev and build again" in done.stderr,
-              "says what is missing: " + done.stderr)
+        check(
+            done.returncode == 1 and "install the package libxgboost-dev and build again" in done.stderr,
+            "says what is missing: " + done.stderr,
+        )
         print("skipped: this build has no XGBoost")
         sys.exit(1 if failures else SKIP)
 

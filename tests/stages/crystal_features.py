@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The simpler features of a drop (IMAGE_simple.npy) against NumPy and scikit-image, where their definitions agree, and
 against what is known of drawn shapes; its texture (IMAGE_features.npy) against the kernel's at the same place."""
-import os
+
 import shutil
 import subprocess
 import sys
@@ -31,8 +31,9 @@ def features(work, image, name):
     found = np.load(f"{work}/out/{name}_simple.npy")
     texture = np.load(f"{work}/out/{name}_features.npy")
     check(found.shape == (225,) and found.dtype == np.float32, "IMAGE_simple.npy holds 225 numbers")
-    check(texture.shape == (3, 25, 13, 3) and texture.dtype == np.float32,
-          "IMAGE_features.npy has the shape 3, 25, 13, 3")
+    check(
+        texture.shape == (3, 25, 13, 3) and texture.dtype == np.float32, "IMAGE_features.npy has the shape 3, 25, 13, 3"
+    )
     check(np.isfinite(found).all() and np.isfinite(texture).all(), "all of them finite")
     return found
 
@@ -55,9 +56,10 @@ def smooth(g, sigma):
 def patch_of(image):
     """What the stage sees: the circle with 16 px around it."""
     r = DIAMETER // 2 + 16
-    return image[CENTRE[1] - r:CENTRE[1] + r + 1,
-                 CENTRE[0] - r:CENTRE[0] + r + 1], CIRCLE[CENTRE[1] - r:CENTRE[1] + r + 1,
-                                                          CENTRE[0] - r:CENTRE[0] + r + 1]
+    return (
+        image[CENTRE[1] - r : CENTRE[1] + r + 1, CENTRE[0] - r : CENTRE[0] + r + 1],
+        CIRCLE[CENTRE[1] - r : CENTRE[1] + r + 1, CENTRE[0] - r : CENTRE[0] + r + 1],
+    )
 
 
 def of_statistics(found, image):
@@ -73,18 +75,25 @@ def of_changes(found, image):
     patch, inside = patch_of(image.astype(float))
     g = (patch - patch[inside].mean()) / patch[inside].std()
     for i, sigma in enumerate((0, 1, 2, 4)):
-        out = found[GRADIENT + 18 * i:]
+        out = found[GRADIENT + 18 * i :]
         s = smooth(g, sigma)
         m = filters.sobel(s)[inside]
-        close(out[:6], [m.mean(), m.std(), stats.skew(m), rank(m, 50), rank(m, 90), rank(m, 99)],
-              f"sigma {sigma}: gradient magnitudes are scikit-image's", 2e-3)
+        close(
+            out[:6],
+            [m.mean(), m.std(), stats.skew(m), rank(m, 50), rank(m, 90), rank(m, 99)],
+            f"sigma {sigma}: gradient magnitudes are scikit-image's",
+            2e-3,
+        )
         lap = filters.laplace(s)[inside]
-        close(out[[11, 12, 14, 15, 16]], [np.abs(lap).mean(), lap.std(), stats.kurtosis(lap), rank(lap, 1),
-                                          rank(lap, 99)],
-              f"sigma {sigma}: Laplacian is scikit-image's", 2e-3)
+        close(
+            out[[11, 12, 14, 15, 16]],
+            [np.abs(lap).mean(), lap.std(), stats.kurtosis(lap), rank(lap, 1), rank(lap, 99)],
+            f"sigma {sigma}: Laplacian is scikit-image's",
+            2e-3,
+        )
         gy, gx = (filters.sobel_h(s), filters.sobel_v(s))
         jxx, jxy, jyy = (smooth(a, 3) for a in (gx * gx, gx * gy, gy * gy))
-        c = (np.sqrt((jxx - jyy) ** 2 + 4 * jxy ** 2) / (jxx + jyy))[inside]
+        c = (np.sqrt((jxx - jyy) ** 2 + 4 * jxy**2) / (jxx + jyy))[inside]
         close(out[[7, 8]], [c.mean(), c.std()], f"sigma {sigma}: coherence of the structure tensor", 2e-3)
 
 
@@ -102,10 +111,12 @@ def of_curvature(found, image):
         values = np.take_along_axis(values, np.argsort(-np.abs(values), axis=1), axis=1)
         a, b = values[:, 0], values[:, 1]
         expected = [np.abs(a).mean(), np.abs(b).mean(), np.abs(b).sum() / np.abs(a).sum(), stats.skew(a)]
-        close(found[GRADIENT + 72 + 4 * i:][:4], expected, f"sigma {sigma}: eigenvalues of the Hessian are NumPy's", 2e-3)
+        close(
+            found[GRADIENT + 72 + 4 * i :][:4], expected, f"sigma {sigma}: eigenvalues of the Hessian are NumPy's", 2e-3
+        )
     for i, sigma in enumerate((1, 2, 4, 8, 16)):
         s = smooth(g, sigma)[inside]
-        close(found[GRADIENT + 80 + 2 * i:][:2], [s.std(), stats.skew(s)], f"sigma {sigma}: deviation and skew", 2e-3)
+        close(found[GRADIENT + 80 + 2 * i :][:2], [s.std(), stats.skew(s)], f"sigma {sigma}: deviation and skew", 2e-3)
 
 
 def of_lines(found, image):
@@ -127,10 +138,16 @@ def of_lines(found, image):
     expected = [top[0] / radius, top[:10].mean() / radius, votes.std() / votes.mean(), stats.kurtosis(votes.ravel())]
     close(found[LINES:][:4], expected, "votes for lines", 0.01)
     shares = [votes[votes >= least].sum() / votes.sum() for least in (8, 16, 32, 64)]
-    check(np.abs(found[LINES + 4:][:4] - shares).max() < 0.005,
-          f"shares of votes in full cells: {found[LINES + 4:][:4]}, NumPy {np.array(shares)}")
-    close(found[LINES + 8:][:2], [of_angle.std() / of_angle.mean(), of_angle.max() / of_angle.sum()],
-          "votes of the angles", 0.01)
+    check(
+        np.abs(found[LINES + 4 :][:4] - shares).max() < 0.005,
+        f"shares of votes in full cells: {found[LINES + 4:][:4]}, NumPy {np.array(shares)}",
+    )
+    close(
+        found[LINES + 8 :][:2],
+        [of_angle.std() / of_angle.mean(), of_angle.max() / of_angle.sum()],
+        "votes of the angles",
+        0.01,
+    )
 
 
 def of_strips(found, image):
@@ -144,15 +161,27 @@ def of_strips(found, image):
     for i, half in enumerate((5, 10, 20)):
         best = np.zeros_like(d)
         for angle in np.pi * np.arange(24) / 24:
-            places = [(int(np.rint(t * np.cos(angle))), int(np.rint(t * np.sin(angle)))) for t in range(-half, half + 1)]
-            mean = sum(wide[20 + y:20 + y + side, 20 + x:20 + x + side] for x, y in places) / len(places)
+            places = [
+                (int(np.rint(t * np.cos(angle))), int(np.rint(t * np.sin(angle)))) for t in range(-half, half + 1)
+            ]
+            mean = sum(wide[20 + y : 20 + y + side, 20 + x : 20 + x + side] for x, y in places) / len(places)
             best = np.maximum(best, np.abs(mean))
         values = best[inside]
-        top = np.sort(values)[-(len(values) // 1000 + 1):].mean()
+        top = np.sort(values)[-(len(values) // 1000 + 1) :].mean()
         middle, high = rank(values, 50), rank(values, 99)
-        expected = [values.mean(), values.std(), stats.skew(values), middle, rank(values, 90), high, top, high / middle,
-                    top / middle, (values > 3 * middle).mean()]
-        close(found[STRIPS + 10 * i:][:10], expected, f"strips of {2 * half + 1} px", 5e-3)
+        expected = [
+            values.mean(),
+            values.std(),
+            stats.skew(values),
+            middle,
+            rank(values, 90),
+            high,
+            top,
+            high / middle,
+            top / middle,
+            (values > 3 * middle).mean(),
+        ]
+        close(found[STRIPS + 10 * i :][:10], expected, f"strips of {2 * half + 1} px", 5e-3)
 
 
 def of_topology(found, image):
@@ -170,18 +199,24 @@ def of_topology(found, image):
         labels = measure.label(mask, connectivity=2)
         areas = np.array([r.area for r in measure.regionprops(labels)], float)
         kept = areas[areas >= 4]
-        out = found[TOPOLOGY + 15 * k:]
+        out = found[TOPOLOGY + 15 * k :]
         holes = measure.label(~mask, connectivity=1).max() - 1
         name = ("dark", "bright", "changing (Otsu)")[k]
         close(out[0], mask.sum() / inside.sum(), f"{name}: share of the area", 0.02)
-        check(abs(out[1] - len(kept)) <= max(1, 0.03 * len(kept)),
-              f"{name}: {out[1]:.0f} components, scikit-image {len(kept)}")
+        check(
+            abs(out[1] - len(kept)) <= max(1, 0.03 * len(kept)),
+            f"{name}: {out[1]:.0f} components, scikit-image {len(kept)}",
+        )
         check(abs(out[2] - holes) <= max(1, 0.05 * holes), f"{name}: {out[2]:.0f} holes, scikit-image {holes}")
         regions = [r for r in measure.regionprops(labels) if r.area >= 4]
         if regions:
             weights = np.array([r.area for r in regions], float)
-            close(out[7], (weights * [r.eccentricity for r in regions]).sum() / weights.sum(), f"{name}: eccentricity",
-                  0.03)
+            close(
+                out[7],
+                (weights * [r.eccentricity for r in regions]).sum() / weights.sum(),
+                f"{name}: eccentricity",
+                0.03,
+            )
             close(out[9], np.mean([r.extent for r in regions]), f"{name}: extent", 0.03)
 
 
@@ -193,8 +228,10 @@ def shapes(work):
         angle = np.deg2rad(degrees)
         far = (X - CENTRE[0]) * np.cos(angle) + (Y - CENTRE[1]) * np.sin(angle) > 30
         edge = features(work, np.where(far, 60, 120).astype(np.uint8), f"edge_{degrees}")
-        check(abs(edge[LINES] - 1.908) < 0.1,
-              f"an edge at {degrees}°: the line with most votes has {edge[LINES]:.2f} of the radius, 1.91 is drawn")
+        check(
+            abs(edge[LINES] - 1.908) < 0.1,
+            f"an edge at {degrees}°: the line with most votes has {edge[LINES]:.2f} of the radius, 1.91 is drawn",
+        )
     rectangle, discs, rings = flat.copy(), flat.copy(), flat.copy()
     rectangle[120:200, 140:190] = 60
     # 35° turned, so that nothing follows the pixels.
@@ -203,23 +240,31 @@ def shapes(work):
     v = -(X - CENTRE[0]) * np.sin(angle) + (Y - CENTRE[1]) * np.cos(angle)
     turned = np.where((np.abs(u) < 50) & (np.abs(v) < 26), 60, 120).astype(np.uint8)
     for x, y in ((120, 120), (200, 120), (160, 200)):
-        discs[(X - x) ** 2 + (Y - y) ** 2 < 15 ** 2] = 60
+        discs[(X - x) ** 2 + (Y - y) ** 2 < 15**2] = 60
         d = np.hypot(X - x, Y - y)
         rings[(d < 15) & (d > 9)] = 60
     drawn = {"rectangle": rectangle, "turned": turned, "discs": discs, "rings": rings}
     a, t, b, c = (features(work, image, name) for name, image in drawn.items())
-    check(abs(a[LINES + 15] - 0.8) < 0.1,
-          f"rectangle: the longest line over the radius is {a[LINES + 15]:.2f}, 0.80 is drawn")
+    check(
+        abs(a[LINES + 15] - 0.8) < 0.1,
+        f"rectangle: the longest line over the radius is {a[LINES + 15]:.2f}, 0.80 is drawn",
+    )
     check(abs(t[LINES + 15] - 1.0) < 0.1, f"turned one: {t[LINES + 15]:.2f}, 1.00 is drawn")
-    check(a[LINES + 13] == 4 and t[LINES + 13] == 4,
-          f"four lines of 26 px in either: {a[LINES + 13]:.0f}, {t[LINES + 13]:.0f}")
+    check(
+        a[LINES + 13] == 4 and t[LINES + 13] == 4,
+        f"four lines of 26 px in either: {a[LINES + 13]:.0f}, {t[LINES + 13]:.0f}",
+    )
     check(b[LINES + 13] == 0, "no line of 26 px in discs")
-    check(a[LINES + 19] > 0.8 > b[LINES + 19] + 0.3,
-          f"edges in straight lines: {a[LINES + 19]:.2f}, of discs {b[LINES + 19]:.2f}")
+    check(
+        a[LINES + 19] > 0.8 > b[LINES + 19] + 0.3,
+        f"edges in straight lines: {a[LINES + 19]:.2f}, of discs {b[LINES + 19]:.2f}",
+    )
     check(a[LINES + 24] > 0 and b[LINES + 24] == 0, "lines that meet at an angle: those of the rectangle alone")
     check(b[TOPOLOGY + 1] == 3 and b[TOPOLOGY + 2] == 0, "discs: three components without holes")
-    check(c[TOPOLOGY + 1] == 3 and c[TOPOLOGY + 2] == 3 and c[TOPOLOGY + 3] == 0,
-          "rings: three components, three holes, Euler number 0")
+    check(
+        c[TOPOLOGY + 1] == 3 and c[TOPOLOGY + 2] == 3 and c[TOPOLOGY + 3] == 0,
+        "rings: three components, three holes, Euler number 0",
+    )
     check(b[TOPOLOGY + 8] > 0.85, f"discs are round: {b[TOPOLOGY + 8]:.2f}")
     none = features(work, flat, "flat")
     check((none[1] == 0) and (none[GRADIENT:] == 0).sum() > 150, "a flat picture has no changes, lines or components")
@@ -232,12 +277,15 @@ def texture(work, image, name):
     scorer("--i", path, "--o", f"{work}/texture", "--keep-features", "--centre", "%d,%d" % CENTRE, "--stride", 20)
     image.tofile(f"{work}/{name}.raw")
     words = (f"{work}/{name}.raw", nx, ny, *CENTRE, DIAMETER, 25, 31, 20)
-    text = subprocess.run([f"{BIN}/../tests/texture_tool", "image", *map(str, words)], check=True, capture_output=True,
-                          text=True).stdout
+    text = subprocess.run(
+        [f"{BIN}/../tests/texture_tool", "image", *map(str, words)], check=True, capture_output=True, text=True
+    ).stdout
     expected = np.array([line.split()[3:] for line in text.splitlines()], np.float64).astype(np.float32)
     found = np.load(f"{work}/texture/{name}_features.npy").reshape(-1, 3)
-    check(found.shape == (975, 3) and (found == expected).all(),
-          f"{name}: {(found != expected).sum()} of 2,925 numbers of texture are not the kernel's")
+    check(
+        found.shape == (975, 3) and (found == expected).all(),
+        f"{name}: {(found != expected).sum()} of 2,925 numbers of texture are not the kernel's",
+    )
 
 
 work = tempfile.mkdtemp(prefix="icestream-crystal-features-")
@@ -253,8 +301,9 @@ for kind in ("precipitate", "crystal", "phase", "skin"):
     of_strips(found, image)
     of_topology(found, image)
     bright = features(work, np.clip(image.astype(float) / 2 + 20, 0, 255).astype(np.uint16) * 200, kind + "_16bit")
-    same = features(work, (np.clip(image.astype(float) / 2 + 20, 0, 255).astype(np.uint16)).astype(np.uint8),
-                    kind + "_8bit")
+    same = features(
+        work, (np.clip(image.astype(float) / 2 + 20, 0, 255).astype(np.uint16)).astype(np.uint8), kind + "_8bit"
+    )
     close(bright[GRADIENT:], same[GRADIENT:], "16 bits and another contrast change nothing but the statistics", 2e-2)
 texture(work, np.ascontiguousarray(np.asarray(Image.open(f"{work}/drops/crystal_0001.png"))[:300]), "wide")
 shapes(work)

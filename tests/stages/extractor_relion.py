@@ -1,5 +1,7 @@
 #!/usr/bin/python3
-"""The extractor on files, against relion_preprocess on the same picks: the same images, and tables that RELION reads."""
+"""The extractor on files, against relion_preprocess on the same picks: the same images, and tables that RELION
+reads."""
+
 import os
 import shutil
 import subprocess
@@ -30,7 +32,11 @@ def check(condition, message):
 
 def rows(path):
     with open(path) as text:
-        return [line.split() for line in text if line.strip() and line[0] not in "_#" and not line.startswith(("data", "loop"))]
+        return [
+            line.split()
+            for line in text
+            if line.strip() and line[0] not in "_#" and not line.startswith(("data", "loop"))
+        ]
 
 
 def table(path, name):
@@ -69,13 +75,15 @@ with tempfile.TemporaryDirectory() as folder:
             copy.voxel_size = 1.5
     with open(os.path.join(DATA, "micrographs_ctf.star")) as text:
         lines = text.read().splitlines()
-    keep = [l for l in lines if not l.startswith("micrographs/") or any(n in l for n in NAMES)]
+    keep = [line for line in lines if not line.startswith("micrographs/") or any(n in line for n in NAMES)]
     for name in NAMES:
-        keep = [l.replace(f"{name}.mrc", FILES[name]) for l in keep]
+        keep = [line.replace(f"{name}.mrc", FILES[name]) for line in keep]
     with open("micrographs_ctf.star", "w") as out:
         out.write("\n".join(keep) + "\n")
     with open("autopick.star", "w") as index:
-        index.write("\n# version 30001\n\ndata_coordinate_files\n\nloop_\n_rlnMicrographName #1\n_rlnMicrographCoordinates #2\n")
+        index.write(
+            "\n# version 30001\n\ndata_coordinate_files\n\nloop_\n_rlnMicrographName #1\n_rlnMicrographCoordinates #2\n"
+        )
         for name in NAMES:
             picks = f"coords/micrographs/{name}_pick.star"
             centres = [(float(r[0]), float(r[1])) for r in rows(os.path.join(DATA, "centres", name + ".star"))]
@@ -86,18 +94,38 @@ with tempfile.TemporaryDirectory() as folder:
             index.write(f"micrographs/{FILES[name]} {picks}\n")
         index.write("\n")
 
-    ours = subprocess.run([f"{BIN}/icestream-extractor", "--i", "micrographs_ctf.star,autopick.star", "--o", "extractor",
-                           "--box", "128", "--downscale-to", "64", "--threads", "1"], capture_output=True, text=True)
+    ours = subprocess.run(
+        [
+            f"{BIN}/icestream-extractor",
+            "--i",
+            "micrographs_ctf.star,autopick.star",
+            "--o",
+            "extractor",
+            "--box",
+            "128",
+            "--downscale-to",
+            "64",
+            "--threads",
+            "1",
+        ],
+        capture_output=True,
+        text=True,
+    )
     check(ours.returncode == 0, f"exit {ours.returncode}: {ours.stderr}")
-    theirs = subprocess.run("relion_preprocess --i micrographs_ctf.star --coord_dir coords/ --coord_suffix _pick.star "
-                            "--part_star theirs/particles.star --part_dir theirs/ --extract --extract_size 128 --scale 64 "
-                            "--norm --bg_radius 24 --white_dust -1 --black_dust -1 --invert_contrast".split(),
-                            capture_output=True, text=True)
+    theirs = subprocess.run(
+        "relion_preprocess --i micrographs_ctf.star --coord_dir coords/ --coord_suffix _pick.star "
+        "--part_star theirs/particles.star --part_dir theirs/ --extract --extract_size 128 --scale 64 "
+        "--norm --bg_radius 24 --white_dust -1 --black_dust -1 --invert_contrast".split(),
+        capture_output=True,
+        text=True,
+    )
     check(theirs.returncode == 0, f"relion_preprocess: {theirs.stdout}{theirs.stderr}")
 
     total = 0
     for name in NAMES:
-        with mrcfile.open(f"extractor/micrographs/{name}.mrcs") as a, mrcfile.open(f"theirs/micrographs/{name}.mrcs") as b:
+        with mrcfile.open(f"extractor/micrographs/{name}.mrcs") as a, mrcfile.open(
+            f"theirs/micrographs/{name}.mrcs"
+        ) as b:
             check(a.data.shape == b.data.shape, f"{name}: {a.data.shape} against {b.data.shape}")
             difference = np.abs(a.data - b.data).max()
             print(f"{name}: {len(a.data)} images, largest difference {difference:.2e}")
@@ -109,15 +137,28 @@ with tempfile.TemporaryDirectory() as folder:
 
     columns, particles = table("extractor/particles.star", "particles")
     check(len(particles) == total, f"particles.star has {len(particles)} rows, the stacks {total} images")
-    for column in ("rlnImageName", "rlnMicrographName", "rlnOpticsGroup", "rlnCoordinateX", "rlnDefocusU", "rlnDefocusV",
-                   "rlnDefocusAngle", "rlnPhaseShift", "rlnCtfFigureOfMerit"):
+    for column in (
+        "rlnImageName",
+        "rlnMicrographName",
+        "rlnOpticsGroup",
+        "rlnCoordinateX",
+        "rlnDefocusU",
+        "rlnDefocusV",
+        "rlnDefocusAngle",
+        "rlnPhaseShift",
+        "rlnCtfFigureOfMerit",
+    ):
         check(column in columns, f"{column} is not in particles.star: {columns}")
     image = particles[0][columns.index("rlnImageName")]
     check(image == "000001@extractor/micrographs/May08_03_05_02.mrcs", f"first image: {image}")
     check(float(particles[0][columns.index("rlnDefocusU")]) == 19960, "defocus of the first particle")
     columns, optics = table("extractor/particles.star", "optics")
-    check(len(optics) == 1 and float(optics[0][columns.index("rlnImagePixelSize")]) == 3.0, f"optics: {columns} {optics}")
-    read = subprocess.run("relion_star_handler --i extractor/particles.star --o read.star".split(), capture_output=True, text=True)
+    check(
+        len(optics) == 1 and float(optics[0][columns.index("rlnImagePixelSize")]) == 3.0, f"optics: {columns} {optics}"
+    )
+    read = subprocess.run(
+        "relion_star_handler --i extractor/particles.star --o read.star".split(), capture_output=True, text=True
+    )
     check(read.returncode == 0 and "read.star" in os.listdir("."), f"relion_star_handler: {read.stdout}{read.stderr}")
     check(len(table("read.star", "particles")[1]) == total, "relion_star_handler lost rows")
 print("passed")

@@ -1,8 +1,16 @@
 #!/usr/bin/env python3
-"""Picking of real, crowded micrographs at the default threshold against centres found independently (15 px; picks nearer
-than 62 px to the border count neither way, as no centre is marked there): F1, for circles from a little narrow to a third
-too wide, at other low-passes, for templates on a wrong grey scale, without CTF values, and without templates."""
-import array, glob, math, os, subprocess, sys, tempfile
+"""Picking of real, crowded micrographs at the default threshold against centres found independently (15 px; picks
+nearer than 62 px to the border count neither way, as no centre is marked there): F1, for circles from a little narrow
+to a third too wide, at other low-passes, for templates on a wrong grey scale, without CTF values, and without
+templates."""
+
+import array
+import glob
+import math
+import os
+import subprocess
+import sys
+import tempfile
 
 data = os.path.join(os.environ["ICESTREAM_DATA"], "apoferritin")
 program = os.path.join(os.environ["ICESTREAM_BIN"], "icestream-lowpass-picker")
@@ -25,8 +33,9 @@ def points(path):
 
 
 def matches(picks, truth):
-    pairs = sorted((math.dist(p, t), i, j) for i, p in enumerate(picks) for j, t in enumerate(truth)
-                   if math.dist(p, t) < TOLERANCE)
+    pairs = sorted(
+        (math.dist(p, t), i, j) for i, p in enumerate(picks) for j, t in enumerate(truth) if math.dist(p, t) < TOLERANCE
+    )
     used_picks, used_truth = set(), set()
     for _, i, j in pairs:
         if i not in used_picks and j not in used_truth:
@@ -50,11 +59,12 @@ def pick(folder, arguments):
     subprocess.run([program, "--o", f"{folder}/lowpass-picker", *arguments], check=True, stderr=subprocess.DEVNULL)
     hits = picked = marked = 0
     for centres in sorted(glob.glob(f"{data}/centres/*.star")):
-        name = os.path.basename(centres)[:-len(".star")]
+        name = os.path.basename(centres)[: -len(".star")]
         found = glob.glob(f"{folder}/lowpass-picker/**/{name}_autopick.star", recursive=True)
         assert len(found) == 1, f"{name}: {found}"
-        picks = [(x, y) for x, y in points(found[0])
-                 if BORDER <= x <= WIDTH - BORDER and BORDER <= y <= HEIGHT - BORDER]
+        picks = [
+            (x, y) for x, y in points(found[0]) if BORDER <= x <= WIDTH - BORDER and BORDER <= y <= HEIGHT - BORDER
+        ]
         truth = points(centres)
         hits, picked, marked = hits + matches(picks, truth), picked + len(picks), marked + len(truth)
     drifted = glob.glob(f"{folder}/lowpass-picker/**/May08_06_09_02_autopick.star", recursive=True)
@@ -67,7 +77,13 @@ cases = [
     ("diameter 130", known, 1, 0.96, ["--diameter", "130"]),
     ("diameter 145", known, 1, 0.95, ["--diameter", "145", "--write_png", "false"]),
     ("diameter 160, 30 A", known, 1, 0.92, ["--diameter", "160", "--lowpass", "30", "--write_png", "false"]),
-    ("15 A, 30 degrees", known, 1, 0.95, ["--diameter", "130", "--lowpass", "15", "--angle_step", "30", "--write_png", "false"]),
+    (
+        "15 A, 30 degrees",
+        known,
+        1,
+        0.95,
+        ["--diameter", "130", "--lowpass", "15", "--angle_step", "30", "--write_png", "false"],
+    ),
     ("no diameter", known, 1, 0.90, ["--write_png", "false"]),
     ("threshold 0.1", known, 1, 0.93, ["--diameter", "130", "--threshold", "0.1", "--write_png", "false"]),
     ("templates x 3", known, 3, 0.96, ["--diameter", "130", "--write_png", "false"]),
@@ -81,8 +97,11 @@ for name, micrographs, factor, least, arguments in cases:
         templates = ["--templates", TEMPLATES if factor == 1 else scaled(factor, f"{folder}/scaled.mrcs")]
         recall, precision, drifted = pick(folder, micrographs + (templates if factor else []) + arguments)
         f1 = 2 * recall * precision / max(recall + precision, 1e-9)
-        print(f"{name}: recall {recall:.3f} precision {precision:.3f} F1 {f1:.3f} (at least {least}); drifted micrograph: "
-              f"{drifted} picks", flush=True)
+        print(
+            f"{name}: recall {recall:.3f} precision {precision:.3f} F1 {f1:.3f} (at least {least}); drifted micrograph: "
+            f"{drifted} picks",
+            flush=True,
+        )
         if f1 < least:
             failed.append(f"{name}: F1 {f1:.3f}, at least {least} expected")
         # A number takes as many of what is there as it says; it is auto that tells whether there is anything.

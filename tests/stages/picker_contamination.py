@@ -1,8 +1,15 @@
 #!/usr/bin/env python3
-"""Picks on contamination: of the picks that a search without a mask makes on contaminated places, at least 90 % go, and of
-the others at least 97 % stay, on a real micrograph with a large ice crystal and on simulated sessions with ice lumps and
-carbon, where the true particles are known too."""
-import array, glob, math, os, subprocess, sys, tempfile
+"""Picks on contamination: of the picks that a search without a mask makes on contaminated places, at least 90 % go,
+and of the others at least 97 % stay, on a real micrograph with a large ice crystal and on simulated sessions with ice
+lumps and carbon, where the true particles are known too."""
+
+import array
+import glob
+import math
+import os
+import subprocess
+import sys
+import tempfile
 
 data = os.path.join(os.environ["ICESTREAM_DATA"], "micrograph_cleaner")
 bin_folder = os.environ["ICESTREAM_BIN"]
@@ -29,11 +36,23 @@ def points(path):
 
 def pick(folder, name, arguments):
     method = "template" if "--templates" in arguments else "log"
-    subprocess.run([f"{bin_folder}/icestream-lowpass-picker", "--o", f"{folder}/{name}", "--method", method, "--write_png",
-                    "false", *arguments], check=True, capture_output=True)
+    subprocess.run(
+        [
+            f"{bin_folder}/icestream-lowpass-picker",
+            "--o",
+            f"{folder}/{name}",
+            "--method",
+            method,
+            "--write_png",
+            "false",
+            *arguments,
+        ],
+        check=True,
+        capture_output=True,
+    )
     picks = {}
     for path in glob.glob(f"{folder}/{name}/**/*_autopick.star", recursive=True):
-        picks[os.path.basename(path)[:-len("_autopick.star")]] = points(path)
+        picks[os.path.basename(path)[: -len("_autopick.star")]] = points(path)
     return picks
 
 
@@ -45,8 +64,11 @@ def check(case, contaminated, clean):
     """Each a list of whether a pick is still there."""
     gone = 1 - sum(contaminated) / max(len(contaminated), 1)
     stay = sum(clean) / max(len(clean), 1)
-    print(f"{case}: of {len(contaminated)} picks on contamination {gone:.3f} are gone, of {len(clean)} others {stay:.3f} "
-          f"stay", flush=True)
+    print(
+        f"{case}: of {len(contaminated)} picks on contamination {gone:.3f} are gone, of {len(clean)} others {stay:.3f} "
+        f"stay",
+        flush=True,
+    )
     if contaminated and gone < 0.9:
         failed.append(f"{case}: 0.9 of the picks on contamination should go")
     if clean and stay < 0.97:
@@ -70,7 +92,7 @@ def truth_of_cleaner():
     content = open(f"{data}/mask.mrc", "rb").read()
     header = array.array("i", content[:1024])
     nx, ny, extended = header[0], header[1], header[23]
-    values = array.array("f", content[1024 + extended:1024 + extended + 4 * nx * ny])
+    values = array.array("f", content[1024 + extended : 1024 + extended + 4 * nx * ny])
     return lambda x, y: values[min(max(round(y), 0), ny - 1) * nx + min(max(round(x), 0), nx - 1)] > 0.5
 
 
@@ -78,22 +100,55 @@ contaminated_at = truth_of_cleaner()
 # An automatic threshold follows the picks that are left, and there are no clear particles here: one threshold for both.
 for pixel_size, diameter in [(1, 30), (3.3, 100), (3.3, 150)]:
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["--i", f"{data}/mic.mrc", "--pixel_size", str(pixel_size), "--diameter", str(diameter), "--threshold",
-                     "0.2"]
-        before, after = pick(folder, "off", [*arguments, "--mask_contamination", "false"]), pick(folder, "on", arguments)
+        arguments = [
+            "--i",
+            f"{data}/mic.mrc",
+            "--pixel_size",
+            str(pixel_size),
+            "--diameter",
+            str(diameter),
+            "--threshold",
+            "0.2",
+        ]
+        before, after = pick(folder, "off", [*arguments, "--mask_contamination", "false"]), pick(
+            folder, "on", arguments
+        )
         still = kept(before["mic"], after["mic"], diameter / pixel_size / 4)
         on = [contaminated_at(*p) for p in before["mic"]]
-        check(f"ice crystal, {pixel_size} A/px, {diameter} A", [s for s, o in zip(still, on) if o],
-              [s for s, o in zip(still, on) if not o])
+        check(
+            f"ice crystal, {pixel_size} A/px, {diameter} A",
+            [s for s, o in zip(still, on) if o],
+            [s for s, o in zip(still, on) if not o],
+        )
 
 with tempfile.TemporaryDirectory() as folder:
-    subprocess.run([f"{bin_folder}/icestream-simulate", "--o", f"{folder}/session", "--micrographs", "6", "--interval", "0",
-                    "--carbon", "0.5", "--contamination", "6", "--snr", "0.2", "--seed", "11"], check=True,
-                   capture_output=True)
+    subprocess.run(
+        [
+            f"{bin_folder}/icestream-simulate",
+            "--o",
+            f"{folder}/session",
+            "--micrographs",
+            "6",
+            "--interval",
+            "0",
+            "--carbon",
+            "0.5",
+            "--contamination",
+            "6",
+            "--snr",
+            "0.2",
+            "--seed",
+            "11",
+        ],
+        check=True,
+        capture_output=True,
+    )
     lumps = {}
-    for name, *lump in rows(f"{folder}/session/truth/contamination.star",
-                            ["rlnMicrographName", "rlnCoordinateX", "rlnCoordinateY", "rlnParticleDiameter"]):
-        lumps.setdefault(os.path.basename(name)[:-len(".mrc")], []).append([float(v) for v in lump])
+    for name, *lump in rows(
+        f"{folder}/session/truth/contamination.star",
+        ["rlnMicrographName", "rlnCoordinateX", "rlnCoordinateY", "rlnParticleDiameter"],
+    ):
+        lumps.setdefault(os.path.basename(name)[: -len(".mrc")], []).append([float(v) for v in lump])
     arguments = ["--i", f"{folder}/session/micrographs", "--pixel_size", "2.5", "--diameter", "130"]
     before, after = pick(folder, "off", [*arguments, "--mask_contamination", "false"]), pick(folder, "on", arguments)
     on_lumps, particles = [], []
@@ -101,15 +156,33 @@ with tempfile.TemporaryDirectory() as folder:
         truth = points(f"{folder}/session/truth/{name}.star")
         found = kept(truth, picks, 20)
         particles += [s for s, f in zip(kept(truth, after[name], 20), found) if f]
-        inside = [any(math.dist(p, l[:2]) < 0.4 * l[2] / 2.5 for l in lumps.get(name, [])) for p in picks]
+        inside = [any(math.dist(p, lump[:2]) < 0.4 * lump[2] / 2.5 for lump in lumps.get(name, [])) for p in picks]
         on_lumps += [s for s, i in zip(kept(picks, after[name], 10), inside) if i]
     check("simulated", on_lumps, particles)
 shared = os.environ["ICESTREAM_DATA"]
 if os.path.isdir(f"{shared}/apoferritin"):
-    marked = {os.path.basename(p)[:-len(".star")]: points(p) for p in glob.glob(f"{shared}/apoferritin/centres/*.star")}
-    elsewhere("apoferritin", marked, 1000, 15, ["--i", f"{shared}/apoferritin/micrographs", "--pixel_size", "1.5",
-                                                "--diameter", "120"])
-    elsewhere("apoferritin, its templates", marked, 1000, 15,
-              ["--i", f"{shared}/apoferritin/micrographs_ctf.star", "--diameter", "130", "--templates",
-               f"{shared}/apoferritin/templates.mrcs"])
+    marked = {
+        os.path.basename(p)[: -len(".star")]: points(p) for p in glob.glob(f"{shared}/apoferritin/centres/*.star")
+    }
+    elsewhere(
+        "apoferritin",
+        marked,
+        1000,
+        15,
+        ["--i", f"{shared}/apoferritin/micrographs", "--pixel_size", "1.5", "--diameter", "120"],
+    )
+    elsewhere(
+        "apoferritin, its templates",
+        marked,
+        1000,
+        15,
+        [
+            "--i",
+            f"{shared}/apoferritin/micrographs_ctf.star",
+            "--diameter",
+            "130",
+            "--templates",
+            f"{shared}/apoferritin/templates.mrcs",
+        ],
+    )
 assert not failed, "\n".join(failed)

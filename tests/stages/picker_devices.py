@@ -1,7 +1,14 @@
 #!/usr/bin/env python3
-"""The same picks on the CPU and on a CUDA device, but for ties: micrographs of more shapes than plans are kept for, one of
-them constant, with templates and CTF, without CTF, by LoG, and by RELION's rules. Skips where there is no device."""
-import glob, math, os, subprocess, sys, tempfile
+"""The same picks on the CPU and on a CUDA device, but for ties: micrographs of more shapes than plans are kept for,
+one of them constant, with templates and CTF, without CTF, by LoG, and by RELION's rules. Skips where there is no
+device."""
+
+import glob
+import math
+import os
+import subprocess
+import sys
+import tempfile
 
 try:
     import numpy as np
@@ -29,7 +36,9 @@ def write(path, data, stack=False):
 
 
 def shape(t, y, x):
-    return 1.5 / (1 + np.exp((np.hypot(x, (1.1 + 0.2 * t) * y) - 14) / 1.5)) + 2 * np.exp(-((x - 8) ** 2 + (y - 5) ** 2) / 30)
+    return 1.5 / (1 + np.exp((np.hypot(x, (1.1 + 0.2 * t) * y) - 14) / 1.5)) + 2 * np.exp(
+        -((x - 8) ** 2 + (y - 5) ** 2) / 30
+    )
 
 
 def field(nx, ny):
@@ -38,8 +47,9 @@ def field(nx, ny):
     for cy in range(45, ny - 44, 55):
         for cx in range(45, nx - 44, 55):
             a = 2 * np.pi * rng.random()
-            image[cy - 32:cy + 32, cx - 32:cx + 32] -= shape(rng.integers(2), np.sin(a) * xx + np.cos(a) * yy,
-                                                            np.cos(a) * xx - np.sin(a) * yy)
+            image[cy - 32 : cy + 32, cx - 32 : cx + 32] -= shape(
+                rng.integers(2), np.sin(a) * xx + np.cos(a) * yy, np.cos(a) * xx - np.sin(a) * yy
+            )
     return (1000 + 50 * image)[None]
 
 
@@ -66,23 +76,42 @@ with tempfile.TemporaryDirectory() as folder:
     shapes = [(512, 512), (480, 301), (512, 512), (333, 470), (400, 400), (512, 512), (450, 380), (480, 301)]
     for i, (nx, ny) in enumerate(shapes):
         write(f"{folder}/mic{i}.mrc", np.full((1, ny, nx), 7.0) if i == 4 else field(nx, ny))
-    y, x = np.mgrid[-BOX // 2:BOX // 2, -BOX // 2:BOX // 2]
+    y, x = np.mgrid[-BOX // 2 : BOX // 2, -BOX // 2 : BOX // 2]
     write(f"{folder}/templates.mrcs", np.stack([shape(t, y, x) * (x * x + y * y < 400) for t in range(2)]), stack=True)
     with open(f"{folder}/micrographs.star", "w") as star:
-        star.write(f"data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnMicrographPixelSize\n_rlnVoltage\n1 {PIXEL} 300\n\n"
-                   "data_micrographs\n\nloop_\n_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n_rlnDefocusV\n")
+        star.write(
+            f"data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnMicrographPixelSize\n_rlnVoltage\n1 {PIXEL} 300\n\n"
+            "data_micrographs\n\nloop_\n_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n_rlnDefocusV\n"
+        )
         star.writelines(f"{folder}/mic{i}.mrc 1 {9000 + 200 * i} {8800 + 200 * i}\n" for i in range(len(shapes)))
     common = ["--templates", f"{folder}/templates.mrcs", "--diameter", "76", "--lowpass", "12", "--angle_step", "10"]
-    cases = {"templates, no CTF": [*common, "--ctf", "false"], "templates, CTF, not whitened": [*common, "--whiten", "off"],
-             "RELION's rules": [*common, "--ctf", "false", "--prune", "relion", "--threshold", "0.3"],
-             "LoG": ["--method", "log", "--diameter", "64"]}
+    cases = {
+        "templates, no CTF": [*common, "--ctf", "false"],
+        "templates, CTF, not whitened": [*common, "--whiten", "off"],
+        "RELION's rules": [*common, "--ctf", "false", "--prune", "relion", "--threshold", "0.3"],
+        "LoG": ["--method", "log", "--diameter", "64"],
+    }
     failed = []
     for name, arguments in cases.items():
         results = []
         for device in ("cpu", "cuda:0"):
             out = f"{folder}/{device[:3]}-{len(name)}"
-            run = subprocess.run([PROGRAM, "--i", f"{folder}/micrographs.star", "--o", out, "--write_png", "false", "--device",
-                                  device, *arguments], stderr=subprocess.PIPE, text=True)
+            run = subprocess.run(
+                [
+                    PROGRAM,
+                    "--i",
+                    f"{folder}/micrographs.star",
+                    "--o",
+                    out,
+                    "--write_png",
+                    "false",
+                    "--device",
+                    device,
+                    *arguments,
+                ],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             if run.returncode != 0 and ("visible here" in run.stderr or "without CUDA" in run.stderr):
                 print("skipped: no CUDA device:", run.stderr.strip().splitlines()[-1])
                 sys.exit(77)

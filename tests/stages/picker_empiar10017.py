@@ -1,8 +1,14 @@
 #!/usr/bin/env python3
 """Picking of real micrographs of β-galactosidase (EMPIAR-10017: denoised pictures of 8 bits, without CTF, whose borders
-repeat a line) against what experts picked: F1 at 40 px, over all micrographs, at the automatic threshold, with templates
-projected from a map, with the map itself, and without templates."""
-import glob, math, os, subprocess, sys, tempfile
+repeat a line) against what experts picked: F1 at 40 px, over all micrographs, at the automatic threshold, with
+templates projected from a map, with the map itself, and without templates."""
+
+import glob
+import math
+import os
+import subprocess
+import sys
+import tempfile
 
 data = os.path.join(os.environ["ICESTREAM_DATA"], "empiar10017")
 volume = os.path.join(os.environ["ICESTREAM_DATA"], "maps", "betaGal.mrc")
@@ -52,7 +58,7 @@ def resized(image, size):
     f, out = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image))), np.zeros((size, size), complex)
     k = min(n, size)
     a, b = (n - k) // 2, (size - k) // 2
-    out[b:b + k, b:b + k] = f[a:a + k, a:a + k]
+    out[b : b + k, b : b + k] = f[a : a + k, a : a + k]
     return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(out))).real * (size / n) ** 2
 
 
@@ -62,7 +68,7 @@ def make_templates(path, count, pixel_size, box):
         density, voxel = file.data.astype(np.float32), float(file.voxel_size.x)
     n, centre, stack = len(density), np.full(3, len(density) // 2), []
     for i in range(count):
-        z, phi = 1 - (i + 0.5) / count, i * math.pi * (3 - 5 ** 0.5)
+        z, phi = 1 - (i + 0.5) / count, i * math.pi * (3 - 5**0.5)
         direction = np.array([math.sqrt(1 - z * z) * math.cos(phi), math.sqrt(1 - z * z) * math.sin(phi), z])
         x = np.cross([0, 0, 1.0] if abs(z) < 0.9 else [1.0, 0, 0], direction)
         x /= np.linalg.norm(x)
@@ -72,7 +78,7 @@ def make_templates(path, count, pixel_size, box):
         view, out = resized(view, size), np.zeros((box, box), np.float32)
         m = min(size, box)
         a, b = (box - m) // 2, (size - m) // 2
-        out[a:a + m, a:a + m] = view[b:b + m, b:b + m]
+        out[a : a + m, a : a + m] = view[b : b + m, b : b + m]
         stack.append((out - out.mean()) / out.std())
     with mrcfile.new(path, overwrite=True) as file:
         file.set_data(np.array(stack, np.float32))
@@ -81,19 +87,38 @@ def make_templates(path, count, pixel_size, box):
 
 
 def pick(folder, arguments):
-    subprocess.run([program, "--i", f"{data}/micrographs", "--o", f"{folder}/picks", "--pixel_size", "1.77", "--diameter",
-                    "180", "--write_png", "false", *arguments], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            program,
+            "--i",
+            f"{data}/micrographs",
+            "--o",
+            f"{folder}/picks",
+            "--pixel_size",
+            "1.77",
+            "--diameter",
+            "180",
+            "--write_png",
+            "false",
+            *arguments,
+        ],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
     hits = picked = wanted = 0
     for path in sorted(glob.glob(f"{data}/gt/*.star")):
-        name = os.path.basename(path)[:-len(".star")]
+        name = os.path.basename(path)[: -len(".star")]
         picks, truth = points(f"{folder}/picks/{name}_autopick.star"), points(path)
         hits, picked, wanted = hits + matches(picks, truth), picked + len(picks), wanted + len(truth)
     return hits / wanted, hits / max(picked, 1)
 
 
 failed = []
-for name, templates, least in (("10 templates of 4 Å, box 64", (10, 4.0, 64), 0.86),
-                               ("a map", "map", 0.86), ("LoG", None, 0.75)):
+for name, templates, least in (
+    ("10 templates of 4 Å, box 64", (10, 4.0, 64), 0.86),
+    ("a map", "map", 0.86),
+    ("LoG", None, 0.75),
+):
     with tempfile.TemporaryDirectory() as folder:
         arguments = []
         if templates == "map":

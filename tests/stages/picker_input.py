@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""One session of micrographs of all kinds: mixed sizes, formats and pixel sizes, dead columns, pixels that are no numbers,
-constant ones, too small ones. Each is picked as it is alone, or is an error of its own that says what is wrong; the stage
-lives on."""
-import glob, os, re, subprocess, sys, tempfile
+"""One session of micrographs of all kinds: mixed sizes, formats and pixel sizes, dead columns, pixels that are no
+numbers, constant ones, too small ones. Each is picked as it is alone, or is an error of its own that says what is
+wrong; the stage lives on."""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
 
 try:
     import mrcfile
     import numpy as np
     import warnings
+
     warnings.simplefilter("ignore", RuntimeWarning)  # of NaN, which are meant
 except ImportError as missing:
     print(f"skipped: {missing}")
@@ -20,7 +27,9 @@ PIXEL, BOX = 2.0, 64
 
 
 def blob(x, y):
-    return 1.5 / (1 + np.exp((np.sqrt(x * x + 1.4 * y * y) - 14) / 1.5)) + 2 * np.exp(-((x - 8) ** 2 + (y - 5) ** 2) / 30)
+    return 1.5 / (1 + np.exp((np.sqrt(x * x + 1.4 * y * y) - 14) / 1.5)) + 2 * np.exp(
+        -((x - 8) ** 2 + (y - 5) ** 2) / 30
+    )
 
 
 def field(nx, ny):
@@ -31,7 +40,7 @@ def field(nx, ny):
         for cx in range(45, nx - 44, 55):
             psi = 2 * np.pi * rng.random()
             c, s = np.cos(psi), np.sin(psi)
-            image[cy - 32:cy + 32, cx - 32:cx + 32] -= blob(c * xx - s * yy, s * xx + c * yy)
+            image[cy - 32 : cy + 32, cx - 32 : cx + 32] -= blob(c * xx - s * yy, s * xx + c * yy)
             truth.append((cx, cy))
     return (1000 + 50 * image).astype(np.float32), truth
 
@@ -67,8 +76,12 @@ def run(folder, names, arguments, pixel_sizes):
         star.writelines(f"{folder}/{name} {groups.index(pixel_sizes[name]) + 1}\n" for name in names)
     out = f"{folder}/out{run.count}"
     run.count += 1
-    done = subprocess.run([PROGRAM, "--i", f"{folder}/micrographs.star", "--o", out, "--write_png", "false", *arguments],
-                          stderr=subprocess.PIPE, text=True, timeout=110)
+    done = subprocess.run(
+        [PROGRAM, "--i", f"{folder}/micrographs.star", "--o", out, "--write_png", "false", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=110,
+    )
     picks = {}
     for name in names:
         stars = glob.glob(f"{out}/**/{os.path.splitext(name)[0]}_autopick.star", recursive=True)
@@ -80,8 +93,14 @@ def run(folder, names, arguments, pixel_sizes):
 run.count = 0
 with tempfile.TemporaryDirectory() as folder:
     images, truths = {}, {}
-    for name, nx, ny in (("a.mrc", 512, 512), ("b.mrc", 480, 301), ("c.mrc", 512, 512), ("d.mrc", 333, 470),
-                         ("e.mrc", 400, 400), ("f.mrc", 512, 512)):
+    for name, nx, ny in (
+        ("a.mrc", 512, 512),
+        ("b.mrc", 480, 301),
+        ("c.mrc", 512, 512),
+        ("d.mrc", 333, 470),
+        ("e.mrc", 400, 400),
+        ("f.mrc", 512, 512),
+    ):
         images[name], truths[name] = field(nx, ny)
     # Two dead columns and a hot one, and a patch of NaN: each small enough to be picked around.
     images["c.mrc"][:, 100] = 0
@@ -97,7 +116,7 @@ with tempfile.TemporaryDirectory() as folder:
     write(f"{folder}/nothing.mrc", np.full((300, 300), np.nan, np.float32))
     write(f"{folder}/small.mrc", field(100, 60)[0])
     write(f"{folder}/tiny.mrc", rng.standard_normal((8, 8)).astype(np.float32))
-    yy, xx = np.mgrid[-BOX // 2:BOX // 2, -BOX // 2:BOX // 2]
+    yy, xx = np.mgrid[-BOX // 2 : BOX // 2, -BOX // 2 : BOX // 2]
     templates = (blob(xx, yy) * (xx * xx + yy * yy < 400))[None].astype(np.float32)
     with mrcfile.new(f"{folder}/templates.mrcs") as file:
         file.set_data(templates)
@@ -105,27 +124,53 @@ with tempfile.TemporaryDirectory() as folder:
         file.voxel_size = PIXEL
 
     good = [*images, "eight.mrc"]
-    bad = {"constant.mrc": r"all of its pixels are 7", "nothing.mrc": r"none of its pixels is a finite number",
-           "small.mrc": r"do not fit into (its|a micrograph of) 100 × 60", "tiny.mrc": r"8 × 8 px", "zero.mrc": r"pixel size",
-           "wide.mrc": r"pixel size|pixel_size", "cut.mrc": r"byte"}
+    bad = {
+        "constant.mrc": r"all of its pixels are 7",
+        "nothing.mrc": r"none of its pixels is a finite number",
+        "small.mrc": r"do not fit into (its|a micrograph of) 100 × 60",
+        "tiny.mrc": r"8 × 8 px",
+        "zero.mrc": r"pixel size",
+        "wide.mrc": r"pixel size|pixel_size",
+        "cut.mrc": r"byte",
+    }
     for name in ("zero.mrc", "wide.mrc"):
         write(f"{folder}/{name}", images["a.mrc"])
     with mrcfile.open(f"{folder}/zero.mrc", "r+") as file:
         file.voxel_size = 0
     content = open(f"{folder}/a.mrc", "rb").read()
-    open(f"{folder}/cut.mrc", "wb").write(content[:len(content) // 2])
-    order = ["a.mrc", "constant.mrc", "b.mrc", "small.mrc", "c.mrc", "tiny.mrc", "d.mrc", "zero.mrc", "e.mrc", "wide.mrc",
-             "f.mrc", "nothing.mrc", "eight.mrc", "cut.mrc"]
+    open(f"{folder}/cut.mrc", "wb").write(content[: len(content) // 2])
+    order = [
+        "a.mrc",
+        "constant.mrc",
+        "b.mrc",
+        "small.mrc",
+        "c.mrc",
+        "tiny.mrc",
+        "d.mrc",
+        "zero.mrc",
+        "e.mrc",
+        "wide.mrc",
+        "f.mrc",
+        "nothing.mrc",
+        "eight.mrc",
+        "cut.mrc",
+    ]
     sizes = {name: PIXEL for name in order} | {"zero.mrc": 0.0, "wide.mrc": 1000.0}
 
     failed = []
-    for method, arguments in (("templates", ["--templates", f"{folder}/templates.mrcs", "--diameter", "76", "--lowpass", "12"]),
-                              ("LoG", ["--method", "log", "--diameter", "64", "--lowpass", "12"])):
+    for method, arguments in (
+        ("templates", ["--templates", f"{folder}/templates.mrcs", "--diameter", "76", "--lowpass", "12"]),
+        ("LoG", ["--method", "log", "--diameter", "64", "--lowpass", "12"]),
+    ):
         code, messages, picks = run(folder, order, arguments, sizes)
         if code != 3:
-            failed.append(f"{method}: exit code {code}; 3 is expected when some micrographs cannot be picked\n{messages}")
+            failed.append(
+                f"{method}: exit code {code}; 3 is expected when some micrographs cannot be picked\n{messages}"
+            )
         for name in good:
-            hits, count = found(picks.get(name, []), truths[name], 5 if method == "templates" else 8), len(picks.get(name, []))
+            hits, count = found(picks.get(name, []), truths[name], 5 if method == "templates" else 8), len(
+                picks.get(name, [])
+            )
             print(f"{method}: {name}: {len(truths[name])} planted, {hits} found, {count} picks")
             if hits < 0.9 * len(truths[name]) or count > 1.15 * len(truths[name]) + 1:
                 failed.append(f"{method}: {name}: {hits} of {len(truths[name])} found with {count} picks")

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Kept maps: picks that are chosen again from the maps of an earlier search are those of a whole new search with the same
-threshold, byte for byte, and need neither micrographs nor templates; what cannot be had from maps is an error that says
-so."""
+"""Kept maps: picks that are chosen again from the maps of an earlier search are those of a whole new search with the
+same threshold, byte for byte, and need neither micrographs nor templates; what cannot be had from maps is an error
+that says so."""
+
 import json
 import os
 import shutil
@@ -22,8 +23,11 @@ def check(condition, message):
 
 
 def pick(*arguments, fails=False):
-    done = subprocess.run([f"{BIN}/icestream-lowpass-picker", "--i", "micrographs.star", "--threads", "1", *arguments],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [f"{BIN}/icestream-lowpass-picker", "--i", "micrographs.star", "--threads", "1", *arguments],
+        capture_output=True,
+        text=True,
+    )
     if not fails and done.returncode:
         sys.exit(f"{arguments}: exit {done.returncode}\n{done.stderr}")
     return done
@@ -49,11 +53,27 @@ def refused(case, words, *arguments):
 def searches():
     """Each way of searching, once to keep the maps and once for each way of choosing, then again from the maps."""
     # Whitened whatever the choice, as maps that are kept are.
-    modes = {"template": ["--templates", "truth/templates.mrcs", "--diameter", "130", "--angle_step", "30", "--whiten", "on"],
-             "log": ["--method", "log", "--diameter", "130"]}
-    choices = [["--threshold", "auto"], ["--threshold", "0.2"], ["--threshold", "3"],
-               ["--threshold", "auto", "--prune", "relion"], ["--threshold", "0.2", "--prune", "relion"],
-               ["--threshold", "auto", "--min_distance", "200", "--max_stddev_noise", "1.05"]]
+    modes = {
+        "template": [
+            "--templates",
+            "truth/templates.mrcs",
+            "--diameter",
+            "130",
+            "--angle_step",
+            "30",
+            "--whiten",
+            "on",
+        ],
+        "log": ["--method", "log", "--diameter", "130"],
+    }
+    choices = [
+        ["--threshold", "auto"],
+        ["--threshold", "0.2"],
+        ["--threshold", "3"],
+        ["--threshold", "auto", "--prune", "relion"],
+        ["--threshold", "0.2", "--prune", "relion"],
+        ["--threshold", "auto", "--min_distance", "200", "--max_stddev_noise", "1.05"],
+    ]
     fresh = {}
     for mode, arguments in modes.items():
         pick("--o", f"kept-{mode}", "--keep_maps", "true", *arguments)
@@ -71,8 +91,11 @@ def searches():
         for i, choice in enumerate(choices):
             pick("--o", f"again-{mode}-{i}", "--from_maps", f"kept-{mode}", *choice)
             check(stars(f"again-{mode}-{i}") == fresh[mode, i], f"{mode} {choice}: other picks than a new search's")
-        check(os.path.getsize(f"again-{mode}-0/micrographs/{NAMES[0]}.png") ==
-              os.path.getsize(f"kept-{mode}/micrographs/{NAMES[0]}.png"), f"{mode}: another picture from the maps")
+        check(
+            os.path.getsize(f"again-{mode}-0/micrographs/{NAMES[0]}.png")
+            == os.path.getsize(f"kept-{mode}/micrographs/{NAMES[0]}.png"),
+            f"{mode}: another picture from the maps",
+        )
     shutil.move("gone", "micrographs")
     shutil.move("gone-too", "truth")
 
@@ -127,15 +150,40 @@ def errors():
     damaged("negative", [f"{NAMES[0]}_maps.json"], lambda: edit(border=-3))
     damaged("cut", [f"{NAMES[0]}_maps.mrcs"], lambda: os.truncate(base + ".mrcs", 5000))
     damaged("no-mrc", [f"{NAMES[0]}_maps.mrcs"], lambda: write(base + ".mrcs", struct.pack("<256i", *([7] * 256))))
-    damaged("other-micrograph", [NAMES[1], NAMES[0]], lambda: [
-        shutil.copy(f"kept-template/micrographs/{NAMES[1]}_maps.{end}", f"{base}.{end}") for end in ("mrcs", "json")])
+    damaged(
+        "other-micrograph",
+        [NAMES[1], NAMES[0]],
+        lambda: [
+            shutil.copy(f"kept-template/micrographs/{NAMES[1]}_maps.{end}", f"{base}.{end}") for end in ("mrcs", "json")
+        ],
+    )
 
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    subprocess.run([f"{BIN}/icestream-simulate", "--o", ".", "--micrographs", "2", "--size", "512", "--particles", "20",
-                    "--interval", "0", "--templates", "3", "--contamination", "1", "--seed", "5"], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            f"{BIN}/icestream-simulate",
+            "--o",
+            ".",
+            "--micrographs",
+            "2",
+            "--size",
+            "512",
+            "--particles",
+            "20",
+            "--interval",
+            "0",
+            "--templates",
+            "3",
+            "--contamination",
+            "1",
+            "--seed",
+            "5",
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     shutil.copy("truth/micrographs_ctf.star", "micrographs.star")
     searches()
     errors()

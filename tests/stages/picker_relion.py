@@ -13,6 +13,7 @@ percent, from one seed to the next, and with them what is above a threshold and 
 taken out of RELION's maps, by the one factor between its map and ours, and RELION itself picks from them
 (--read_fom_maps). How well the picks agree with the noise left in is printed beside it, and how well RELION's own agree
 with its own of another seed."""
+
 import argparse
 import json
 import os
@@ -34,7 +35,9 @@ sys.path.insert(0, os.path.join(HERE, "..", "common"))
 from relion_files import read_spider, read_star, write_spider  # noqa: E402
 
 NEAR, MAPS_LEAST, PICKS_LEAST = 3.0, 0.99, 0.97
-PICKER = os.path.join(os.environ.get("ICESTREAM_BIN", os.path.join(HERE, "../../build/cpu/bin")), "icestream-lowpass-picker")
+PICKER = os.path.join(
+    os.environ.get("ICESTREAM_BIN", os.path.join(HERE, "../../build/cpu/bin")), "icestream-lowpass-picker"
+)
 
 
 def run(command, folder):
@@ -51,7 +54,7 @@ def prepare(case, folder):
     source = os.path.dirname(os.path.abspath(case.micrographs))
     columns, rows = read_star(case.micrographs, "micrographs")
     optics, group = read_star(case.micrographs, "optics")
-    rows = rows[:case.first]
+    rows = rows[: case.first]
     pixel_size = float(group[0][optics.index("rlnMicrographPixelSize")])
     at = columns.index("rlnMicrographName")
     for i, row in enumerate(rows):
@@ -73,10 +76,32 @@ def prepare(case, folder):
 
 
 def relion(case, folder, output, lowpass, threshold, *more):
-    command = ["relion_autopick", "--i", "micrographs.star", "--odir", f"{output}/", "--pickname", "relion", "--ref",
-               os.path.abspath(case.templates), "--angpix", str(case.pixel_size), "--angpix_ref",
-               str(case.templates_pixel_size), "--particle_diameter", str(case.diameter), "--ang", str(case.angle_step),
-               "--threshold", str(threshold), "--min_distance", str(case.min_distance), "--shrink", "0", *more]
+    command = [
+        "relion_autopick",
+        "--i",
+        "micrographs.star",
+        "--odir",
+        f"{output}/",
+        "--pickname",
+        "relion",
+        "--ref",
+        os.path.abspath(case.templates),
+        "--angpix",
+        str(case.pixel_size),
+        "--angpix_ref",
+        str(case.templates_pixel_size),
+        "--particle_diameter",
+        str(case.diameter),
+        "--ang",
+        str(case.angle_step),
+        "--threshold",
+        str(threshold),
+        "--min_distance",
+        str(case.min_distance),
+        "--shrink",
+        "0",
+        *more,
+    ]
     command += ["--lowpass", str(lowpass)] if lowpass > 0 else []
     command += [] if case.no_invert else ["--invert"]
     command += [] if case.no_ctf else ["--ctf"]
@@ -85,14 +110,47 @@ def relion(case, folder, output, lowpass, threshold, *more):
 
 def icestream(case, folder, output, lowpass, threshold, *more):
     """With `more` naming kept maps these are picked from again."""
-    command = [PICKER, "--i", "micrographs.star", "--o", output, "--threshold", str(threshold), "--min_distance",
-               str(case.min_distance), "--prune", "relion", "--max_stddev_noise", "0", "--write_png", "false", "--threads",
-               str(case.threads), *more]
+    command = [
+        PICKER,
+        "--i",
+        "micrographs.star",
+        "--o",
+        output,
+        "--threshold",
+        str(threshold),
+        "--min_distance",
+        str(case.min_distance),
+        "--prune",
+        "relion",
+        "--max_stddev_noise",
+        "0",
+        "--write_png",
+        "false",
+        "--threads",
+        str(case.threads),
+        *more,
+    ]
     if "--from_maps" not in more:
-        command += ["--templates", os.path.abspath(case.templates), "--templates_pixel_size",
-                    str(case.templates_pixel_size), "--diameter", str(case.diameter), "--angle_step", str(case.angle_step),
-                    "--lowpass", str(lowpass), "--size_rule", "relion", "--keep_maps", "true",
-                    "--invert", "false" if case.no_invert else "true", "--ctf", "false" if case.no_ctf else "true"]
+        command += [
+            "--templates",
+            os.path.abspath(case.templates),
+            "--templates_pixel_size",
+            str(case.templates_pixel_size),
+            "--diameter",
+            str(case.diameter),
+            "--angle_step",
+            str(case.angle_step),
+            "--lowpass",
+            str(lowpass),
+            "--size_rule",
+            "relion",
+            "--keep_maps",
+            "true",
+            "--invert",
+            "false" if case.no_invert else "true",
+            "--ctf",
+            "false" if case.no_ctf else "true",
+        ]
     return run(command, folder)
 
 
@@ -102,8 +160,10 @@ def kept_maps(path):
         known = json.load(text)
     with mrcfile.open(path + ".mrcs", permissive=True) as stack:
         data = stack.data.astype(float)
-    merits = [np.expm1(np.sqrt(term["power"]) * data[3 + 2 * t] - term["power"] / 2) / np.expm1(term["power"] / 2)
-              for t, term in enumerate(known["terms"])]
+    merits = [
+        np.expm1(np.sqrt(term["power"]) * data[3 + 2 * t] - term["power"] / 2) / np.expm1(term["power"] / 2)
+        for t, term in enumerate(known["terms"])
+    ]
     return known, data[1], data[2], merits
 
 
@@ -157,8 +217,13 @@ def compare_maps(folder, name, problems):
     known, mean, deviation, merits = kept_maps(f"{folder}/icestream/micrographs/{name}_maps")
     base = f"{folder}/relion/micrographs/{name}_relion_"
     scale, work = known["work"] / known["size"], known["work"]
-    spans = [slice(int(np.ceil(((known["size"] - known[n]) // 2 + known["border"]) * scale)) + 1,
-                   int(((known["size"] + known[n]) // 2 - known["border"]) * scale) - 1) for n in ("ny", "nx")]
+    spans = [
+        slice(
+            int(np.ceil(((known["size"] - known[n]) // 2 + known["border"]) * scale)) + 1,
+            int(((known["size"] + known[n]) // 2 - known["border"]) * scale) - 1,
+        )
+        for n in ("ny", "nx")
+    ]
     theirs = [read_spider(base + "avgNoise.spi"), read_spider(base + "stddevNoise.spi")]
     theirs += [read_spider(f"{base}ref{t:06d}._bestCCF.spi") for t in range(len(merits))]
     if theirs[0].shape != (work, work):
@@ -173,15 +238,26 @@ def compare_maps(folder, name, problems):
         if t >= 2:
             factors.append(float((own * other).sum() / (own * own).sum()))
     # RELION's expectation is ours times 1 + noise of this standard deviation.
-    noise = [np.exp(term["power"] / 2) * np.sqrt(term["power"] / (np.pi * known["radius"]**2)) / np.expm1(term["power"] / 2)
-             for term in known["terms"]]
-    print(f"  {name}: maps of {work} px, correlation mean {found[0]:.5f} deviation {found[1]:.5f} merit {min(found[2:]):.5f} to "
-          f"{max(found[2:]):.5f}; RELION's merits are ours x " + " ".join(f"{f:.2f}" for f in factors) +
-          " (its noise: +- " + " ".join(f"{100 * n:.0f}" for n in noise) + " %)")
+    noise = [
+        np.exp(term["power"] / 2)
+        * np.sqrt(term["power"] / (np.pi * known["radius"] ** 2))
+        / np.expm1(term["power"] / 2)
+        for term in known["terms"]
+    ]
+    print(
+        f"  {name}: maps of {work} px, correlation mean {found[0]:.5f} deviation {found[1]:.5f} merit {min(found[2:]):.5f} to "
+        f"{max(found[2:]):.5f}; RELION's merits are ours x "
+        + " ".join(f"{f:.2f}" for f in factors)
+        + " (its noise: +- "
+        + " ".join(f"{100 * n:.0f}" for n in noise)
+        + " %)"
+    )
     for t, (factor, spread) in enumerate(zip(factors, noise)):
         # Five standard deviations; what rounding and RELION's bilinear interpolation add is less than 2 %.
         if abs(1 / factor - 1) > 5 * spread + 0.02:
-            problems.append(f"{name}: template {t + 1}: RELION's merits are ours x {factor:.3f}, more than its noise explains")
+            problems.append(
+                f"{name}: template {t + 1}: RELION's merits are ours x {factor:.3f}, more than its noise explains"
+            )
     return factors
 
 
@@ -197,8 +273,11 @@ def compare(case, folder, lowpass):
     first = case.thresholds[0]
     took = relion(case, folder, "relion", lowpass, first, "--write_fom_maps", "--no_fom_limit")
     ours = icestream(case, folder, "icestream", lowpass, first)
-    print(f"{case.name}, low-pass {lowpass if lowpass else 'none'}: relion_autopick {took:.1f} s, icestream {ours:.1f} s, "
-          f"{len(names)} micrographs, set-up included", flush=True)
+    print(
+        f"{case.name}, low-pass {lowpass if lowpass else 'none'}: relion_autopick {took:.1f} s, icestream {ours:.1f} s, "
+        f"{len(names)} micrographs, set-up included",
+        flush=True,
+    )
     problems, factors = [], {}
     for name in names:
         factors[name] = compare_maps(folder, name, problems)
@@ -225,8 +304,11 @@ def compare(case, folder, lowpass):
             noisy.add(own, straight[threshold][n])
             if again:
                 control.add(straight[threshold][n], again[threshold][n])
-        print(f"  threshold {threshold}: picks agree to {without}; with RELION's noise {noisy}" +
-              (f"; RELION with itself at another seed {control}" if again else ""), flush=True)
+        print(
+            f"  threshold {threshold}: picks agree to {without}; with RELION's noise {noisy}"
+            + (f"; RELION with itself at another seed {control}" if again else ""),
+            flush=True,
+        )
         if without.share() < PICKS_LEAST:
             problems.append(f"{case.name}, low-pass {lowpass}, threshold {threshold}: picks agree to {without}")
         if without.first == 0:
@@ -235,20 +317,59 @@ def compare(case, folder, lowpass):
 
 
 def own_cases(folder):
-    """Real micrographs that are not square, with templates at another pixel size, whose maps RELION makes smaller than the
-    low-pass asks for; simulated square ones, whose maps it makes larger."""
+    """Real micrographs that are not square, with templates at another pixel size, whose maps RELION makes smaller
+    than the low-pass asks for; simulated square ones, whose maps it makes larger."""
     data = os.path.join(os.environ.get("ICESTREAM_DATA", os.path.join(HERE, "../../../shared/data")), "apoferritin")
     cases = []
     if os.path.isdir(data):
-        cases.append(dict(name="apoferritin", micrographs=f"{data}/micrographs_ctf.star", templates=f"{data}/templates.mrcs",
-                          templates_pixel_size=3.0, diameter=130, min_distance=80, thresholds=[0.05, 0.4, 1.6], angle_step=20))
+        cases.append(
+            dict(
+                name="apoferritin",
+                micrographs=f"{data}/micrographs_ctf.star",
+                templates=f"{data}/templates.mrcs",
+                templates_pixel_size=3.0,
+                diameter=130,
+                min_distance=80,
+                thresholds=[0.05, 0.4, 1.6],
+                angle_step=20,
+            )
+        )
     simulate = os.path.join(os.path.dirname(PICKER), "icestream-simulate")
-    subprocess.run([simulate, "--o", f"{folder}/simulated", "--micrographs", "2", "--size", "664", "--particles", "30",
-                    "--interval", "0", "--templates", "4", "--contamination", "0", "--carbon", "0"], check=True,
-                   stdout=subprocess.DEVNULL)
-    cases.append(dict(name="simulated", micrographs=f"{folder}/simulated/truth/micrographs_ctf.star",
-                      templates=f"{folder}/simulated/truth/templates.mrcs", templates_pixel_size=2.5, diameter=140,
-                      min_distance=100, thresholds=[0.05, 0.3], angle_step=20))
+    subprocess.run(
+        [
+            simulate,
+            "--o",
+            f"{folder}/simulated",
+            "--micrographs",
+            "2",
+            "--size",
+            "664",
+            "--particles",
+            "30",
+            "--interval",
+            "0",
+            "--templates",
+            "4",
+            "--contamination",
+            "0",
+            "--carbon",
+            "0",
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    cases.append(
+        dict(
+            name="simulated",
+            micrographs=f"{folder}/simulated/truth/micrographs_ctf.star",
+            templates=f"{folder}/simulated/truth/templates.mrcs",
+            templates_pixel_size=2.5,
+            diameter=140,
+            min_distance=100,
+            thresholds=[0.05, 0.3],
+            angle_step=20,
+        )
+    )
     common = dict(first=2, crop=None, lowpass=[20, 0], no_ctf=False, no_invert=False, no_control=True, threads=1)
     return [argparse.Namespace(**{**common, **case}) for case in cases]
 

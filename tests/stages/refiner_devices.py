@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
-"""One refinement on a CUDA device: twice, the same to the last bit; with so little memory that the last sums come to the
-host, the same but for rounding, and said so; on the CPU, the same first map, and resolved to within two shells of it. Less
-memory than the sums need is an error before the first iteration. Skips where there is no device."""
-import json, os, subprocess, sys, tempfile
+"""One refinement on a CUDA device: twice, the same to the last bit; with so little memory that the last sums come to
+the host, the same but for rounding, and said so; on the CPU, the same first map, and resolved to within two shells of
+it. Less memory than the sums need is an error before the first iteration. Skips where there is no device."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
 
 try:
     import numpy as np
@@ -17,10 +22,35 @@ FINAL = ("run_half1_class001_unfil.mrc", "run_half2_class001_unfil.mrc", "run_cl
 
 def refine(out, device, memory, *more):
     """All iterations at the end of the stream: how many there are before it depends on time."""
-    return subprocess.run([PROGRAM, "--i", "particles.star", "--reference", "truth.mrc", "--o", out, "--device", device,
-                           "--memory", str(memory), "--initial_lowpass", "40", "--diameter", "180", "--threads", "8",
-                           "--min_particles", "100000", "--keep_iterations", "40", "--verbose", *more],
-                          capture_output=True, text=True)
+    return subprocess.run(
+        [
+            PROGRAM,
+            "--i",
+            "particles.star",
+            "--reference",
+            "truth.mrc",
+            "--o",
+            out,
+            "--device",
+            device,
+            "--memory",
+            str(memory),
+            "--initial_lowpass",
+            "40",
+            "--diameter",
+            "180",
+            "--threads",
+            "8",
+            "--min_particles",
+            "100000",
+            "--keep_iterations",
+            "40",
+            "--verbose",
+            *more,
+        ],
+        capture_output=True,
+        text=True,
+    )
 
 
 def maps(out):
@@ -66,8 +96,10 @@ with tempfile.TemporaryDirectory() as folder:
     assert off(a[name], cpu[name]) < 3e-3, f"{name}: off by {off(a[name], cpu[name])} on the CPU"
     shells = [[BOX * PIXEL / line["resolution"] for line in history(out)[:2]] for out in ("a", "cpu")]
     assert np.abs(np.subtract(*shells)).max() < 2.5, f"resolved to shells {shells[0]}, on the CPU {shells[1]}"
-    print(f"{len(history('a'))} iterations, the first to shells {shells[0]}, on the CPU {shells[1]}; first map off by "
-          f"{off(a[name], cpu[name]):.1e}, last with little memory by {off(a[FINAL[2]], little[FINAL[2]]):.1e}")
+    print(
+        f"{len(history('a'))} iterations, the first to shells {shells[0]}, on the CPU {shells[1]}; first map off by "
+        f"{off(a[name], cpu[name]):.1e}, last with little memory by {off(a[FINAL[2]], little[FINAL[2]]):.1e}"
+    )
     # Of a class of 96 px, compared up to 30 px, 5 MB.
     many = refine("many", "cuda:0", 0.25, "--classes", "100")
     assert many.returncode != 0 and "GiB of the device's memory" in many.stderr, many.stderr

@@ -3,6 +3,7 @@
 
 relion_refine --continue: one iteration more, whose references and noise are much like those it began from;
 relion_reconstruct on run_data.star: the map of each half. Exit 77 where RELION or the Python modules are missing."""
+
 import os
 import re
 import shutil
@@ -53,15 +54,16 @@ def simulate(random):
     k2 = sum(k * k for k in np.meshgrid(*2 * [np.fft.fftfreq(BOX, PIXEL)], indexing="ij"))
     images, rows = [], []
     for i in range(COUNT):
-        turn = matrix(random.uniform(-180, 180), np.degrees(np.arccos(random.uniform(-1, 1))),
-                      random.uniform(-180, 180))
+        turn = matrix(
+            random.uniform(-180, 180), np.degrees(np.arccos(random.uniform(-1, 1))), random.uniform(-180, 180)
+        )
         shift, defocus = random.uniform(-1, 1, 2), random.uniform(8000, 16000)
         clean = 0
         for p, w in blobs:
             q = turn @ p
             clean = clean + w * np.exp(-((x[0] - q[0] - shift[0]) ** 2 + (y[0] - q[1] - shift[1]) ** 2) / 2.5)
         wave = 0.019687  # Å at 300 kV
-        phase = np.pi * wave * defocus * k2 - np.pi / 2 * 2.7e7 * wave ** 3 * k2 ** 2
+        phase = np.pi * wave * defocus * k2 - np.pi / 2 * 2.7e7 * wave**3 * k2**2
         ctf = np.sqrt(1 - 0.01) * np.sin(phase) + 0.1 * np.cos(phase)
         images.append(np.fft.ifft2(np.fft.fft2(clean) * ctf).real)
         rows.append(f"{i + 1:06d}@p.mrcs m{i // 40}.mrc {2 - (i % 3 > 0)} {defocus:.1f} {defocus:.1f} 0\n")
@@ -74,18 +76,46 @@ def simulate(random):
             file.set_data(data.astype(np.float32))
             file.voxel_size = PIXEL
     with open("particles.star", "w") as out:
-        optics = ["OpticsGroup", "OpticsGroupName", "Voltage", "SphericalAberration", "AmplitudeContrast",
-                  "ImagePixelSize", "ImageSize", "ImageDimensionality"]
+        optics = [
+            "OpticsGroup",
+            "OpticsGroupName",
+            "Voltage",
+            "SphericalAberration",
+            "AmplitudeContrast",
+            "ImagePixelSize",
+            "ImageSize",
+            "ImageDimensionality",
+        ]
         particles = ["ImageName", "MicrographName", "OpticsGroup", "DefocusU", "DefocusV", "DefocusAngle"]
-        out.write("# version 30001\n\ndata_optics\n\nloop_\n" + "".join(f"_rln{name}\n" for name in optics) +
-                  "".join(f"{i} og{i} 300 2.7 0.1 {PIXEL} {BOX} 2\n" for i in (1, 2)) +
-                  "\n# version 30001\n\ndata_particles\n\nloop_\n" + "".join(f"_rln{name}\n" for name in particles) +
-                  "".join(rows) + "\n")
+        out.write(
+            "# version 30001\n\ndata_optics\n\nloop_\n"
+            + "".join(f"_rln{name}\n" for name in optics)
+            + "".join(f"{i} og{i} 300 2.7 0.1 {PIXEL} {BOX} 2\n" for i in (1, 2))
+            + "\n# version 30001\n\ndata_particles\n\nloop_\n"
+            + "".join(f"_rln{name}\n" for name in particles)
+            + "".join(rows)
+            + "\n"
+        )
 
 
 def ours(stage, folder, *options):
-    run = subprocess.run([f"{BIN}/icestream-{stage}", "--i", "particles.star", "--o", folder, "--threads", "1",
-                          "--diameter", str(DIAMETER), *options], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [
+            f"{BIN}/icestream-{stage}",
+            "--i",
+            "particles.star",
+            "--o",
+            folder,
+            "--threads",
+            "1",
+            "--diameter",
+            str(DIAMETER),
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if run.returncode != 0:
         sys.exit(f"icestream-{stage} came back with {run.returncode}: {run.stderr[-2000:]}")
 
@@ -104,7 +134,8 @@ def alike(a, b):
 
 
 def listen(run, until):
-    """What it says, until it compares particles again after a file is there: those of its iteration are written then."""
+    """What it says, until it compares particles again after a file is there: those of its iteration are written
+    then."""
     text, written, end = "", None, time.monotonic() + 240
     while select.select([run.stdout], [], [], max(0, end - time.monotonic()))[0]:
         piece = os.read(run.stdout.fileno(), 65536).decode(errors="replace")
@@ -121,14 +152,21 @@ def listen(run, until):
 def continue_halves(optimiser, out, until):
     """Auto-refinement of RELION stops at no iteration: until it has written a file."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    with subprocess.Popen(["mpirun", "--oversubscribe", "-n", "3", "relion_refine_mpi", "--continue", optimiser, "--o",
-                           out], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
-                          start_new_session=True) as run:
+    with subprocess.Popen(
+        ["mpirun", "--oversubscribe", "-n", "3", "relion_refine_mpi", "--continue", optimiser, "--o", out],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,
+    ) as run:
         text = listen(run, until)
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGTERM)
-    check(f"relion_refine_mpi --continue {optimiser}", os.path.exists(until),
-          "" if os.path.exists(until) else text[text.find("ERROR"):][:600])
+    check(
+        f"relion_refine_mpi --continue {optimiser}",
+        os.path.exists(until),
+        "" if os.path.exists(until) else text[text.find("ERROR") :][:600],
+    )
     return os.path.exists(until)
 
 
@@ -157,8 +195,11 @@ def compare_halves():
         check(f"half {half}: poses are as certain", 0.5 * pmax[0] < pmax[1], pmax)
     columns, rows = read_star("theirs/run_it004_data.star", "particles")
     group, optics = columns.index("rlnGroupName"), columns.index("rlnOpticsGroup")
-    check("groups are the optics groups",
-          len(rows) == COUNT and all(row[group] == "group_" + row[optics] for row in rows), rows[0][group])
+    check(
+        "groups are the optics groups",
+        len(rows) == COUNT and all(row[group] == "group_" + row[optics] for row in rows),
+        rows[0][group],
+    )
 
 
 def compare_symmetry():
@@ -186,8 +227,21 @@ def correlation_of_shells(a, b):
 def compare_reconstruction():
     """Of the best poses alone, where the refiner weighs all that fit: as alike as poses are certain."""
     for half in (1, 2):
-        run = subprocess.run(["relion_reconstruct", "--i", "refiner/run_data.star", "--o", "theirs/map.mrc", "--ctf",
-                              "--subset", str(half)], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [
+                "relion_reconstruct",
+                "--i",
+                "refiner/run_data.star",
+                "--o",
+                "theirs/map.mrc",
+                "--ctf",
+                "--subset",
+                str(half),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if run.returncode != 0:
             sys.exit(f"relion_reconstruct came back with {run.returncode}: {run.stdout[-1000:]}{run.stderr[-1000:]}")
         mine, its = (read_map(p) for p in (f"refiner/run_half{half}_class001_unfil.mrc", "theirs/map.mrc"))
@@ -196,16 +250,38 @@ def compare_reconstruction():
         last = int(BOX * PIXEL / general("refiner/run_model.star", "rlnCurrentResolution"))
         likeness = alike(low_pass(mine, last), low_pass(its, last))
         check(f"map of half {half} correlates with relion_reconstruct's", likeness > 0.96, likeness)
-        check(f"its FSC up to the resolution (shell {last})", curve[1:last + 1].min() > 0.8, curve[1:last + 1].min())
+        check(
+            f"its FSC up to the resolution (shell {last})", curve[1 : last + 1].min() > 0.8, curve[1 : last + 1].min()
+        )
 
 
 def compare_classes():
-    ours("classifier", "classifier", "--classes", "4", "--minimum_particles", "50", "--visits", "2", "--final_passes",
-         "1", "--psi_step", "24", "--offset_range", "3", "--off_centre", "100")
+    ours(
+        "classifier",
+        "classifier",
+        "--classes",
+        "4",
+        "--minimum_particles",
+        "50",
+        "--visits",
+        "2",
+        "--final_passes",
+        "1",
+        "--psi_step",
+        "24",
+        "--offset_range",
+        "3",
+        "--off_centre",
+        "100",
+    )
     last = max(int(name[6:9]) for name in os.listdir("classifier") if name.endswith("_optimiser.star"))
     stem = f"classifier/run_it{last:03d}"
-    run = subprocess.run(["relion_refine", "--continue", stem + "_optimiser.star", "--o", "theirs/classes", "--iter",
-                          str(last + 1)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        ["relion_refine", "--continue", stem + "_optimiser.star", "--o", "theirs/classes", "--iter", str(last + 1)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     check("relion_refine --continue of classes", run.returncode == 0, run.stderr[-300:] if run.returncode != 0 else "")
     if run.returncode != 0:
         return
@@ -222,10 +298,23 @@ def compare_classes():
 def compare_references():
     """3D classification has no halves: RELION's program without MPI goes on from it."""
     refine("references", "--classes", "2", "--iterations", "2", "--healpix_order", "1", "--min_particles", "100000")
-    run = subprocess.run(["relion_refine", "--continue", "references/run_it002_optimiser.star", "--o",
-                          "theirs/references", "--iter", "3"], capture_output=True, text=True, check=False)
-    check("relion_refine --continue of 3D classes", run.returncode == 0,
-          run.stderr[-300:] if run.returncode != 0 else "")
+    run = subprocess.run(
+        [
+            "relion_refine",
+            "--continue",
+            "references/run_it002_optimiser.star",
+            "--o",
+            "theirs/references",
+            "--iter",
+            "3",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    check(
+        "relion_refine --continue of 3D classes", run.returncode == 0, run.stderr[-300:] if run.returncode != 0 else ""
+    )
     for k in (1, 2):
         before, after = (f"{stem}_class{k:03d}.mrc" for stem in ("references/run_it002", "theirs/references_it003"))
         likeness = alike(read_map(before), read_map(after)) if os.path.exists(after) else 0

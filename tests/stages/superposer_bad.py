@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What is wrong with an ensemble is said: file, place, what was found and expected. A wrong file does not take the others
-with it."""
+"""What is wrong with an ensemble is said: file, place, what was found and expected. A wrong file does not take the
+others with it."""
+
 import os
 import shutil
 import sys
@@ -27,27 +28,65 @@ def alone(work, made):
     said(superposer("--i", none, "--o", out, expect=1), "none.pdb: there is no atom in it")
     said(superposer("--i", pdb, "--o", out, expect=1), "m000 is the only structure: two or more are needed")
     text = superposer("--i", f"{work}/models.pdb", "--o", out, "--chain", "X", expect=1)
-    said(text, "models.pdb (structure 1): none of its 174 atoms is selected by select: ca, chain", "the chains 'A', 'B'")
+    said(
+        text, "models.pdb (structure 1): none of its 174 atoms is selected by select: ca, chain", "the chains 'A', 'B'"
+    )
     said(superposer("--i", f"{work}/absent.pdb", "--o", out, expect=1), "absent.pdb: there is no such file")
-    said(superposer("--i", f"{work}/models.pdb", "--o", out, "--residues", "9-3", expect=1), "residues: '9-3' is no range")
-    said(superposer("--i", f"{work}/models.pdb", "--o", out, "--select", "beta", expect=2), "select", "it must be ca, backbone, heavy or all")
+    said(
+        superposer("--i", f"{work}/models.pdb", "--o", out, "--residues", "9-3", expect=1),
+        "residues: '9-3' is no range",
+    )
+    said(
+        superposer("--i", f"{work}/models.pdb", "--o", out, "--select", "beta", expect=2),
+        "select",
+        "it must be ca, backbone, heavy or all",
+    )
     said(superposer("--i", f"{pdb},{pdb}", "--o", out, expect=1), "m000.pdb: the file is given twice")
-    nan = write(f"{work}/nan.pdb", f"MODEL 1\n{rows}ENDMDL\nMODEL 2\n" + rows.replace(rows[30:38], "     nan", 1).replace(
-        rows[81 + 30:81 + 38], "     nan", 1) + "ENDMDL\n")
-    said(superposer("--i", nan, "--o", out, expect=1), "nan.pdb (structure 2): line 179: the coordinates of CA of ALA -2 in chain A "
-         "are no numbers ('", "nan")
-    star = write(f"{work}/star.pdb", f"MODEL 1\n{rows}ENDMDL\nMODEL 2\n" + rows.replace(rows[81 + 30:81 + 38], "********", 1) +
-                 "ENDMDL\n")
-    said(superposer("--i", star, "--o", out, expect=1), "star.pdb (structure 2): line 179", "too large for their columns")
-    text = superposer("--i", f"{work}/models.pdb", "--o", out, "--clustering", "average", "--memory", "1", "--results",
-                      "neighbours", expect=1)
+    nan = write(
+        f"{work}/nan.pdb",
+        f"MODEL 1\n{rows}ENDMDL\nMODEL 2\n"
+        + rows.replace(rows[30:38], "     nan", 1).replace(rows[81 + 30 : 81 + 38], "     nan", 1)
+        + "ENDMDL\n",
+    )
+    said(
+        superposer("--i", nan, "--o", out, expect=1),
+        "nan.pdb (structure 2): line 179: the coordinates of CA of ALA -2 in chain A " "are no numbers ('",
+        "nan",
+    )
+    star = write(
+        f"{work}/star.pdb",
+        f"MODEL 1\n{rows}ENDMDL\nMODEL 2\n" + rows.replace(rows[81 + 30 : 81 + 38], "********", 1) + "ENDMDL\n",
+    )
+    said(
+        superposer("--i", star, "--o", out, expect=1), "star.pdb (structure 2): line 179", "too large for their columns"
+    )
+    text = superposer(
+        "--i",
+        f"{work}/models.pdb",
+        "--o",
+        out,
+        "--clustering",
+        "average",
+        "--memory",
+        "1",
+        "--results",
+        "neighbours",
+        expect=1,
+    )
     said(text, "clustering: average needs the RMSDs of all pairs")
-    said(superposer("--i", f"{work}/models.pdb", "--o", out, "--superposed", "pdb", "--reference", none, expect=1),
-         "none.pdb: there is no atom in it")
+    said(
+        superposer("--i", f"{work}/models.pdb", "--o", out, "--superposed", "pdb", "--reference", none, expect=1),
+        "none.pdb: there is no atom in it",
+    )
     other = write(f"{work}/other.pdb", "".join(rows.splitlines(True)[:-40]))
-    said(superposer("--i", f"{work}/models.pdb", "--o", f"{work}/refused", "--reference", other, expect=1),
-         "other.pdb: ", " atoms are selected in it, and ")
-    check(not os.path.exists(f"{work}/refused/rmsd.npy"), "a reference of other atoms is refused before all is compared")
+    said(
+        superposer("--i", f"{work}/models.pdb", "--o", f"{work}/refused", "--reference", other, expect=1),
+        "other.pdb: ",
+        " atoms are selected in it, and ",
+    )
+    check(
+        not os.path.exists(f"{work}/refused/rmsd.npy"), "a reference of other atoms is refused before all is compared"
+    )
     same = f"{work}/same"
     os.mkdir(same)
     shutil.copy(f"{work}/models.pdb", same)
@@ -66,7 +105,10 @@ def trajectories(work, made):
     text = superposer("--i", f"{work}/cut.dcd", "--o", out, "--topology", top, expect=1)
     said(text, "cut.dcd: is cut short: it holds 5 whole frames of 174 atoms and a part of one, where its header says 6")
     other = write(f"{work}/other.pdb", "".join(made.pdb_rows(0).splitlines(True)[:-1]))
-    said(superposer("--i", dcd, "--o", out, "--topology", other, expect=1), "t.dcd: has 174 atoms, and the topology has 173")
+    said(
+        superposer("--i", dcd, "--o", out, "--topology", other, expect=1),
+        "t.dcd: has 174 atoms, and the topology has 173",
+    )
 
 
 def among_others(work, made):
@@ -100,8 +142,13 @@ def many_atoms(work):
     rows = [made.pdb_rows(i).splitlines(True) for i in range(3)]
     first = 100000 - 20
     write(f"{work}/many/a.pdb", "".join(r[:6] + f"{k + first:5d}"[-5:] + r[11:] for k, r in enumerate(rows[0])))
-    write(f"{work}/many/b.pdb", "".join(r[:6] + (f"{k + first:5d}" if k < 20 else "*****") + r[11:] for k, r in enumerate(rows[1])))
-    write(f"{work}/many/c.pdb", "".join(r[:6] + f"{k + first:5d}" + r[11:] for k, r in enumerate(rows[2])))  # pushes the rest
+    write(
+        f"{work}/many/b.pdb",
+        "".join(r[:6] + (f"{k + first:5d}" if k < 20 else "*****") + r[11:] for k, r in enumerate(rows[1])),
+    )
+    write(
+        f"{work}/many/c.pdb", "".join(r[:6] + f"{k + first:5d}" + r[11:] for k, r in enumerate(rows[2]))
+    )  # pushes the rest
     superposer("--i", f"{work}/many", "--o", f"{work}/out-many", "--centres", 0)
     worst = np.abs(np.load(f"{work}/out-many/rmsd.npy") - all_pairs(made.xyz[:, made.index("CA")])).max()
     check(worst < 1e-3, f"numbers of atoms above 99,999: RMSDs differ by {worst:.1e} Å at most")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""icestream-superposer on the CPU and on a CUDA device: the same RMSDs within 0.005 Å, clusters and neighbours; the same
-bytes each time. Skips where there is no device."""
+"""icestream-superposer on the CPU and on a CUDA device: the same RMSDs within 0.005 Å, clusters and neighbours; the
+same bytes each time. Skips where there is no device."""
+
 import os
 import subprocess
 import sys
@@ -24,8 +25,11 @@ def compare(work, made, arguments, what):
     check(np.array_equal(*index), f"{what}: {len(index[0])} neighbours")
 
 
-probe = subprocess.run([os.path.join(BIN, "icestream-superposer"), "--i", "/nowhere", "--o", tempfile.mkdtemp(), "--device", "cuda:0"],
-                       capture_output=True, text=True)
+probe = subprocess.run(
+    [os.path.join(BIN, "icestream-superposer"), "--i", "/nowhere", "--o", tempfile.mkdtemp(), "--device", "cuda:0"],
+    capture_output=True,
+    text=True,
+)
 if "cuda:0" in probe.stderr:
     print(f"skipped: {probe.stderr.strip()}")
     sys.exit(77)

@@ -1,4 +1,5 @@
 """Made-up ensembles, files of them in every format, and what their RMSDs are (Kabsch by NumPy's SVD, in double)."""
+
 import os
 import subprocess
 import sys
@@ -28,13 +29,17 @@ def end():
 
 
 class Ensemble:
-    """`count` structures of residues of N, CA, C, O, CB (CB not in glycine) and H: `shapes` random coils, each with noise
-    and put anywhere. Coordinates have three decimals and fit a PDB file."""
+    """`count` structures of residues of N, CA, C, O, CB (CB not in glycine) and H: `shapes` random coils, each with
+    noise and put anywhere. Coordinates have three decimals and fit a PDB file."""
 
     def __init__(self, seed, count=24, residues=30, shapes=3, noise=0.7):
         random = np.random.default_rng(seed)
-        names = [(n, r) for r in range(residues) for n in ("N", "CA", "C", "O", "CB", "H")
-                 if not (n == "CB" and RESIDUES[r % 5] == "GLY")]
+        names = [
+            (n, r)
+            for r in range(residues)
+            for n in ("N", "CA", "C", "O", "CB", "H")
+            if not (n == "CB" and RESIDUES[r % 5] == "GLY")
+        ]
         self.atoms = [(n, RESIDUES[r % 5], "A" if r < 2 * residues // 3 else "B", r - 2) for n, r in names]
         where = np.array([r for _, r in names])
         self.xyz = np.empty((count, len(names), 3))
@@ -48,38 +53,71 @@ class Ensemble:
         self.xyz = np.round(self.xyz, 3)
 
     def index(self, *names, chain=None, residues=None):
-        return np.array([i for i, (n, _, c, r) in enumerate(self.atoms) if (not names or n in names) and
-                         (chain is None or c == chain) and (residues is None or residues[0] <= r <= residues[1])])
+        return np.array(
+            [
+                i
+                for i, (n, _, c, r) in enumerate(self.atoms)
+                if (not names or n in names)
+                and (chain is None or c == chain)
+                and (residues is None or residues[0] <= r <= residues[1])
+            ]
+        )
 
     def pdb_rows(self, model, atoms=None):
         rows = []
         for i, (name, residue, chain, number) in enumerate(atoms or self.atoms):
             x, y, z = self.xyz[model][i]
-            rows.append(f"ATOM  {i + 1:5d}  {name:<3s} {residue} {chain}{number:4d}    {x:8.3f}{y:8.3f}{z:8.3f}  1.00 10.00"
-                        f"          {name[0]:>2s}\n")
+            rows.append(
+                f"ATOM  {i + 1:5d}  {name:<3s} {residue} {chain}{number:4d}    {x:8.3f}{y:8.3f}{z:8.3f}  1.00 10.00"
+                f"          {name[0]:>2s}\n"
+            )
         return "".join(rows)
 
     def write_pdb(self, path, model):
         return write(path, self.pdb_rows(model) + "END\n")
 
     def write_models(self, path):
-        return write(path, "".join(f"MODEL     {i + 1:4d}\n{self.pdb_rows(i)}ENDMDL\n" for i in range(len(self.xyz))) + "END\n")
+        return write(
+            path, "".join(f"MODEL     {i + 1:4d}\n{self.pdb_rows(i)}ENDMDL\n" for i in range(len(self.xyz))) + "END\n"
+        )
 
     def write_cif(self, path):
         text = ["data_MADE\n#\nloop_\n"]
-        text += [f"_atom_site.{c}\n" for c in ("group_PDB", "id", "type_symbol", "label_atom_id", "auth_atom_id", "label_comp_id",
-                 "auth_comp_id", "label_asym_id", "auth_asym_id", "label_seq_id", "auth_seq_id", "pdbx_PDB_ins_code",
-                 "label_alt_id", "Cartn_x", "Cartn_y", "Cartn_z", "pdbx_PDB_model_num")]
+        text += [
+            f"_atom_site.{c}\n"
+            for c in (
+                "group_PDB",
+                "id",
+                "type_symbol",
+                "label_atom_id",
+                "auth_atom_id",
+                "label_comp_id",
+                "auth_comp_id",
+                "label_asym_id",
+                "auth_asym_id",
+                "label_seq_id",
+                "auth_seq_id",
+                "pdbx_PDB_ins_code",
+                "label_alt_id",
+                "Cartn_x",
+                "Cartn_y",
+                "Cartn_z",
+                "pdbx_PDB_model_num",
+            )
+        ]
         for model, xyz in enumerate(self.xyz):
             for i, (name, residue, chain, number) in enumerate(self.atoms):
                 x, y, z = xyz[i]
-                text.append(f"ATOM {i + 1} {name[0]} '{name}' \"{name}\" {residue} {residue} Z {chain} {number + 3} {number} ? . "
-                            f"{x:.3f} {y:.3f} {z:.3f} {model + 1}\n")
+                text.append(
+                    f"ATOM {i + 1} {name[0]} '{name}' \"{name}\" {residue} {residue} Z {chain} {number + 3} {number} ? . "
+                    f"{x:.3f} {y:.3f} {z:.3f} {model + 1}\n"
+                )
         return write(path, "".join(text) + "#\n")
 
     def write_dcd(self, path, order="<", cell=True, said=None):
         def record(data):
             return np.array([len(data)], order + "i4").tobytes() + data + np.array([len(data)], order + "i4").tobytes()
+
         head = np.zeros(20, order + "i4")
         head[0], head[10], head[19] = len(self.xyz) if said is None else said, cell, 24
         out = record(b"CORD" + head.tobytes())
@@ -143,10 +181,18 @@ def neighbourhoods(matrix, cutoff):
 
 def superposer(*arguments, expect=0, **options):
     """Standard error of the program, which must exit so."""
-    result = subprocess.run([os.path.join(BIN, "icestream-superposer"), *map(str, arguments)], capture_output=True, text=True,
-                            timeout=100, **options)
+    result = subprocess.run(
+        [os.path.join(BIN, "icestream-superposer"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        **options,
+    )
     if result.returncode != expect:
-        check(False, f"superposer {' '.join(map(str, arguments))}: exit {result.returncode}, not {expect}: {result.stderr[-600:]}")
+        check(
+            False,
+            f"superposer {' '.join(map(str, arguments))}: exit {result.returncode}, not {expect}: {result.stderr[-600:]}",
+        )
     return result.stderr + result.stdout
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """icestream-superposer on files: every format gives the RMSDs that NumPy finds, and what else it writes fits them."""
+
 import csv
 import json
 import os
@@ -7,8 +8,20 @@ import shutil
 import sys
 import tempfile
 
-from superposer_ensembles import DATA, Ensemble, all_pairs, check, clusters_of, end, fit, names_of, neighbourhoods, square, \
-    superposer, write
+from superposer_ensembles import (
+    DATA,
+    Ensemble,
+    all_pairs,
+    check,
+    clusters_of,
+    end,
+    fit,
+    names_of,
+    neighbourhoods,
+    square,
+    superposer,
+    write,
+)
 import numpy as np
 
 SEED = 4
@@ -29,17 +42,30 @@ def formats(work, made):
     models, cif = made.write_models(f"{work}/models.pdb"), made.write_cif(f"{work}/models.cif")
     dcd, swapped = made.write_dcd(f"{work}/a.dcd"), made.write_dcd(f"{work}/b.dcd", order=">", cell=False, said=0)
     top = f"{work}/files/m000.pdb"
-    ways = {"folder": [f"{work}/files"], "glob": [f"{work}/files/*.pdb"], "list": [listed], "models": [models], "cif": [cif],
-            "commas": [",".join(f"{work}/files/m{i:03d}.pdb" for i in range(count))],
-            "dcd": [dcd, "--topology", top], "dcd-swapped": [swapped, "--topology", top]}
+    ways = {
+        "folder": [f"{work}/files"],
+        "glob": [f"{work}/files/*.pdb"],
+        "list": [listed],
+        "models": [models],
+        "cif": [cif],
+        "commas": [",".join(f"{work}/files/m{i:03d}.pdb" for i in range(count))],
+        "dcd": [dcd, "--topology", top],
+        "dcd-swapped": [swapped, "--topology", top],
+    }
     first = None
     for way, arguments in ways.items():
         out = f"{work}/out-{way}"
         superposer("--i", *arguments, "--o", out, "--cutoff", CUTOFF, "--centres", 0)
         found = rmsd(out)
         first = found if first is None else first
-        check(found.dtype == np.float32 and found.shape == (count * (count - 1) // 2,), f"{way}: {found.dtype} {found.shape}")
-        check(np.abs(found - expected).max() < 1e-4, f"{way}: RMSDs differ by {np.abs(found - expected).max():.1e} Å at most")
+        check(
+            found.dtype == np.float32 and found.shape == (count * (count - 1) // 2,),
+            f"{way}: {found.dtype} {found.shape}",
+        )
+        check(
+            np.abs(found - expected).max() < 1e-4,
+            f"{way}: RMSDs differ by {np.abs(found - expected).max():.1e} Å at most",
+        )
         check(np.array_equal(found, first), f"{way}: the same bytes")
         names = names_of(out)
         kind = {"folder": "m", "commas": "m", "list": "files/m"}.get(way)
@@ -67,17 +93,27 @@ def clusters(work, made, expected):
     close = float(np.quantile(matrix[np.equal.outer(made.shape, made.shape) & (matrix > 0)], 0.4))
     cluster, centres = neighbourhoods(matrix, close)
     text = superposer("--i", models, "--o", f"{work}/close", "--cutoff", close, "--centres", 0)
-    check(f"icestream-superposer: {len(matrix)} structures, {len(centres)} clusters, the largest of {max(np.bincount(cluster))}\n"
-          in text, f"what it came to: {text}")
+    check(
+        f"icestream-superposer: {len(matrix)} structures, {len(centres)} clusters, the largest of {max(np.bincount(cluster))}\n"
+        in text,
+        f"what it came to: {text}",
+    )
     found = list(clusters_of(f"{work}/close").values())
-    check([c for c, _ in found] == list(cluster + 1) and len(centres) > 4, f"{len(centres)} neighbourhoods below {close:.3f} Å")
+    check(
+        [c for c, _ in found] == list(cluster + 1) and len(centres) > 4,
+        f"{len(centres)} neighbourhoods below {close:.3f} Å",
+    )
     out = f"{work}/average"
     superposer("--i", models, "--o", out, "--cutoff", CUTOFF, "--clustering", "average", "--centres", 2)
     found = list(clusters_of(out).values())
     by_shape = [{found[i][0] for i in np.flatnonzero(made.shape == s)} for s in range(3)]
-    check(all(len(s) == 1 for s in by_shape) and len(set.union(*by_shape)) == 3, f"average linkage parts the shapes: {by_shape}")
+    check(
+        all(len(s) == 1 for s in by_shape) and len(set.union(*by_shape)) == 3,
+        f"average linkage parts the shapes: {by_shape}",
+    )
     try:
         from scipy.cluster.hierarchy import fcluster, linkage
+
         superposer("--i", models, "--o", f"{work}/close", "--cutoff", close, "--clustering", "average", "--centres", 0)
         for cutoff, table in ((CUTOFF, found), (close, list(clusters_of(f"{work}/close").values()))):
             other, own = fcluster(linkage(expected, "average"), cutoff, "distance"), [c for c, _ in table]
@@ -94,9 +130,15 @@ def clusters(work, made, expected):
         check(centre == best, f"centre {centre} has the least sum of distances")
         rows = [r for r in open(f"{out}/{name}") if r.startswith("ATOM")]
         xyz = np.array([[float(r[30:38]), float(r[38:46]), float(r[46:54])] for r in rows])
-        check(xyz.shape == made.xyz[centre].shape and np.abs(xyz - made.xyz[centre]).max() < 6e-4, f"{name} has all its atoms")
+        check(
+            xyz.shape == made.xyz[centre].shape and np.abs(xyz - made.xyz[centre]).max() < 6e-4,
+            f"{name} has all its atoms",
+        )
     superposer("--i", models, "--o", out, "--cutoff", 100)
-    check(sorted(f for f in os.listdir(out) if f.startswith("centre_")) == ["centre_0001.pdb"], "centres of before are removed")
+    check(
+        sorted(f for f in os.listdir(out) if f.startswith("centre_")) == ["centre_0001.pdb"],
+        "centres of before are removed",
+    )
 
 
 def neighbours(work, made, expected):
@@ -104,7 +146,7 @@ def neighbours(work, made, expected):
     superposer("--i", f"{work}/models.pdb", "--o", out, "--cutoff", CUTOFF, "--results", "neighbours", "--centres", 0)
     starts, index, values = (np.load(f"{out}/neighbours_{n}.npy") for n in ("starts", "index", "rmsd"))
     check(not os.path.exists(f"{out}/rmsd.npy"), "no matrix beside neighbours")
-    pairs = [(i, int(j)) for i in range(len(matrix)) for j in index[starts[i]:starts[i + 1]]]
+    pairs = [(i, int(j)) for i in range(len(matrix)) for j in index[starts[i] : starts[i + 1]]]
     check(pairs == list(zip(*np.nonzero(np.triu(matrix < CUTOFF, 1)))), f"{len(pairs)} neighbours below {CUTOFF} Å")
     check(np.abs(values - [matrix[p] for p in pairs]).max() < 1e-4, "with their RMSDs")
     check(clusters_of(out) == clusters_of(f"{work}/out-models"), "the same clusters without a matrix")
@@ -115,13 +157,18 @@ def neighbours(work, made, expected):
 def selections(work, made):
     models = f"{work}/models.pdb"
     masses = {"N": 14.007, "C": 12.011, "O": 15.999, "H": 1.008}
-    cases = {"backbone": (["--select", "backbone"], made.index("N", "CA", "C", "O"), None),
-             "heavy": (["--select", "heavy"], made.index("N", "CA", "C", "O", "CB"), None),
-             "all": (["--select", "all", "--weights", "mass"], made.index(), [masses[a[0][0]] for a in made.atoms]),
-             "chain": (["--chain", "B"], made.index("CA", chain="B"), None),
-             "range": (["--residues", "-1-5,9-12", "--method", "kabsch"],
-                       np.concatenate([made.index("CA", residues=(-1, 5)), made.index("CA", residues=(9, 12))]), None),
-             "jacobi": (["--method", "jacobi"], made.index("CA"), None)}
+    cases = {
+        "backbone": (["--select", "backbone"], made.index("N", "CA", "C", "O"), None),
+        "heavy": (["--select", "heavy"], made.index("N", "CA", "C", "O", "CB"), None),
+        "all": (["--select", "all", "--weights", "mass"], made.index(), [masses[a[0][0]] for a in made.atoms]),
+        "chain": (["--chain", "B"], made.index("CA", chain="B"), None),
+        "range": (
+            ["--residues", "-1-5,9-12", "--method", "kabsch"],
+            np.concatenate([made.index("CA", residues=(-1, 5)), made.index("CA", residues=(9, 12))]),
+            None,
+        ),
+        "jacobi": (["--method", "jacobi"], made.index("CA"), None),
+    }
     for name, (arguments, index, weights) in cases.items():
         superposer("--i", models, "--o", f"{work}/sel-{name}", "--centres", 0, *arguments)
         worst = np.abs(rmsd(f"{work}/sel-{name}") - all_pairs(made.xyz[:, index], weights)).max()
@@ -133,15 +180,29 @@ def on_reference(work, made):
     ca, out = made.index("CA"), f"{work}/on"
     reference = made.xyz[2]
     for kind, out in (("pdb", f"{work}/on-pdb"), ("dcd", f"{work}/on-dcd"), ("npy", f"{work}/on")):
-        superposer("--i", f"{work}/models.pdb", "--o", out, "--reference", f"{work}/files/m002.pdb", "--superposed", kind,
-                   "--rotations", "--centres", 0)
+        superposer(
+            "--i",
+            f"{work}/models.pdb",
+            "--o",
+            out,
+            "--reference",
+            f"{work}/files/m002.pdb",
+            "--superposed",
+            kind,
+            "--rotations",
+            "--centres",
+            0,
+        )
     rotations, translations = np.load(f"{out}/rotations.npy"), np.load(f"{out}/translations.npy")
     moved = np.load(f"{out}/superposed.npy")
     values = [float(row["rmsd"]) for row in csv.DictReader(open(f"{out}/reference_rmsd.csv"))]
     expected = [fit(reference[ca], x[ca])[0] for x in made.xyz]
     check(np.abs(np.array(values) - expected).max() < 1e-4, "RMSDs to the reference")
-    check(np.abs(np.linalg.det(rotations) - 1).max() < 1e-9 and
-          np.abs(rotations @ rotations.transpose(0, 2, 1) - np.eye(3)).max() < 1e-9, "rotations are rotations")
+    check(
+        np.abs(np.linalg.det(rotations) - 1).max() < 1e-9
+        and np.abs(rotations @ rotations.transpose(0, 2, 1) - np.eye(3)).max() < 1e-9,
+        "rotations are rotations",
+    )
     again = np.einsum("nab,nkb->nka", rotations, made.xyz[:, ca]) + translations[:, None]
     check(np.abs(again - moved).max() < 1e-4, "rotation · x + translation is where superposed.npy has it")
     check(np.abs(np.sqrt(((moved - reference[ca]) ** 2).sum(2).mean(1)) - expected).max() < 1e-4, "that is the optimum")
@@ -154,6 +215,7 @@ def on_reference(work, made):
 
 def by_others(work, made, whole):
     """MDTraj and MDAnalysis read what was written, and find the same; what they and gemmi write is read."""
+
     def reads(what, path, least=1e-3):
         topology = ["--topology", f"{work}/files/m000.pdb"] if path.endswith("dcd") else []
         superposer("--i", path, "--o", f"{work}/theirs", "--centres", 0, *topology)
@@ -162,13 +224,16 @@ def by_others(work, made, whole):
 
     try:
         import mdtraj
+
         traj = mdtraj.load(f"{work}/models.pdb")
         ca = traj.topology.select("name CA")
-        found = [mdtraj.rmsd(traj, traj, i, atom_indices=ca)[i + 1:] * 10 for i in range(traj.n_frames - 1)]
+        found = [mdtraj.rmsd(traj, traj, i, atom_indices=ca)[i + 1 :] * 10 for i in range(traj.n_frames - 1)]
         worst = np.abs(np.concatenate(found) - rmsd(f"{work}/out-models")).max()
         check(worst < 2e-3, f"MDTraj {mdtraj.version.version}: RMSDs differ by {worst:.1e} Å at most")
         for name, least in (("on-pdb/superposed.pdb", 1e-3), ("on-dcd/superposed.dcd", 1e-4)):
-            frames = mdtraj.load(f"{work}/{name}", **({"top": f"{work}/files/m000.pdb"} if name.endswith("dcd") else {}))
+            frames = mdtraj.load(
+                f"{work}/{name}", **({"top": f"{work}/files/m000.pdb"} if name.endswith("dcd") else {})
+            )
             worst = np.abs(frames.xyz * 10 - whole).max()
             check(worst < least, f"MDTraj reads {name}: within {worst:.1e} Å")
         traj.save_dcd(f"{work}/mdtraj.dcd")
@@ -181,11 +246,17 @@ def by_others(work, made, whole):
     try:
         import MDAnalysis
         from MDAnalysis.analysis.rms import rmsd as one
+
         universe = MDAnalysis.Universe(f"{work}/files/m000.pdb", f"{work}/on-dcd/superposed.dcd")
         ca = universe.select_atoms("name CA")
         xyz = np.array([ca.positions.astype(float) for _ in universe.trajectory])
-        found = np.array([one(xyz[i], xyz[j], center=True, superposition=True) for i in range(len(xyz))
-                          for j in range(i + 1, len(xyz))])
+        found = np.array(
+            [
+                one(xyz[i], xyz[j], center=True, superposition=True)
+                for i in range(len(xyz))
+                for j in range(i + 1, len(xyz))
+            ]
+        )
         worst = np.abs(found - rmsd(f"{work}/out-models")).max()
         check(worst < 1e-3, f"MDAnalysis {MDAnalysis.__version__}: RMSDs differ by {worst:.1e} Å at most")
         universe.atoms.write(f"{work}/mdanalysis.dcd", frames="all")
@@ -194,6 +265,7 @@ def by_others(work, made, whole):
         print(f"     without MDAnalysis: {missing}")
     try:
         import gemmi
+
         structure = gemmi.read_structure(f"{work}/models.pdb")
         structure.setup_entities()
         structure.make_mmcif_document().write_file(f"{work}/gemmi.cif")

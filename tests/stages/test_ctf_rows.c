@@ -78,7 +78,7 @@ static void session_stands_before_optics_before_header(void **state) {
     assert_false(item_has(item, "columns.rlnCtfImage"));
     assert_false(item_has(item, "columns.rlnOpticsGroup"));
     item_destroy(&item);
-    /* No CTF file: the header, and what most microscopes have. */
+    /* Without a CTF file the header and the usual values of microscopes count. */
     session.voltage = NAN;
     source = source_of(NULL, -1, &session);
     source.path = "/elsewhere/mic_1.mrc";
@@ -120,7 +120,7 @@ static void file_that_grows_is_read_again(void **state) {
     assert_ok(ctf_rows_refresh(rows, &changed, &err));
     assert_false(changed);
     assert_int_equal(ctf_rows_find(rows, "b.mrc"), -1);
-    /* Half written: the rows read before stay; said once. */
+    /* A half-written file is reported once; the rows read before stay. */
     watched_put_text("grows.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\na.mrc 1\nb.mrc");
     assert_int_not_equal(ctf_rows_refresh(rows, &changed, &err), STATUS_OK);
     assert_false(changed);
@@ -151,7 +151,7 @@ static double defocus_of(const struct ctf_rows *rows, const char *name) {
     return defocus;
 }
 
-/* Cut anywhere, it tells nothing that the whole file does not; when it is whole it is read. */
+/* A file cut anywhere gives no value that the whole file does not give; the whole file is then read. */
 static void half_a_file_is_waited_for(void **state) {
     (void)state;
     char whole[4096], part[4096], path[PATH_SIZE];
@@ -180,7 +180,7 @@ static void half_a_file_is_waited_for(void **state) {
         ctf_rows_close(&rows);
     }
     assert_true(awaited > 100);
-    /* Some programs end their files so. */
+    /* Some programs end their files without a line break. */
     struct ctf_rows *rows = NULL;
     struct err err = {0};
     snprintf(part, sizeof part, "%.*s", (int)length - 1, whole);
@@ -214,7 +214,7 @@ static void table_of_micrographs_reads_back(void **state) {
     char path[PATH_SIZE];
     scratch_path("micrographs.star", path);
     assert_ok(record_table_begin(table, path, &err));
-    /* More than are held at once. */
+    /* More rows than one piece of the table holds. */
     for (int i = 0; i < 3 * ROUNDS; i++)
         assert_ok(record_table_add(table, items[i % 3], &err));
     assert_ok(record_table_commit(table, &err));

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
 #include "common/harness/stage.h"

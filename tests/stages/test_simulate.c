@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/image_formats.h"
 #include "common/memory.h"
 #include "examples/simulate/micrograph.h"
 #include "tests/common/scratch.h"

@@ -1,5 +1,6 @@
 /* Images of a series lie where they should: resampling against its definition, images that are resampled beside those
  * that are not, and the picture of a tomogram. */
+#include "common/formats/image_formats.h"
 #include "tests/common/scratch.h"
 
 #include "stages/tilt-reconstructor/products.h"

@@ -1,4 +1,4 @@
-/* Which tilt of which series an image is: by patterns of names, and by .mdoc files that come and grow. */
+/* Tests how an image finds its tilt series: by patterns of names, and by .mdoc files that appear and grow. */
 #include "tests/common/scratch.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static void patterns(void **state) {
     }
 }
 
-/* Stars and texts by the dozen could be tried for ever. */
+/* The search for a match ends even with dozens of stars, which could be tried for ever. */
 static void unkind_patterns_end(void **state) {
     (void)state;
     char name[256], pattern[128] = "{series}";
@@ -102,7 +102,7 @@ static void mdocs_grow(void **state) {
     assert_false(tilt_names_find(names, "sub/t1.mrc", &place));
     append("in/t8.tif.mdoc", "PixelSpacing = 2\n[FrameSet = 0]\nTiltAngle = 9\nSubFramePath = C:\\x\\t8.tif\n");
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
-    assert_false(tilt_names_find(names, "t8.tif", &place)); /* frames tell nothing of the series */
+    assert_false(tilt_names_find(names, "t8.tif", &place)); /* an .mdoc of frames does not name a series */
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_false(changed);
     append("in/sub/TS.mrc.mdoc", "[ZValue = 1]\nTiltAngle = -3\nSubFramePath = C:\\x\\t1.tif\n");
@@ -113,11 +113,11 @@ static void mdocs_grow(void **state) {
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
     assert_true(problem.status == STATUS_BAD_FORMAT && strstr(problem.message, "broken.mdoc") != NULL);
     assert_ok(tilt_names_refresh(names, &changed, &problem, &err));
-    assert_int_equal(problem.status, STATUS_OK); /* said once */
+    assert_int_equal(problem.status, STATUS_OK); /* reported once */
     tilt_names_destroy(&names);
 }
 
-/* What the .mdoc says of a tilt goes along with it; what it does not say does not. The header's pixel size counts. */
+/* An item carries the values that the .mdoc has for its tilt, and no others. The pixel size in the header wins. */
 static void items_tell_of_their_tilts(void **state) {
     (void)state;
     const struct stage_session session = {

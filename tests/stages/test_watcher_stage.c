@@ -1,16 +1,17 @@
-/* The watcher as a stage: items, CTF values, the ledger, micrographs.star; and the system's notices. */
+/* Tests the watcher as a stage: items, CTF values, the ledger, micrographs.star, and the notices of the system. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/edges/ledger.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/harness/stage_private.h"
 #include "stages/watcher/notices.h"
-#include "stages/watcher/stage.h"
+#include "stages/watcher/watcher.h"
 #include "tests/stages/watched.h"
 
-/* One run over what is there: no waiting for anything. */
+/* Runs once over the files that are there, without waiting. */
 static enum status try_run(const char *session, const char *const *more, struct stage_results *ret_results,
                            struct err *err) {
     char root[PATH_SIZE], ledger[PATH_SIZE + 16], directory[PATH_SIZE + 8];
@@ -36,6 +37,20 @@ static const struct item *emitted(const struct stage_results *results, const cha
         if (strcmp(item_id(results->emitted[i]), id) == 0) return results->emitted[i];
     fail_msg("%s was not emitted", id);
     return NULL;
+}
+
+static void the_default_pattern_takes_micrographs_and_photographs(void **state) {
+    (void)state;
+    char expected[256] = "";
+    const char *ending, *found = NULL;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; (ending = image_ending(i, pass == 0 ? IMAGE_AS_MICROGRAPH : IMAGE_AS_PHOTOGRAPH)) != NULL;
+             i++)
+            snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%s*%s",
+                     expected[0] != '\0' ? "," : "", ending);
+    for (size_t i = 0; i < watcher_stage.param_count; i++)
+        if (strcmp(watcher_stage.params[i].name, "pattern") == 0) found = watcher_stage.params[i].default_text;
+    assert_string_equal(found, expected);
 }
 
 static void items_carry_what_is_known(void **state) {
@@ -206,7 +221,7 @@ static void the_system_tells_of_files_and_folders(void **state) {
     assert_int_equal(notices_next(notices, path, sizeof path), NOTICE_NONE);
     scratch_path("told/missing", path);
     assert_int_equal(notices_add(notices, path, &err), STATUS_NOT_FOUND);
-    /* A folder that is removed and made again is watched again. */
+    /* A folder that was removed and created again is watched again. */
     scratch_path("told/sub", folder);
     assert_ok(notices_add(notices, folder, &err));
     scratch_shell("rmdir '%s'", folder);
@@ -222,7 +237,7 @@ static void the_system_tells_of_files_and_folders(void **state) {
 
 static const char ROW[] = "ATOM      1  CA  GLY A   1      11.104   6.134  -6.504  1.00  0.00           C\n";
 
-/* Structures go on without a pixel size, and without CTF values, beside micrographs. */
+/* Beside micrographs, structures go on without a pixel size and without CTF values. */
 static void structures_go_on(void **state) {
     (void)state;
     char text[256];
@@ -255,6 +270,7 @@ static void structures_go_on(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_pattern_takes_micrographs_and_photographs),
         cmocka_unit_test(structures_go_on),
         cmocka_unit_test(items_carry_what_is_known),
         cmocka_unit_test(nothing_goes_twice_and_what_failed_may_go_later),

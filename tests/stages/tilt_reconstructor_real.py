@@ -1,13 +1,28 @@
 #!/usr/bin/env python3
-"""icestream-tilt-reconstructor on what other programs and microscopes have written: stacks of every mode, extended headers, their
-angles, transforms and .mdoc files; a tooth at a synchrotron, a microtubule. What is not there is left out, with a line."""
+"""icestream-tilt-reconstructor on what other programs and microscopes have written: stacks of every mode, extended
+headers, their angles, transforms and .mdoc files; a tooth at a synchrotron, a microtubule. What is not there is left
+out, with a line."""
+
 import json
 import os
 import shutil
 import struct
 import tempfile
 
-from tilt_series_files import DATA, SKIP, check, end, likeness, mrcfile, np, reconstruct, said, volume, write, write_stack
+from tilt_series_files import (
+    DATA,
+    SKIP,
+    check,
+    end,
+    likeness,
+    mrcfile,
+    np,
+    reconstruct,
+    said,
+    volume,
+    write,
+    write_stack,
+)
 
 
 def data(*parts):
@@ -31,12 +46,15 @@ def filtered_back_projection(images, angles, side):
 
 
 def tooth(work):
-    """Absorption of a tooth, 181 angles over 180°; its axis lies at column 296 of 640 (TomoPy's documentation), as .xf says."""
+    """Absorption of a tooth, 181 angles over 180°; its axis lies at column 296 of 640 (TomoPy's documentation), as
+    .xf says."""
     path = data("tomopy", "tooth.h5")
     if path is None:
         return
-    images, flat, dark = (np.fromfile(path, "<f4", 2 * 640 * n, offset=at).reshape(n, 2, 640).astype(float)
-                          for n, at in ((181, 8304), (10, 987672), (10, 936472)))
+    images, flat, dark = (
+        np.fromfile(path, "<f4", 2 * 640 * n, offset=at).reshape(n, 2, 640).astype(float)
+        for n, at in ((181, 8304), (10, 987672), (10, 936472))
+    )
     angles = np.fromfile(path, "<f8", 181, offset=935024) - 89.5
     check(abs(angles[-1] - 89.5055) < 1e-3 and flat.mean() > 10 * dark.mean(), "the file is laid out as it was")
     seen = -np.log(np.maximum((images - dark.mean(0)) / (flat.mean(0) - dark.mean(0)), 1e-4))
@@ -54,7 +72,10 @@ def tooth(work):
         found[way] = likeness(volume(f"{work}/tooth/{way}/tooth.mrc")[:, 0][inside], expected[inside])
     reconstruct("--i", stack, "--o", f"{work}/tooth/off", *options, "--method", "wbp")
     off = likeness(volume(f"{work}/tooth/off/tooth.mrc")[:, 0][inside], expected[inside])
-    check(found["wbp"] > 0.97 and found["sirt"] > 0.9 and off < 0.9, f"like a back-projection made with NumPy: {found}; its axis elsewhere: {off:.3f}")
+    check(
+        found["wbp"] > 0.97 and found["sirt"] > 0.9 and off < 0.9,
+        f"like a back-projection made with NumPy: {found}; its axis elsewhere: {off:.3f}",
+    )
 
 
 def project(density, angles):
@@ -79,7 +100,8 @@ def mark_as_imod(path, signed):
 
 
 def microtubule(work):
-    """A subtomogram as a phantom; its projections in every mode, with extended headers, in either order of bytes, are one series."""
+    """A subtomogram as a phantom; its projections in every mode, with extended headers, in either order of bytes, are
+    one series."""
     path = data("cylindra", "tests", "13pf_MT.tif")
     if path is None:
         return
@@ -92,8 +114,17 @@ def microtubule(work):
     angles = np.arange(-60, 61, 4.0)
     seen = project(density - density.mean(), angles)
     whole = np.rint((seen - seen.min()) / (seen.max() - seen.min()) * 127)
-    ways = {"float32": np.float32, "int16": np.int16, "uint16": np.uint16, "float16": np.float16, "int8": np.int8, "bytes": np.uint8,
-            "extended": np.float32, "big_endian": ">i2", "volume": np.float32}
+    ways = {
+        "float32": np.float32,
+        "int16": np.int16,
+        "uint16": np.uint16,
+        "float16": np.float16,
+        "int8": np.int8,
+        "bytes": np.uint8,
+        "extended": np.float32,
+        "big_endian": ">i2",
+        "volume": np.float32,
+    }
     folder, expected = f"{work}/modes", None
     os.makedirs(folder)
     for name, kind in ways.items():
@@ -112,10 +143,16 @@ def microtubule(work):
         reconstruct("--i", stack, "--o", f"{folder}/o", "--thickness", density.shape[0], "--iterations", 15, *more)
         found = volume(f"{folder}/o/{name}.mrc")
         expected = found if expected is None else expected
-        check(np.abs(found - expected).max() < 1e-4 * expected.std() and json.load(open(f"{folder}/o/{name}.json"))["pixel_size"] > 10.5,
-              f"{name}: the same tomogram")
+        check(
+            np.abs(found - expected).max() < 1e-4 * expected.std()
+            and json.load(open(f"{folder}/o/{name}.json"))["pixel_size"] > 10.5,
+            f"{name}: the same tomogram",
+        )
     like, mirrored = likeness(expected, density), likeness(expected[::-1], density)
-    check(like > 0.5 and mirrored < 0.8 * like, f"like the microtubule, but for the missing wedge: {like:.3f}; mirrored in z {mirrored:.3f}")
+    check(
+        like > 0.5 and mirrored < 0.8 * like,
+        f"like the microtubule, but for the missing wedge: {like:.3f}; mirrored in z {mirrored:.3f}",
+    )
 
 
 def etomo(work):
@@ -131,10 +168,22 @@ def float16_images(work):
     folder = data("tiltstack", "tests", "test_data")
     if folder is None:
         return
-    reconstruct("--i", f"{folder}/mdoc/TS_01.mrc.mdoc", "--images", f"{folder}/tilt_images", "--o", f"{work}/warp", "--thickness", 6)
+    reconstruct(
+        "--i",
+        f"{folder}/mdoc/TS_01.mrc.mdoc",
+        "--images",
+        f"{folder}/tilt_images",
+        "--o",
+        f"{work}/warp",
+        "--thickness",
+        6,
+    )
     record = json.load(open(f"{work}/warp/TS_01.json"))
     views = [t["view"] for t in record["tilts"]]
-    check(len(views) == 41 and views[:3] == [40, 39, 36] and record["pixel_size"] == 5.4, f"dose-symmetric, sorted: {views[:3]}")
+    check(
+        len(views) == 41 and views[:3] == [40, 39, 36] and record["pixel_size"] == 5.4,
+        f"dose-symmetric, sorted: {views[:3]}",
+    )
 
 
 def aretomo(work):
@@ -143,40 +192,97 @@ def aretomo(work):
     if folder is None:
         return
     count = len(open(f"{folder}/tilt_1.tlt").read().split())
-    stack = write_stack(f"{work}/aretomo/ts.st", np.random.default_rng(1).normal(100, 5, (count, 48, 64)).astype(np.float32))
-    reconstruct("--i", stack, "--tilts", f"{folder}/tilt_1.tlt", "--transforms", f"{folder}/tilt_1.xf", "--o", f"{work}/aretomo/o",
-                "--thickness", 16, "--iterations", 3)
+    stack = write_stack(
+        f"{work}/aretomo/ts.st", np.random.default_rng(1).normal(100, 5, (count, 48, 64)).astype(np.float32)
+    )
+    reconstruct(
+        "--i",
+        stack,
+        "--tilts",
+        f"{folder}/tilt_1.tlt",
+        "--transforms",
+        f"{folder}/tilt_1.xf",
+        "--o",
+        f"{work}/aretomo/o",
+        "--thickness",
+        16,
+        "--iterations",
+        3,
+    )
     record = json.load(open(f"{work}/aretomo/o/ts.json"))
     check(len(record["tilts"]) == count and len(record["tilts"][0]["transform"]) == 6, f"{count} tilts of AreTomo's")
 
 
 def micrographs(work):
-    """Single images: a tilt pair in negative stain by an .mdoc alone; one of 16-bit counts behind FEI's extended header, thrice."""
+    """Single images: a tilt pair in negative stain by an .mdoc alone; one of 16-bit counts behind FEI's extended
+    header, thrice."""
     pair, fei = data("leginon", "tilt1.mrc"), data("mrcfile", "fei-extended.mrc")
     if pair is not None:
-        mdoc = "".join(f"[ZValue = {z}]\nTiltAngle = {a}\nSubFramePath = X:\\tilt{z + 1}.tif\n" for z, a in enumerate((0, 50)))
-        reconstruct("--i", write(f"{work}/pair/pair.mdoc", mdoc), "--images", os.path.dirname(pair), "--o", f"{work}/pair/o", "--thickness", 32,
-                    "--iterations", 2)
+        mdoc = "".join(
+            f"[ZValue = {z}]\nTiltAngle = {a}\nSubFramePath = X:\\tilt{z + 1}.tif\n" for z, a in enumerate((0, 50))
+        )
+        reconstruct(
+            "--i",
+            write(f"{work}/pair/pair.mdoc", mdoc),
+            "--images",
+            os.path.dirname(pair),
+            "--o",
+            f"{work}/pair/o",
+            "--thickness",
+            32,
+            "--iterations",
+            2,
+        )
         check(volume(f"{work}/pair/o/pair.mrc").shape == (32, 512, 512), "a tilt pair")
         text = reconstruct("--i", pair, "--o", f"{work}/pair/o", "--thickness", 8, expect=3)
-        said(text, "tilt1.mrc: its tilt angles are unknown: there is neither tilt1.tlt nor tilt1.rawtlt nor an .mdoc beside it")
+        said(
+            text,
+            "tilt1.mrc: its tilt angles are unknown: there is neither tilt1.tlt nor tilt1.rawtlt nor an .mdoc beside it",
+        )
     if fei is not None:
         os.makedirs(f"{work}/fei")
         for z in range(3):
             os.symlink(fei, f"{work}/fei/fei_{z}.mrc")
-        mdoc = "".join(f"[ZValue = {z}]\nTiltAngle = {a}\nSubFramePath = fei_{z}.mrc\n" for z, a in enumerate((-3, 0, 3)))
-        reconstruct("--i", write(f"{work}/fei/fei.mdoc", mdoc), "--o", f"{work}/fei/o", "--thickness", 160, "--bin", 16, "--method", "wbp")
+        mdoc = "".join(
+            f"[ZValue = {z}]\nTiltAngle = {a}\nSubFramePath = fei_{z}.mrc\n" for z, a in enumerate((-3, 0, 3))
+        )
+        reconstruct(
+            "--i",
+            write(f"{work}/fei/fei.mdoc", mdoc),
+            "--o",
+            f"{work}/fei/o",
+            "--thickness",
+            160,
+            "--bin",
+            16,
+            "--method",
+            "wbp",
+        )
         found = volume(f"{work}/fei/o/fei.mrc")
-        check(found.shape == (10, 239, 231) and np.isfinite(found).all() and
-              abs(json.load(open(f"{work}/fei/o/fei.json"))["pixel_size"] - 16 * 0.85378) < 0.01, "16-bit counts, and the pixel size of their header")
+        check(
+            found.shape == (10, 239, 231)
+            and np.isfinite(found).all()
+            and abs(json.load(open(f"{work}/fei/o/fei.json"))["pixel_size"] - 16 * 0.85378) < 0.01,
+            "16-bit counts, and the pixel size of their header",
+        )
 
 
 def foreign_mdocs(work):
     """What names things that are not there, or is of something else, is refused with what would help."""
-    for name, words in {("mdocfile", "tests", "test_data", "tilt_series.mdoc"): ("tilt_series.mdoc names TS_01_000_0.0.mrc, which is not in",),
-                        ("mdocfile", "tests", "test_data", "montage_section.mdoc"): ("montage_section.mdoc: this is the .mdoc of a montage",),
-                        ("mdocfile", "tests", "test_data", "frame_set_single.mdoc"): ("frame_set_single.mdoc: this is the .mdoc of one file of frames, not of a tilt series",),
-                        ("cylindra", "tests", "dummy.mrc.mdoc"): ("names no files: neither SubFramePath in its sections nor an ImageFile",)}.items():
+    for name, words in {
+        ("mdocfile", "tests", "test_data", "tilt_series.mdoc"): (
+            "tilt_series.mdoc names TS_01_000_0.0.mrc, which is not in",
+        ),
+        ("mdocfile", "tests", "test_data", "montage_section.mdoc"): (
+            "montage_section.mdoc: this is the .mdoc of a montage",
+        ),
+        ("mdocfile", "tests", "test_data", "frame_set_single.mdoc"): (
+            "frame_set_single.mdoc: this is the .mdoc of one file of frames, not of a tilt series",
+        ),
+        ("cylindra", "tests", "dummy.mrc.mdoc"): (
+            "names no files: neither SubFramePath in its sections nor an ImageFile",
+        ),
+    }.items():
         path = data(*name)
         if path is not None:
             said(reconstruct("--i", path, "--o", f"{work}/foreign", "--thickness", 8, expect=3), *words)
@@ -187,8 +293,12 @@ def foreign_mdocs(work):
         shutil.copyfile(path, f"{folder}/dummy.mrc.mdoc")
         reconstruct("--i", f"{folder}/dummy.mrc.mdoc", "--o", f"{folder}/o", "--thickness", 8, "--align", "coarse")
         record = json.load(open(f"{folder}/o/dummy.json"))
-        check([t["angle"] for t in record["tilts"]] == [-59.99, 0.01, 59.99] and record["pixel_size"] == 5.34 and record["tilt_axis"] == 177,
-              "the stack beside an .mdoc that names none, with its angles, axis and pixel size")
+        check(
+            [t["angle"] for t in record["tilts"]] == [-59.99, 0.01, 59.99]
+            and record["pixel_size"] == 5.34
+            and record["tilt_axis"] == 177,
+            "the stack beside an .mdoc that names none, with its angles, axis and pixel size",
+        )
 
 
 if not os.path.isdir(DATA):

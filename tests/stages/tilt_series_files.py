@@ -1,4 +1,5 @@
 """What tests of the tilt reconstructor share: the program, stacks made with NumPy, checks. Needs numpy and mrcfile."""
+
 import os
 import subprocess
 import sys
@@ -33,10 +34,15 @@ def said(text, *words):
 
 
 def command(program, *arguments, expect=0):
-    result = subprocess.run([os.path.join(BIN, program), *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    result = subprocess.run(
+        [os.path.join(BIN, program), *map(str, arguments)], capture_output=True, text=True, timeout=300
+    )
     text = result.stdout + result.stderr
-    check(result.returncode == expect, f"{program} {' '.join(map(str, arguments))[-90:]}: exit {result.returncode}" +
-          ("" if result.returncode == expect else f", expected {expect}: {text[-2000:]}"))
+    check(
+        result.returncode == expect,
+        f"{program} {' '.join(map(str, arguments))[-90:]}: exit {result.returncode}"
+        + ("" if result.returncode == expect else f", expected {expect}: {text[-2000:]}"),
+    )
     return text
 
 

@@ -1,4 +1,4 @@
-/* A watched folder in a test's scratch folder: files that appear, grow and vanish at the test's word. */
+/* Makes a watched folder in the scratch folder of a test, and files in it that appear, grow and vanish. */
 #ifndef ICESTREAM_TESTS_STAGES_WATCHED_H
 #define ICESTREAM_TESTS_STAGES_WATCHED_H
 
@@ -9,7 +9,7 @@ enum { WATCHED_WHOLE = -1 };
 /* Writes an MRC of nx × ny bytes (mode 0), the first `bytes` of the file or WATCHED_WHOLE. `name` below the scratch
  * folder; folders on the way are made. */
 void watched_put(const char *name, int nx, int ny, long bytes);
-/* The same with a pixel size in the header. */
+/* As watched_put, with a pixel size in the header. */
 void watched_put_sized(const char *name, int nx, int ny, float pixel_size, long bytes);
 void watched_put_text(const char *name, const char *text);
 /* Sets the time of change, s since 1970. */

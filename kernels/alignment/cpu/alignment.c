@@ -16,7 +16,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-enum status alignment_reserve(struct grown *buffer, size_t count, const char *what, struct err *err) {
+enum status alignment_cpu_reserve(struct grown *buffer, size_t count, const char *what, struct err *err) {
     if (count <= buffer->capacity) return STATUS_OK;
     mem_free(&buffer->data);
     buffer->capacity = 0;
@@ -25,7 +25,7 @@ enum status alignment_reserve(struct grown *buffer, size_t count, const char *wh
     return STATUS_OK;
 }
 
-enum status alignment_reserve_list(struct int_list *list, int capacity, struct err *err) {
+enum status alignment_cpu_reserve_list(struct int_list *list, int capacity, struct err *err) {
     if (capacity <= list->capacity) return STATUS_OK;
     int larger = capacity + capacity / 4;
     mem_free(&list->data);
@@ -52,8 +52,8 @@ static void destroy_particle(struct batch_particle *b) {
     free(b->shift_slot);
 }
 
-void alignment_cpu_destroy(struct alignment_cpu **alignment) {
-    struct alignment_cpu *a = *alignment;
+static void destroy(struct alignment *alignment) {
+    struct alignment_cpu *a = alignment->cpu;
     if (a == NULL) return;
     for (int i = 0; a->threads != NULL && i < a->options.threads; i++)
         destroy_thread(&a->threads[i]);
@@ -66,8 +66,7 @@ void alignment_cpu_destroy(struct alignment_cpu **alignment) {
                      a->scatter_order.data, a->threads};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
-    free(a);
-    *alignment = NULL;
+    mem_free(&alignment->cpu);
 }
 
 static enum status count_pixels(struct alignment_cpu *a, struct err *err) {
@@ -91,19 +90,13 @@ static enum status build(struct alignment_cpu *a, struct err *err) {
     return expectation_create(&a->pixels, threads, &a->expectation, err);
 }
 
-enum status alignment_cpu_create(const struct alignment_options *options, struct alignment_cpu **ret_alignment,
-                                 struct err *err) {
+static enum status create(struct alignment *alignment, struct err *err) {
     struct alignment_cpu *a = NULL;
-    TRY(mem_new(1, sizeof *a, "an E-step", &a, err));
-    a->options = *options;
-    a->shells = options->box / 2 + 1;
-    enum status status = build(a, err);
-    if (status != STATUS_OK) {
-        alignment_cpu_destroy(&a);
-        return status;
-    }
-    *ret_alignment = a;
-    return STATUS_OK;
+    TRY(mem_new(1, sizeof *a, "an E-step", &alignment->cpu, err));
+    a = alignment->cpu;
+    a->options = alignment->options;
+    a->shells = a->options.box / 2 + 1;
+    return build(a, err);
 }
 
 static enum status set_shifts(struct alignment_cpu *a, struct err *err) {
@@ -130,7 +123,7 @@ static enum status set_shifts(struct alignment_cpu *a, struct err *err) {
 
 static enum status set_priors(struct alignment_cpu *a, struct err *err) {
     if (a->iteration.reference_log_prior == NULL || a->iteration.local) return STATUS_OK;
-    TRY(alignment_reserve(&a->row_prior, (size_t)a->rows, "priors", err));
+    TRY(alignment_cpu_reserve(&a->row_prior, (size_t)a->rows, "priors", err));
     for (int i = 0; i < a->rows; i++)
         a->row_prior.data[i] = a->iteration.reference_log_prior[i / a->orientations];
     return STATUS_OK;
@@ -140,8 +133,8 @@ static int clamp_batch(double particles) {
     return particles < 1 ? 1 : particles > ALIGNMENT_BATCH_MOST ? ALIGNMENT_BATCH_MOST : (int)particles;
 }
 
-/* How many particles at a time, and how many coarse slices: all of them where they fit, else they are made anew for
- * every batch. */
+/* Chooses how many particles to process at a time, and how many coarse slices to keep: all if they fit; otherwise
+ * slices are made anew for every batch. */
 static enum status plan(struct alignment_cpu *a, struct err *err) {
     enum { LEAST_ROWS = 1024 };
     double quarter = a->options.memory / 4 / sizeof(float), rows = a->rows, box = a->options.box;
@@ -158,13 +151,14 @@ static enum status plan(struct alignment_cpu *a, struct err *err) {
     a->slice_rows = a->rows;
     if (a->iteration.local) return STATUS_OK;
     if (rows * slice > quarter) a->slice_rows = (int)fmin(rows, fmax(LEAST_ROWS, quarter / slice));
-    /* At most about 1e11 operations in one go: a second or two. */
+    /* At most about 1e11 operations per batch: a second or two. */
     double most = fmin(quarter / weights, 1e11 / (weights * 4 * a->iteration.coarse_pixels));
     a->batch = clamp_batch(fmin(most, a->batch));
     return STATUS_OK;
 }
 
-enum status alignment_cpu_begin(struct alignment_cpu *a, const struct alignment_iteration *iteration, struct err *err) {
+static enum status begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err) {
+    struct alignment_cpu *a = alignment->cpu;
     a->iteration = *iteration;
     a->pixels = *iteration->pixels;
     a->orientations = sampling_orientation_count(iteration->sampling);
@@ -173,7 +167,8 @@ enum status alignment_cpu_begin(struct alignment_cpu *a, const struct alignment_
     a->translations = iteration->oversampled ? SAMPLING_SHIFTS : 1;
     a->fine_shifts = a->shifts * a->translations;
     double rows = (double)a->orientations * iteration->reference_count;
-    /* Of the whole grid samples and slices are numbered too; near a pose only rows are, what lies on them is listed. */
+    /* A search of the whole grid numbers samples and slices too. A local search numbers rows only, and lists their
+     * samples. */
     FAIL_IF(!iteration->local && rows * fmax(a->rotations, a->shifts) > INT_MAX, err, STATUS_UNSUPPORTED,
             "%d references at %d orientations and %d shifts are more samples than can be numbered: search a coarser "
             "grid, or near the last poses only",
@@ -185,11 +180,11 @@ enum status alignment_cpu_begin(struct alignment_cpu *a, const struct alignment_
     return set_priors(a, err);
 }
 
-int alignment_cpu_batch(const struct alignment_cpu *a) {
-    return a->batch;
+static int batch(const struct alignment *alignment) {
+    return alignment->cpu->batch;
 }
 
-/* Spectra, CTF and weights of one particle; priors of its shifts. */
+/* Computes spectra, CTF and weights of one particle, and the priors of its shifts. */
 static void prepare_particle(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *space) {
     const struct alignment_particle *p = b->particle;
     const struct alignment_iteration *it = &a->iteration;
@@ -216,8 +211,8 @@ static void prepare_particle(const struct alignment_cpu *a, struct batch_particl
 static enum status prepare_batch(struct alignment_cpu *a, const struct alignment_particle *particles, int count,
                                  struct alignment_result *results, struct err *err) {
     size_t n = (size_t)a->pixels.count, shifts = (size_t)a->shifts;
-    TRY(alignment_reserve(&a->spectra, 6 * n * (size_t)count, "particle spectra", err));
-    TRY(alignment_reserve(&a->priors, shifts * (size_t)count, "priors", err));
+    TRY(alignment_cpu_reserve(&a->spectra, 6 * n * (size_t)count, "particle spectra", err));
+    TRY(alignment_cpu_reserve(&a->priors, shifts * (size_t)count, "priors", err));
     for (int i = 0; i < count; i++) {
         float *at = a->spectra.data + 6 * n * (size_t)i;
         struct batch_particle *b = &a->particles[i];
@@ -235,15 +230,16 @@ static enum status prepare_batch(struct alignment_cpu *a, const struct alignment
     return STATUS_OK;
 }
 
-enum status alignment_cpu_add(struct alignment_cpu *a, const struct alignment_particle *particles, int count,
-                              struct alignment_result *results, struct err *err) {
+static enum status add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                       struct alignment_result *results, struct err *err) {
+    struct alignment_cpu *a = alignment->cpu;
     TRY(prepare_batch(a, particles, count, results, err));
-    TRY(alignment_coarse(a, count, err));
-    return alignment_fine(a, count, err);
+    TRY(alignment_cpu_coarse(a, count, err));
+    return alignment_cpu_fine(a, count, err);
 }
 
-/* D and N of a particle at its best pose by D²/N: what is left of the likelihood when the scale D/N is fitted.
- * half_norms, diff2: N/2 and N/2 − D. */
+/* Finds D and N of a particle at the pose with the largest D²/N: that term remains of the likelihood if the scale D/N
+ * is fitted. half_norms, diff2: N/2 and N/2 − D. */
 static void best_fit(const struct alignment_cpu *a, const float *half_norms, const float *diff2, double ret_fit[2]) {
     double best = 0;
     ret_fit[0] = ret_fit[1] = 0;
@@ -258,8 +254,9 @@ static void best_fit(const struct alignment_cpu *a, const float *half_norms, con
     }
 }
 
-enum status alignment_cpu_scale(struct alignment_cpu *a, const struct alignment_particle *particles, int count,
-                                double *ret_mean, double *dots, double *norms, struct err *err) {
+static enum status scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                         double *ret_mean, double *dots, double *norms, struct err *err) {
+    struct alignment_cpu *a = alignment->cpu;
     const double no_shift[1][2] = {{0, 0}};
     size_t rows = (size_t)a->rows, shifts = (size_t)a->shifts;
     _cleanup_(mem_free) struct alignment_result *results = NULL;
@@ -271,13 +268,14 @@ enum status alignment_cpu_scale(struct alignment_cpu *a, const struct alignment_
     for (int i = 0; i < count; i++)
         results[i].power = power + (size_t)i * (size_t)a->shells;
     TRY(prepare_batch(a, particles, count, results, err));
-    TRY(alignment_compare_all(a, count, true, no_shift, 1, half_norms, err));
+    TRY(alignment_cpu_compare_all(a, count, true, no_shift, 1, half_norms, err));
     *ret_mean = 0;
     for (int o = 0; o < a->orientations; o++)
         *ret_mean += half_norms[o] / (double)a->orientations;
     if (dots == NULL) return STATUS_OK;
-    TRY(alignment_reserve(&a->coarse, (size_t)count * rows * shifts, "weights", err));
-    TRY(alignment_compare_all(a, count, false, (const double(*)[2])a->coarse_shift, a->shifts, a->coarse.data, err));
+    TRY(alignment_cpu_reserve(&a->coarse, (size_t)count * rows * shifts, "weights", err));
+    TRY(alignment_cpu_compare_all(a, count, false, (const double(*)[2])a->coarse_shift, a->shifts, a->coarse.data,
+                                  err));
     double fits[ALIGNMENT_BATCH_MOST][2];
 #pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
     for (int i = 0; i < count; i++)
@@ -286,3 +284,13 @@ enum status alignment_cpu_scale(struct alignment_cpu *a, const struct alignment_
         *dots += fits[i][0], *norms += fits[i][1];
     return STATUS_OK;
 }
+
+/* Sums go straight into the caller's accumulators: there is nothing to finish. */
+const struct alignment_work alignment_cpu_work = {
+    .create = create,
+    .destroy = destroy,
+    .begin = begin,
+    .batch = batch,
+    .scale = scale,
+    .add = add,
+};

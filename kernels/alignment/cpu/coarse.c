@@ -1,5 +1,5 @@
-/* The coarse pass: every pose of the grid in every reference, at a size at which neighbours of the grid differ just so
- * much; what holds 99.9 % of the probability goes on to the fine pass. */
+/* The coarse pass: compares every pose of the grid in every reference, at a size at which neighbouring poses just
+ * differ. The samples that hold 99.9 % of the probability go on to the fine pass. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-/* Slices of rows first .. first+count−1, over the coarse pixels. */
+/* Makes slices of rows first .. first+count−1, over the coarse pixels. */
 static void slice_rows(const struct alignment_cpu *a, int first, int count, float *out) {
     enum { CHUNK = 1024 };
     int n = a->iteration.coarse_pixels;
@@ -40,8 +40,8 @@ static struct expectation_particle comparison(const struct batch_particle *b) {
     return (struct expectation_particle){.image = b->masked, .ctf = b->ctf, .weight = b->weight};
 }
 
-enum status alignment_compare_all(struct alignment_cpu *a, int count, bool empty, const double (*shifts)[2],
-                                  int n_shifts, float *ret_diff2, struct err *err) {
+enum status alignment_cpu_compare_all(struct alignment_cpu *a, int count, bool empty, const double (*shifts)[2],
+                                      int n_shifts, float *ret_diff2, struct err *err) {
     size_t n = (size_t)a->iteration.coarse_pixels, stride = (size_t)a->rows * (size_t)n_shifts;
     struct expectation_particle comparisons[ALIGNMENT_BATCH_MOST];
     _cleanup_(mem_free) float *nothing = NULL;
@@ -50,7 +50,7 @@ enum status alignment_compare_all(struct alignment_cpu *a, int count, bool empty
         comparisons[i] = comparison(&a->particles[i]);
         if (empty) comparisons[i].image = nothing;
     }
-    TRY(alignment_reserve(&a->coarse_slices, (size_t)a->slice_rows * 2 * n, "slices of the coarse pass", err));
+    TRY(alignment_cpu_reserve(&a->coarse_slices, (size_t)a->slice_rows * 2 * n, "slices of the coarse pass", err));
     for (int first = 0; first < a->rows; first += a->slice_rows) {
         int rows = a->rows - first < a->slice_rows ? a->rows - first : a->slice_rows;
         if (!a->sliced) slice_rows(a, first, rows, a->coarse_slices.data);
@@ -61,27 +61,27 @@ enum status alignment_compare_all(struct alignment_cpu *a, int count, bool empty
     return STATUS_OK;
 }
 
-/* The row of the grid that a row of a particle's coarse pass is. */
+/* Returns the row of the grid for a row of a particle's coarse pass. */
 static int grid_row(const struct alignment_cpu *a, const struct batch_particle *b, int row) {
     if (!a->iteration.local) return row;
     return row / b->near.count * a->orientations + b->near.orientations[row % b->near.count];
 }
 
-/* Weights of the coarse samples in place of their differences, and the list of those that matter. */
+/* Replaces the differences of coarse samples by weights, and lists the samples that matter. */
 static enum status select_samples(const struct alignment_cpu *a, struct batch_particle *b, int rows,
                                   const float *row_prior, struct err *err) {
     int shifts = a->shifts;
     size_t samples = (size_t)rows * (size_t)shifts, kept;
-    size_t most = alignment_most_samples(&a->options, &a->iteration);
+    size_t most = most_coarse_samples(&a->options, &a->iteration);
     float threshold;
     posterior_weights(b->coarse, rows, shifts, row_prior, b->shift_log_prior, NULL, NULL);
     expectation_top_sum(b->coarse, samples, ALIGNMENT_FRACTION, &threshold, &kept);
     b->result->significant = (int)kept;
-    /* At low resolution thousands of samples fit a particle alike, and the fine pass over all of them would take most
-     * of the time of the first iterations only to say so again. The best of them stand for the rest. */
+    /* At low resolution thousands of samples fit a particle equally well. The fine pass over all of them would take
+     * most of the time of the first iterations, and show only that again. The best samples stand for the rest. */
     if (kept > most) expectation_largest(b->coarse, samples, threshold, most, &threshold, &kept);
-    TRY(alignment_reserve_list(&b->significant, (int)kept, err));
-    TRY(alignment_reserve_list(&b->rows, rows < (int)kept ? rows : (int)kept, err));
+    TRY(alignment_cpu_reserve_list(&b->significant, (int)kept, err));
+    TRY(alignment_cpu_reserve_list(&b->rows, rows < (int)kept ? rows : (int)kept, err));
     b->significant.count = b->rows.count = 0;
     for (int row = 0; row < rows; row++) {
         const float *weights = b->coarse + (size_t)row * (size_t)shifts;
@@ -93,13 +93,13 @@ static enum status select_samples(const struct alignment_cpu *a, struct batch_pa
     return STATUS_OK;
 }
 
-/* Priors of the rows near a particle's pose. */
+/* Computes the priors of the rows near a particle's pose. */
 static enum status near_priors(const struct alignment_cpu *a, const struct batch_particle *b,
                                struct thread_space *space, const float **ret_prior, struct err *err) {
     int near = b->near.count, references = a->iteration.reference_count;
     *ret_prior = b->near.log_priors;
     if (references == 1) return STATUS_OK;
-    TRY(alignment_reserve(&space->local_prior, (size_t)near * (size_t)references, "priors", err));
+    TRY(alignment_cpu_reserve(&space->local_prior, (size_t)near * (size_t)references, "priors", err));
     *ret_prior = space->local_prior.data;
     for (int i = 0; i < near * references; i++)
         space->local_prior.data[i] =
@@ -108,14 +108,14 @@ static enum status near_priors(const struct alignment_cpu *a, const struct batch
     return STATUS_OK;
 }
 
-/* The grid near a particle's last pose, compared with it alone. */
+/* Compares a particle with the grid near its last pose only. */
 static enum status coarse_near(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *space,
                                struct err *err) {
     int near = b->near.count, references = a->iteration.reference_count, n = a->iteration.coarse_pixels;
     size_t floats = (size_t)near * 2 * (size_t)n;
     if (floats * (size_t)references + 9 * (size_t)near > space->local_slices.capacity)
-        TRY(alignment_reserve(&space->local_slices, 2 * (floats * (size_t)references + 9 * (size_t)near),
-                              "slices near a pose", err));
+        TRY(alignment_cpu_reserve(&space->local_slices, 2 * (floats * (size_t)references + 9 * (size_t)near),
+                                  "slices near a pose", err));
     float *slices = space->local_slices.data, *matrices = slices + floats * (size_t)references;
     const float *prior;
     for (int i = 0; i < near; i++) {
@@ -145,7 +145,7 @@ static enum status prepare_local(struct alignment_cpu *a, int count, struct err 
                 b->near.count, each);
         total += (size_t)b->near.count * each;
     }
-    TRY(alignment_reserve(&a->coarse, total, "weights of the coarse pass", err));
+    TRY(alignment_cpu_reserve(&a->coarse, total, "weights of the coarse pass", err));
     total = 0;
     for (int i = 0; i < count; i++) {
         a->particles[i].coarse = a->coarse.data + total;
@@ -156,13 +156,14 @@ static enum status prepare_local(struct alignment_cpu *a, int count, struct err 
 
 static enum status prepare_global(struct alignment_cpu *a, int count, struct err *err) {
     size_t samples = (size_t)a->rows * (size_t)a->shifts;
-    TRY(alignment_reserve(&a->coarse, samples * (size_t)count, "weights of the coarse pass", err));
+    TRY(alignment_cpu_reserve(&a->coarse, samples * (size_t)count, "weights of the coarse pass", err));
     for (int i = 0; i < count; i++)
         a->particles[i].coarse = a->coarse.data + samples * (size_t)i;
-    return alignment_compare_all(a, count, false, (const double(*)[2])a->coarse_shift, a->shifts, a->coarse.data, err);
+    return alignment_cpu_compare_all(a, count, false, (const double(*)[2])a->coarse_shift, a->shifts, a->coarse.data,
+                                     err);
 }
 
-enum status alignment_coarse(struct alignment_cpu *a, int count, struct err *err) {
+enum status alignment_cpu_coarse(struct alignment_cpu *a, int count, struct err *err) {
     const float *row_prior = a->iteration.reference_log_prior != NULL ? a->row_prior.data : NULL;
     TRY(a->iteration.local ? prepare_local(a, count, err) : prepare_global(a, count, err));
     enum status failed = STATUS_OK;
@@ -173,7 +174,7 @@ enum status alignment_coarse(struct alignment_cpu *a, int count, struct err *err
         enum status status = a->iteration.local ? coarse_near(a, &a->particles[i], space, &mine)
                                                 : select_samples(a, &a->particles[i], a->rows, row_prior, &mine);
         if (status != STATUS_OK) {
-#pragma omp critical(alignment_coarse)
+#pragma omp critical(alignment_cpu_coarse)
             {
                 failed = status;
                 if (err != NULL) *err = mine;

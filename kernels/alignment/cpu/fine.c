@@ -1,9 +1,9 @@
-/* The fine pass: the children of the coarse samples that matter (or, while next to everything matters, these samples
- * themselves), at the full current size; from their probabilities the best pose, the noise, the norm and the slices
- * that are back-projected.
+/* The fine pass: compares the children of the coarse samples that matter, at the full current size. While nearly all
+ * samples matter, it compares the samples themselves. From the probabilities it computes the best pose, the noise, the
+ * norm and the slices that are back-projected.
  *
- * A batch is worked through in parts whose slices fit into memory. The rows of a part are shared: a child that
- * several particles need is projected once, and what they give to it is summed before it is scattered. */
+ * A batch is processed in parts whose slices fit into memory. The particles of a part share rows: a child that several
+ * particles need is projected once, and their contributions to it are summed before they are scattered. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int find_slot(const struct int_list *slots, int row) {
     return low;
 }
 
-/* How many particles from `first` on make up a part: their slices fit, or it is one. */
+/* Returns how many particles from `first` on form a part: as many as have room for their slices, at least one. */
 static int part_size(const struct alignment_cpu *a, int first, int count) {
     double most = a->options.memory / 4 / (a->rotations * 2.0 * a->pixels.count * sizeof(float));
     double all = a->rows, sum = 0;
@@ -52,8 +52,8 @@ static int part_size(const struct alignment_cpu *a, int first, int count) {
     return i - first;
 }
 
-/* Whether the slices of the whole grid fit, and this part alone needs a good part of them: then they are projected
- * once for all particles of the iteration that are still to come. */
+/* Returns whether to project the slices of the whole grid once for all remaining particles of the iteration: if they
+ * fit, and this part alone needs a good part of them. */
 static bool want_all(const struct alignment_cpu *a, int total) {
     double all = a->rows;
     double floats = all * a->rotations * (2.0 * a->pixels.count + 9);
@@ -62,7 +62,7 @@ static bool want_all(const struct alignment_cpu *a, int total) {
 
 static enum status list_all(struct alignment_cpu *a, struct err *err) {
     int all = a->rows;
-    TRY(alignment_reserve_list(&a->slots, all, err));
+    TRY(alignment_cpu_reserve_list(&a->slots, all, err));
     for (int i = 0; i < all; i++)
         a->slots.data[i] = i;
     a->slots.count = all;
@@ -70,10 +70,10 @@ static enum status list_all(struct alignment_cpu *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* The rows that a part needs, each once. */
+/* Lists the rows that a part needs, each once. */
 static enum status list_needed(struct alignment_cpu *a, int first, int count, int total, struct err *err) {
     struct int_list *slots = &a->slots;
-    TRY(alignment_reserve_list(slots, total, err));
+    TRY(alignment_cpu_reserve_list(slots, total, err));
     slots->count = 0;
     for (int i = first; i < first + count; i++) {
         const struct int_list *list = &a->particles[i].rows;
@@ -88,7 +88,7 @@ static enum status list_needed(struct alignment_cpu *a, int first, int count, in
     return STATUS_OK;
 }
 
-int alignment_slice_reference(const struct alignment_cpu *a, int slice) {
+int alignment_cpu_slice_reference(const struct alignment_cpu *a, int slice) {
     return a->slots.data[slice / a->rotations] / a->orientations;
 }
 
@@ -100,7 +100,7 @@ static void slice_matrix(const struct alignment_cpu *a, int slice, double ret_ma
         sampling_matrix(a->iteration.sampling, orientation, ret_matrix);
 }
 
-/* The slices of the rows that a part needs. */
+/* Projects the slices of the rows that a part needs. */
 static enum status project_part(struct alignment_cpu *a, int first, int count, struct err *err) {
     int total = 0;
     if (a->all_slices) return STATUS_OK;
@@ -109,7 +109,7 @@ static enum status project_part(struct alignment_cpu *a, int first, int count, s
     TRY(want_all(a, total) ? list_all(a, err) : list_needed(a, first, count, total, err));
     int slices = a->slots.count * a->rotations;
     size_t n = (size_t)a->pixels.count;
-    TRY(alignment_reserve(&a->fine_slices, (size_t)slices * (2 * n + 9), "slices of the fine pass", err));
+    TRY(alignment_cpu_reserve(&a->fine_slices, (size_t)slices * (2 * n + 9), "slices of the fine pass", err));
     float *matrices = a->fine_slices.data + (size_t)slices * 2 * n;
 #pragma omp parallel for num_threads(a->options.threads) schedule(static)
     for (int i = 0; i < slices; i++) {
@@ -119,8 +119,8 @@ static enum status project_part(struct alignment_cpu *a, int first, int count, s
             matrices[(size_t)i * 9 + (size_t)j] = (float)m[j];
     }
     for (int begin = 0, end; begin < slices; begin = end) {
-        int reference = alignment_slice_reference(a, begin);
-        for (end = begin; end < slices && alignment_slice_reference(a, end) == reference;)
+        int reference = alignment_cpu_slice_reference(a, begin);
+        for (end = begin; end < slices && alignment_cpu_slice_reference(a, end) == reference;)
             end += a->rotations;
         projector_slices(a->iteration.references[reference], &a->pixels, a->pixels.count, end - begin,
                          matrices + (size_t)begin * 9, a->options.threads, a->fine_slices.data + (size_t)begin * 2 * n);
@@ -129,13 +129,13 @@ static enum status project_part(struct alignment_cpu *a, int first, int count, s
 }
 
 static enum status reserve_poses(struct thread_space *s, int poses, struct err *err) {
-    TRY(alignment_reserve_list(&s->pose_slice, poses, err));
-    TRY(alignment_reserve_list(&s->pose_shift, poses, err));
+    TRY(alignment_cpu_reserve_list(&s->pose_slice, poses, err));
+    TRY(alignment_cpu_reserve_list(&s->pose_shift, poses, err));
     if ((size_t)poses <= s->poses.capacity) return STATUS_OK;
-    return alignment_reserve(&s->poses, 2 * (size_t)poses, "poses of the fine pass", err);
+    return alignment_cpu_reserve(&s->poses, 2 * (size_t)poses, "poses of the fine pass", err);
 }
 
-/* All fine poses of the significant samples, those of one slice together. */
+/* Lists all fine poses of the significant samples, grouped by slice. */
 static int list_poses(const struct alignment_cpu *a, const struct batch_particle *b, struct thread_space *s) {
     int shifts = a->shifts, count = 0, at = 0;
     for (int begin = 0, end; begin < b->significant.count; begin = end, at++) {
@@ -160,7 +160,7 @@ static float row_prior(const struct alignment_cpu *a, const struct batch_particl
            (of_reference != NULL ? of_reference[row / each] : 0);
 }
 
-/* As list_poses: each pose has the prior of its coarse sample. */
+/* Adds priors in the order of list_poses: each pose has the prior of its coarse sample. */
 static void add_priors(const struct alignment_cpu *a, const struct batch_particle *b, float *values) {
     int shifts = a->shifts, count = 0;
     for (int begin = 0, end; begin < b->significant.count; begin = end) {
@@ -186,7 +186,7 @@ static enum status reserve_contributions(struct batch_particle *b, size_t count,
     return STATUS_OK;
 }
 
-/* A pose that contributes. */
+/* Adds a contributing pose. */
 static void add_contribution(const struct alignment_cpu *a, struct batch_particle *b, int slice, int t, double weight) {
     struct alignment_result *result = b->result;
     const int *own = b->particle->shift;
@@ -197,10 +197,10 @@ static void add_contribution(const struct alignment_cpu *a, struct batch_particl
     result->offset2 += weight * (x * x + y * y);
     result->weight_sum += weight;
     if (result->reference_weights != NULL)
-        result->reference_weights[alignment_slice_reference(a, slice)] += (float)weight;
+        result->reference_weights[alignment_cpu_slice_reference(a, slice)] += (float)weight;
 }
 
-/* Poses that hold 99.9 %, with weights that sum to 1 over all poses; the best one. */
+/* Keeps the poses that hold 99.9 %, with weights that sum to 1 over all poses, and finds the best pose. */
 static enum status keep_poses(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *s,
                               int poses, struct err *err) {
     struct alignment_result *result = b->result;
@@ -226,8 +226,8 @@ static enum status keep_poses(const struct alignment_cpu *a, struct batch_partic
     b->best_shift = s->pose_shift.data[best];
     result->pmax = s->poses.data[best] / sum;
     result->evidence = log(sum) - least;
-    result->nothing = a->iteration.doubtful ? alignment_nothing(result->evidence, b->particle->nothing) : 0;
-    result->reference = alignment_slice_reference(a, b->best_slice);
+    result->nothing = a->iteration.doubtful ? probability_of_nothing(result->evidence, b->particle->nothing) : 0;
+    result->reference = alignment_cpu_slice_reference(a, b->best_slice);
     slice_matrix(a, b->best_slice, result->pose);
     for (int i = 0; i < 2; i++)
         result->shift[i] = b->particle->shift[i] + a->fine_shift[b->best_shift][i];
@@ -244,14 +244,14 @@ MULTIVERSION static void add_products(const float *slice, const float *a, float 
     }
 }
 
-/* What shows nothing gives nothing, and so much less of what may. */
+/* Weights each image by the probability that it contains a particle. */
 static void apply_doubt(const struct alignment_cpu *a, struct batch_particle *b) {
     struct alignment_result *result = b->result;
     const struct alignment_particle *p = b->particle;
     result->left_out =
         a->iteration.doubtful && !(result->norm_sum >= p->norm_least && result->norm_sum <= p->norm_most);
     if (!a->iteration.doubtful) return;
-    double kept = alignment_something(result->evidence, p->nothing);
+    double kept = probability_of_something(result->evidence, p->nothing);
     result->pmax *= kept;
     if (result->left_out) kept = 0;
     result->offset2 *= kept;
@@ -267,8 +267,9 @@ static void apply_doubt(const struct alignment_cpu *a, struct batch_particle *b)
         b->shift_slot[t] = -1;
 }
 
-/* Σ w |cP − X|² per shell, expanded so that each slice and each shifted image is gone over once: Σ_t w X_t first. What
- * the images hold beyond the current size is all noise and is in result->power already, on the same scale. */
+/* Computes Σ w |cP − X|² per shell. The square is expanded, and Σ_t w X_t summed first, so that each slice and each
+ * shifted image is read once. Beyond the current size images are all noise; result->power holds that already, on the
+ * same scale. */
 static void residuals(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *s) {
     struct alignment_result *result = b->result;
     size_t n = (size_t)a->pixels.count;
@@ -281,8 +282,8 @@ static void residuals(const struct alignment_cpu *a, struct batch_particle *b, s
         for (; i < b->contribution_count && b->contributions[i].slice == slice; i++) {
             const struct contribution *c = &b->contributions[i];
             weight += c->weight;
-            alignment_add_scaled(sums, s->shifted.data + (size_t)b->shift_slot[c->shift] * 2 * n, c->weight,
-                                 2 * (int)n);
+            alignment_cpu_add_scaled(sums, s->shifted.data + (size_t)b->shift_slot[c->shift] * 2 * n, c->weight,
+                                     2 * (int)n);
         }
         add_products(a->fine_slices.data + (size_t)slice * 2 * n, sums, weight, (int)n, cross, power);
     }
@@ -303,7 +304,8 @@ static void residuals(const struct alignment_cpu *a, struct batch_particle *b, s
         result->norm_sum += result->power[shell] * 2.0 * a->shell_pixels[shell];
 }
 
-/* |X − cP| at the best pose, up to the shell of the last iteration and up to this one's, and what follows from it. */
+/* Computes |X − cP| at the best pose, up to the shell of the last iteration and up to the current one, and the
+ * reliability. */
 static void best_residual(const struct alignment_cpu *a, struct batch_particle *b, const struct thread_space *s) {
     int n = a->pixels.count;
     const float *p = a->fine_slices.data + (size_t)b->best_slice * 2 * (size_t)n;
@@ -318,7 +320,7 @@ static void best_residual(const struct alignment_cpu *a, struct batch_particle *
     b->result->residual = sqrt(all);
 }
 
-/* Σ ½|X|²/σ² + Σ ln 2πσ²: what all poses of a particle have in common. */
+/* Returns Σ ½|X|²/σ² + Σ ln 2πσ²: the part that all poses of a particle share. */
 static double likelihood_constant(const struct alignment_cpu *a, const struct batch_particle *b) {
     const float *sigma2 = a->iteration.sigma2 + (size_t)b->particle->optics * (size_t)a->shells;
     double sum = 0;
@@ -344,14 +346,14 @@ static enum status fine_particle(const struct alignment_cpu *a, struct batch_par
                          a->fine_shifts, s->pose_slice.data, s->pose_shift.data, poses, s->poses.data, err));
     add_priors(a, b, s->poses.data);
     TRY(keep_poses(a, b, s, poses, err));
-    TRY(alignment_reserve(&s->shifted, (size_t)b->used_shifts * 2 * n, "shifted images", err));
-    TRY(alignment_reserve(&s->sums, 4 * n, "sums over poses", err));
+    TRY(alignment_cpu_reserve(&s->shifted, (size_t)b->used_shifts * 2 * n, "shifted images", err));
+    TRY(alignment_cpu_reserve(&s->sums, 4 * n, "sums over poses", err));
     for (int t = 0; t < a->fine_shifts; t++)
         if (b->shift_slot[t] >= 0)
             fourier_pixels_shift(&a->pixels, (int)n, b->masked, a->fine_shift[t][0], a->fine_shift[t][1],
                                  s->shifted.data + (size_t)b->shift_slot[t] * 2 * n);
     double evidence = b->result->evidence;
-    if (a->iteration.doubtful) evidence = alignment_evidence_with(evidence, b->particle->nothing);
+    if (a->iteration.doubtful) evidence = evidence_with_nothing(evidence, b->particle->nothing);
     b->result->log_likelihood = evidence - likelihood_constant(a, b);
     b->result->reliability = 1;
     b->result->residual = -1;
@@ -369,7 +371,7 @@ static enum status fine_part(struct alignment_cpu *a, int first, int count, stru
         struct err mine = {0};
         enum status status = fine_particle(a, &a->particles[i], &a->threads[omp_get_thread_num()], &mine);
         if (status != STATUS_OK) {
-#pragma omp critical(alignment_fine)
+#pragma omp critical(alignment_cpu_fine)
             {
                 failed = status;
                 if (err != NULL) *err = mine;
@@ -377,10 +379,10 @@ static enum status fine_part(struct alignment_cpu *a, int first, int count, stru
         }
     }
     TRY(failed);
-    return alignment_back_project(a, first, count, err);
+    return alignment_cpu_back_project(a, first, count, err);
 }
 
-enum status alignment_fine(struct alignment_cpu *a, int count, struct err *err) {
+enum status alignment_cpu_fine(struct alignment_cpu *a, int count, struct err *err) {
     for (int first = 0, part; first < count; first += part) {
         part = part_size(a, first, count);
         TRY(fine_part(a, first, part, err));

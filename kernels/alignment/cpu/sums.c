@@ -1,5 +1,5 @@
-/* Sums for the M-step: what the particles of a part give to a slice is summed, in their order, before it is scattered
- * into the accumulator of the slice's reference. */
+/* Sums for the M-step: sums the contributions of a part's particles to a slice, in their order, then scatters the slice
+ * into the accumulator of its reference. */
 #include <string.h>
 
 #include "common/multiversion.h"
@@ -7,7 +7,7 @@
 
 enum { SCATTER_CHUNK = 256 };
 
-MULTIVERSION void alignment_add_scaled(float *sum, const float *values, float factor, int count) {
+MULTIVERSION void alignment_cpu_add_scaled(float *sum, const float *values, float factor, int count) {
     for (int i = 0; i < count; i++)
         sum[i] += factor * values[i];
 }
@@ -27,11 +27,11 @@ MULTIVERSION static void add_weights(float *sum, const float *ctf, const float *
 
 struct scatter_job {
     const int *begin;   /* of each slice, into entries */
-    const int *entries; /* particle, contribution; ordered by slice, then particle */
-    const int *slices;  /* those that have entries */
+    const int *entries; /* particle, contribution; ordered by slice, then by particle */
+    const int *slices;  /* slices with entries */
 };
 
-/* What all particles of the part give to one slice. */
+/* Sums the contributions of all particles of the part to one slice. */
 static void gather_slice(const struct alignment_cpu *a, const struct scatter_job *job, int slice, float *data,
                          float *weight) {
     int n = a->pixels.count;
@@ -44,21 +44,21 @@ static void gather_slice(const struct alignment_cpu *a, const struct scatter_job
         for (; i < job->begin[slice + 1] && job->entries[2 * i] == particle; i++) {
             const struct contribution *c = &b->contributions[job->entries[2 * i + 1]];
             size_t row = b->first_shifted + (size_t)b->shift_slot[c->shift];
-            alignment_add_scaled(data, a->shifted.data + row * 2 * (size_t)n, c->weight, 2 * n);
+            alignment_cpu_add_scaled(data, a->shifted.data + row * 2 * (size_t)n, c->weight, 2 * n);
             sum += c->weight;
         }
         add_weights(weight, b->ctf, b->weight, sum, n);
     }
 }
 
-/* CTF/σ² times the unmasked images at every shift that matters. */
+/* Computes CTF/σ² times the unmasked images at every shift that matters. */
 static enum status shift_unmasked(struct alignment_cpu *a, int first, int count, struct err *err) {
     size_t rows = 0, n = (size_t)a->pixels.count;
     for (int i = first; i < first + count; i++) {
         a->particles[i].first_shifted = rows;
         rows += (size_t)a->particles[i].used_shifts;
     }
-    TRY(alignment_reserve(&a->shifted, rows * 2 * n, "shifted images", err));
+    TRY(alignment_cpu_reserve(&a->shifted, rows * 2 * n, "shifted images", err));
 #pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
     for (int i = first; i < first + count; i++) {
         struct batch_particle *b = &a->particles[i];
@@ -71,13 +71,13 @@ static enum status shift_unmasked(struct alignment_cpu *a, int first, int count,
     return STATUS_OK;
 }
 
-/* Contributions sorted by slice (counting sort: the order of particles within a slice is kept). */
+/* Sorts contributions by slice; the counting sort keeps the order of particles within a slice. */
 static enum status sort_contributions(struct alignment_cpu *a, int first, int count, struct scatter_job *job,
                                       int *ret_used, struct err *err) {
     int slices = a->slots.count * a->rotations, total = 0, used = 0;
     for (int i = first; i < first + count; i++)
         total += a->particles[i].contribution_count;
-    TRY(alignment_reserve_list(&a->scatter_order, 2 * slices + 2 + 2 * total, err));
+    TRY(alignment_cpu_reserve_list(&a->scatter_order, 2 * slices + 2 + 2 * total, err));
     int *begin = a->scatter_order.data, *list = begin + slices + 2, *entries = list + slices;
     memset(begin, 0, ((size_t)slices + 2) * sizeof *begin);
     for (int i = first; i < first + count; i++)
@@ -87,7 +87,7 @@ static enum status sort_contributions(struct alignment_cpu *a, int first, int co
         if (begin[s + 2] > 0) list[used++] = s;
         begin[s + 2] += begin[s + 1];
     }
-    /* begin[s + 1] is where slice s goes on; when all are placed it is where s + 1 begins. */
+    /* begin[s + 1] is where slice s continues; when all entries are placed, it is where slice s + 1 begins. */
     for (int i = first; i < first + count; i++)
         for (int c = 0; c < a->particles[i].contribution_count; c++) {
             int at = begin[a->particles[i].contributions[c].slice + 1]++;
@@ -99,24 +99,24 @@ static enum status sort_contributions(struct alignment_cpu *a, int first, int co
     return STATUS_OK;
 }
 
-/* How many of the slices from `at` on are scattered in one go: all into one accumulator. */
+/* Returns how many slices from `at` on can be scattered together: all into one accumulator. */
 static int chunk_size(const struct alignment_cpu *a, const struct scatter_job *job, int at, int used,
                       int *ret_reference) {
     int chunk = 1;
-    *ret_reference = alignment_slice_reference(a, job->slices[at]);
+    *ret_reference = alignment_cpu_slice_reference(a, job->slices[at]);
     while (chunk < SCATTER_CHUNK && at + chunk < used &&
-           alignment_slice_reference(a, job->slices[at + chunk]) == *ret_reference)
+           alignment_cpu_slice_reference(a, job->slices[at + chunk]) == *ret_reference)
         chunk++;
     return chunk;
 }
 
-enum status alignment_back_project(struct alignment_cpu *a, int first, int count, struct err *err) {
+enum status alignment_cpu_back_project(struct alignment_cpu *a, int first, int count, struct err *err) {
     struct scatter_job job;
     int used, reference, n = a->pixels.count;
     TRY(shift_unmasked(a, first, count, err));
     TRY(sort_contributions(a, first, count, &job, &used, err));
     size_t per_slice = 3 * (size_t)n + 9;
-    TRY(alignment_reserve(&a->scatter, SCATTER_CHUNK * per_slice, "slices to be scattered", err));
+    TRY(alignment_cpu_reserve(&a->scatter, SCATTER_CHUNK * per_slice, "slices to be scattered", err));
     float *data = a->scatter.data, *weight = data + SCATTER_CHUNK * 2 * (size_t)n;
     float *matrices = weight + SCATTER_CHUNK * (size_t)n;
     const float *all_matrices = a->fine_slices.data + (size_t)a->slots.count * (size_t)a->rotations * 2 * (size_t)n;

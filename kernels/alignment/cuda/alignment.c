@@ -1,4 +1,5 @@
-/* The alignment on a CUDA device: what lives as long as the run, and the frame of an iteration. */
+/* The alignment on a CUDA device: memory and plans that live as long as the alignment, and the begin and end of an
+ * iteration. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,24 +34,17 @@ static enum status open_all(struct alignment_cuda *a, struct err *err) {
                             &a->workspace, err);
 }
 
-enum status alignment_cuda_create(const struct alignment_options *options, struct alignment_cuda **ret_alignment,
-                                  struct err *err) {
+static enum status create(struct alignment *alignment, struct err *err) {
     struct alignment_cuda *a = NULL;
-    TRY(mem_new(1, sizeof *a, "alignment", &a, err));
-    a->options = *options;
-    if (a->options.threads < 1) a->options.threads = 1;
-    a->shells = options->box / 2 + 1;
-    enum status status = open_all(a, err);
-    if (status != STATUS_OK) {
-        alignment_cuda_destroy(&a);
-        return status;
-    }
-    *ret_alignment = a;
-    return STATUS_OK;
+    TRY(mem_new(1, sizeof *a, "alignment", &alignment->cuda, err));
+    a = alignment->cuda;
+    a->options = alignment->options;
+    a->shells = a->options.box / 2 + 1;
+    return open_all(a, err);
 }
 
-void alignment_cuda_destroy(struct alignment_cuda **alignment) {
-    struct alignment_cuda *a = *alignment;
+static void destroy(struct alignment *alignment) {
+    struct alignment_cuda *a = alignment->cuda;
     if (a == NULL) return;
     worker_destroy(&a->worker);
     workspace_destroy(&a->workspace);
@@ -69,18 +63,18 @@ void alignment_cuda_destroy(struct alignment_cuda **alignment) {
     }
     alignment_cuda_images_destroy(a);
     mem_free(&a->shell_pixels);
-    mem_free(alignment);
+    mem_free(&alignment->cuda);
 }
 
-struct workspace *alignment_cuda_workspace(const struct alignment_cuda *a) {
-    return a->workspace;
+static struct workspace *workspace(const struct alignment *alignment) {
+    return alignment->cuda->workspace;
 }
 
-int alignment_cuda_batch(const struct alignment_cuda *a) {
-    return ALIGNMENT_PARTS * a->particles;
+static int batch(const struct alignment *alignment) {
+    return ALIGNMENT_PARTS * alignment->cuda->particles;
 }
 
-/* Sums of many classes, each of which is small, by way of page-locked memory and all at once. */
+/* Fetches the sums of many small classes together, through page-locked memory. */
 static enum status fetch_small(struct alignment_cuda *a, struct err *err) {
     int count = a->iteration.reference_count;
     size_t at[ALIGNMENT_REFERENCES_MOST + 1] = {0};
@@ -98,7 +92,7 @@ static enum status fetch_small(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Bytes of those that are the host's. */
+/* Returns the bytes of the sums that lie in host memory. */
 static size_t host_sums(const struct alignment_cuda *a) {
     size_t bytes = 0;
     for (int k = 0; k < a->iteration.reference_count; k++) {
@@ -118,12 +112,12 @@ static enum status reserve_sums(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
-enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignment_iteration *iteration,
-                                 struct err *err) {
+static enum status begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err) {
+    struct alignment_cuda *a = alignment->cuda;
     FAIL_IF(iteration->reference_count > ALIGNMENT_REFERENCES_MOST, err, STATUS_UNSUPPORTED,
             "%d references: a CUDA device compares particles with at most %d", iteration->reference_count,
             ALIGNMENT_REFERENCES_MOST);
-    /* What was given up may still run, and its images may still be on their way. */
+    /* Work of an abandoned iteration may still run, and its images may still be in transfer. */
     for (int slot = 0; slot < STREAM_SLOTS; slot++)
         TRY(stream_cuda_brought(a->stream, slot, err));
     TRY(stream_cuda_wait(a->stream, err));
@@ -138,7 +132,7 @@ enum status alignment_cuda_begin(struct alignment_cuda *a, const struct alignmen
 
 static enum status fetch_sums(struct alignment_cuda *a, struct err *err) {
     size_t bytes = host_sums(a);
-    if (bytes == 0 && a->iteration.add_to) return STATUS_OK; /* what uses them is queued behind */
+    if (bytes == 0 && a->iteration.add_to) return STATUS_OK; /* work that uses the sums is queued behind */
     TRY(stream_cuda_wait(a->stream, err));
     if (bytes == 0) return STATUS_OK;
     if (bytes <= ALIGNMENT_SUMS_BYTES) return fetch_small(a, err);
@@ -150,23 +144,25 @@ static enum status fetch_sums(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* To where the sums are to be. */
+/* Converts the sums to doubles, in place or into the workspace's sums. */
 static enum status convert_sums(struct alignment_cuda *a, struct err *err) {
     const int count = a->iteration.reference_count;
     void *stream = stream_cuda_kernels(a->stream);
     struct sums_to_cuda to = {.reach = accumulator_grid(a->iteration.sums[0]).reach};
     if (!a->iteration.add_to) {
         for (int k = 0; k < count; k++)
-            TRY(sums_to_double_cuda(&a->sums, k, stream, err));
+            TRY(alignment_cuda_sums_to_double(&a->sums, k, stream, err));
         return STATUS_OK;
     }
     for (int k = 0; k < count; k++)
         to.voxels[k] = accumulator_grid(a->iteration.sums[k]).values;
-    return sums_add_cuda(&a->sums, count, &to, stream, err);
+    return alignment_cuda_sums_add_to(&a->sums, count, &to, stream, err);
 }
 
-enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
-    struct sums_fill *fill = (struct sums_fill *)(void *)a->put_block; /* on its way back: no plan is any more */
+static enum status finish(struct alignment *alignment, struct err *err) {
+    struct alignment_cuda *a = alignment->cuda;
+    /* no transfer to the device uses this block any more */
+    struct sums_fill *fill = (struct sums_fill *)(void *)a->put_block;
     TRY(stream_cuda_begin(a->stream, err));
     TRY(alignment_cuda_sums_flush(a, err));
     TRY(stream_cuda_get(a->stream, fill, a->sums.overflow, sizeof *fill, err));
@@ -183,12 +179,27 @@ enum status alignment_cuda_finish(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
-enum status alignment_cuda_seconds(struct alignment_cuda *a, double *ret_seconds, struct err *err) {
-    return stream_cuda_seconds(a->stream, ret_seconds, err);
+static enum status seconds(struct alignment *alignment, double *ret_seconds, struct err *err) {
+    return stream_cuda_seconds(alignment->cuda->stream, ret_seconds, err);
 }
 
-size_t alignment_cuda_trace(struct alignment_cuda *a, struct arena_step *steps, size_t capacity) {
-    size_t count = arena_trace_count(a->arena);
-    arena_trace(a->arena, steps, capacity);
+static size_t trace(struct alignment *alignment, struct arena_step *steps, size_t capacity) {
+    struct arena *arena = alignment->cuda->arena;
+    size_t count = arena_trace_count(arena);
+    arena_trace(arena, steps, capacity);
     return count;
 }
+
+const struct alignment_work alignment_cuda_work = {
+    .create = create,
+    .destroy = destroy,
+    .workspace = workspace,
+    .keep_images = alignment_cuda_keep_images,
+    .begin = begin,
+    .batch = batch,
+    .scale = alignment_cuda_scale,
+    .add = alignment_cuda_add,
+    .finish = finish,
+    .seconds = seconds,
+    .trace = trace,
+};

@@ -1,29 +1,29 @@
-/* Where the slices of a grid of poses lie, for .cu files; numbers of rows and slices as
- * kernels/alignment/cuda/alignment.h has them. */
+/* Places of the slices of a grid of poses, for .cu files. Numbers of rows and slices as in
+ * kernels/alignment/cuda/alignment.h. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_CUH
 
 #include "kernels/alignment/cuda/alignment.h"
 #include "kernels/expectation/grid_device.cuh"
 
-/* Slices of a row in the fine pass. */
+/* Returns the number of slices per row in the fine pass. */
 __host__ __device__ static inline int sampling_rotations(const struct sampling_cuda &s) {
     return s.direction_children * s.psi_children;
 }
 
-/* frame and psi: entries of the coarse or of the child arrays, as the function says. */
+/* Place of a slice. frame and psi are entries of the coarse or of the child arrays, as each function says. */
 struct slice_place {
     int reference, frame, psi;
 };
 
-/* Of a row itself: entries of frames, psi. */
+/* Returns the place of a row itself: entries of frames, psi. */
 __device__ static inline struct slice_place row_place(const struct sampling_cuda &s, uint32_t row) {
     uint32_t frame = row / (uint32_t)s.psi_count, reference = frame / (uint32_t)s.directions;
     return {(int)reference, (int)(frame - reference * (uint32_t)s.directions),
             (int)(row - frame * (uint32_t)s.psi_count)};
 }
 
-/* Of a row's child: entries of child_frames, child_psi. */
+/* Returns the place of a row's child: entries of child_frames, child_psi. */
 __device__ static inline struct slice_place child_place(const struct sampling_cuda &s, uint32_t row, int rotation) {
     struct slice_place p = row_place(s, row);
     int direction = rotation / s.psi_children;
@@ -40,7 +40,7 @@ __device__ static inline bool same_slice(const struct pose_cuda &a, const struct
     return a.row == b.row && a.rotation == b.rotation;
 }
 
-/* ret_m: rows 0 and 1 of a slice's matrix times `factor` (GRID_PAD for grid_sample). */
+/* Computes rows 0 and 1 of a slice's matrix times `factor` (GRID_PAD for grid_sample). */
 __device__ static inline void slice_plane(const float *frames, const float *psi, struct slice_place place, float factor,
                                           float ret_m[6]) {
     const float *f = frames + 9 * (size_t)place.frame;

@@ -1,12 +1,12 @@
-/* The parts of the E-step's fine pass and sums that run on a CUDA device (kernels/alignment/alignment.h; the coarse
- * product and its selection are in kernels/expectation/expectation_cuda.h). Pointers are the device's unless said
- * otherwise; work is queued on `stream` (a cudaStream_t) and not waited for. Results repeat bit for bit.
+/* Kernels of the E-step's fine pass and sums on a CUDA device (kernels/alignment/alignment.h). The coarse product and
+ * its selection are in kernels/expectation/expectation_cuda.h. Pointers are device pointers unless stated otherwise;
+ * work is queued on `stream` (a cudaStream_t), without waiting. Results repeat bit for bit.
  *
- * Numbers of a batch:
+ * Numbers in a batch:
  *   row    = (reference · directions + direction) · psi_count + psi, up to 2^31 − 1
- *   sample = row · shift_count + shift, modulo 2^32: whoever has it knows the row            (coarse)
+ *   sample = row · shift_count + shift, modulo 2^32: code that has a sample knows its row    (coarse)
  *   rotation = direction child · psi_children + psi child; there are 8, 2 in 2-D, or 1       (fine)
- *   slice  = a row and a rotation; of the whole grid it has the number row · rotations + rotation
+ *   slice  = a row and a rotation; in the whole grid its number is row · rotations + rotation
  *   fine shift = shift · shift_children + child, up to 2^16 − 1 */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_H
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_H
@@ -23,10 +23,9 @@
 extern "C" {
 #endif
 
-/* A grid of poses. Matrix of a row: rows 0, 1 of its frame turned by psi (c f0 + s f1, −s f0 + c f1), row 2 as it is.
- * Frames and shifts are perturbed already. Child arrays are those of the fine pass; where it has no children they are
- * the coarse ones. Children of a shift, child = x · 2 + y, lie about its place by the same ∓ d in x and y for all
- * shifts. */
+/* A grid of poses. Matrix of a row: rows 0 and 1 of its frame turned by psi (c f0 + s f1, −s f0 + c f1), row 2
+ * unchanged. Frames and shifts are perturbed already. Child arrays are for the fine pass; without children they are the
+ * coarse arrays. Children of a shift (child = x · 2 + y) lie around it, at the same ∓ d in x and y for all shifts. */
 struct sampling_cuda {
     int references, directions, psi_count, shift_count;
     int direction_children, psi_children, shift_children;
@@ -38,14 +37,16 @@ struct sampling_cuda {
     const float *child_shifts; /* [shift_count · shift_children][2], px */
 };
 
-/* What images are compared with and over which pixels; grids have one size. shell[count], shell_begin[shells]
+/* References, and the pixels to compare; all grids have one size. shell[count], shell_begin[shells]
  * (kernels/fourier/pixels.h). */
 struct references_cuda {
     struct grid_cuda grids[ALIGNMENT_REFERENCES_MOST];
     struct pixels_cuda pixels;
     const short *shell;
     int coarse_pixels;
-    const float *slices; /* of all rows for the fine pass, by fine_slices_cuda; NULL: taken from grids where needed */
+    const float
+        /* of all rows for the fine pass (alignment_cuda_fine_slices); NULL: interpolated from grids when needed */
+        *slices;
 };
 
 /* A batch of particles. stride ≥ pixels.count. */
@@ -59,8 +60,8 @@ struct particles_cuda {
     double *constant;         /* [count]: Σ ½|X|²/σ² + Σ pixels of the shell · ln 2πσ², over the pixels */
 };
 
-/* Rows of the grid that a particle is compared with, and the samples of each: ascending by particle, row, shift. Row i
- * has samples first .. (row i+1).first − 1; one more entry ends the list. */
+/* Rows of the grid that a particle is compared with, and their samples, ascending by particle, row, shift. Row i has
+ * the samples first .. (row i+1).first − 1; one more entry ends the list. */
 struct row_cuda {
     int particle, row;
     uint32_t first;
@@ -74,203 +75,219 @@ struct samples_cuda {
     const uint32_t *row_begin;   /* [particles + 1] */
 };
 
-/* Slices of the fine pass for rows first .. first + count - 1 of the grid:
- * ret_slices[count · rotations][2·fine_slice_row] (re, im), filled up with zeros. Where all of them fit into memory,
- * comparisons take several times less time from these than from grids. */
+/* Makes slices of the fine pass for rows first .. first + count - 1 of the grid: ret_slices[count ·
+ * rotations][2·alignment_cuda_fine_slice_row] (re, im), filled up with zeros. Comparing with stored slices is several
+ * times faster than interpolating from grids. */
 enum { FINE_SLICE_STEP = 128 };
-static inline size_t fine_slice_row(const struct references_cuda *references) {
+static inline size_t alignment_cuda_fine_slice_row(const struct references_cuda *references) {
     return ((size_t)references->pixels.count + FINE_SLICE_STEP - 1) / FINE_SLICE_STEP * FINE_SLICE_STEP;
 }
-enum status fine_slices_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling, int first,
-                             int count, float *ret_slices, void *stream, struct err *err);
+enum status alignment_cuda_fine_slices(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                                       int first, int count, float *ret_slices, void *stream, struct err *err);
 
-/* compare: differences without their constants, of each sample's children (fine) or of the sample itself over
- * coarse_pixels (not fine). ret_values[samples.count][rotations][shift_children]: the paper's block-compressed array. */
-enum status compare_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                         const struct particles_cuda *particles, const struct samples_cuda *samples, int fine,
-                         float *ret_values, void *stream, struct err *err);
+/* Computes differences without their constants: of each sample's children (fine), or of the sample itself over
+ * coarse_pixels (not fine). ret_values[samples.count][rotations][shift_children]: the paper's block-compressed
+ * array. */
+enum status alignment_cuda_compare(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                                   const struct particles_cuda *particles, const struct samples_cuda *samples, int fine,
+                                   float *ret_values, void *stream, struct err *err);
 
-/* Bytes of n samples as the block-compressed array has them: `each` values and an index. */
-static inline size_t blocks_bytes(size_t n, int each, size_t value) {
+/* Returns the bytes of n samples in the block-compressed array: `each` values and an index per sample. */
+static inline size_t alignment_cuda_blocks_bytes(size_t n, int each, size_t value) {
     return n * ((size_t)each * value + sizeof(uint32_t));
 }
 
-/* From the products of the coarse pass (dots = −D, norms = N/2, as coarse_cuda_product has them): D and N of each
- * particle at the pose of the first `orientations` rows where D²/N is largest, 0 where no D is positive; and the mean of
- * the first particle's norms over these rows. ret_fits[particles][2], ret_mean[1]. */
-enum status best_fits_cuda(const float *dots, const float *norms, int particles, int shifts, int rows, int orientations,
-                           double *ret_fits, double *ret_mean, void *stream, struct err *err);
+/* Finds, from the products of the coarse pass (dots = −D, norms = N/2, as from coarse_cuda_product), D and N of each
+ * particle at the pose of the first `orientations` rows where D²/N is largest; 0 if no D is positive. Averages the
+ * first particle's norms over these rows. ret_fits[particles][2], ret_mean[1]. */
+enum status alignment_cuda_best_fits(const float *dots, const float *norms, int particles, int shifts, int rows,
+                                     int orientations, double *ret_fits, double *ret_mean, void *stream,
+                                     struct err *err);
 
-/* From bits (posterior_cuda) to the list of samples. counts: what it will hold, to be waited for by the host. */
+/* Turn bits (posterior_cuda) into a list of samples, in two calls. ret_counts: the size of the list, which the host
+ * must wait for. */
 struct sample_counts {
     uint32_t samples, rows;
 };
-/* ret_counts[count], begin and row_begin [count + 1]. */
-enum status compress_count_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows,
-                                struct sample_counts *ret_counts, uint32_t *ret_begin, uint32_t *ret_row_begin,
-                                void *stream, struct err *err);
-/* row_log_prior[n_rows], or NULL. */
-enum status compress_fill_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows, const float *row_log_prior,
-                               const uint32_t *begin, const uint32_t *row_begin, struct row_cuda *ret_rows,
-                               uint32_t *ret_samples, void *stream, struct err *err);
+/* Fills ret_counts[count], begin and row_begin [count + 1]. */
+enum status alignment_cuda_compress_count(const uint32_t *kept, int count, int n_shifts, int n_rows,
+                                          struct sample_counts *ret_counts, uint32_t *ret_begin,
+                                          uint32_t *ret_row_begin, void *stream, struct err *err);
+/* Fills the lists. row_log_prior[n_rows] may be NULL. */
+enum status alignment_cuda_compress_fill(const uint32_t *kept, int count, int n_shifts, int n_rows,
+                                         const float *row_log_prior, const uint32_t *begin, const uint32_t *row_begin,
+                                         struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream,
+                                         struct err *err);
 
-/* Differences become weights in place: exp(least − (value − priors)), the largest of each particle 1. each = values of a
- * sample (children). ret_least[particles]. */
-enum status weigh_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
-                       const struct sampling_cuda *sampling, int each, float *values, float *ret_least, void *stream,
-                       struct err *err);
+/* Replaces differences by weights: exp(least − (value − priors)), the largest weight of each particle 1. each: values
+ * per sample (children). ret_least[particles]. */
+enum status alignment_cuda_weigh(const struct particles_cuda *particles, const struct samples_cuda *samples,
+                                 const struct sampling_cuda *sampling, int each, float *values, float *ret_least,
+                                 void *stream, struct err *err);
 
-/* Samples whose weight (each = 1) reaches the particle's threshold, as a list of their own. First call: NULL lists, to
- * fill ret_counts, begin, row_begin; second: the lists. */
-enum status keep_count_cuda(const struct samples_cuda *samples, int particles, const float *weights,
-                            const struct top_sum *sums, struct sample_counts *ret_counts, uint32_t *ret_begin,
-                            uint32_t *ret_row_begin, void *stream, struct err *err);
-enum status keep_fill_cuda(const struct samples_cuda *samples, int particles, const float *weights,
-                           const struct top_sum *sums, const uint32_t *begin, const uint32_t *row_begin,
-                           struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream, struct err *err);
+/* List the samples whose weight (each = 1) reaches the particle's threshold. keep_count fills ret_counts, begin and
+ * row_begin; then keep_fill fills the lists. */
+enum status alignment_cuda_keep_count(const struct samples_cuda *samples, int particles, const float *weights,
+                                      const struct top_sum *sums, struct sample_counts *ret_counts, uint32_t *ret_begin,
+                                      uint32_t *ret_row_begin, void *stream, struct err *err);
+enum status alignment_cuda_keep_fill(const struct samples_cuda *samples, int particles, const float *weights,
+                                     const struct top_sum *sums, const uint32_t *begin, const uint32_t *row_begin,
+                                     struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream, struct err *err);
 
-/* ret_begin[particles + 1] = begin · each: where the values of each particle's samples begin, as top_sum_cuda asks. */
-enum status values_begin_cuda(const uint32_t *begin, int particles, int each, size_t *ret_begin, void *stream,
-                              struct err *err);
+/* Computes ret_begin[particles + 1] = begin · each: where the values of each particle's samples begin, for
+ * top_sum_cuda. */
+enum status alignment_cuda_values_begin(const uint32_t *begin, int particles, int each, size_t *ret_begin, void *stream,
+                                        struct err *err);
 
-/* The samples of rows of which every shift is looked at: ret_samples[row_count · shifts]. */
-enum status whole_rows_cuda(const struct row_cuda *rows, size_t row_count, int shifts, uint32_t *ret_samples,
-                            void *stream, struct err *err);
+/* Lists the samples of rows at all shifts: ret_samples[row_count · shifts]. */
+enum status alignment_cuda_whole_rows(const struct row_cuda *rows, size_t row_count, int shifts, uint32_t *ret_samples,
+                                      void *stream, struct err *err);
 
 /* A pose of the fine pass. */
 struct pose_cuda {
     uint32_t row;
     uint16_t rotation, shift;
 };
-/* Fine poses that contribute: ascending by particle, row, rotation, fine shift. Weights sum to 1 over all poses, kept or
- * not. */
+/* A contributing fine pose. Lists are ascending by particle, row, rotation, fine shift. Weights sum to 1 over all
+ * poses, kept or not. */
 struct contribution_cuda {
     struct pose_cuda pose;
     int particle;
     float weight;
 };
-/* What a particle's fine pass came to. */
+/* Result of a particle's fine pass. */
 struct best_cuda {
     double sum, offset2, weight_sum; /* Σ of weights with the largest 1; Σ w |own + shift|²; Σ w of contributions */
     float least, largest;
-    struct pose_cuda pose; /* of the largest */
+    struct pose_cuda pose; /* of the largest weight */
     uint32_t contributions, left_out;
-    double nothing; /* doubt_cuda */
+    double nothing; /* set by alignment_cuda_doubt */
 };
-/* own[particles][2]: integer shifts. sums: of the weights (top_sum_cuda). ret_begin[particles + 1]: contributions. */
-enum status contributions_count_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
-                                     const struct sampling_cuda *sampling, const float *weights,
-                                     const struct top_sum *sums, const float *least, const int *own,
-                                     struct best_cuda *ret_best, uint32_t *ret_begin, void *stream, struct err *err);
-/* ret_reference_weights[particles][references], or NULL. */
-enum status contributions_fill_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
-                                    const struct sampling_cuda *sampling, const float *weights,
-                                    const struct top_sum *sums, const struct best_cuda *best, const uint32_t *begin,
-                                    struct contribution_cuda *ret_contributions, float *ret_reference_weights,
-                                    void *stream, struct err *err);
+/* Counts contributions and finds the best pose of each particle. own[particles][2]: integer shifts. sums: of the
+ * weights (top_sum_cuda). ret_begin[particles + 1]: first contribution. */
+enum status alignment_cuda_contributions_count(const struct particles_cuda *particles,
+                                               const struct samples_cuda *samples, const struct sampling_cuda *sampling,
+                                               const float *weights, const struct top_sum *sums, const float *least,
+                                               const int *own, struct best_cuda *ret_best, uint32_t *ret_begin,
+                                               void *stream, struct err *err);
+/* Fills the contributions. ret_reference_weights[particles][references] may be NULL. */
+enum status alignment_cuda_contributions_fill(const struct particles_cuda *particles,
+                                              const struct samples_cuda *samples, const struct sampling_cuda *sampling,
+                                              const float *weights, const struct top_sum *sums,
+                                              const struct best_cuda *best, const uint32_t *begin,
+                                              struct contribution_cuda *ret_contributions, float *ret_reference_weights,
+                                              void *stream, struct err *err);
 
-/* A copy in which particles have numbers larger by `add`. */
-enum status contributions_copy_cuda(const struct contribution_cuda *from, uint32_t count, int add,
-                                    struct contribution_cuda *ret_contributions, void *stream, struct err *err);
+/* Copies contributions, with particle numbers larger by `add`. */
+enum status alignment_cuda_contributions_copy(const struct contribution_cuda *from, uint32_t count, int add,
+                                              struct contribution_cuda *ret_contributions, void *stream,
+                                              struct err *err);
 
-/* Residuals of each particle. ret_power[particles][shells]: per shell up to the current size the mean of
- * Σ w |c P − X|²/2 / Σ w; beyond, and for a particle to which nothing contributes, particles.power.
- * ret_residuals[particles][2]: |c P − X|² at the best pose up to known_shell[particle] and up to all; NULL: not
- * wanted. */
-static inline size_t residuals_scratch(const struct particles_cuda *particles) {
+/* Computes the residuals of each particle. ret_power[particles][shells]: per shell up to the current size the mean of Σ
+ * w |c P − X|²/2 / Σ w; beyond, and for a particle without contributions, particles.power. ret_residuals[particles][2]:
+ * |c P − X|² at the best pose up to known_shell[particle] and up to all shells; NULL: not wanted. */
+static inline size_t alignment_cuda_residuals_scratch(const struct particles_cuda *particles) {
     return (size_t)particles->count * particles->stride * sizeof(float);
 }
-enum status residuals_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                           const struct particles_cuda *particles, const struct contribution_cuda *contributions,
-                           const uint32_t *begin, const struct best_cuda *best, int shells, const int *known_shell,
-                           void *scratch, float *ret_power, double *ret_residuals, void *stream, struct err *err);
+enum status alignment_cuda_residuals(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                                     const struct particles_cuda *particles,
+                                     const struct contribution_cuda *contributions, const uint32_t *begin,
+                                     const struct best_cuda *best, int shells, const int *known_shell, void *scratch,
+                                     float *ret_power, double *ret_residuals, void *stream, struct err *err);
 
-/* alignment_reliability of each particle: before[particles], the residual of the last iteration, and residuals_cuda's
- * squares, which are not looked at without a norm. */
-enum status reliability_cuda(enum alignment_norm norm, const double *before, const double *residuals, int particles,
-                             float *ret_factors, void *stream, struct err *err);
+/* Computes alignment_reliability of each particle. before[particles]: residuals of the last iteration; residuals: the
+ * squares from alignment_cuda_residuals, unused with ALIGNMENT_NORM_NONE. */
+enum status alignment_cuda_reliability(enum alignment_norm norm, const double *before, const double *residuals,
+                                       int particles, float *ret_factors, void *stream, struct err *err);
 
-/* Images that may show nothing: alignment_iteration.doubtful. */
+/* Images that may show no particle: alignment_iteration.doubtful. */
 struct doubt {
-    double nothing, norm_least, norm_most; /* as struct alignment_particle has them */
+    double nothing, norm_least, norm_most; /* as in struct alignment_particle */
 };
-/* After residuals and reliability, before sums. ret_power becomes the mean with what is nothing; best->nothing and
- * left_out; what contributes is multiplied by 1 − nothing, or by 0 where the norm is out of bounds: contributions,
- * best->weight_sum and offset2, reference_weights[particles][references], and, only by 0, factors.
- * shell_pixels[shells]: of the half plane. */
-enum status doubt_cuda(const struct particles_cuda *particles, const struct doubt *doubts, const double *shell_pixels,
-                       int shells, const uint32_t *begin, struct best_cuda *best,
-                       struct contribution_cuda *contributions, float *power, float *reference_weights, int references,
-                       float *factors, void *stream, struct err *err);
+/* Applies doubt; call it after residuals and reliability, before the sums. ret_power becomes the mean that includes
+ * nothing as a pose. Fills best->nothing and left_out. Multiplies contributions, best->weight_sum and offset2, and
+ * reference_weights[particles][references] by 1 − nothing, or by 0 if the norm is out of range; multiplies factors by 0
+ * only then. shell_pixels[shells]: pixels of the half plane. */
+enum status alignment_cuda_doubt(const struct particles_cuda *particles, const struct doubt *doubts,
+                                 const double *shell_pixels, int shells, const uint32_t *begin, struct best_cuda *best,
+                                 struct contribution_cuda *contributions, float *power, float *reference_weights,
+                                 int references, float *factors, void *stream, struct err *err);
 
-/* Back-projection in 64-bit fixed point: integers have the same sum in any order. Voxels as
- * kernels/reconstruct/accumulator_private.h has them (re, im, weight, 0), about the origin, [nz][ny][nx]. A unit is 1/data_scale
- * of re and im, 1/weight_scale of the weight; both are powers of two.
+/* Back-projection in 64-bit fixed point: integers have the same sum in any order. Voxels as in
+ * kernels/reconstruct/accumulator_private.h (re, im, weight, 0), about the origin, [nz][ny][nx]. A unit is 1/data_scale
+ * of re and im, 1/weight_scale of the weight; both scales are powers of two.
  *
- * What bounds a voxel: a slice gives it at most its largest pixel, times 1.03 (pixels lie two voxels apart, and the
- * weights with which those about a voxel reach it sum to no more), and the weights of a particle's poses sum to 1. So
- * each particle adds at most its largest |factor c X/σ²| to re and im and its largest c²/σ² to the weight. These maxima
- * are added up, in units; where they come to more than 2^62, `overflow` is set. Sums up to 2^63 fit: none is ever wrong
- * unnoticed. */
+ * Bound of a voxel: a slice gives it at most 1.03 times its largest pixel (pixels lie two voxels apart, and the
+ * interpolation weights of the pixels around a voxel sum to no more), and the weights of a particle's poses sum to 1.
+ * So each particle adds at most its largest |factor c X/σ²| to re and im, and its largest c²/σ² to the weight. These
+ * maxima are summed, in units; if they exceed 2^62, `overflow` is set. Sums up to 2^63 fit, so that no sum is ever
+ * wrong without notice. */
 struct sums_fill {
     uint32_t overflow, unused;
-    uint64_t data, weight; /* what a voxel may hold, at most */
+    uint64_t data, weight; /* upper bound of the sums in a voxel */
 };
 struct sums_cuda {
     int64_t *voxels[ALIGNMENT_REFERENCES_MOST];
     int nx, ny, nz, reach, r_max, dimensions;
     double data_scale, weight_scale;
-    float weight_most;          /* 1/σ² beyond it counts as this */
-    struct sums_fill *overflow; /* one, of the device, cleared with the voxels */
+    float weight_most;          /* larger 1/σ² count as this */
+    struct sums_fill *overflow; /* one, in device memory, cleared with the voxels */
 };
-/* Chooses the scales, on the host. There is room for `particles` (the most that are added between two clearings; 10^6
- * where it is not known) whose CTFs are at most 2 in the shell of least noise, and whose largest pixels average at most
- * 64 σ there. Of 62 bits, 10^6 particles take 20: what a σ of noise gives is then 2^36 units where noise is least, and
- * 2^36 r where it is 1/r of that; c²/σ² is 2^40 and 2^40 r². r² is at least 2^-24: 1/σ² of shells with less noise than
- * 2^-24 of the most, which images have that were filtered, is cut off at weight_most. sigma2[optics][shells] of the
- * host; shells 1 .. r_max count, those without noise do not. */
-void sums_scale_cuda(const float *sigma2, int optics, int shells, double particles, struct sums_cuda *sums);
-/* Scratch that back_project_cuda wants for so many contributions. */
-enum status back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err);
-/* factor[particles]: multiplies what an image gives (reliability); begin[particles + 1], count = begin[particles], known
- * to the host. Contributions are sorted by slice; what all particles give to a slice is summed, in their order, and
- * scattered once, so that sums depend, in their last bits, on which particles are added together; slices must then be
- * such as 32 bits number (back_project_can_sort). near: slices of a
- * particle lie next to each other (local searches); what each particle gives near a place of the grid is summed first
- * instead, where back_project_can_be_near. Sums are the same but for rounding, and those of each particle are its own;
- * then no scratch is looked at, else no `begin`. */
-int back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums);
-int back_project_can_sort(const struct sampling_cuda *sampling);
-enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                              const struct particles_cuda *particles, const float *factor,
-                              const struct contribution_cuda *contributions, const uint32_t *begin, uint32_t count,
-                              int near, void *scratch, const struct sums_cuda *sums, void *stream, struct err *err);
-/* In place: fixed point becomes doubles. */
-enum status sums_to_double_cuda(const struct sums_cuda *sums, int reference, void *stream, struct err *err);
-/* What all of so many references hold is added to doubles of no smaller reach, each as an accumulator has them. */
+/* Chooses the scales, on the host. They leave room for `particles` images: the most that are added between two
+ * clearings; 10^6 if unknown. CTFs may reach 2 in the shell of least noise, and the largest pixels may average 64 σ
+ * there.
+ *
+ * Of 62 bits, 10^6 particles use 20. A σ of noise then gives 2^36 units where noise is least, and 2^36 r where σ is 1/r
+ * times as large; c²/σ² gives 2^40 and 2^40 r² units. r² is at least 2^-24: filtered images have shells with less noise
+ * than 2^-24 of the most, and their 1/σ² is cut off at weight_most.
+ *
+ * sigma2[optics][shells] is in host memory. Shells 1 .. r_max count, except those without noise. */
+void alignment_cuda_sums_scale(const float *sigma2, int optics, int shells, double particles, struct sums_cuda *sums);
+/* Returns the scratch that alignment_cuda_back_project needs for so many contributions. */
+enum status alignment_cuda_back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err);
+/* Back-projects contributions. factor[particles] multiplies what an image gives (reliability). begin[particles + 1];
+ * count = begin[particles], known to the host.
+ *
+ * near = 0: contributions are sorted by slice. The contributions of all particles to a slice are summed, in their
+ * order, and scattered once; the last bits of the sums therefore depend on which particles are added together. Slice
+ * numbers must fit into 32 bits (alignment_cuda_back_project_can_sort). begin is not used.
+ *
+ * near = 1 (local searches, if alignment_cuda_back_project_can_be_near): the slices of a particle lie close together,
+ * and what each particle gives near a place of the grid is summed first. Sums are the same except for rounding, and
+ * each particle's sum does not depend on the others. scratch is not used. */
+int alignment_cuda_back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums);
+int alignment_cuda_back_project_can_sort(const struct sampling_cuda *sampling);
+enum status alignment_cuda_back_project(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                                        const struct particles_cuda *particles, const float *factor,
+                                        const struct contribution_cuda *contributions, const uint32_t *begin,
+                                        uint32_t count, int near, void *scratch, const struct sums_cuda *sums,
+                                        void *stream, struct err *err);
+/* Converts fixed point to doubles in place. */
+enum status alignment_cuda_sums_to_double(const struct sums_cuda *sums, int reference, void *stream, struct err *err);
+/* Adds the sums of so many references to doubles of at least the same reach, each laid out as an accumulator. */
 struct sums_to_cuda {
     double *voxels[ALIGNMENT_REFERENCES_MOST];
     int reach;
 };
-enum status sums_add_cuda(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to, void *stream,
-                          struct err *err);
+enum status alignment_cuda_sums_add_to(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to,
+                                       void *stream, struct err *err);
 
 /* Preparation of images (kernels/prepare) and CTFs. */
 struct prepare_cuda;
 enum status prepare_cuda_create(int box, int most, struct prepare_cuda **ret_prepare, struct err *err);
 void prepare_cuda_destroy(struct prepare_cuda **prepare);
-struct prepare_particle_cuda { /* of the device */
-    const float *image;        /* [box²] of the device; NULL: in its place among `images` */
+struct prepare_particle_cuda { /* in device memory */
+    const float *image;        /* [box²], in device memory; NULL: at its place in `images` */
     int shift_x, shift_y, optics, has_ctf;
     float scale;
-    double ctf[7]; /* struct ctf_terms */
+    double ctf[7]; /* as struct ctf_terms */
 };
-/* The transform of a mask that is even about its centre, [box][box] with the phase origin there, 1/box² norm: real. Of
- * the host, as the mask is. */
+/* Computes the transform of a mask that is even about its centre: [box][box] with the phase origin at the centre, norm
+ * 1/box², real. Mask and result are in host memory. */
 enum status prepare_spread(int box, const float *mask, float *ret_spread, struct err *err);
-/* Bytes of scratch for a batch, and the work: fills masked, unmasked, ctf, weight, power, constant, shift_log_prior of
- * `particles` from images[count][box²]. shared_shell as prepare_options has it. sigma2[optics][box/2 + 1]; sigma_offset
- * px. */
+/* Return the bytes of scratch for a batch, and run it: fills masked, unmasked, ctf, weight, power, constant and
+ * shift_log_prior of `particles` from images[count][box²]. shared_shell as in prepare_options. sigma2[optics][box/2 +
+ * 1]; sigma_offset in px. */
 size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count, int shared_shell);
 enum status prepare_cuda_run(struct prepare_cuda *prepare, const struct references_cuda *references,
                              const struct sampling_cuda *sampling, const float *images,

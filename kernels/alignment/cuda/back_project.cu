@@ -1,5 +1,5 @@
-/* Back-projection: what all particles give to a slice is summed pixel by pixel in registers and then scattered, into
- * integers (alignment.h). A warp takes 128 pixels of a piece. */
+/* Back-projection: sums the contributions of all particles to a slice pixel by pixel in registers, then scatters them
+ * as integers (alignment.h). A warp takes 128 pixels of a piece. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/cuda/alignment.cuh"
 #include "kernels/alignment/cuda/back_project.cuh"
@@ -21,19 +21,19 @@ struct job {
     list of;
 };
 
-/* Of a lane's pixels. */
+/* The pixels of one lane. */
 struct gathered {
     int kx[EACH], ky[EACH];
     float re[EACH], im[EACH], weight[EACH];
 };
 
-/* What a warp's pixels give, to be scattered: index of the lowest corner (or NOWHERE) and the fractions beyond it;
- * re, im, weight in units. */
+/* Contributions of a warp's pixels, to be scattered: index of the lowest corner (or NOWHERE) and the fractions beyond
+ * it; re, im, weight in units. */
 struct placed {
     float4 place[32], value[32];
 };
 
-/* Σ over consecutive entries of one particle; returns the next one's index. */
+/* Sums consecutive entries of one particle; returns the index of the next one. */
 __device__ inline int add_particle(const job &j, const entry *entries, int at, int end, int first, float weight_most,
                                    gathered &g) {
     int particle = entries[at].particle, lane = threadIdx.x & 31;
@@ -69,12 +69,12 @@ __device__ inline int add_particle(const job &j, const entry *entries, int at, i
     return at;
 }
 
-/* Sums over the entries before those that are staged, of a warp. */
+/* Sums of a warp over the entries before the staged ones. */
 struct sums_before {
     float re[EACH][32], im[EACH][32], weight[EACH][32];
 };
 
-/* Sums of more terms than single precision bears are sums of sums. */
+/* A sum with too many terms for single precision is a sum of sums. */
 __device__ inline void add_before(gathered &g, sums_before &before, bool first, bool last) {
     int lane = threadIdx.x & 31;
 #pragma unroll
@@ -90,7 +90,7 @@ __device__ inline void add_before(gathered &g, sums_before &before, bool first, 
     }
 }
 
-/* All entries of a piece; staged: [32] of the warp. */
+/* Sums all entries of a piece. staged: [32] of the warp. */
 __device__ inline void gather(const job &j, const piece &p, int first, float weight_most, entry *staged,
                               sums_before &before, gathered &g) {
     int lane = threadIdx.x & 31;
@@ -113,7 +113,7 @@ __device__ inline void gather(const job &j, const piece &p, int first, float wei
     }
 }
 
-/* The rules of kernels/reconstruct. */
+/* Places a pixel by the rules of kernels/reconstruct. */
 template <bool IS_3D>
 __device__ inline void place(const sums_cuda &s, const float m[6], int kx, int ky, bool inside, float re, float im,
                              float weight, float4 *ret_place, float4 *ret_value) {
@@ -131,8 +131,8 @@ __device__ inline void place(const sums_cuda &s, const float m[6], int kx, int k
     *ret_value = make_float4(scale * re, turn * scale * im, (float)s.weight_scale * weight, 0);
 }
 
-/* Four lanes to a corner, of which three add re, im and weight: they are one sector of memory. In 2-D half a warp does
- * a pixel, in 3-D a whole one. */
+/* Scatters pixels. Four lanes serve a corner, of which three add re, im and weight: these lie in one sector of memory.
+ * A pixel takes half a warp in 2-D, a whole warp in 3-D. */
 template <bool IS_3D> __device__ inline void scatter(const sums_cuda &s, int64_t *voxels, const placed &w) {
     const int lane = threadIdx.x & 31, part = lane & 3, corner = lane >> 2 & (IS_3D ? 7 : 3);
     const int x = corner & 1, y = corner >> 1 & 1, z = corner >> 2, half = IS_3D ? 0 : lane >> 4;
@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(THREADS, 3)
     unsigned long long items = (unsigned long long)pieces * chunks;
     for (unsigned long long item = (unsigned long long)blockIdx.x * WARPS + warp; item < items;
          item += (unsigned long long)gridDim.x * WARPS) {
-        /* Chunks are shells: what all pieces add to at a time is a part of the grid that stays in the cache. */
+        /* Chunks are shells: all pieces then add to the same part of the grid at a time, and that part stays in the
+         * cache. */
         piece p = job.of.pieces[item % pieces];
         int first = (int)(item / pieces) * CHUNK;
         gathered g;
@@ -189,7 +190,7 @@ __device__ inline void add_fill(sums_fill *fill, uint64_t *to, double units) {
     if ((double)before + (double)more > most) fill->overflow = 1;
 }
 
-/* What a particle may add to a voxel, at most; NaN where it has any. A block a particle. */
+/* Adds up the most that each particle may add to a voxel; NaN if any value is NaN. One particle per block. */
 __global__ void __launch_bounds__(FILL_THREADS)
     fill(const __grid_constant__ sums_cuda sums, const __grid_constant__ job job) {
     __shared__ float all[2][FILL_THREADS / 32];
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(FILL_THREADS)
     add_fill(sums.overflow, &sums.overflow->weight, (double)weight * sums.weight_scale);
 }
 
-/* Two of four words to a thread: re and im, or weight and 0. */
+/* Converts two of the four words of a voxel per thread: re and im, or weight and 0. */
 __global__ void to_double(longlong2 *values, size_t count, double data_unit, double weight_unit) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
@@ -227,7 +228,7 @@ __global__ void to_double(longlong2 *values, size_t count, double data_unit, dou
     ((double2 *)values)[i] = make_double2((double)v.x * unit, (double)v.y * unit);
 }
 
-/* A row of the smaller grid is part of one of the larger. */
+/* A row of the smaller grid is part of a row of the larger one. */
 __global__ void add_to_doubles(sums_cuda sums, sums_to_cuda to, double data_unit, double weight_unit) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x, row = i / sums.nx, more = (size_t)(to.reach - sums.reach);
     if (i >= (size_t)sums.nx * sums.ny * sums.nz) return;
@@ -253,27 +254,30 @@ template <bool IS_3D> enum status launch(const sums_cuda *sums, const job &job, 
 
 } // namespace
 
-extern "C" int back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums) {
+extern "C" int alignment_cuda_back_project_can_be_near(const struct sampling_cuda *sampling,
+                                                       const struct sums_cuda *sums) {
     return back_project::can_be_near(sums, sampling->shift_count * sampling->shift_children);
 }
 
-extern "C" enum status back_project_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                                         const struct particles_cuda *particles, const float *factor,
-                                         const struct contribution_cuda *contributions, const uint32_t *begin,
-                                         uint32_t count, int near, void *scratch, const struct sums_cuda *sums,
-                                         void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_back_project(const struct references_cuda *references,
+                                                   const struct sampling_cuda *sampling,
+                                                   const struct particles_cuda *particles, const float *factor,
+                                                   const struct contribution_cuda *contributions, const uint32_t *begin,
+                                                   uint32_t count, int near, void *scratch,
+                                                   const struct sums_cuda *sums, void *stream, struct err *err) {
     if (count == 0) return STATUS_OK;
     job job = {references->pixels, *particles, factor, {}};
     fill<<<particles->count, FILL_THREADS, 0, (cudaStream_t)stream>>>(*sums, job);
     CUDA_TRY(cudaGetLastError(), err, "measuring images");
-    if (near && back_project_can_be_near(sampling, sums))
+    if (near && alignment_cuda_back_project_can_be_near(sampling, sums))
         return back_project::near(references, sampling, particles, factor, contributions, begin, sums, stream, err);
     TRY(back_project::make_list(sampling, references->pixels.box, contributions, count, scratch, &job.of, stream, err));
     if (sums->dimensions == 3) return launch<true>(sums, job, (cudaStream_t)stream, err);
     return launch<false>(sums, job, (cudaStream_t)stream, err);
 }
 
-extern "C" enum status sums_to_double_cuda(const struct sums_cuda *sums, int reference, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_sums_to_double(const struct sums_cuda *sums, int reference, void *stream,
+                                                     struct err *err) {
     size_t count = 2 * (size_t)sums->nx * (size_t)sums->ny * (size_t)sums->nz;
     unsigned blocks = (unsigned)((count + THREADS - 1) / THREADS);
     to_double<<<blocks, THREADS, 0, (cudaStream_t)stream>>>((longlong2 *)sums->voxels[reference], count,
@@ -282,8 +286,8 @@ extern "C" enum status sums_to_double_cuda(const struct sums_cuda *sums, int ref
     return STATUS_OK;
 }
 
-extern "C" enum status sums_add_cuda(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to,
-                                     void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_sums_add_to(const struct sums_cuda *sums, int references,
+                                                  const struct sums_to_cuda *to, void *stream, struct err *err) {
     size_t count = (size_t)sums->nx * sums->ny * sums->nz;
     dim3 blocks((unsigned)((count + THREADS - 1) / THREADS), (unsigned)references);
     add_to_doubles<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(*sums, *to, 1 / sums->data_scale,
@@ -292,7 +296,8 @@ extern "C" enum status sums_add_cuda(const struct sums_cuda *sums, int reference
     return STATUS_OK;
 }
 
-extern "C" void sums_scale_cuda(const float *sigma2, int optics, int shells, double particles, struct sums_cuda *sums) {
+extern "C" void alignment_cuda_sums_scale(const float *sigma2, int optics, int shells, double particles,
+                                          struct sums_cuda *sums) {
     const double bits = 62, deviations = 64, ctf2 = 4, range = 16777216;
     double least = 0, greatest = 0;
     for (int i = 0; i < optics * shells; i++) {

@@ -1,4 +1,5 @@
-/* Contributions sorted by slice and cut into pieces. The sort is stable: within a slice particles keep their order. */
+/* Sorts contributions by slice and cuts them into pieces. The sort is stable: particles keep their order within a
+ * slice. */
 #include <cub/cub.cuh>
 #include <thrust/iterator/counting_iterator.h>
 
@@ -18,7 +19,7 @@ enum { THREADS = 256 };
 
 typedef cub::DoubleBuffer<uint32_t> buffers;
 
-/* Whether a piece begins here: at a new slice, and at fixed places within a long one. */
+/* Returns whether a piece begins here: at a new slice, and at fixed places within a long one. */
 struct begins {
     const uint32_t *slices;
 
@@ -27,7 +28,7 @@ struct begins {
     }
 };
 
-/* Parts of the scratch; base NULL: only how long it is. */
+/* Parts of the scratch; base NULL: only counts their size. */
 struct layout {
     list of;
     uint32_t *slices[2], *order[2];
@@ -80,7 +81,7 @@ __global__ void fill_entries(const contribution_cuda *contributions, const uint3
     entries[i] = entry{c.particle, c.weight, shift_turns(shift[0], box), shift_turns(shift[1], box)};
 }
 
-/* starts[*piece_count]: of each piece. */
+/* Fills the pieces. starts[*piece_count]: first entry of each piece. */
 __global__ void fill_pieces(sampling_cuda sampling, const uint32_t *slices, const uint32_t *starts, uint32_t count,
                             const uint32_t *piece_count, piece *pieces) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x, n = *piece_count;
@@ -101,7 +102,7 @@ unsigned long long slice_count(const sampling_cuda &s) {
            (unsigned)sampling_rotations(s);
 }
 
-/* Bits that tell the slices of a grid apart. */
+/* Returns the number of bits that distinguish the slices of a grid. */
 int slice_bits(const sampling_cuda &s) {
     int bits = 1;
     while (bits < 32 && slice_count(s) >> bits != 0)
@@ -111,7 +112,7 @@ int slice_bits(const sampling_cuda &s) {
 
 } // namespace
 
-extern "C" int back_project_can_sort(const struct sampling_cuda *sampling) {
+extern "C" int alignment_cuda_back_project_can_sort(const struct sampling_cuda *sampling) {
     return slice_count(*sampling) <= UINT32_MAX;
 }
 
@@ -144,7 +145,7 @@ enum status back_project::make_list(const struct sampling_cuda *sampling, int bo
     return STATUS_OK;
 }
 
-extern "C" enum status back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err) {
+extern "C" enum status alignment_cuda_back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err) {
     layout l = {};
     if (contributions > 0) TRY(lay_out(contributions, nullptr, &l, err));
     *ret_bytes = l.bytes;

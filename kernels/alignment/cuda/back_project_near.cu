@@ -1,10 +1,11 @@
-/* Back-projection where the slices of a particle lie next to each other, as in local searches: what they give near a
- * place of the grid is summed in shared memory before it goes there, several times fewer additions to the grid.
+/* Back-projection for local searches, where the slices of a particle lie close together. Contributions near a place of
+ * the grid are summed in shared memory before they are added there, which needs several times fewer additions to the
+ * grid.
  *
- * A warp takes a pixel of a particle, its lanes the slices. Voxels around the place where the pixel lies in the mean of
- * the slices are summed in 32-bit fixed point, so that the order of lanes does not matter: weights of a particle sum to
- * 1, so that 30 bits hold any sum of theirs times a phase. Slices that put the pixel further away add to the grid
- * themselves. */
+ * A warp takes one pixel of a particle; its lanes take the slices. Voxels around the pixel's place in the mean slice
+ * are summed in 32-bit fixed point, so that the order of lanes does not matter: the weights of a particle sum to 1, so
+ * that 30 bits hold any of their sums times a phase. Slices that place the pixel further away add to the grid
+ * directly. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/cuda/alignment.cuh"
 #include "kernels/alignment/cuda/back_project.cuh"
@@ -13,7 +14,7 @@
 namespace {
 
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, PIXELS = EACH * WARPS, BLOCKS = 3 };
-/* Poses and slices of a particle at a time; voxels of a window along an edge. */
+/* POSES, SLICES: of a particle, at a time. EDGE: voxels of a window along an edge. */
 enum { POSES = 1024, SLICES = THREADS, EDGE = 8, VOXELS = EDGE * EDGE * EDGE, SHIFTS_MOST = 256 };
 const unsigned ALL = 0xffffffffu;
 const float ONE = 1073741824.0f; /* 2^30: a weight of 1 */
@@ -28,7 +29,7 @@ struct job {
     int shifts;
 };
 
-/* What a block works on. */
+/* Data that a block works on. */
 struct alignas(16) stage {
     float weight[POSES];
     uint16_t shift[POSES], starts[POSES + 1]; /* first pose of each slice */
@@ -37,19 +38,19 @@ struct alignas(16) stage {
     int counts[WARPS], slices, end;
 };
 
-/* Sums of a warp. A voxel is at its coordinates modulo EDGE. */
+/* Sums of a warp. A voxel lies at its coordinates modulo EDGE. */
 struct window {
     int sums[3][VOXELS];
 };
 
-/* A pixel: c X factor/σ² of size `data` and phase `unit`, c²/σ². */
+/* A pixel: `data` and `unit` are the size and the phase of c X factor/σ²; weight is c²/σ². */
 struct pixel {
     int kx, ky;
     float2 unit;
     float data, weight;
 };
 
-/* Where a slice puts a pixel. */
+/* Place of a pixel in a slice. */
 struct point {
     int x, y, z; /* lowest corner */
     float fx, fy, fz, turn;
@@ -78,7 +79,7 @@ __device__ inline pixel of_lane(const pixel &p, int lane) {
                  __shfl_sync(ALL, p.data, lane), __shfl_sync(ALL, p.weight, lane)};
 }
 
-/* The rules of kernels/reconstruct. */
+/* Locates a pixel by the rules of kernels/reconstruct. */
 __device__ inline point locate(const sums_cuda &s, const float m[6], const pixel &p) {
     float u = (float)p.kx, v = (float)p.ky;
     float x = m[0] * u + m[3] * v, y = m[1] * u + m[4] * v, z = m[2] * u + m[5] * v;
@@ -91,7 +92,7 @@ __device__ inline point locate(const sums_cuda &s, const float m[6], const pixel
     return at;
 }
 
-/* Poses from .. from + count − 1 and where their slices begin. All threads; four poses to each. */
+/* Lists poses from .. from + count − 1 and where their slices begin. All threads call this, with four poses each. */
 __device__ void list_slices(const job &j, uint32_t from, int count, stage &s) {
     int lane = threadIdx.x & 31, warp = (int)threadIdx.x >> 5, first = 4 * (int)threadIdx.x, begins = 0;
     bool begin[4];
@@ -122,8 +123,8 @@ __device__ void list_slices(const job &j, uint32_t from, int count, stage &s) {
     if (threadIdx.x == 0) s.slices = all, s.starts[all] = (uint16_t)count;
 }
 
-/* Planes of slices from `first` on, as many as have one reference; their mean by weight. All threads. Returns the
- * reference. */
+/* Lists the planes of slices from `first` on, as many as have one reference, and their weighted mean. All threads call
+ * this. Returns the reference. */
 __device__ int list_planes(const job &j, uint32_t from, int first, stage &s) {
     int lane = threadIdx.x & 31, index = first + (int)threadIdx.x;
     __syncthreads();
@@ -163,7 +164,8 @@ __device__ int list_planes(const job &j, uint32_t from, int first, stage &s) {
     return reference;
 }
 
-/* Where a window has a voxel, of coordinates modulo EDGE: the eight about a point are in eight banks. */
+/* Returns the place of a voxel in a window, by its coordinates modulo EDGE. The eight voxels around a point fall into
+ * eight banks. */
 __device__ inline int slot_of(int x, int y, int z) {
     return (x & 7) | ((y + 2 * z) & 7) << 3 | (z & 7) << 6;
 }
@@ -175,8 +177,8 @@ __device__ inline void exchange(bool which, int &i, int &j, float &a, float &b) 
     i = k, a = c;
 }
 
-/* What a slice gives to the voxels about a point, into the window. Lanes take the eight in orders of their own, so that
- * those with the same point do not wait for each other. */
+/* Adds a slice's contributions to the voxels around a point to the window. Each lane takes the eight voxels in an order
+ * of its own, so that lanes with the same point do not wait for each other. */
 __device__ inline void add_to_window(window &w, const point &at, float re, float im, float weight) {
     int x[2] = {at.x, at.x + 1}, y[2] = {at.y, at.y + 1}, z[2] = {at.z, at.z + 1};
     float fx[2] = {1 - at.fx, at.fx}, fy[2] = {1 - at.fy, at.fy}, fz[2] = {1 - at.fz, at.fz};
@@ -193,7 +195,7 @@ __device__ inline void add_to_window(window &w, const point &at, float re, float
     }
 }
 
-/* Those of the lanes in `which`, straight to the grid: a corner to four lanes, of which three add. */
+/* Adds the contributions of the lanes in `which` directly to the grid. Four lanes serve a corner; three of them add. */
 __device__ inline void add_to_grid(const sums_cuda &s, int64_t *voxels, unsigned which, const point &at, float re,
                                    float im, float weight) {
     const int lane = threadIdx.x & 31, part = lane & 3, x = lane >> 2 & 1, y = lane >> 3 & 1, z = lane >> 4;
@@ -210,8 +212,8 @@ __device__ inline void add_to_grid(const sums_cuda &s, int64_t *voxels, unsigned
     }
 }
 
-/* The window to the grid, and cleared. Sums times a phase are never larger than those of weights: where there is none
- * of these, there is nothing. low: its lowest voxel. touched: [VOXELS]. */
+/* Adds the window to the grid and clears it. A sum times a phase is never larger than the sum of weights, so that a
+ * voxel without weight is empty. low: lowest voxel of the window. touched: [VOXELS]. */
 __device__ inline void flush(const sums_cuda &s, int64_t *voxels, window &w, uint16_t *touched, int low_x, int low_y,
                              int low_z, float data, float weight) {
     const int lane = threadIdx.x & 31, part = lane & 3;
@@ -238,7 +240,8 @@ __device__ inline void flush(const sums_cuda &s, int64_t *voxels, window &w, uin
     __syncwarp();
 }
 
-/* A warp: what slices first .. s.end − 1 give of a pixel. table: [shifts]; the list of voxels later on. */
+/* Adds the contributions of slices first .. s.end − 1 to one pixel; one warp. table: [shifts] phases, later the list of
+ * voxels. */
 __device__ void add_pixel(const sums_cuda &sums, const job &j, const stage &s, int first, const pixel &p,
                           int64_t *voxels, window &w, float2 *table) {
     const int lane = threadIdx.x & 31;
@@ -274,14 +277,14 @@ __device__ void add_pixel(const sums_cuda &sums, const job &j, const stage &s, i
     flush(sums, voxels, w, (uint16_t *)table, low_x, low_y, low_z, data / ONE, weight / ONE);
 }
 
-/* The table of a warp holds phases, then numbers of voxels. */
+/* Returns the bytes of a warp's table, which holds phases, then numbers of voxels. */
 __host__ __device__ inline size_t table_bytes(int shifts) {
     size_t phases = (size_t)shifts * sizeof(float2), voxels = VOXELS * sizeof(uint16_t);
     return phases > voxels ? phases : voxels;
 }
 
-/* A block for each particle and PIXELS of its pixels; those of all particles before the next ones, so that what is
- * added to at a time is a part of the grid that stays in the cache. */
+/* Processes PIXELS pixels of one particle per block. The same pixels of all particles come before the next pixels, so
+ * that blocks add to a part of the grid that stays in the cache. */
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     add_near(const __grid_constant__ sums_cuda sums, const __grid_constant__ job job) {
     extern __shared__ double memory[];

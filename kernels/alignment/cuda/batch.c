@@ -1,5 +1,5 @@
-/* A batch of particles on a CUDA device: images are brought beside the work on those before them, the coarse pass takes
- * all that are there at once, the fine pass as many as its lists have room for. */
+/* A batch of particles on a CUDA device. Images are copied while the device works on those before them. The coarse pass
+ * takes all particles on the device at once, the fine pass as many as its lists have room for. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +8,18 @@
 #include "kernels/alignment/cuda/alignment_private.h"
 
 static const double ADAPTIVE_FRACTION = 0.999;
-/* Of each thread that begins parallel work, the same number every time: a smaller team costs the others their lives, and
- * the next larger one milliseconds. */
+/* Every thread that starts parallel work always uses this number of threads: OpenMP would destroy the surplus threads
+ * for a smaller team, and need milliseconds to create them again for the next larger one. */
 enum { BRINGING_THREADS = 8 };
 
-/* The particles of a part, as they come and as they are found. */
+/* Particles of a part, and their results. */
 struct part {
     const struct alignment_particle *particles;
     struct alignment_result *results;
     int count, slot;
 };
 
-/* Of the coarse pass over a whole grid: [particles][shifts][kept_words(rows)], with room for what is listed. */
+/* Memory of the coarse pass over a whole grid: [particles][shifts][kept_words(rows)], with room for the lists. */
 struct coarse_pass {
     uint32_t *kept;
     struct top_sum *sums;
@@ -27,8 +27,8 @@ struct coarse_pass {
     uint32_t *begin, *row_begin;
 };
 
-/* All but the image. */
-static void describe(const struct part *part, int i, struct alignment_slot *to) {
+/* Describes a particle, all but its image. */
+static void describe(const struct part *part, int i, struct alignment_cuda_slot *to) {
     const struct alignment_particle *p = &part->particles[i];
     struct prepare_particle_cuda *which = &to->which[i];
     *which = (struct prepare_particle_cuda){.shift_x = p->shift[0],
@@ -48,27 +48,27 @@ static void describe(const struct part *part, int i, struct alignment_slot *to) 
 
 _Static_assert(sizeof(struct ctf_terms) == sizeof((struct prepare_particle_cuda *)0)->ctf, "terms of a CTF");
 
-/* The images of a part on their way to the device. */
+/* Copies the images of a part to the device. */
 static enum status bring(struct alignment_cuda *a, const struct part *part, int threads, struct err *err) {
-    struct alignment_slot *from = &a->host[part->slot], *to = &a->device[part->slot];
+    struct alignment_cuda_slot *from = &a->host[part->slot], *to = &a->device[part->slot];
     TRY(stream_cuda_brought(a->stream, part->slot, err));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < part->count; i++)
         describe(part, i, from);
     TRY(alignment_cuda_images_bring(a, part->particles, part->count, part->slot, threads, err));
-    /* What follows the images lies in one piece. */
+    /* All that follows the images lies in one block. */
     size_t rest = (size_t)((char *)(from->doubts + a->particles) - (char *)from->which);
     return stream_cuda_bring(a->stream, part->slot, to->which, from->which, rest, err);
 }
 
-/* What the host does of a part before it is compared. */
+/* Does the host's work for a part before it is compared. */
 static enum status bring_all(struct alignment_cuda *a, const struct part *part, int threads, struct err *err) {
     TRY(bring(a, part, threads, err));
     if (!a->iteration.local) return STATUS_OK;
     return alignment_cuda_find_near(a, part->particles, part->count, threads, a->near_of[part->slot], err);
 }
 
-/* On the worker's thread, and on some more: others list poses meanwhile. */
+/* Runs on the worker's thread and a few more, while other threads list poses. */
 static enum status bring_next(void *context, struct err *err) {
     const struct bringing *b = context;
     const struct part part = {.particles = b->particles, .count = b->count, .slot = b->slot};
@@ -105,7 +105,7 @@ static struct particles_cuda from_particle(const struct alignment_cuda *a, const
 
 static enum status prepare(struct alignment_cuda *a, const struct part *part, struct particles_cuda *particles,
                            struct err *err) {
-    const struct alignment_slot *slot = &a->device[part->slot];
+    const struct alignment_cuda_slot *slot = &a->device[part->slot];
     void *scratch = NULL;
     TRY(take_particles(a, part->count, particles, err));
     TRY(arena_open(a->arena, ARENA_ORIENTATIONS, err));
@@ -121,7 +121,7 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
     return STATUS_OK;
 }
 
-/* Slices of rows first .. first + count − 1, which may be of several references. */
+/* Makes slices of rows first .. first + count − 1, which may belong to several references. */
 static enum status make_slices(struct alignment_cuda *a, int first, int count, struct err *err) {
     int n = a->iteration.coarse_pixels;
     size_t row = coarse_row(n, ALIGNMENT_PRECISION), norm_row = coarse_norm_row(n);
@@ -165,7 +165,7 @@ static enum status take_lists(struct alignment_cuda *a, int count, struct coarse
     return arena_take(a->arena, n + 1, sizeof *pass->row_begin, "lists of samples", &pass->row_begin, err);
 }
 
-/* Every orientation × shift × reference: bits of the samples that matter, and how many they are. */
+/* Compares every orientation × shift × reference: marks the samples that matter, and counts them. */
 static enum status coarse_global(struct alignment_cuda *a, const struct particles_cuda *p, struct coarse_pass *pass,
                                  struct err *err) {
     size_t n = (size_t)p->count, shifts = (size_t)a->sampling.shift_count, rows = (size_t)a->rows;
@@ -190,8 +190,8 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
                                           .fraction = ADAPTIVE_FRACTION,
                                           .most = a->most};
     TRY(posterior_cuda(&input, scratch, pass->sums, pass->kept, stream, err));
-    TRY(compress_count_cuda(pass->kept, p->count, (int)shifts, a->rows, pass->counts, pass->begin, pass->row_begin,
-                            stream, err));
+    TRY(alignment_cuda_compress_count(pass->kept, p->count, (int)shifts, a->rows, pass->counts, pass->begin,
+                                      pass->row_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found->counts, pass->counts, n * sizeof *pass->counts, err));
     TRY(stream_cuda_get(a->stream, a->found->coarse, pass->sums, n * sizeof *pass->sums, err));
     TRY(stream_cuda_end(a->stream, err));
@@ -199,7 +199,7 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
     return STATUS_OK;
 }
 
-/* The list of particles first .. first + p->count − 1, from the bits of the batch. */
+/* Lists the samples of particles first .. first + p->count − 1 from the bits of the batch. */
 static enum status list_samples(struct alignment_cuda *a, const struct coarse_pass *pass,
                                 const struct particles_cuda *p, int first, struct samples_cuda *list, struct err *err) {
     void *stream = stream_cuda_kernels(a->stream);
@@ -215,20 +215,20 @@ static enum status list_samples(struct alignment_cuda *a, const struct coarse_pa
     TRY(arena_take(a->arena, (size_t)list->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
     TRY(arena_take(a->arena, (size_t)list->count + 1, sizeof *samples, "lists of samples", &samples, err));
     TRY(stream_cuda_begin(a->stream, err));
-    /* Counted once more: beginnings are relative to the first particle. */
-    TRY(compress_count_cuda(kept, p->count, shifts, a->rows, pass->counts, begin, row_begin, stream, err));
-    TRY(compress_fill_cuda(kept, p->count, shifts, a->rows, a->row_log_prior, begin, row_begin, rows, samples, stream,
-                           err));
+    /* Counts again, because the first samples are relative to the first particle. */
+    TRY(alignment_cuda_compress_count(kept, p->count, shifts, a->rows, pass->counts, begin, row_begin, stream, err));
+    TRY(alignment_cuda_compress_fill(kept, p->count, shifts, a->rows, a->row_log_prior, begin, row_begin, rows, samples,
+                                     stream, err));
     TRY(stream_cuda_end(a->stream, err));
     list->rows = rows;
     list->samples = samples;
     return STATUS_OK;
 }
 
-/* How many particles from `first` on the memory that is left has room for, if a tenth of their poses contribute. */
+/* Returns how many particles from `first` on fit into the memory left, if a tenth of their poses contribute. */
 static int fitting(const struct alignment_cuda *a, int first, int count) {
     size_t each = (size_t)a->each, left = arena_left(a->arena), need = 0;
-    size_t of_sample = blocks_bytes(1, a->each, sizeof(float)) + sizeof(struct row_cuda) +
+    size_t of_sample = alignment_cuda_blocks_bytes(1, a->each, sizeof(float)) + sizeof(struct row_cuda) +
                        each * sizeof(struct contribution_cuda) / 10;
     size_t of_near = sizeof(struct row_cuda) + (size_t)a->sampling.shift_count * 2 * sizeof(float);
     int i = first;
@@ -245,13 +245,13 @@ static int fitting(const struct alignment_cuda *a, int first, int count) {
 
 static enum status some(struct alignment_cuda *a, const struct part *part, const struct coarse_pass *pass,
                         const struct particles_cuda *all, int first, int count, struct err *err) {
-    const struct alignment_slot *slot = &a->device[part->slot];
+    const struct alignment_cuda_slot *slot = &a->device[part->slot];
     struct particles_cuda p = from_particle(a, all, first, count);
     struct samples_cuda samples;
-    struct alignment_jobs jobs = {.own = slot->own + 2 * (size_t)first,
-                                  .known_shell = slot->known_shell + first,
-                                  .residual = slot->residual + first,
-                                  .doubts = slot->doubts + first};
+    struct alignment_cuda_jobs jobs = {.own = slot->own + 2 * (size_t)first,
+                                       .known_shell = slot->known_shell + first,
+                                       .residual = slot->residual + first,
+                                       .doubts = slot->doubts + first};
     if (a->iteration.local)
         TRY(alignment_cuda_near(a, &p, first, &samples, err));
     else
@@ -259,7 +259,7 @@ static enum status some(struct alignment_cuda *a, const struct part *part, const
     return alignment_cuda_fine(a, &p, &samples, &jobs, first, err);
 }
 
-/* As many particles as fit; half as many where that was too hopeful. */
+/* Runs the fine pass with as many particles as fit; with half as many if that estimate was too low. */
 static enum status fine_parts(struct alignment_cuda *a, const struct part *part, const struct coarse_pass *pass,
                               const struct particles_cuda *all, struct err *err) {
     for (int first = 0, count; first < part->count; first += count) {
@@ -280,7 +280,7 @@ static enum status fine_parts(struct alignment_cuda *a, const struct part *part,
     return STATUS_OK;
 }
 
-/* Once the device has done with a part: what it found. */
+/* Takes the results of a part, once the device has finished it. */
 static enum status take_results(struct alignment_cuda *a, const struct part *part, struct err *err) {
     if (part->count == 0) return STATUS_OK;
     TRY(stream_cuda_released(a->stream, part->slot, err));
@@ -290,8 +290,8 @@ static enum status take_results(struct alignment_cuda *a, const struct part *par
     return STATUS_OK;
 }
 
-/* Results of the part before are taken while the device is at the coarse pass of this one, and this one's are still on
- * their way when it returns. */
+/* Compares a part. Takes the results of the part before while the device runs the coarse pass of this one; this part's
+ * results are still in transfer when the function returns. */
 static enum status compare(struct alignment_cuda *a, const struct part *part, const struct part *before,
                            struct err *err) {
     struct particles_cuda particles;
@@ -301,7 +301,7 @@ static enum status compare(struct alignment_cuda *a, const struct part *part, co
     TRY(prepare(a, part, &particles, err));
     if (!a->iteration.local) TRY(coarse_global(a, &particles, &pass, err));
     TRY(take_results(a, before, err));
-    if (!a->iteration.local) TRY(stream_cuda_wait(a->stream, err)); /* for what it counted */
+    if (!a->iteration.local) TRY(stream_cuda_wait(a->stream, err)); /* for the counts */
     TRY(fine_parts(a, part, &pass, &particles, err));
     return stream_cuda_release(a->stream, part->slot, err);
 }
@@ -327,8 +327,9 @@ static struct part part_of(const struct alignment_cuda *a, const struct alignmen
                          .slot = index % STREAM_SLOTS};
 }
 
-enum status alignment_cuda_add(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
+enum status alignment_cuda_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
                                struct alignment_result *results, struct err *err) {
+    struct alignment_cuda *a = alignment->cuda;
     struct part part = part_of(a, particles, results, count, 0), before = {0};
     if (part.count == 0) return STATUS_OK;
     TRY(bring_all(a, &part, a->options.threads, err));
@@ -344,7 +345,8 @@ enum status alignment_cuda_add(struct alignment_cuda *a, const struct alignment_
     return take_results(a, &before, err);
 }
 
-/* D and N of the particles of a part, and the first one's mean: where the host gets residuals and likelihoods else. */
+/* Computes D and N of the particles of a part, and the first particle's mean. They go where the host otherwise gets
+ * residuals and likelihoods. */
 static enum status fit(struct alignment_cuda *a, const struct part *part, struct err *err) {
     struct particles_cuda p;
     size_t n = (size_t)part->count, shifts = (size_t)a->sampling.shift_count, rows = (size_t)a->rows;
@@ -360,7 +362,8 @@ static enum status fit(struct alignment_cuda *a, const struct part *part, struct
     TRY(arena_take(a->arena, 1, sizeof *mean, "best poses", &mean, err));
     TRY(stream_cuda_begin(a->stream, err));
     TRY(multiply(a, &p, dots, norms, err));
-    TRY(best_fits_cuda(dots, norms, part->count, (int)shifts, a->rows, a->orientations, fits, mean, stream, err));
+    TRY(alignment_cuda_best_fits(dots, norms, part->count, (int)shifts, a->rows, a->orientations, fits, mean, stream,
+                                 err));
     TRY(stream_cuda_get(a->stream, a->found->residuals, fits, n * 2 * sizeof *fits, err));
     TRY(stream_cuda_get(a->stream, a->found->constant, mean, sizeof *mean, err));
     TRY(stream_cuda_end(a->stream, err));
@@ -370,8 +373,9 @@ static enum status fit(struct alignment_cuda *a, const struct part *part, struct
     return STATUS_OK;
 }
 
-enum status alignment_cuda_scale(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
+enum status alignment_cuda_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                                  double *ret_mean, double *dots, double *norms, struct err *err) {
+    struct alignment_cuda *a = alignment->cuda;
     if (dots == NULL && count > 1) count = 1;
     for (int first = 0; first < count; first += a->particles) {
         int left = count - first;

@@ -1,28 +1,29 @@
-/* The fine comparison on a CUDA device: slices of some rows of the grid with the image of one particle at some shifts.
+/* The fine comparison on a CUDA device: compares slices of some rows of the grid with one particle's image at some
+ * shifts.
  *
- * A block takes SLOTS slices: the rotations of one row, or, where a row has fewer, those of several rows of a particle,
- * at all shifts that any of them wants. Each warp goes through blocks of pixels with the slices in registers and makes,
- * shift by shift, SUMS sums: SLOTS slices × (4 children of a shift, or 4 shifts).
+ * A block takes SLOTS slices: the rotations of one row, or, if a row has fewer, those of several rows of a particle, at
+ * all shifts that any of them needs. Each warp goes through blocks of pixels with the slices in registers. Shift by
+ * shift it makes SUMS sums: SLOTS slices × (4 children of a shift, or 4 shifts).
  *
- * The four children of a shift lie symmetrically about it. With Y the image at its centre, Q = P conj Y, and a, b the
- * phases of half the distance between children in x and y, Re(P conj X) of a child is
+ * The four children of a shift lie symmetrically about it. With Y the image at the shift itself, Q = P conj Y, and a, b
+ * the phases of half the distance between children in x and y, Re(P conj X) of a child is
  *   Re(Q exp(i(±a ± b))) = Re Q cos(a ± b) ∓ Im Q sin(a ± b),
- * so that four sums a slice, of the products with cos and sin of a + b and a − b, take one phase instead of four.
+ * so that four sums per slice, of the products with cos and sin of a + b and a − b, need one phase instead of four.
  *
- * A lane holds its sums in an order of its own: sum i of lane L is output i ^ L. Then the sums of a warp meet in 31
- * exchanges that need no choice of what to send, and lane L is left with output L. */
+ * A lane holds its sums in its own order: sum i of lane L is output i ^ L. The sums of a warp are then combined in 31
+ * exchanges without choosing what to send, and lane L ends with output L. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/cuda/alignment.cuh"
 
 namespace {
 
 enum { WARPS = 2, THREADS = 32 * WARPS, BLOCKS = 12 / WARPS, SLOTS = 8, CHILDREN = 4, SUMS = SLOTS * CHILDREN };
-/* Of a lane at a time; of a warp; groups of sums that a block keeps. */
+/* EACH: pixels of a lane at a time; PIXELS: of a warp; UNITS: groups of sums that a block keeps. */
 enum { EACH = 4, PIXELS = 32 * EACH, UNITS = 48 };
 static_assert(FINE_SLICE_STEP % PIXELS == 0, "a slice is read in whole blocks");
 enum { SHIFTS_MOST = 4096 };
 
-/* Where slices come from: made before, or from a reference in 2-D, in 3-D, in 3-D with quads. */
+/* Where slices come from: stored slices, a 2-D reference, a 3-D reference, or a 3-D reference with quads. */
 enum source { STORED, PLANE, VOLUME, QUADS };
 
 struct work {
@@ -37,7 +38,7 @@ struct work {
 
 struct slot {
     float m[6];
-    const float *values; /* its reference (quads), or the slice */
+    const float *values; /* of its reference (quads), or of the slice */
 };
 
 struct state {
@@ -45,18 +46,18 @@ struct state {
     slot slots[SLOTS];
     float norm[WARPS][SLOTS];
     float sums[WARPS][UNITS][SUMS];
-    float2 shift[UNITS * CHILDREN]; /* radians a pixel */
-    int shifts;                     /* in list */
+    float2 shift[UNITS * CHILDREN]; /* radians per pixel */
+    int shifts;                     /* shifts in list */
 };
 
-/* Of one particle: rows of the list, and the shifts that any of them wants. */
+/* Rows of one particle in the list, and the shifts that any of them needs. */
 struct segment {
     int rows, words;
     uint16_t *list;
-    uint32_t *bits, *before; /* [SLOTS][words]: shifts of each row; how many there are before each word */
+    uint32_t *bits, *before; /* [SLOTS][words]: shifts of each row; number of shifts before each word */
 };
 
-/* What a lane works on; slice s of a lane is slot s ^ lane / 4. */
+/* Pixels of one lane; slice s of a lane is slot s ^ lane / 4. */
 struct pixels {
     float2 p[SLOTS][EACH], x[EACH]; /* P, c X/σ² */
     float kx[EACH], ky[EACH];
@@ -77,7 +78,7 @@ __device__ inline void set_slot(const work &w, const state &s, int at, int rows,
         ret->values = w.references.slices + ((size_t)row * w.rotations + rotation) * 2 * w.slice_row;
 }
 
-/* List of the shifts of one row. */
+/* Lists the shifts of one row. */
 __device__ inline void list_row(const work &w, state &s, const segment &g) {
     uint32_t first = s.rows[0].first, row = (uint32_t)s.rows[0].row * (uint32_t)w.sampling.shift_count;
     int count = (int)(s.rows[1].first - first);
@@ -86,7 +87,8 @@ __device__ inline void list_row(const work &w, state &s, const segment &g) {
     if (threadIdx.x == 0) s.shifts = count;
 }
 
-/* Of several rows: bits of each, how many are set before each word, and the list of those that any has. */
+/* Lists the shifts of several rows: bits of each row, number of bits before each word, and all shifts that any row
+ * has. */
 __device__ inline void list_rows(const work &w, state &s, const segment &g) {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     for (int i = (int)threadIdx.x; i < g.rows * g.words; i += THREADS)
@@ -122,7 +124,7 @@ __device__ inline void list_rows(const work &w, state &s, const segment &g) {
     }
 }
 
-/* Shifts of a tile of units, as what a pixel of frequency 1 turns by. Children: their centre. */
+/* Loads the shifts of a tile of units, as the turn of a pixel of frequency 1. Children: the shift of their centre. */
 template <bool FOUR> __device__ inline void load_shifts(const work &w, state &s, const segment &g, int first) {
     const int most = FOUR ? UNITS : UNITS * CHILDREN;
     float factor = -6.2831853072f / (float)w.references.pixels.box;
@@ -137,8 +139,9 @@ template <bool FOUR> __device__ inline void load_shifts(const work &w, state &s,
     }
 }
 
-/* Outputs 0 to 3 of a slice are the sums of Re Q cos(a + b), Im Q sin(a + b), Re Q cos(a − b), Im Q sin(a − b). Sums 0
- * and 2 of a lane are made of Re Q, 1 and 3 of Im Q, where Q is that of i Y in odd lanes: Im Q and −Re Q. */
+/* Outputs 0 to 3 of a slice are the sums of Re Q cos(a + b), Im Q sin(a + b), Re Q cos(a − b), Im Q sin(a − b). A lane
+ * makes its sums 0 and 2 from Re Q, and 1 and 3 from Im Q. In odd lanes Q is taken with i Y in place of Y, which gives
+ * Im Q and −Re Q. */
 __device__ inline void load_factors(float half_x, float half_y, int lane, float kx, float ky, float m[CHILDREN]) {
     float b = ky * half_y, c[2], s[2];
     __sincosf(fmaf(kx, half_x, b), &s[0], &c[0]);
@@ -149,7 +152,7 @@ __device__ inline void load_factors(float half_x, float half_y, int lane, float 
     m[2] = odd ? s1 : c1, m[3] = odd ? -c1 : s1;
 }
 
-/* Output i ^ lane of `COUNT · apart` lanes that hold it becomes their sum, for i = 0 alone. */
+/* Sums output i ^ lane over the `COUNT · apart` lanes that hold it; the result is in i = 0 only. */
 template <int COUNT> __device__ inline void meet(float *sums, int apart) {
 #pragma unroll
     for (int i = 0; i < COUNT / 2; i++)
@@ -157,7 +160,8 @@ template <int COUNT> __device__ inline void meet(float *sums, int apart) {
     if constexpr (COUNT > 2) meet<COUNT / 2>(sums, apart);
 }
 
-/* Pixels first + 32 j + lane, and what they add to the norms. Pixels that do not count have images and weights of 0. */
+/* Loads pixels first + 32 j + lane, and returns what they add to the norms. Pixels that do not count have images and
+ * weights of 0. */
 template <bool FOUR, source SOURCE>
 __device__ inline float load_pixels(const work &w, const state &s, int particle, int first, int lane, pixels &t) {
     const references_cuda &r = w.references;
@@ -217,7 +221,7 @@ __device__ inline float2 turned(float2 x, float angle) {
     return make_float2(fmaf(x.x, c, -(x.y * s)), fmaf(x.x, s, x.y * c));
 }
 
-/* One unit over the lane's pixels: outputs i ^ lane. */
+/* Adds one unit over the lane's pixels: outputs i ^ lane. */
 template <bool FOUR> __device__ inline void add_unit(const pixels &t, const float2 *shift, int lane, float a[SUMS]) {
     float2 d[CHILDREN];
 #pragma unroll
@@ -248,7 +252,7 @@ template <bool FOUR> __device__ inline void add_unit(const pixels &t, const floa
     }
 }
 
-/* A tile of units over all pixels of the warp: sums in s.sums, norms in s.norm. */
+/* Adds a tile of units over all pixels of the warp: sums in s.sums, norms in s.norm. */
 template <bool FOUR, source SOURCE> __device__ inline void add_tile(const work &w, state &s, int particle, int units) {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     float norm = 0;
@@ -268,7 +272,7 @@ template <bool FOUR, source SOURCE> __device__ inline void add_tile(const work &
     if (lane % CHILDREN == 0) s.norm[warp][lane / CHILDREN] = norm;
 }
 
-/* Where the sample of a row at a shift of the list is, or UINT32_MAX: it has none. */
+/* Returns the index of a row's sample at a listed shift; UINT32_MAX if there is none. */
 __device__ inline uint32_t sample_at(const state &s, const segment &g, int row, int entry) {
     if (row >= g.rows || entry >= s.shifts) return UINT32_MAX;
     if (g.words == 0) return s.rows[0].first + (uint32_t)entry;
@@ -290,7 +294,7 @@ __device__ inline void store_tile(const work &w, const state &s, const segment &
             dot += s.sums[i][u][lane];
         uint32_t sample = sample_at(s, g, row, first + (FOUR ? u : u * CHILDREN + k));
         if (FOUR) {
-            /* Lanes 0 to 3 become children (+, +), (−, −), (+, −), (−, +). */
+            /* Lanes 0 to 3 compute the children (+, +), (−, −), (+, −), (−, +). */
             float other = __shfl_xor_sync(0xffffffffu, dot, 1);
             dot = k & 1 ? dot + other : dot - other;
         }
@@ -347,9 +351,11 @@ template <bool FOUR> void launch(const work &w, unsigned blocks, size_t shared, 
 
 } // namespace
 
-extern "C" enum status compare_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                                    const struct particles_cuda *particles, const struct samples_cuda *samples,
-                                    int fine, float *ret_values, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_compare(const struct references_cuda *references,
+                                              const struct sampling_cuda *sampling,
+                                              const struct particles_cuda *particles,
+                                              const struct samples_cuda *samples, int fine, float *ret_values,
+                                              void *stream, struct err *err) {
     int rotations = fine ? sampling_rotations(*sampling) : 1, children = fine ? sampling->shift_children : 1;
     FAIL_IF(rotations < 1 || SLOTS % rotations != 0 || (children != 1 && children != CHILDREN), err, STATUS_UNSUPPORTED,
             "a CUDA device compares 1, 2, 4 or 8 rotations and 1 or 4 shifts of a sample, not %d and %d", rotations,
@@ -358,7 +364,8 @@ extern "C" enum status compare_cuda(const struct references_cuda *references, co
             "a CUDA device compares up to %d shifts, not %d: take larger steps", SHIFTS_MOST, sampling->shift_count);
     if (samples->row_count == 0) return STATUS_OK;
     int n_pixels = fine ? references->pixels.count : references->coarse_pixels;
-    const work w = {*references, *sampling, *particles, *samples, n_pixels, rotations, fine, fine_slice_row(references),
+    const work w = {*references, *sampling, *particles, *samples,
+                    n_pixels,    rotations, fine,       alignment_cuda_fine_slice_row(references),
                     ret_values};
     unsigned rows = SLOTS / rotations, blocks = (samples->row_count + rows - 1) / rows;
     size_t words = rows > 1 ? ((size_t)sampling->shift_count + 31) / 32 : 0;

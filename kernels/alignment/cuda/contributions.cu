@@ -1,5 +1,5 @@
-/* From the weights of the fine pass to the poses that contribute, in their order, and what they sum up to. One block
- * for each particle; every sum is added up in an order that depends on nothing but the lists. */
+/* Turns the weights of the fine pass into the contributing poses, in order, and their sums. One block per particle; the
+ * order of every sum depends only on the lists. */
 #include "kernels/alignment/cuda/lists.cuh"
 
 namespace {
@@ -14,7 +14,7 @@ struct fine_weights {
     int shift_count, rotations, children;
     unsigned each;
 
-    /* A pose contributes that reaches this. */
+    /* Returns the weight from which a pose contributes. */
     __device__ float threshold(int particle) const {
         return fmaxf(sums[particle].threshold, __uint_as_float(1));
     }
@@ -24,15 +24,15 @@ struct fine_weights {
     }
 };
 
-/* What the poses that one thread has seen come to. */
+/* Sums over the poses that one thread has seen. */
 struct tally {
     double offset2, weight;
     unsigned count;
     float largest;
-    unsigned long long pose; /* of the largest, as place_of has it */
+    unsigned long long pose; /* of the largest weight, as from place_of */
 };
 
-/* In the order of contributions. */
+/* Returns a number that sorts poses in the order of contributions. */
 __device__ inline unsigned long long place_of(const pose_cuda &p) {
     return (unsigned long long)p.row << 32 | (unsigned)p.rotation << 16 | p.shift;
 }
@@ -40,7 +40,7 @@ __device__ inline pose_cuda pose_at(unsigned long long place) {
     return {(uint32_t)(place >> 32), (uint16_t)(place >> 16), (uint16_t)place};
 }
 
-/* Of equal weights the first pose in the order of contributions counts. */
+/* Of equal weights, the first pose in the order of contributions counts. */
 __device__ inline void take_larger(tally &mine, float weight, unsigned long long pose) {
     if (weight < mine.largest || (weight == mine.largest && pose >= mine.pose)) return;
     mine.largest = weight;
@@ -60,7 +60,7 @@ __device__ inline tally from_lane_below(const tally &mine, int step) {
             __shfl_down_sync(ALL_LANES, mine.pose, step)};
 }
 
-/* One warp over the weights of a row that reach the threshold: visit(weight, sample, which of the sample's). */
+/* Calls visit(weight, sample, index within the sample) for the weights of a row that reach the threshold; one warp. */
 template <typename Visit>
 __device__ inline void each_contribution(const fine_weights &f, const row_cuda *row, float threshold, Visit visit) {
     uint32_t first = row[0].first;
@@ -120,14 +120,14 @@ __global__ void __launch_bounds__(THREADS)
                                mine.count};
 }
 
-/* Rows that a block works on at a time. */
+/* Rows that a block processes at a time. */
 struct tile {
     unsigned count[THREADS], to[THREADS];
     double weight[THREADS];
     sample_counts part[WARPS];
 };
 
-/* How many of a row contribute, and their weight; one warp. */
+/* Counts the contributions of a row and sums their weight; one warp. */
 __device__ void count_row(const fine_weights &f, const row_cuda *row, float threshold, tile &t, int at) {
     unsigned count = 0;
     double weight = 0;
@@ -142,7 +142,7 @@ __device__ void count_row(const fine_weights &f, const row_cuda *row, float thre
     if ((threadIdx.x & 31) == 0) t.count[at] = count, t.weight[at] = weight;
 }
 
-/* One warp; the weights of a row lie by sample, and go out by slice. */
+/* Fills the contributions of a row; one warp. The weights of a row are stored by sample, and written by slice. */
 __device__ void fill_row(const fine_weights &f, const row_cuda *rows, float threshold, double sum,
                          contribution_cuda *to) {
     row_cuda row = rows[0];
@@ -160,7 +160,7 @@ __device__ void fill_row(const fine_weights &f, const row_cuda *rows, float thre
         }
 }
 
-/* Adds what the rows of a tile give to each reference; a warp for each, `sums` is one of its lanes'. */
+/* Adds the weights of a tile's rows to each reference; one warp per reference; `sums` belongs to one of its lanes. */
 __device__ void add_references(const row_cuda *rows, const tile &t, int count, int rows_each, int references,
                                double *sums) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -222,12 +222,12 @@ fine_weights weights_of(const samples_cuda *samples, const sampling_cuda *sampli
 
 } // namespace
 
-extern "C" enum status contributions_count_cuda(const struct particles_cuda *particles,
-                                                const struct samples_cuda *samples,
-                                                const struct sampling_cuda *sampling, const float *weights,
-                                                const struct top_sum *sums, const float *least, const int *own,
-                                                struct best_cuda *ret_best, uint32_t *ret_begin, void *stream,
-                                                struct err *err) {
+extern "C" enum status alignment_cuda_contributions_count(const struct particles_cuda *particles,
+                                                          const struct samples_cuda *samples,
+                                                          const struct sampling_cuda *sampling, const float *weights,
+                                                          const struct top_sum *sums, const float *least,
+                                                          const int *own, struct best_cuda *ret_best,
+                                                          uint32_t *ret_begin, void *stream, struct err *err) {
     if (particles->count > 0)
         sum_contributions<<<(unsigned)particles->count, THREADS, 0, (cudaStream_t)stream>>>(
             weights_of(samples, sampling, weights, sums), least, own, ret_best);
@@ -237,12 +237,10 @@ extern "C" enum status contributions_count_cuda(const struct particles_cuda *par
     return STATUS_OK;
 }
 
-extern "C" enum status contributions_fill_cuda(const struct particles_cuda *particles,
-                                               const struct samples_cuda *samples, const struct sampling_cuda *sampling,
-                                               const float *weights, const struct top_sum *sums,
-                                               const struct best_cuda *best, const uint32_t *begin,
-                                               struct contribution_cuda *ret_contributions,
-                                               float *ret_reference_weights, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_contributions_fill(
+    const struct particles_cuda *particles, const struct samples_cuda *samples, const struct sampling_cuda *sampling,
+    const float *weights, const struct top_sum *sums, const struct best_cuda *best, const uint32_t *begin,
+    struct contribution_cuda *ret_contributions, float *ret_reference_weights, void *stream, struct err *err) {
     if (particles->count < 1) return STATUS_OK;
     fill_contributions<<<(unsigned)particles->count, THREADS, 0, (cudaStream_t)stream>>>(
         weights_of(samples, sampling, weights, sums), best, begin, sampling->directions * sampling->psi_count,

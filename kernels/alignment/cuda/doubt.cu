@@ -1,4 +1,4 @@
-/* Images that may show nothing: what is known of each after the fine pass is weighed against that. */
+/* Images that may show no particle: applies the probability of that after the fine pass. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/cuda/alignment.h"
 
@@ -6,7 +6,7 @@ namespace {
 
 enum { THREADS = 128 };
 
-/* A block for each particle. */
+/* Processes one particle per block. */
 __global__ void __launch_bounds__(THREADS)
     apply(particles_cuda particles, const doubt *doubts, const double *shell_pixels, int shells, const uint32_t *begin,
           best_cuda *best, contribution_cuda *contributions, float *power, float *reference_weights, int references,
@@ -52,10 +52,11 @@ __global__ void __launch_bounds__(THREADS)
 
 } // namespace
 
-extern "C" enum status doubt_cuda(const struct particles_cuda *particles, const struct doubt *doubts,
-                                  const double *shell_pixels, int shells, const uint32_t *begin, struct best_cuda *best,
-                                  struct contribution_cuda *contributions, float *power, float *reference_weights,
-                                  int references, float *factors, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_doubt(const struct particles_cuda *particles, const struct doubt *doubts,
+                                            const double *shell_pixels, int shells, const uint32_t *begin,
+                                            struct best_cuda *best, struct contribution_cuda *contributions,
+                                            float *power, float *reference_weights, int references, float *factors,
+                                            void *stream, struct err *err) {
     if (particles->count < 1) return STATUS_OK;
     apply<<<(unsigned)particles->count, THREADS, 0, (cudaStream_t)stream>>>(*particles, doubts, shell_pixels, shells,
                                                                             begin, best, contributions, power,

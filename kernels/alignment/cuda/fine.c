@@ -6,10 +6,10 @@
 
 static const double ADAPTIVE_FRACTION = 0.999;
 
-/* Of the poses that are compared. */
+/* Memory of the compared poses. */
 struct fine_pass {
     float *values, *least;
-    size_t *begin; /* of each particle's values */
+    size_t *begin; /* first value of each particle */
     struct top_sum *sums;
     struct best_cuda *best;
     uint32_t *contributions_begin;
@@ -32,9 +32,9 @@ static enum status take_pass(struct alignment_cuda *a, size_t n, size_t samples,
     return arena_take(a->arena, n * 2, sizeof *f->residuals, what, &f->residuals, err);
 }
 
-/* Weights of all children, and how many contribute. */
+/* Computes the weights of all children, and counts the contributions. */
 static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *p, const struct samples_cuda *samples,
-                         const struct alignment_jobs *jobs, int first, struct fine_pass *f, uint32_t *ret_count,
+                         const struct alignment_cuda_jobs *jobs, int first, struct fine_pass *f, uint32_t *ret_count,
                          struct err *err) {
     void *stream = stream_cuda_kernels(a->stream), *scratch = NULL;
     size_t longest = 0;
@@ -42,13 +42,13 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
         if (a->found->counts[i].samples > longest) longest = a->found->counts[i].samples;
     TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
     TRY(stream_cuda_begin(a->stream, err));
-    TRY(compare_cuda(&a->references, &a->sampling, p, samples, 1, f->values, stream, err));
-    TRY(weigh_cuda(p, samples, &a->sampling, a->each, f->values, f->least, stream, err));
-    TRY(values_begin_cuda(samples->begin, p->count, a->each, f->begin, stream, err));
+    TRY(alignment_cuda_compare(&a->references, &a->sampling, p, samples, 1, f->values, stream, err));
+    TRY(alignment_cuda_weigh(p, samples, &a->sampling, a->each, f->values, f->least, stream, err));
+    TRY(alignment_cuda_values_begin(samples->begin, p->count, a->each, f->begin, stream, err));
     TRY(top_sum_cuda(f->values, f->begin, p->count, longest * (size_t)a->each, ADAPTIVE_FRACTION, 0, scratch, f->sums,
                      stream, err));
-    TRY(contributions_count_cuda(p, samples, &a->sampling, f->values, f->sums, f->least, jobs->own, f->best,
-                                 f->contributions_begin, stream, err));
+    TRY(alignment_cuda_contributions_count(p, samples, &a->sampling, f->values, f->sums, f->least, jobs->own, f->best,
+                                           f->contributions_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found->contributions, f->contributions_begin,
                         ((size_t)p->count + 1) * sizeof *a->found->contributions, err));
     TRY(stream_cuda_end(a->stream, err));
@@ -59,7 +59,7 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
 
 static enum status get_results(struct alignment_cuda *a, size_t n, size_t first, const struct particles_cuda *p,
                                const struct fine_pass *f, struct err *err) {
-    const struct alignment_found *found = a->found;
+    const struct alignment_cuda_found *found = a->found;
     size_t shells = (size_t)a->shells, references = (size_t)a->iteration.reference_count;
     TRY(stream_cuda_get(a->stream, found->best + first, f->best, n * sizeof *f->best, err));
     TRY(stream_cuda_get(a->stream, found->power + first * shells, f->power, n * shells * sizeof *f->power, err));
@@ -71,7 +71,7 @@ static enum status get_results(struct alignment_cuda *a, size_t n, size_t first,
 }
 
 enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles_cuda *p,
-                                const struct samples_cuda *samples, const struct alignment_jobs *jobs, int first,
+                                const struct samples_cuda *samples, const struct alignment_cuda_jobs *jobs, int first,
                                 struct err *err) {
     struct fine_pass f = {0};
     struct contribution_cuda *contributions = NULL;
@@ -82,22 +82,25 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
     TRY(take_pass(a, n, samples->count, &f, err));
     TRY(weigh(a, p, samples, jobs, first, &f, &count, err));
     TRY(arena_take(a->arena, count, sizeof *contributions, "poses that contribute", &contributions, err));
-    TRY(arena_take(a->arena, residuals_scratch(p), 1, "residuals", &scratch, err));
+    TRY(arena_take(a->arena, alignment_cuda_residuals_scratch(p), 1, "residuals", &scratch, err));
     TRY(stream_cuda_begin(a->stream, err));
-    TRY(contributions_fill_cuda(p, samples, &a->sampling, f.values, f.sums, f.best, f.contributions_begin,
-                                contributions, f.reference_weights, stream, err));
-    TRY(residuals_cuda(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best, a->shells,
-                       jobs->known_shell, scratch, f.power, rely ? f.residuals : NULL, stream, err));
-    TRY(reliability_cuda(a->options.reliability, jobs->residual, f.residuals, p->count, f.factors, stream, err));
+    TRY(alignment_cuda_contributions_fill(p, samples, &a->sampling, f.values, f.sums, f.best, f.contributions_begin,
+                                          contributions, f.reference_weights, stream, err));
+    TRY(alignment_cuda_residuals(&a->references, &a->sampling, p, contributions, f.contributions_begin, f.best,
+                                 a->shells, jobs->known_shell, scratch, f.power, rely ? f.residuals : NULL, stream,
+                                 err));
+    TRY(alignment_cuda_reliability(a->options.reliability, jobs->residual, f.residuals, p->count, f.factors, stream,
+                                   err));
     if (a->iteration.doubtful)
-        TRY(doubt_cuda(p, jobs->doubts, a->device_shell_pixels, a->shells, f.contributions_begin, f.best, contributions,
-                       f.power, f.reference_weights, a->iteration.reference_count, f.factors, stream, err));
+        TRY(alignment_cuda_doubt(p, jobs->doubts, a->device_shell_pixels, a->shells, f.contributions_begin, f.best,
+                                 contributions, f.power, f.reference_weights, a->iteration.reference_count, f.factors,
+                                 stream, err));
     TRY(alignment_cuda_sums_add(a, p, f.factors, contributions, f.contributions_begin, err));
     TRY(get_results(a, n, (size_t)first, p, &f, err));
     return stream_cuda_end(a->stream, err);
 }
 
-void alignment_cuda_result(const struct alignment_cuda *a, const struct alignment_found *found,
+void alignment_cuda_result(const struct alignment_cuda *a, const struct alignment_cuda_found *found,
                            const struct alignment_particle *particle, int i, struct alignment_result *r) {
     const struct best_cuda *best = &found->best[i];
     const struct sampling *sampling = a->iteration.sampling;
@@ -120,8 +123,8 @@ void alignment_cuda_result(const struct alignment_cuda *a, const struct alignmen
     r->pmax = best->largest / best->sum;
     r->evidence = r->log_likelihood = log(best->sum) - best->least;
     if (a->iteration.doubtful) {
-        r->pmax *= alignment_something(r->evidence, particle->nothing);
-        r->log_likelihood = alignment_evidence_with(r->evidence, particle->nothing);
+        r->pmax *= probability_of_something(r->evidence, particle->nothing);
+        r->log_likelihood = evidence_with_nothing(r->evidence, particle->nothing);
     }
     r->log_likelihood -= found->constant[i];
     r->weight_sum = best->weight_sum;

@@ -1,4 +1,4 @@
-/* Images on a CUDA device: some stay there from iteration to iteration, the others are brought each time. */
+/* Images on a CUDA device. Some stay there from iteration to iteration; the others are copied each time. */
 #include <limits.h>
 #include <string.h>
 
@@ -9,10 +9,10 @@ static size_t image_bytes(const struct alignment_cuda *a) {
     return (size_t)a->options.box * (size_t)a->options.box * sizeof(float);
 }
 
-static enum status number_images(struct alignment_images *images, int count, struct err *err) {
+static enum status number_images(struct alignment_cuda_images *images, int count, struct err *err) {
     int *entries = NULL;
     if (count <= images->count) return STATUS_OK;
-    /* In a stream a few come with each batch. */
+    /* In a stream, each batch brings a few more images: grow by doubling. */
     if (count < INT_MAX / 2 && count < 2 * images->count) count = 2 * images->count;
     TRY(mem_new_unset((size_t)count, sizeof *entries, "images that stay on the device", &entries, err));
     for (int i = 0; i < count; i++)
@@ -23,8 +23,9 @@ static enum status number_images(struct alignment_images *images, int count, str
     return STATUS_OK;
 }
 
-enum status alignment_cuda_keep_images(struct alignment_cuda *a, int count, size_t most_bytes, struct err *err) {
-    struct alignment_images *images = &a->images;
+enum status alignment_cuda_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err) {
+    struct alignment_cuda *a = alignment->cuda;
+    struct alignment_cuda_images *images = &a->images;
     size_t each = image_bytes(a), want = (size_t)(count > 0 ? count : 0), more;
     char *at = NULL;
     arena_close(a->arena, ARENA_ITERATION);
@@ -45,14 +46,14 @@ void alignment_cuda_images_destroy(struct alignment_cuda *a) {
         mem_free(&a->staged[slot]);
 }
 
-static int *entry_of(const struct alignment_images *images, int number) {
+static int *entry_of(const struct alignment_cuda_images *images, int number) {
     return number > 0 && number <= images->count ? &images->entries[number - 1] : NULL;
 }
 
-/* Entries for as many as there is room for. Returns how many are new; their images come first among those that are
- * staged, the last entry before the others, as they lie on the device. */
-static int choose(struct alignment_images *images, const struct alignment_particle *particles, int count, int *staged,
-                  int *ret_all) {
+/* Chooses entries for as many images as there is room for. Returns how many are new. Their images come first among the
+ * staged ones, the last entry before the others, as they lie on the device. */
+static int choose(struct alignment_cuda_images *images, const struct alignment_particle *particles, int count,
+                  int *staged, int *ret_all) {
     int before = images->used, more = 0;
     for (int i = 0; i < count; i++) {
         int *entry = entry_of(images, particles[i].number);
@@ -74,12 +75,12 @@ static int choose(struct alignment_images *images, const struct alignment_partic
     return kept;
 }
 
-static char *place_of(const struct alignment_images *images, int entry, size_t each) {
+static char *place_of(const struct alignment_cuda_images *images, int entry, size_t each) {
     return images->end - ((size_t)entry + 1) * each;
 }
 
 static enum status send(struct alignment_cuda *a, int slot, int kept, int all, struct err *err) {
-    const struct alignment_images *images = &a->images;
+    const struct alignment_cuda_images *images = &a->images;
     size_t each = image_bytes(a), first = (size_t)kept, rest = (size_t)(all - kept);
     const char *from = (const char *)a->host[slot].images;
     char *to = (char *)a->device[slot].images;
@@ -91,8 +92,8 @@ static enum status send(struct alignment_cuda *a, int slot, int kept, int all, s
 
 enum status alignment_cuda_images_bring(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
                                         int slot, int threads, struct err *err) {
-    struct alignment_images *images = &a->images;
-    const struct alignment_slot *from = &a->host[slot], *to = &a->device[slot];
+    struct alignment_cuda_images *images = &a->images;
+    const struct alignment_cuda_slot *from = &a->host[slot], *to = &a->device[slot];
     size_t each = image_bytes(a);
     int all = 0, *staged = a->staged[slot], kept = choose(images, particles, count, staged, &all);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -104,7 +105,7 @@ enum status alignment_cuda_images_bring(struct alignment_cuda *a, const struct a
         if (staged[i] >= 0) memcpy((char *)from->images + (size_t)staged[i] * each, particles[i].image, each);
     }
     enum status status = send(a, slot, kept, all, err);
-    /* What was not sent is not there. */
+    /* Images that were not sent are not on the device. */
     if (status == STATUS_OK) return STATUS_OK;
     for (int i = 0; i < images->count; i++)
         images->entries[i] = -1;

@@ -1,5 +1,5 @@
-/* Lists of a batch of particles: counted first, so that the host can take memory for them, then filled, each particle's
- * part by one block whose threads know where theirs goes. */
+/* Lists of a batch of particles. Kernels count first, so that the host can take memory, then fill: one block fills a
+ * particle's part, and each thread knows where its entries go. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_LISTS_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_LISTS_CUH
 
@@ -18,7 +18,8 @@ __device__ inline unsigned lanes_before() {
     return (1u << (threadIdx.x & 31)) - 1;
 }
 
-/* The sum over the threads of the block before this one, and over all. part: shared, one for each warp. */
+/* Returns the sum over the threads of the block before this one, and over all threads. part: shared memory, one per
+ * warp. */
 template <int THREADS>
 __device__ sample_counts sum_before(sample_counts mine, sample_counts *part, sample_counts *ret_all) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -53,7 +54,7 @@ struct contribution_counts {
     }
 };
 
-/* Where the list of each of n particles begins; one block. row_begin may be NULL. */
+/* Finds where the list of each of n particles begins; one block. row_begin may be NULL. */
 template <int THREADS, typename Counts>
 __global__ void make_begin(Counts counts, int n, uint32_t *begin, uint32_t *row_begin) {
     __shared__ sample_counts part[THREADS / 32];

@@ -1,12 +1,12 @@
-/* The coarse pass of local searches on a CUDA device: the orientations near a particle's last pose are listed by the
- * host, all shifts of each compared, and what holds the probability is kept. */
+/* The coarse pass of local searches on a CUDA device. The host lists the orientations near a particle's last pose; the
+ * device compares them at all shifts and keeps those that hold the probability. */
 #include "common/memory.h"
 #include "kernels/alignment/cuda/alignment_private.h"
 
 static const double ADAPTIVE_FRACTION = 0.999;
 
-/* Ascending, as lists of rows must be. They come by ascending directions, each with its psis in a row that may wrap
- * around: next to nothing is moved. */
+/* Sorts orientations, because lists of rows must ascend. They come by ascending directions, each with consecutive psis
+ * that may wrap around, so that hardly anything moves. */
 static void sort_near(struct sampling_subset *near) {
     for (int i = 1; i < near->count; i++) {
         int orientation = near->orientations[i], at = i;
@@ -39,7 +39,7 @@ enum status alignment_cuda_find_near(const struct alignment_cuda *a, const struc
     return failed;
 }
 
-/* What the host lists of some particles: parts of one block, page-locked. The samples of a row are all shifts: the device
+/* Lists of some particles made by the host: parts of one page-locked block. A row has samples at all shifts; the device
  * lists those. */
 struct near_lists {
     size_t row_count, count, longest;
@@ -142,14 +142,14 @@ static enum status put_lists(struct alignment_cuda *a, const struct near_lists *
     TRY(put(a, l->row_begin, n, sizeof *l->row_begin, &list->row_begin, err));
     TRY(arena_take(a->arena, n, sizeof *begin, "poses near particles", &begin, err));
     TRY(arena_take(a->arena, l->count + 1, sizeof *samples, "poses near particles", &samples, err));
-    TRY(values_begin_cuda(list->begin, count, 1, begin, stream, err));
-    TRY(whole_rows_cuda(list->rows, l->row_count, a->sampling.shift_count, samples, stream, err));
+    TRY(alignment_cuda_values_begin(list->begin, count, 1, begin, stream, err));
+    TRY(alignment_cuda_whole_rows(list->rows, l->row_count, a->sampling.shift_count, samples, stream, err));
     list->samples = samples;
     *ret_begin = begin;
     return STATUS_OK;
 }
 
-/* Weights of all that is listed, and what of it is kept. */
+/* Computes the weights of all listed samples, and lists those to keep. */
 static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p, const struct samples_cuda *list,
                         const size_t *begin, size_t longest, int first, struct samples_cuda *ret_kept,
                         struct err *err) {
@@ -167,10 +167,10 @@ static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p
     TRY(arena_take(a->arena, n + 1, sizeof *kept_begin, "lists of samples", &kept_begin, err));
     TRY(arena_take(a->arena, n + 1, sizeof *kept_row_begin, "lists of samples", &kept_row_begin, err));
     TRY(arena_take(a->arena, top_sum_scratch(p->count), 1, "sums of weights", &scratch, err));
-    TRY(compare_cuda(&a->references, &a->sampling, p, list, 0, weights, stream, err));
-    TRY(weigh_cuda(p, list, &a->sampling, 1, weights, least, stream, err));
+    TRY(alignment_cuda_compare(&a->references, &a->sampling, p, list, 0, weights, stream, err));
+    TRY(alignment_cuda_weigh(p, list, &a->sampling, 1, weights, least, stream, err));
     TRY(top_sum_cuda(weights, begin, p->count, longest, ADAPTIVE_FRACTION, a->most, scratch, sums, stream, err));
-    TRY(keep_count_cuda(list, p->count, weights, sums, counts, kept_begin, kept_row_begin, stream, err));
+    TRY(alignment_cuda_keep_count(list, p->count, weights, sums, counts, kept_begin, kept_row_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found->counts + first, counts, n * sizeof *counts, err));
     TRY(stream_cuda_get(a->stream, a->found->coarse + first, sums, n * sizeof *sums, err));
     TRY(stream_cuda_end(a->stream, err));
@@ -183,7 +183,8 @@ static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p
     TRY(arena_take(a->arena, ret_kept->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
     TRY(arena_take(a->arena, ret_kept->count + 1, sizeof *samples, "lists of samples", &samples, err));
     TRY(stream_cuda_begin(a->stream, err));
-    TRY(keep_fill_cuda(list, p->count, weights, sums, kept_begin, kept_row_begin, rows, samples, stream, err));
+    TRY(alignment_cuda_keep_fill(list, p->count, weights, sums, kept_begin, kept_row_begin, rows, samples, stream,
+                                 err));
     TRY(stream_cuda_end(a->stream, err));
     ret_kept->rows = rows;
     ret_kept->samples = samples;
@@ -199,7 +200,7 @@ enum status alignment_cuda_near(struct alignment_cuda *a, const struct particles
     TRY(stream_cuda_begin(a->stream, err));
     enum status status = put_lists(a, &lists, p->count, &list, &begin, err);
     if (status == STATUS_OK) status = keep(a, p, &list, begin, lists.longest, first, ret_kept, err);
-    /* As keep does: the host's lists are free once they have been read. */
+    /* As in keep: the device must have read the host's lists before they are reused. */
     if (status == STATUS_NO_MEMORY) TRY(stream_cuda_wait(a->stream, err));
     return status;
 }

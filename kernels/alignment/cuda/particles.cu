@@ -1,4 +1,4 @@
-/* What is little work for each particle. */
+/* Small kernels that work on whole particles. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/alignment.h"
 #include "kernels/alignment/cuda/alignment.h"
@@ -21,7 +21,7 @@ __global__ void list_shifts(const row_cuda *rows, size_t count, unsigned shifts,
     if (i < count) ret_samples[i] = (uint32_t)rows[i / shifts].row * shifts + (uint32_t)(i % shifts);
 }
 
-/* As alignment_reliability. */
+/* Does alignment_reliability. */
 __global__ void rely(enum alignment_norm norm, const double *before, const double *residuals, int n,
                      float *ret_factors) {
     int i = (int)(blockIdx.x * THREADS + threadIdx.x);
@@ -41,32 +41,33 @@ __global__ void renumber(const contribution_cuda *from, uint32_t count, int add,
 
 } // namespace
 
-extern "C" enum status contributions_copy_cuda(const struct contribution_cuda *from, uint32_t count, int add,
-                                               struct contribution_cuda *ret_contributions, void *stream,
-                                               struct err *err) {
+extern "C" enum status alignment_cuda_contributions_copy(const struct contribution_cuda *from, uint32_t count, int add,
+                                                         struct contribution_cuda *ret_contributions, void *stream,
+                                                         struct err *err) {
     if (count == 0) return STATUS_OK;
     renumber<<<(count - 1) / THREADS + 1, THREADS, 0, (cudaStream_t)stream>>>(from, count, add, ret_contributions);
     CUDA_TRY(cudaGetLastError(), err, "listing poses that contribute");
     return STATUS_OK;
 }
 
-extern "C" enum status values_begin_cuda(const uint32_t *begin, int particles, int each, size_t *ret_begin,
-                                         void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_values_begin(const uint32_t *begin, int particles, int each, size_t *ret_begin,
+                                                   void *stream, struct err *err) {
     spread<<<blocks_for(particles + 1), THREADS, 0, (cudaStream_t)stream>>>(begin, particles + 1, (size_t)each,
                                                                             ret_begin);
     CUDA_TRY(cudaGetLastError(), err, "listing particles");
     return STATUS_OK;
 }
 
-extern "C" enum status reliability_cuda(enum alignment_norm norm, const double *before, const double *residuals,
-                                        int particles, float *ret_factors, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_reliability(enum alignment_norm norm, const double *before,
+                                                  const double *residuals, int particles, float *ret_factors,
+                                                  void *stream, struct err *err) {
     rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(norm, before, residuals, particles, ret_factors);
     CUDA_TRY(cudaGetLastError(), err, "weighing particles");
     return STATUS_OK;
 }
 
-extern "C" enum status whole_rows_cuda(const struct row_cuda *rows, size_t row_count, int shifts, uint32_t *ret_samples,
-                                       void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_whole_rows(const struct row_cuda *rows, size_t row_count, int shifts,
+                                                 uint32_t *ret_samples, void *stream, struct err *err) {
     size_t count = row_count * (size_t)shifts;
     if (count == 0) return STATUS_OK;
     list_shifts<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, (cudaStream_t)stream>>>(

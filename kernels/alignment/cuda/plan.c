@@ -1,14 +1,14 @@
-/* What an iteration keeps on the device, and how many particles and slices at a time the rest has room for. */
+/* Plans an iteration: what it keeps on the device, and how many particles and slices at a time fit into the rest. */
 #include <math.h>
 #include <string.h>
 
 #include "common/memory.h"
 #include "kernels/alignment/cuda/alignment_private.h"
 
-/* At least: the last bits of sums are the same for any number up to this. */
+/* Least number of particles that sums have room for: the last bits of sums are the same for any number up to this. */
 static const double PARTICLES_OF_SUMS = 1e6;
 
-/* Many small things: they are queued, and none is waited for. */
+/* Queues the copy of a small array, without waiting. */
 static enum status upload(struct alignment_cuda *a, const void *host, size_t count, size_t size, const char *what,
                           const void *ret_pointer, struct err *err) {
     void *to = NULL;
@@ -28,7 +28,7 @@ static void to_float(const double *from, size_t count, float *to) {
         to[i] = (float)from[i];
 }
 
-/* Frames of the directions, of their children where there are some. */
+/* Copies the frames of the directions and, if the fine pass has children, of their children. */
 static enum status upload_frames(struct alignment_cuda *a, struct err *err) {
     const struct sampling *s = a->iteration.sampling;
     struct sampling_cuda *d = &a->sampling;
@@ -93,7 +93,7 @@ static enum status upload_sampling(struct alignment_cuda *a, struct err *err) {
                                          .psi_children = children ? 2 : 1,
                                          .shift_children = children ? 4 : 1};
     a->rotations = a->sampling.direction_children * a->sampling.psi_children;
-    a->most = (uint32_t)alignment_most_samples(&a->options, &a->iteration);
+    a->most = (uint32_t)most_coarse_samples(&a->options, &a->iteration);
     a->each = a->rotations * a->sampling.shift_children;
     a->orientations = sampling_orientation_count(s);
     a->rows = a->orientations * a->iteration.reference_count;
@@ -124,7 +124,7 @@ static enum status upload_references(struct alignment_cuda *a, struct err *err) 
     return STATUS_OK;
 }
 
-/* How many sums lie in memory of the iteration; the others are the accumulators themselves. */
+/* Counts the sums that lie in memory of the iteration; the others are the accumulators themselves. */
 static enum status count_sums(const struct alignment_cuda *a, int *ret_count, struct err *err) {
     const struct alignment_iteration *it = &a->iteration;
     const struct sums_cuda *s = &a->sums;
@@ -142,8 +142,8 @@ static enum status count_sums(const struct alignment_cuda *a, int *ret_count, st
     return STATUS_OK;
 }
 
-/* The accumulator's own size (kernels/reconstruct/accumulator_private.h), and where it lies on the device the accumulator
- * itself: fixed point becomes doubles in place. */
+/* Takes sums of the accumulator's own size (kernels/reconstruct/accumulator_private.h). An accumulator that lies on the
+ * device is used itself: its fixed-point values become doubles in place. */
 static enum status take_sums(struct alignment_cuda *a, struct err *err) {
     const struct alignment_iteration *it = &a->iteration;
     int dimensions = a->references.grids[0].dimensions, r_max = it->pixels->size / 2, reach = 2 * r_max + 1, count = 0;
@@ -155,7 +155,7 @@ static enum status take_sums(struct alignment_cuda *a, struct err *err) {
                             .reach = reach,
                             .r_max = r_max,
                             .dimensions = dimensions};
-    sums_scale_cuda(it->sigma2, it->optics_count, a->shells, fmax(it->particle_count, PARTICLES_OF_SUMS), s);
+    alignment_cuda_sums_scale(it->sigma2, it->optics_count, a->shells, fmax(it->particle_count, PARTICLES_OF_SUMS), s);
     size_t bytes = (size_t)s->nx * (size_t)s->ny * (size_t)s->nz * 4 * sizeof(int64_t);
     TRY(count_sums(a, &count, err));
     if (count > 0) {
@@ -202,7 +202,7 @@ static size_t slice_bytes(const struct alignment_cuda *a) {
     return (coarse_row(n, ALIGNMENT_PRECISION) + coarse_norm_row(n)) * sizeof(float);
 }
 
-/* Of a particle of a batch: image, spectra, and what the coarse pass makes of it. */
+/* Returns the bytes of a particle in a batch: image, spectra, and results of the coarse pass. */
 static size_t particle_bytes(const struct alignment_cuda *a) {
     size_t box = (size_t)a->options.box, shifts = (size_t)a->sampling.shift_count, rows = (size_t)a->rows;
     int n = a->iteration.coarse_pixels;
@@ -215,8 +215,8 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     return bytes;
 }
 
-/* A third of what is left is the fine pass's, whose lists are as long as they come. Slices: all, where they take no more
- * than another third, else as many as a tenth holds. */
+/* Divides the memory that is left. A third is for the fine pass, whose lists have any length. All slices are stored if
+ * they need at most another third; otherwise as many as fit into a tenth. */
 static enum status divide(struct alignment_cuda *a, struct err *err) {
     size_t left = arena_left(a->arena), rows = (size_t)a->rows, slices = 0;
     a->rows_at_once = 0;
@@ -224,13 +224,13 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
         size_t at_once = rows * slice_bytes(a) <= left / 3 ? rows : left / 10 / slice_bytes(a);
         FAIL_IF(at_once < 1, err, STATUS_NO_MEMORY, "not enough memory for slices of %d pixels: %zu MiB are left",
                 a->iteration.coarse_pixels, left >> 20);
-        /* A product of rows that begin at other than 16 bytes adds up in another order. */
+        /* A product of rows that do not begin at multiples of 16 bytes sums in another order. */
         if (at_once < rows && at_once > 4) at_once -= at_once % 4;
         a->rows_at_once = (int)at_once;
         slices = at_once * slice_bytes(a);
     }
     size_t particles = (left - slices) / 3 * 2 / particle_bytes(a);
-    size_t sample = blocks_bytes(1, a->each, sizeof(float)) + sizeof(struct row_cuda);
+    size_t sample = alignment_cuda_blocks_bytes(1, a->each, sizeof(float)) + sizeof(struct row_cuda);
     FAIL_IF(particles < 1 || left / 3 < 1000 * sample, err, STATUS_NO_MEMORY,
             "not enough memory to compare a particle with %d poses: %zu MiB are needed, %zu of %zu MiB are left; allow "
             "more memory",
@@ -240,8 +240,8 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Where slices are taken as they are needed, a copy of the references in which the corners of a cell lie together is
- * read twice as fast: made where it takes no more than a quarter of what is left. */
+/* Copies the references with the corners of each cell side by side, which makes slices twice as fast when they are
+ * computed as needed. Only if the copy takes at most a quarter of the memory left. */
 static enum status make_quads(struct alignment_cuda *a, struct err *err) {
     size_t floats = grid_quads_floats(&a->references.grids[0]);
     int count = a->iteration.reference_count;
@@ -259,16 +259,17 @@ static enum status make_quads(struct alignment_cuda *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Slices of the fine pass are made once as well, where they take no more than half of what is left: then more particles
- * at a time would save nothing. */
+/* Makes the slices of the fine pass once, if they take at most half of the memory left; with so much memory, more
+ * particles at a time would save nothing. */
 static enum status make_fine_slices(struct alignment_cuda *a, struct err *err) {
-    size_t slices = (size_t)a->rows * (size_t)a->rotations, row = 2 * fine_slice_row(&a->references);
+    size_t slices = (size_t)a->rows * (size_t)a->rotations, row = 2 * alignment_cuda_fine_slice_row(&a->references);
     float *values = NULL;
     a->references.slices = NULL;
     if (a->iteration.local || slices * row * sizeof *values > arena_left(a->arena) / 2) return make_quads(a, err);
     TRY(arena_take(a->arena, slices * row, sizeof *values, "slices of the fine pass", &values, err));
     TRY(stream_cuda_begin(a->stream, err));
-    TRY(fine_slices_cuda(&a->references, &a->sampling, 0, a->rows, values, stream_cuda_kernels(a->stream), err));
+    TRY(alignment_cuda_fine_slices(&a->references, &a->sampling, 0, a->rows, values, stream_cuda_kernels(a->stream),
+                                   err));
     TRY(stream_cuda_end(a->stream, err));
     a->references.slices = values;
     return STATUS_OK;
@@ -285,7 +286,7 @@ static enum status take_slices(struct alignment_cuda *a, struct err *err) {
                       err);
 }
 
-/* Parts of one block, each aligned; base NULL: only how long it is. */
+/* Parts of one block, each aligned; base NULL: only counts the length. */
 struct block {
     char *base;
     size_t bytes;
@@ -297,7 +298,7 @@ static void *carve(struct block *block, size_t bytes) {
     return part;
 }
 
-static void carve_slot(struct block *block, size_t particles, size_t pixels, struct alignment_slot *slot) {
+static void carve_slot(struct block *block, size_t particles, size_t pixels, struct alignment_cuda_slot *slot) {
     slot->images = carve(block, particles * pixels * sizeof *slot->images);
     slot->which = carve(block, particles * sizeof *slot->which);
     slot->own = carve(block, particles * 2 * sizeof *slot->own);
@@ -306,7 +307,7 @@ static void carve_slot(struct block *block, size_t particles, size_t pixels, str
     slot->doubts = carve(block, particles * sizeof *slot->doubts);
 }
 
-static void carve_found(const struct alignment_cuda *a, struct block *block, struct alignment_found *f) {
+static void carve_found(const struct alignment_cuda *a, struct block *block, struct alignment_cuda_found *f) {
     size_t n = (size_t)a->particles;
     f->coarse = carve(block, n * sizeof *f->coarse);
     f->counts = carve(block, n * sizeof *f->counts);
@@ -339,7 +340,7 @@ static enum status take_batches(struct alignment_cuda *a, struct err *err) {
     struct block block = {0};
     carve_host(a, &block);
     if (block.bytes > a->host_bytes) {
-        /* Page-locking takes longer than some iterations, and a few more classes are no reason to do it again. */
+        /* Page-locking takes longer than some iterations; the reserve avoids doing it again for a few more classes. */
         size_t bytes = block.bytes + block.bytes / 4;
         device_host_free(&a->options.device, &a->host_block);
         a->host_bytes = 0;

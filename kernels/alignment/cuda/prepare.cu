@@ -1,21 +1,22 @@
-/* Preparation of particle images on a CUDA device: what kernels/prepare, kernels/ctf and the refiner's priors come to on
- * the CPU, for a batch.
+/* Prepares a batch of particle images on a CUDA device: the same results as kernels/prepare, kernels/ctf and the priors
+ * of shifts on the CPU.
  *
- * The masked and the unmasked image are one complex image, so that one transform gives both. Images that fit into the
- * shared memory of a block are read once and their spectra written once (prepare_fused.cu); larger ones, and those
- * of awkward sizes, go through cuFFT, as many at a time as stay in the cache of the device between the passes. */
+ * The masked and the unmasked image form one complex image, so that one transform gives both. Images that fit into the
+ * shared memory of a block are read once and their spectra written once (prepare_fused.cu). Larger ones, and those with
+ * awkward sizes, go through cuFFT, as many at a time as stay in the device's cache between the passes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/alignment/cuda/prepare.cuh"
 #include "kernels/fourier/pixels.h"
+#include "kernels/fsc/soft_edge.h"
 
 namespace {
 
 const double MASK_EDGE = 5; /* px */
 enum { THREADS = 256, WARPS = THREADS / 32, SUM_PIXELS = 4096, CACHED = 24 << 20 };
 
-/* ret_sums[image][blocks]: of the background, SUM_PIXELS at a time. */
+/* Sums the background, SUM_PIXELS at a time: ret_sums[image][blocks]. */
 __global__ void sum_background(spectra s, double *ret_sums) {
     size_t image = blockIdx.y, pixels = (size_t)s.box * s.box;
     const prepare_particle_cuda p = s.which[image];
@@ -39,7 +40,7 @@ __global__ void mask_images(spectra s, const double *sums, int sum_count) {
         double sum = 0;
         for (int i = 0; i < sum_count; i++)
             sum += sums[image * sum_count + i];
-        /* A mask that covers the whole box leaves no background to take a mean of. */
+        /* A mask that covers the whole box leaves no background to average. */
         mean = s.outside_sum > 0 ? (float)(sum / s.outside_sum) : 0;
     }
     __syncthreads();
@@ -49,7 +50,7 @@ __global__ void mask_images(spectra s, const double *sums, int sum_count) {
     s.pairs[image * pixels + at] = make_float2(value + s.outside[at] * (mean - value), value);
 }
 
-/* A block for each image. */
+/* Gathers the lower band of one image per block. */
 __global__ void gather_low(spectra s) {
     int n = s.box;
     const float2 *z = s.pairs + (size_t)blockIdx.x * n * n;
@@ -57,7 +58,7 @@ __global__ void gather_low(spectra s) {
             [&](int kx, int ky) { return z[(size_t)(ky < 0 ? ky + n : ky) * n + (kx < 0 ? kx + n : kx)]; });
 }
 
-/* A warp for each shell of an image. */
+/* Gathers one shell of an image per warp. */
 __global__ void gather(spectra s) {
     int shell = (int)(blockIdx.x * WARPS + threadIdx.x / 32), lane = (int)threadIdx.x % 32, n = s.box;
     if (shell >= s.shells) return;
@@ -85,7 +86,7 @@ struct results {
     double sigma_offset;
 };
 
-/* What is left: a warp for each image. */
+/* Computes the remaining results, one image per warp. */
 __global__ void finish(spectra s, int count, results r) {
     size_t image = blockIdx.x * WARPS + threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
@@ -108,12 +109,12 @@ __global__ void finish(spectra s, int count, results r) {
     }
 }
 
-/* What the caller's scratch is cut into. */
+/* Offsets of the arrays in the caller's scratch. */
 struct scratch {
     size_t pairs, work, background, sums, low, end;
 };
 
-/* Pixels of the half plane in shells 1 .. last. */
+/* Counts the pixels of the half plane in shells 1 .. last. */
 int pixels_within(int box, int last) {
     int count = 0;
     for (int kx = 0; kx <= last && kx <= box / 2; kx++)
@@ -125,7 +126,7 @@ int pixels_within(int box, int last) {
 }
 
 scratch cut_scratch(const prepare_cuda *p, int count, int shared_shell) {
-    /* A plan transforms as many images as it was made for. */
+    /* A plan always transforms as many images as it was made for. */
     size_t pixels = (size_t)p->box * p->box;
     size_t batch = (size_t)(count < p->batch && p->fused ? count : p->batch);
     scratch s;
@@ -148,7 +149,7 @@ enum status make_plan(prepare_cuda *p, struct err *err) {
     return STATUS_OK;
 }
 
-/* One piece of memory, filled on the host first. */
+/* Fills one block of memory on the host, and copies it. */
 enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels, struct err *err) {
     size_t members = (size_t)p->members, area = (size_t)p->box * p->box, n = (size_t)p->box,
            row = (size_t)p->shells + 1;
@@ -183,18 +184,15 @@ enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels,
     return STATUS_OK;
 }
 
-/* The mask of kernels/prepare. It changes between runs, not between batches. */
+/* Sets the mask of kernels/prepare. It changes between runs, not between batches. */
 enum status set_mask(prepare_cuda *p, double radius, cudaStream_t stream, struct err *err) {
     if (radius == p->mask_radius) return STATUS_OK;
     p->mask_radius = -1;
     p->outside_sum = 0;
     for (int y = 0; y < p->box; y++)
         for (int x = 0; x < p->box; x++) {
-            double dx = x - p->box / 2, dy = y - p->box / 2, r = sqrt(dx * dx + dy * dy), w = 0;
-            if (r >= radius + MASK_EDGE)
-                w = 1;
-            else if (r >= radius)
-                w = 0.5 + 0.5 * cos(M_PI * (radius + MASK_EDGE - r) / MASK_EDGE);
+            double dx = x - p->box / 2, dy = y - p->box / 2;
+            double w = soft_edge_outside(sqrt(dx * dx + dy * dy), radius, MASK_EDGE);
             p->host_outside[y * p->box + x] = (float)w;
             p->outside_sum += w;
         }
@@ -203,13 +201,13 @@ enum status set_mask(prepare_cuda *p, double radius, cudaStream_t stream, struct
     CUDA_TRY(cudaMemcpyAsync(p->spread, p->host_spread, bytes, cudaMemcpyHostToDevice, stream), err, "copying a mask");
     CUDA_TRY(cudaMemcpyAsync(p->outside, p->host_outside, bytes, cudaMemcpyHostToDevice, stream), err,
              "copying a mask");
-    /* The next mask must not be written over it. */
+    /* The copy must end before the next mask overwrites it. */
     CUDA_TRY(cudaStreamSynchronize(stream), err, "copying a mask");
     p->mask_radius = radius;
     return STATUS_OK;
 }
 
-/* Spectra of `count` images. */
+/* Computes the spectra of `count` images. */
 enum status run_part(const prepare_cuda *p, spectra *s, int count, char *memory, const scratch &at, cudaStream_t stream,
                      struct err *err) {
     size_t pixels = (size_t)p->box * p->box;
@@ -221,7 +219,7 @@ enum status run_part(const prepare_cuda *p, spectra *s, int count, char *memory,
     CUDA_TRY(cudaGetLastError(), err, "masking particles");
     mask_images<<<dim3(blocks_for(pixels, THREADS), (unsigned)count), THREADS, 0, stream>>>(*s, background, (int)sums);
     CUDA_TRY(cudaGetLastError(), err, "masking particles");
-    /* All that the plan takes in is transformed, used or not. */
+    /* The plan transforms its whole input, used or not. */
     CUFFT_TRY(cufftExecC2C(p->plan, s->pairs, s->pairs, CUFFT_FORWARD), err, "transforming particles");
     if (s->shared_shell > 0) {
         gather_low<<<(unsigned)count, THREADS, 0, stream>>>(*s);
@@ -235,7 +233,7 @@ enum status run_part(const prepare_cuda *p, spectra *s, int count, char *memory,
 enum status build(prepare_cuda *p, const struct fourier_pixels *pixels, int most, struct err *err) {
     TRY(prepare_fused_choose(p, err));
     size_t cached = CACHED / ((size_t)p->box * p->box * sizeof(float2));
-    /* The second dimension of a launch ends at 65,535. */
+    /* The second dimension of a launch is at most 65,535. */
     if (p->fused || cached > 65535) cached = 65535;
     p->batch = cached < 1 ? 1 : cached < (size_t)most ? (int)cached : most;
     if (!p->fused) TRY(make_plan(p, err));

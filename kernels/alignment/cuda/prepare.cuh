@@ -1,4 +1,4 @@
-/* What the ways to prepare particles share (prepare.cu, prepare_fused.cu). */
+/* What the two ways to prepare particles share (prepare.cu, prepare_fused.cu). */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_PREPARE_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_PREPARE_CUH
 
@@ -7,33 +7,34 @@
 #include "kernels/alignment/cuda/alignment.h"
 #include "kernels/fourier/cufft.cuh"
 
-/* Transforms of the length of a box in the shared memory of a block, where its factors allow. */
+/* Transforms of the length of a box in the shared memory of a block, if its factors allow that. */
 enum { FUSED_PASSES = 6 };
 struct fused_fft {
-    int n, passes, radix[FUSED_PASSES]; /* passes 0: none for this length */
+    int n, passes, radix[FUSED_PASSES]; /* passes 0: no such transform for this length */
     const float2 *roots;                /* [n]: exp(2πi k / n) */
-    const short *places;                /* [n]: where frequency k stands after the passes */
+    const short *places;                /* [n]: place of frequency k after the passes */
 };
 
 struct prepare_cuda {
-    int box, shells, batch; /* images that are worked through together */
+    int box, shells, batch; /* images processed together */
     int members;            /* pixels of the half plane, all shells */
-    bool fused;             /* an image by one block; else by cuFFT */
-    cufftHandle plan;       /* 0: none */
-    size_t work;            /* bytes that the plan wants */
-    void *constants;        /* what the pointers below point into */
+    bool fused;             /* one block processes an image; otherwise cuFFT */
+    cufftHandle plan;       /* 0: no plan */
+    size_t work;            /* bytes that the plan needs */
+    void *constants;        /* memory of the pointers below */
     int *shell_begin;       /* [shells + 1] */
     short *kx, *ky, *shell; /* [members], in order of shell: any shorter list is the beginning of this one */
-    float *outside;         /* [box²]: how much of a pixel is background, for mask_radius */
-    float *spread; /* [box²]: its transform, real as the mask is even, phase origin at the centre, 1/box² norm */
+    float *outside;         /* [box²]: background fraction of each pixel, for mask_radius */
+    /* [box²]: transform of outside, real because the mask is even; phase origin at the centre, 1/box² norm */
+    float *spread;
     struct fused_fft fft;
-    float *host_outside, *host_spread; /* one piece */
+    float *host_outside, *host_spread; /* one block */
     double mask_radius, outside_sum;
 };
 
-/* A batch on its way. */
+/* A batch in preparation. */
 struct spectra {
-    int box, shells, count; /* pixels that are wanted */
+    int box, shells, count; /* pixels requested */
     size_t stride;
     const short *kx, *ky, *shell;
     const int *shell_begin;
@@ -44,13 +45,15 @@ struct spectra {
     double step; /* 1/(box · pixel size) */
     const float *sigma2;
     float *masked, *unmasked, *ctf, *weight;
-    double *sums;                /* [image][shells]: Σ |X|² of the masked image */
-    int shared_shell, low_count; /* masked in two bands: the last shell of the lower one, its pixels; 0: in one */
+    double *sums; /* [image][shells]: Σ |X|² of the masked image */
+    /* masked in two bands: last shell of the lower one, its number of pixels; 0: one band */
+    int shared_shell, low_count;
     const float *spread;
-    float2 *low; /* [image][1 + low_count]: the unmasked image's lower band, at the origin less its background's mean */
+    /* [image][1 + low_count]: lower band of the unmasked image; at the origin minus the mean of its background */
+    float2 *low;
 };
 
-/* Whether a block can do it: fills in p->fft (its tables are made by the caller) and p->fused. */
+/* Checks whether one block can transform an image: sets p->fft (the caller makes its tables) and p->fused. */
 enum status prepare_fused_choose(struct prepare_cuda *p, struct err *err);
 void prepare_fused_tables(const struct fused_fft *fft, float2 *ret_roots, short *ret_places);
 enum status prepare_fused_run(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
@@ -66,7 +69,7 @@ static __device__ inline int around(int i, int box) {
     return i < 0 ? i + box : i;
 }
 
-/* A pixel of the shifted and scaled image: zeros come in over the edges, or what left at the other ones. */
+/* Returns a pixel of the shifted and scaled image: beyond the edges 0, or the pixels from the opposite edge. */
 static __device__ inline float shifted(const spectra &s, const float *image, const prepare_particle_cuda &p, int x,
                                        int y) {
     int box = s.box, from_y = y - p.shift_y, from_x = x - p.shift_x;
@@ -77,12 +80,12 @@ static __device__ inline float shifted(const spectra &s, const float *image, con
     return p.scale * image[(size_t)from_y * box + from_x];
 }
 
-/* Contrast transfer at a pixel, as ctf_value: phases reach hundreds of radians, of which single precision would leave
- * too little; what is beyond whole half turns is small, and single precision does for it. */
+/* Returns the CTF at a pixel, like ctf_value. Phases reach hundreds of radians, for which single precision is not
+ * accurate enough; the rest after whole half turns is small, and single precision suffices for it. */
 static __device__ inline float contrast(const double *terms, int kx, int ky, double step) {
     double x = kx * step, y = ky * step, u2 = x * x + y * y;
     double phase = terms[0] * x * x + 2 * terms[1] * x * y + terms[2] * y * y - terms[3] * u2 * u2 + terms[4];
-    /* Added to this number, the last bits are the nearest integer. */
+    /* In a sum with this number, the last bits are the nearest integer. */
     const double ROUND = 6755399441055744.0;
     double turns = phase * 0.31830988618379067154, whole = turns + ROUND;
     float value = sinpif((float)(turns - (whole - ROUND))) * (float)terms[6];
@@ -91,7 +94,7 @@ static __device__ inline float contrast(const double *terms, int kx, int ky, dou
     return fabsf(value) < 1e-8f ? (value < 0 ? -1e-8f : 1e-8f) : value;
 }
 
-/* The mask's transform, k beyond the box by no more than itself. */
+/* Returns the mask's transform; k may lie up to one box length beyond the box. */
 static __device__ inline float spread_at(const spectra &s, int kx, int ky) {
     int x = kx < 0 ? kx + s.box : kx, y = ky < 0 ? ky + s.box : ky;
     if (x >= s.box) x -= s.box;
@@ -99,13 +102,14 @@ static __device__ inline float spread_at(const spectra &s, int kx, int ky) {
     return s.spread[(size_t)y * s.box + x];
 }
 
-/* Y of a pixel: see put_pixel. */
+/* Returns Y of a pixel: see put_pixel. */
 static __device__ inline float2 unmasked_at(int box, int kx, int ky, float2 a, float2 b) {
     float norm = 0.5f / ((float)box * (float)box), factor = (kx + ky) & 1 ? -norm : norm;
     return make_float2(factor * (a.y + b.y), factor * (b.x - a.x));
 }
 
-/* s.low of an image; at(kx, ky), k of either sign, is the transform of masked + i unmasked. All threads of the block. */
+/* Fills s.low of an image. at(kx, ky), with k of either sign, is the transform of masked + i unmasked. All threads of
+ * the block call this. */
 template <class At> __device__ inline void put_low(const spectra &s, size_t image, At at) {
     float2 *low = s.low + image * (size_t)(1 + s.low_count);
     double sum = 0;
@@ -124,8 +128,8 @@ template <class At> __device__ inline void put_low(const spectra &s, size_t imag
     __syncthreads();
 }
 
-/* What masking adds to the lower band, at k: that band's mean background b O(k) less Σ Y(q) O(k − q) over all its q, of
- * which −q comes with q. O is the mask's transform, even. */
+/* Returns what masking adds to the lower band at k: the band's mean background b O(k) minus Σ Y(q) O(k − q) over all
+ * its q, each together with −q. O is the mask's transform, which is even. */
 static __device__ inline float2 masked_low(const spectra &s, size_t image, int kx, int ky) {
     const float2 *low = s.low + image * (size_t)(1 + s.low_count);
     float re = low[0].x * spread_at(s, kx, ky), im = 0;
@@ -138,9 +142,9 @@ static __device__ inline float2 masked_low(const spectra &s, size_t image, int k
     return make_float2(-re, -im);
 }
 
-/* What becomes of the transform of masked + i unmasked at k (a) and −k (b): X = (Z(k) + conj Z(−k))/2,
- * Y = (Z(k) − conj Z(−k))/2i, phase origin at the centre. In two bands X is, up to the shared shell, the lower band's
- * masked transform, and beyond what is left of it without that. Returns |X|². */
+/* Separates the transform Z of masked + i unmasked, from its values at k (a) and −k (b): X = (Z(k) + conj Z(−k))/2, Y =
+ * (Z(k) − conj Z(−k))/2i, phase origin at the centre. With two bands, X is the masked transform of the lower band up to
+ * the shared shell, and the rest of X beyond it. Returns |X|². */
 static __device__ inline float put_pixel(const spectra &s, size_t image, int index, int kx, int ky, float2 a, float2 b,
                                          bool has_ctf, const double *terms, float weight) {
     float norm = 0.5f / ((float)s.box * (float)s.box), factor = (kx + ky) & 1 ? -norm : norm;
@@ -160,9 +164,9 @@ static __device__ inline float put_pixel(const spectra &s, size_t image, int ind
     return re * re + im * im;
 }
 
-/* |X|² at the origin, which no list holds. */
+/* Returns |X|² at the origin, which no list holds. */
 static __device__ inline double origin_power(const spectra &s, float2 a) {
-    /* In two bands the lower one keeps its mean: what is taken away outside is put back as the background. */
+    /* With two bands, the lower band keeps its mean: what the mask removes outside is put back as background. */
     double value = (double)(s.shared_shell > 0 ? a.y : a.x) / ((double)s.box * s.box);
     return value * value;
 }

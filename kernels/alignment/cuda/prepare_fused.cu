@@ -1,9 +1,9 @@
-/* Preparation of an image by one block, in shared memory from the image to its spectra.
+/* Prepares an image in one block, in shared memory from the image to its spectra.
  *
- * A line is transformed in place. A pass of radix R over blocks of L elements: elements j, j + L/R .. of a block are
- * transformed, turned by exp(2πi j k / L), and stay where they are; L becomes L/R. At the end frequency k1 + R1 k2 +
- * R1 R2 k3 .. stands at k1 n/R1 + k2 n/(R1 R2) + ... Two lines go side by side. The sign is that of the inverse
- * transform: the forward one's value at k is found at −k. */
+ * A line is transformed in place. A pass of radix R over blocks of L elements transforms the elements j, j + L/R .. of
+ * a block, turns them by exp(2πi j k / L), and leaves them in place; L becomes L/R. In the end frequency k1 + R1 k2 +
+ * R1 R2 k3 .. is at k1 n/R1 + k2 n/(R1 R2) + ... Two lines are processed side by side. The sign is that of the inverse
+ * transform: the forward transform's value at k is at −k. */
 #include "kernels/alignment/cuda/prepare.cuh"
 #include "kernels/fourier/block_fft_device.cuh"
 
@@ -11,7 +11,7 @@ namespace {
 
 enum { THREADS = 512 };
 
-/* Lines in shared memory, an even number of them; strides in elements. */
+/* Lines in shared memory, an even number; strides in elements. */
 struct lines {
     float2 *at;
     int count, line, element;
@@ -44,7 +44,8 @@ template <int R> __device__ inline void run_pass(const lines &t, int n, int leng
     }
 }
 
-/* All threads of the block; what was stored before is there for all, and what is left, for all. */
+/* Transforms lines; all threads of the block call this. It first waits for earlier stores, and its results are visible
+ * to all threads. */
 __device__ inline void transform_lines(const lines &t, const fused_fft &f, const float2 *roots) {
     int length = f.n;
     __syncthreads();
@@ -74,7 +75,7 @@ __device__ inline void transform_lines(const lines &t, const fused_fft &f, const
     }
 }
 
-/* Tables and lists behind the lines. */
+/* Tables and lists, stored behind the lines. */
 struct tables {
     float2 *roots;
     short *places;
@@ -90,7 +91,8 @@ __device__ inline tables load_tables(const fused_fft &f, float2 *memory) {
     return t;
 }
 
-/* at(kx, ky), k of either sign, is the forward transform. All threads of the block. */
+/* Gathers the pixels of an image. at(kx, ky), with k of either sign, is the forward transform. All threads of the block
+ * call this. */
 template <class At> __device__ inline void gather_image(const spectra &s, size_t image, float *powers, At at) {
     const prepare_particle_cuda *p = s.which + image;
     const int *starts = s.shell_begin;
@@ -115,7 +117,7 @@ template <class At> __device__ inline void gather_image(const spectra &s, size_t
     }
 }
 
-/* Where a frequency of the forward transform stands. */
+/* Returns the place of a frequency of the forward transform. */
 __device__ inline int place_of(const short *places, int n, int k) {
     return places[k > 0 ? n - k : -k];
 }
@@ -137,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, 1) prepare_whole(spectra s, fused_fft
         shared[y * pitch + x] = make_float2(value, value);
     }
     sum = block_sum(sum);
-    /* A mask that covers the whole box leaves no background to take a mean of. */
+    /* A mask that covers the whole box leaves no background to average. */
     if (threadIdx.x == 0) mean = s.outside_sum > 0 ? (float)(sum / s.outside_sum) : 0;
     __syncthreads();
 #pragma unroll 8
@@ -158,7 +160,7 @@ size_t whole_bytes(const prepare_cuda *p) {
     return n * (n | 1) * sizeof(float2) + n * sizeof(float2) + ((n + 1) / 2 + (size_t)p->members) * sizeof(float);
 }
 
-/* Fewest passes, then the greatest least radix. */
+/* Chooses the fewest passes, then the largest smallest radix. */
 void choose_radices(int rest, int most, fused_fft *tried, fused_fft *best) {
     if (rest == 1) {
         int count = tried->passes;
@@ -186,7 +188,7 @@ enum status prepare_fused_choose(struct prepare_cuda *p, struct err *err) {
     tried.n = p->box;
     p->fused = false;
     choose_radices(p->box, 16, &tried, &best);
-    /* Some of it is taken by what is declared in the kernel. */
+    /* Variables declared in the kernel need some of it. */
     if (best.passes == 0 || whole_bytes(p) > (size_t)most - 1024) return STATUS_OK;
     CUDA_TRY(cudaFuncSetAttribute(prepare_whole, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)whole_bytes(p)), err,
              "asking for shared memory");

@@ -1,4 +1,5 @@
-/* What a mask mixes: its transform, for images that are masked in two bands on a device. */
+/* Computes the transform of a mask, which tells how masking mixes frequencies, for images that are masked in two bands
+ * on a device. */
 #include <string.h>
 
 #include "common/fft.h"

@@ -1,6 +1,6 @@
-/* Residuals Σ w |c P − X_t|², expanded so that each slice and each image is gone over once:
+/* Computes residuals Σ w |c P − X_t|², expanded so that each slice and each image is read once:
  *   Σ w |X|² − 2 c Σ Re(P conj Σ_t w X_t) + c² Σ w |P|².
- * A warp takes 128 pixels of a particle through all its poses in their order; then shells are summed. */
+ * A warp takes 128 pixels of a particle through all its poses in order; then shells are summed. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/cuda/alignment.cuh"
 #include "kernels/alignment/cuda/shift.cuh"
@@ -17,11 +17,11 @@ struct job {
     const contribution_cuda *contributions;
     const uint32_t *begin;
     const best_cuda *best;
-    float *values; /* [particles][stride]: residuals of pixels */
+    float *values; /* [particles][stride]: residuals per pixel */
     size_t slice_row;
 };
 
-/* A pose as a warp works on it; the shift in turns (shift.cuh). */
+/* A pose in the form that a warp uses; shift in turns (shift.cuh). */
 struct pose {
     float plane[6];
     uint32_t slice, x, y;
@@ -29,11 +29,11 @@ struct pose {
     float weight;
 };
 
-/* Of a lane's pixels. */
+/* The pixels of one lane. */
 struct pixels {
     int kx[EACH], ky[EACH];
     float2 image[EACH];
-    float cross[EACH], power[EACH]; /* over the poses that are staged */
+    float cross[EACH], power[EACH]; /* sums over the staged poses */
 };
 
 __device__ inline void place_pose(const job &j, const pose_cuda &of, pose *ret_pose) {
@@ -47,17 +47,17 @@ __device__ inline void place_pose(const job &j, const pose_cuda &of, pose *ret_p
 /* Where slices come from. */
 enum source { STORED, QUADS, VALUES };
 
-/* Of slices that are stored the number; else it is enough to tell those apart that follow each other: how many begin up
- * to this lane's. All lanes. */
+/* Returns the number of a stored slice. For other slices it is enough to distinguish consecutive ones: returns how many
+ * slices begin up to this lane's pose. All lanes call this. */
 template <source FROM> __device__ inline uint32_t slice_number(const job &j, const pose_cuda &of, int lane) {
     if (FROM == STORED) return of.row * (uint32_t)sampling_rotations(j.sampling) + of.rotation;
     uint32_t row = __shfl_up_sync(0xffffffffu, of.row, 1);
     int rotation = __shfl_up_sync(0xffffffffu, (int)of.rotation, 1);
     unsigned begins = __ballot_sync(0xffffffffu, row != of.row || rotation != of.rotation);
-    return (uint32_t)__popc(begins & ((2u << lane) - 2)); /* lane 0 has none before it */
+    return (uint32_t)__popc(begins & ((2u << lane) - 2)); /* lane 0 has no pose before it */
 }
 
-/* Pixel `at` of a pose's slice, of frequency kx, ky. */
+/* Returns pixel `at` of a pose's slice, of frequency kx, ky. */
 template <source FROM> __device__ inline float2 slice_value(const job &j, const pose &of, int at, int kx, int ky) {
     if (FROM == STORED) return __ldg((const float2 *)j.references.slices + (size_t)of.slice * j.slice_row + at);
     const grid_cuda &grid = j.references.grids[of.reference];
@@ -68,7 +68,7 @@ template <source FROM> __device__ inline float2 slice_value(const job &j, const 
                                      grid_coordinate(m[2], m[5], u, v));
 }
 
-/* Σ over the staged poses of one slice; returns the next one's index. pixel: the lane's first. */
+/* Sums over the staged poses of one slice; returns the index of the next pose. pixel: the lane's first pixel. */
 template <source FROM>
 __device__ inline int add_slice(const job &j, const pose *poses, int at, int end, int pixel, pixels &p) {
     const pose &first = poses[at];
@@ -100,7 +100,7 @@ __device__ inline int add_slice(const job &j, const pose *poses, int at, int end
     return at;
 }
 
-/* A warp for each chunk of each particle. */
+/* Processes one chunk of one particle per warp. */
 template <source FROM>
 __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_constant__ job job) {
     __shared__ pose staged[WARPS][32];
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_c
     }
 }
 
-/* A block for each particle, a warp for each shell. begins: [shells + 1]. */
+/* Averages the residuals over shells: one particle per block, one shell per warp. begins: [shells + 1]. */
 __global__ void __launch_bounds__(THREADS) mean_of_shells(const __grid_constant__ job job, int shells, float *power) {
     extern __shared__ int begins[];
     const short *shell = job.references.shell;
@@ -186,7 +186,7 @@ __device__ double sum_of_block(double value, double *parts) {
     return sum;
 }
 
-/* A block for each particle. */
+/* Computes the residual at the best pose, one particle per block. */
 __global__ void __launch_bounds__(THREADS)
     residual_at_best(const __grid_constant__ job job, const int *known_shell, double *residuals) {
     __shared__ pose best;
@@ -213,14 +213,14 @@ __global__ void __launch_bounds__(THREADS)
 
 } // namespace
 
-extern "C" enum status residuals_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                                      const struct particles_cuda *particles,
-                                      const struct contribution_cuda *contributions, const uint32_t *begin,
-                                      const struct best_cuda *best, int shells, const int *known_shell, void *scratch,
-                                      float *ret_power, double *ret_residuals, void *stream, struct err *err) {
+extern "C" enum status
+alignment_cuda_residuals(const struct references_cuda *references, const struct sampling_cuda *sampling,
+                         const struct particles_cuda *particles, const struct contribution_cuda *contributions,
+                         const uint32_t *begin, const struct best_cuda *best, int shells, const int *known_shell,
+                         void *scratch, float *ret_power, double *ret_residuals, void *stream, struct err *err) {
     cudaStream_t queue = (cudaStream_t)stream;
     job job = {*references, *sampling, *particles,       contributions,
-               begin,       best,      (float *)scratch, fine_slice_row(references)};
+               begin,       best,      (float *)scratch, alignment_cuda_fine_slice_row(references)};
     if (particles->count < 1) return STATUS_OK;
     long long items = (long long)particles->count * ((references->pixels.count + CHUNK - 1) / CHUNK);
     unsigned blocks = (unsigned)((items + WARPS - 1) / WARPS);

@@ -1,5 +1,5 @@
-/* Lists of samples: from the bits of the coarse pass, and from weights that reach a threshold; and differences of
- * listed samples turned into weights. */
+/* Lists samples, from the bits of the coarse pass or from weights that reach a threshold. Turns the differences of
+ * listed samples into weights. */
 #include <math_constants.h>
 
 #include "kernels/alignment/cuda/lists.cuh"
@@ -9,7 +9,7 @@ namespace {
 enum { THREADS = 512, WARPS = THREADS / 32, ROW_THREADS = 256, ROW_WARPS = ROW_THREADS / 32 };
 constexpr float LEAST_EXPONENT = -87;
 
-/* Of 32 rows; `bits` is their word of the first shift. */
+/* Counts the samples of 32 rows; `bits` is their word of the first shift. */
 __device__ inline sample_counts count_word(const uint32_t *bits, int n_shifts, int words) {
     unsigned any = 0, samples = 0;
 #pragma unroll 8
@@ -32,13 +32,13 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) counts[blockIdx.x] = all;
 }
 
-/* The lists that are filled. */
+/* The lists to fill. */
 struct lists {
     row_cuda *rows;
     uint32_t *samples;
 };
 
-/* One warp, a lane for each of the 32 rows of a word; they begin at `at` of the lists. */
+/* Lists the samples of a word; one warp, with one lane for each of the 32 rows. They begin at `at` of the lists. */
 __device__ void fill_word(const uint32_t *bits, int n_shifts, int words, int particle, int row,
                           const float *row_log_prior, sample_counts at, const lists &lists) {
     int lane = threadIdx.x & 31;
@@ -60,7 +60,7 @@ __device__ void fill_word(const uint32_t *bits, int n_shifts, int words, int par
         if (bits[(size_t)t * words] >> lane & 1) lists.samples[to++] = (uint32_t)row * n_shifts + t;
 }
 
-/* The entry that ends the rows. */
+/* Writes the entry that ends the rows. */
 __device__ inline void end_rows(int particles, const uint32_t *begin, const uint32_t *row_begin, row_cuda *rows) {
     if (blockIdx.x == 0 && threadIdx.x == 0) rows[row_begin[particles]] = row_cuda{particles, 0, begin[particles], 0};
 }
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Of a row of a list: how many samples reach the threshold. */
+/* Counts the samples of a row that reach the threshold. */
 __device__ inline unsigned count_row(const row_cuda *row, const float *weights, float threshold) {
     unsigned count = 0;
 #pragma unroll 4
@@ -135,12 +135,12 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-/* What the values of listed samples are weighed with. */
+/* What turns the values of listed samples into weights. */
 struct priors {
     samples_cuda samples;
     const float *shift_log_prior;
     int shift_count;
-    unsigned each, log2_each; /* values of a sample, in units of those that are read at a time; NOT_A_POWER */
+    unsigned each, log2_each; /* values per sample, in units of those read at a time; its logarithm, or NOT_A_POWER */
 };
 constexpr unsigned NOT_A_POWER = 32;
 
@@ -148,7 +148,7 @@ template <int WIDTH> struct vector_of;
 template <> struct vector_of<1> { typedef float type; };
 template <> struct vector_of<4> { typedef float4 type; };
 
-/* One warp over the values of a row, WIDTH at a time: visit(value, log prior, where). */
+/* Calls visit(value, log prior, place) for the values of a row, WIDTH at a time; one warp. */
 template <int WIDTH, typename Visit>
 __device__ inline void each_value(const priors &p, uint32_t at, const float *values, Visit visit) {
     typedef typename vector_of<WIDTH>::type vector;
@@ -189,11 +189,11 @@ __global__ void clear_least(float *least, int particles) {
     if (i < particles) least[i] = CUDART_INF_F;
 }
 
-/* Bits of positive floats are in their order as signed numbers, those of negative ones in the reverse order as unsigned
- * numbers, and a negative one is less than all that are positive: whatever order the rows come in, the least is left.
- */
+/* Lowers *least to value if value is smaller. The bits of positive floats have the order of signed integers, the bits
+ * of negative ones the reverse order of unsigned integers, and any negative float is below all positive ones. So the
+ * smallest value remains in any order of rows. */
 __device__ inline void lower(float *least, float value) {
-    value += 0.0f; /* no −0 */
+    value += 0.0f; /* turns −0 into 0 */
     if (value >= 0)
         atomicMin((int *)least, __float_as_int(value));
     else
@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(ROW_THREADS) find_least(priors p, const float 
     uint32_t at = blockIdx.x * ROW_WARPS + (threadIdx.x >> 5);
     if (at >= p.samples.row_count) return;
     float mine = CUDART_INF_F;
-    /* The same operations as weigh_one, or the largest weight would not be 1. */
+    /* The operations must be those of weigh_one; otherwise the largest weight would not be 1. */
     each_value<WIDTH>(p, at, values,
                       [&](auto value, float log_prior, size_t) { mine = fminf(mine, least_of(value) - log_prior); });
     for (int step = 16; step > 0; step /= 2)
@@ -232,7 +232,7 @@ template <int WIDTH> void weigh_rows(priors p, float *values, float *ret_least, 
     weigh<WIDTH><<<blocks, ROW_THREADS, 0, stream>>>(p, ret_least, values);
 }
 
-/* One block also where there are no particles: it ends the rows. */
+/* One block even without particles: it ends the rows. */
 unsigned blocks_of(int particles) {
     return particles > 0 ? (unsigned)particles : 1;
 }
@@ -246,27 +246,27 @@ enum status begin_lists(const sample_counts *counts, int n, uint32_t *begin, uin
 
 } // namespace
 
-extern "C" enum status compress_count_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows,
-                                           struct sample_counts *ret_counts, uint32_t *ret_begin,
-                                           uint32_t *ret_row_begin, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_compress_count(const uint32_t *kept, int count, int n_shifts, int n_rows,
+                                                     struct sample_counts *ret_counts, uint32_t *ret_begin,
+                                                     uint32_t *ret_row_begin, void *stream, struct err *err) {
     int words = (int)kept_words(n_rows);
     if (count > 0) count_bits<<<(unsigned)count, THREADS, 0, (cudaStream_t)stream>>>(kept, n_shifts, words, ret_counts);
     return begin_lists(ret_counts, count, ret_begin, ret_row_begin, (cudaStream_t)stream, err);
 }
 
-extern "C" enum status compress_fill_cuda(const uint32_t *kept, int count, int n_shifts, int n_rows,
-                                          const float *row_log_prior, const uint32_t *begin, const uint32_t *row_begin,
-                                          struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream,
-                                          struct err *err) {
+extern "C" enum status alignment_cuda_compress_fill(const uint32_t *kept, int count, int n_shifts, int n_rows,
+                                                    const float *row_log_prior, const uint32_t *begin,
+                                                    const uint32_t *row_begin, struct row_cuda *ret_rows,
+                                                    uint32_t *ret_samples, void *stream, struct err *err) {
     fill_from_bits<<<blocks_of(count), THREADS, 0, (cudaStream_t)stream>>>(
         kept, count, n_shifts, (int)kept_words(n_rows), row_log_prior, begin, row_begin, lists{ret_rows, ret_samples});
     CUDA_TRY(cudaGetLastError(), err, "listing samples");
     return STATUS_OK;
 }
 
-extern "C" enum status weigh_cuda(const struct particles_cuda *particles, const struct samples_cuda *samples,
-                                  const struct sampling_cuda *sampling, int each, float *values, float *ret_least,
-                                  void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_weigh(const struct particles_cuda *particles, const struct samples_cuda *samples,
+                                            const struct sampling_cuda *sampling, int each, float *values,
+                                            float *ret_least, void *stream, struct err *err) {
     cudaStream_t s = (cudaStream_t)stream;
     if (particles->count < 1) return STATUS_OK;
     unsigned blocks = ((unsigned)particles->count + ROW_THREADS - 1) / ROW_THREADS;
@@ -278,18 +278,20 @@ extern "C" enum status weigh_cuda(const struct particles_cuda *particles, const 
     return STATUS_OK;
 }
 
-extern "C" enum status keep_count_cuda(const struct samples_cuda *samples, int particles, const float *weights,
-                                       const struct top_sum *sums, struct sample_counts *ret_counts,
-                                       uint32_t *ret_begin, uint32_t *ret_row_begin, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_keep_count(const struct samples_cuda *samples, int particles,
+                                                 const float *weights, const struct top_sum *sums,
+                                                 struct sample_counts *ret_counts, uint32_t *ret_begin,
+                                                 uint32_t *ret_row_begin, void *stream, struct err *err) {
     if (particles > 0)
         count_weights<<<(unsigned)particles, ROW_THREADS, 0, (cudaStream_t)stream>>>(*samples, weights, sums,
                                                                                      ret_counts);
     return begin_lists(ret_counts, particles, ret_begin, ret_row_begin, (cudaStream_t)stream, err);
 }
 
-extern "C" enum status keep_fill_cuda(const struct samples_cuda *samples, int particles, const float *weights,
-                                      const struct top_sum *sums, const uint32_t *begin, const uint32_t *row_begin,
-                                      struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_keep_fill(const struct samples_cuda *samples, int particles, const float *weights,
+                                                const struct top_sum *sums, const uint32_t *begin,
+                                                const uint32_t *row_begin, struct row_cuda *ret_rows,
+                                                uint32_t *ret_samples, void *stream, struct err *err) {
     fill_from_weights<<<blocks_of(particles), ROW_THREADS, 0, (cudaStream_t)stream>>>(
         *samples, particles, weights, sums, begin, row_begin, lists{ret_rows, ret_samples});
     CUDA_TRY(cudaGetLastError(), err, "listing samples");

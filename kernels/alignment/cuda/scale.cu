@@ -1,4 +1,4 @@
-/* How well particles fit a reference at any grey scale, from the products of the coarse pass. */
+/* Measures how well particles fit a reference at any grey scale, from the products of the coarse pass. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/cuda/alignment.h"
 
@@ -11,12 +11,12 @@ struct candidate {
     size_t index;
 };
 
-/* Of equal ones the first, as the CPU has it. */
+/* Of equal candidates the first wins, as on the CPU. */
 __device__ inline bool better(const candidate &a, const candidate &b) {
     return a.fit > b.fit || (a.fit == b.fit && a.index < b.index);
 }
 
-/* A block for each particle. dots: −D, norms: N/2. */
+/* Finds the best fit of one particle per block. dots: −D, norms: N/2. */
 __global__ void __launch_bounds__(THREADS)
     find_fits(const float *dots, const float *norms, int shifts, int rows, int orientations, double2 *ret_fits) {
     __shared__ candidate best[THREADS];
@@ -57,9 +57,9 @@ __global__ void __launch_bounds__(THREADS) find_mean(const float *norms, int ori
 
 } // namespace
 
-extern "C" enum status best_fits_cuda(const float *dots, const float *norms, int particles, int shifts, int rows,
-                                      int orientations, double *ret_fits, double *ret_mean, void *stream,
-                                      struct err *err) {
+extern "C" enum status alignment_cuda_best_fits(const float *dots, const float *norms, int particles, int shifts,
+                                                int rows, int orientations, double *ret_fits, double *ret_mean,
+                                                void *stream, struct err *err) {
     if (particles == 0) return STATUS_OK;
     find_fits<<<(unsigned)particles, THREADS, 0, (cudaStream_t)stream>>>(dots, norms, shifts, rows, orientations,
                                                                          (double2 *)ret_fits);

@@ -1,5 +1,5 @@
-/* What slices are taken from and made of before they are used: copies of references that suit it, slices of a whole
- * grid of poses. */
+/* Makes data for slices in advance: copies of references that are faster to interpolate, and slices of a whole grid of
+ * poses. */
 #include "common/device_cuda.h"
 #include "kernels/alignment/cuda/alignment.cuh"
 
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(THREADS) make_slices(const __grid_constant__ r
     ((float2 *)slices)[(size_t)blockIdx.x * row + at] = p;
 }
 
-/* No cell begins at the last row and plane: nothing changes there. */
+/* No cell begins at the last row and plane: the changes there are 0. */
 __global__ void __launch_bounds__(THREADS) make_quads(grid_cuda grid, size_t count, float4 *quads) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x, plane = (size_t)grid.nx * grid.ny;
     if (at >= count) return;
@@ -42,13 +42,15 @@ extern "C" enum status grid_quads_cuda(const struct grid_cuda *grid, float *ret_
     return STATUS_OK;
 }
 
-extern "C" enum status fine_slices_cuda(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                                        int first, int count, float *ret_slices, void *stream, struct err *err) {
+extern "C" enum status alignment_cuda_fine_slices(const struct references_cuda *references,
+                                                  const struct sampling_cuda *sampling, int first, int count,
+                                                  float *ret_slices, void *stream, struct err *err) {
     if (count == 0) return STATUS_OK;
     unsigned rotations = (unsigned)sampling_rotations(*sampling);
-    dim3 blocks((unsigned)count * rotations, (unsigned)((fine_slice_row(references) + THREADS - 1) / THREADS));
-    make_slices<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(*references, *sampling, (uint32_t)first,
-                                                              (int)fine_slice_row(references), ret_slices);
+    dim3 blocks((unsigned)count * rotations,
+                (unsigned)((alignment_cuda_fine_slice_row(references) + THREADS - 1) / THREADS));
+    make_slices<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
+        *references, *sampling, (uint32_t)first, (int)alignment_cuda_fine_slice_row(references), ret_slices);
     CUDA_TRY(cudaGetLastError(), err, "making slices");
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* Two queues of work on a CUDA device: kernels and their results on one, images that are brought meanwhile on the
- * other. `host` memory is page-locked (device_host_new, common/device.h). */
+/* Two queues of work on a CUDA device: one for kernels and their results, the other for images that are copied
+ * meanwhile. `host` memory is page-locked (device_host_new, common/device.h). */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_STREAM_H
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_STREAM_H
 
@@ -16,38 +16,40 @@ enum { STREAM_SLOTS = 2 };
 struct stream_cuda;
 enum status stream_cuda_create(int device, struct stream_cuda **ret_stream, struct err *err);
 void stream_cuda_destroy(struct stream_cuda **stream);
-/* The cudaStream_t of kernels. */
+/* Returns the cudaStream_t of kernels. */
 void *stream_cuda_kernels(const struct stream_cuda *stream);
 
-/* What times its work. */
+/* Returns the timer of its work. */
 struct device_busy *stream_cuda_busy(const struct stream_cuda *stream);
 
-/* On the queue of kernels. */
+/* Queue work on the queue of kernels. */
 enum status stream_cuda_zero(struct stream_cuda *stream, void *to, size_t bytes, struct err *err);
 enum status stream_cuda_put(struct stream_cuda *stream, void *to, const void *host, size_t bytes, struct err *err);
-/* Both of the device. */
+/* Copies within device memory. */
 enum status stream_cuda_copy(struct stream_cuda *stream, void *to, const void *from, size_t bytes, struct err *err);
 enum status stream_cuda_get(struct stream_cuda *stream, void *host, const void *from, size_t bytes, struct err *err);
-/* What is queued for kernels between the two is time that the device is at work. The host only queues between them. */
+/* Begin and end a stretch of work: kernels queued between the two calls count as time that the device works. The host
+ * only queues in between. */
 enum status stream_cuda_begin(struct stream_cuda *stream, struct err *err);
 enum status stream_cuda_end(struct stream_cuda *stream, struct err *err);
-/* s of it so far. */
+/* Returns the seconds of work so far. */
 enum status stream_cuda_seconds(struct stream_cuda *stream, double *ret_seconds, struct err *err);
-/* Before another thread than the one that made it uses it (one at a time): to bring. */
+/* Makes the device current in another thread than the one that created the stream, before that thread copies images;
+ * one thread at a time. */
 enum status stream_cuda_adopt(const struct stream_cuda *stream, struct err *err);
-/* Until all that is queued for kernels is done. */
+/* Waits for all queued kernels. */
 enum status stream_cuda_wait(struct stream_cuda *stream, struct err *err);
 
-/* Brings what a slot's next work reads, once kernels have done with what is there (stream_cuda_release). */
+/* Copies the data of a slot's next work, once kernels no longer need the slot's current data (stream_cuda_release). */
 enum status stream_cuda_bring(struct stream_cuda *stream, int slot, void *to, const void *host, size_t bytes,
                               struct err *err);
-/* Kernels queued from here on find it there. */
+/* Makes kernels queued from here on wait for the slot's data. */
 enum status stream_cuda_await(struct stream_cuda *stream, int slot, struct err *err);
-/* Kernels queued up to here are the last to read it. */
+/* Marks the kernels queued so far as the last that read the slot. */
 enum status stream_cuda_release(struct stream_cuda *stream, int slot, struct err *err);
-/* Until kernels have released it. */
+/* Waits until kernels have released the slot. */
 enum status stream_cuda_released(struct stream_cuda *stream, int slot, struct err *err);
-/* Until the host's side of the slot may be written again. */
+/* Waits until the host's side of the slot may be overwritten. */
 enum status stream_cuda_brought(struct stream_cuda *stream, int slot, struct err *err);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
-/* Sums over particles on a CUDA device, a group of particles at a time. */
+/* Sums over particles on a CUDA device, one group of particles at a time. */
 #include "kernels/alignment/cuda/alignment_private.h"
 
-/* Of a group at most, where a third of what is left of the memory holds it: enough that a slice is scattered for many
- * particles at once. */
+/* Most spectra and contributions of a group, if a third of the memory left holds them: enough that a slice is scattered
+ * for many particles at once. */
 static const size_t SPECTRA_BYTES = (size_t)48 << 20;
 static const uint32_t CONTRIBUTIONS = 1 << 20;
 
@@ -10,22 +10,22 @@ static size_t spectrum_bytes(const struct alignment_cuda *a) {
     return (4 * a->stride + 1) * sizeof(float);
 }
 
-static enum status group_bytes(const struct alignment_cuda *a, const struct alignment_group *g, size_t *ret_scratch,
-                               size_t *ret_all, struct err *err) {
-    TRY(back_project_scratch(g->contributions_most, ret_scratch, err));
+static enum status group_bytes(const struct alignment_cuda *a, const struct alignment_cuda_group *g,
+                               size_t *ret_scratch, size_t *ret_all, struct err *err) {
+    TRY(alignment_cuda_back_project_scratch(g->contributions_most, ret_scratch, err));
     *ret_all = *ret_scratch + (size_t)g->most * spectrum_bytes(a) +
                (size_t)g->contributions_most * sizeof(struct contribution_cuda);
     return STATUS_OK;
 }
 
 enum status alignment_cuda_sums_plan(struct alignment_cuda *a, struct err *err) {
-    struct alignment_group *g = &a->group;
+    struct alignment_cuda_group *g = &a->group;
     size_t scratch = 0, all = 0, most = SPECTRA_BYTES / spectrum_bytes(a);
-    *g = (struct alignment_group){.most = most > 1 ? (int)most : 1, .contributions_most = CONTRIBUTIONS};
-    a->sums_near = a->iteration.local && back_project_can_be_near(&a->sampling, &a->sums);
+    *g = (struct alignment_cuda_group){.most = most > 1 ? (int)most : 1, .contributions_most = CONTRIBUTIONS};
+    a->sums_near = a->iteration.local && alignment_cuda_back_project_can_be_near(&a->sampling, &a->sums);
     if (a->sums_near) return STATUS_OK;
     FAIL_IF(
-        !back_project_can_sort(&a->sampling), err, STATUS_UNSUPPORTED,
+        !alignment_cuda_back_project_can_sort(&a->sampling), err, STATUS_UNSUPPORTED,
         "%d references at %d orientations have more children than can be sorted: search a coarser grid, or near the "
         "last poses with fewer than %d shifts",
         a->sampling.references, a->orientations, a->sampling.shift_count);
@@ -47,17 +47,17 @@ enum status alignment_cuda_sums_plan(struct alignment_cuda *a, struct err *err) 
 }
 
 enum status alignment_cuda_sums_flush(struct alignment_cuda *a, struct err *err) {
-    struct alignment_group *g = &a->group;
+    struct alignment_cuda_group *g = &a->group;
     uint32_t count = g->count;
     struct particles_cuda particles = g->particles;
     g->count = 0;
     g->particles.count = 0;
     if (count == 0) return STATUS_OK;
-    return back_project_cuda(&a->references, &a->sampling, &particles, g->factors, g->contributions, NULL, count, 0,
-                             g->scratch, &a->sums, stream_cuda_kernels(a->stream), err);
+    return alignment_cuda_back_project(&a->references, &a->sampling, &particles, g->factors, g->contributions, NULL,
+                                       count, 0, g->scratch, &a->sums, stream_cuda_kernels(a->stream), err);
 }
 
-/* Particles of a part, `first` on, of which `count` contribute `length` poses from `begin` on. */
+/* Particles `first` .. first + count − 1 of a part, which contribute `length` poses from `begin` on. */
 struct piece {
     int first, count;
     uint32_t begin, length;
@@ -65,7 +65,7 @@ struct piece {
 
 static enum status append(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
                           const struct contribution_cuda *contributions, const struct piece *piece, struct err *err) {
-    struct alignment_group *g = &a->group;
+    struct alignment_cuda_group *g = &a->group;
     size_t from = (size_t)piece->first, to = (size_t)g->particles.count, n = (size_t)piece->count, row = p->stride;
     TRY(stream_cuda_copy(a->stream, g->particles.unmasked + to * 2 * row, p->unmasked + from * 2 * row,
                          n * 2 * row * sizeof(float), err));
@@ -73,16 +73,18 @@ static enum status append(struct alignment_cuda *a, const struct particles_cuda 
     TRY(stream_cuda_copy(a->stream, g->particles.weight + to * row, p->weight + from * row, n * row * sizeof(float),
                          err));
     TRY(stream_cuda_copy(a->stream, g->factors + to, factors + from, n * sizeof *factors, err));
-    TRY(contributions_copy_cuda(contributions + piece->begin, piece->length, g->particles.count - piece->first,
-                                g->contributions + g->count, stream_cuda_kernels(a->stream), err));
+    TRY(alignment_cuda_contributions_copy(contributions + piece->begin, piece->length,
+                                          g->particles.count - piece->first, g->contributions + g->count,
+                                          stream_cuda_kernels(a->stream), err));
     g->particles.count += piece->count;
     g->count += piece->length;
     return STATUS_OK;
 }
 
-/* As many particles as the group has room for; one that fills more than a whole group comes alone, with count 0. */
+/* Returns as many particles as the group has room for; count 0 if the next particle alone fills more than a whole
+ * group. */
 static struct piece next_piece(const struct alignment_cuda *a, int first, int end) {
-    const struct alignment_group *g = &a->group;
+    const struct alignment_cuda_group *g = &a->group;
     const uint32_t *begin = a->found->contributions;
     struct piece piece = {.first = first, .begin = begin[first]};
     while (first + piece.count < end && g->particles.count + piece.count < g->most &&
@@ -92,7 +94,7 @@ static struct piece next_piece(const struct alignment_cuda *a, int first, int en
     return piece;
 }
 
-/* The most that a particle contributes where that is more than a group holds, or 0. */
+/* Returns the most contributions of a particle that are more than a group holds; otherwise 0. */
 static uint32_t too_many(const struct alignment_cuda *a, int count) {
     uint32_t most = 0;
     for (int i = 0; i < count; i++) {
@@ -102,7 +104,7 @@ static uint32_t too_many(const struct alignment_cuda *a, int count) {
     return most;
 }
 
-/* A particle that is a group by itself; its contributions are renumbered. */
+/* Adds a particle as a group of its own, with renumbered contributions. */
 static enum status add_alone(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
                              struct contribution_cuda *contributions, int i, void *scratch, struct err *err) {
     const uint32_t *begin = a->found->contributions;
@@ -113,9 +115,10 @@ static enum status add_alone(struct alignment_cuda *a, const struct particles_cu
                                  .ctf = p->ctf + row,
                                  .weight = p->weight + row};
     struct contribution_cuda *own = contributions + begin[i];
-    TRY(contributions_copy_cuda(own, begin[i + 1] - begin[i], -i, own, stream_cuda_kernels(a->stream), err));
-    return back_project_cuda(&a->references, &a->sampling, &one, factors + i, own, NULL, begin[i + 1] - begin[i], 0,
-                             scratch, &a->sums, stream_cuda_kernels(a->stream), err);
+    TRY(alignment_cuda_contributions_copy(own, begin[i + 1] - begin[i], -i, own, stream_cuda_kernels(a->stream), err));
+    return alignment_cuda_back_project(&a->references, &a->sampling, &one, factors + i, own, NULL,
+                                       begin[i + 1] - begin[i], 0, scratch, &a->sums, stream_cuda_kernels(a->stream),
+                                       err);
 }
 
 enum status alignment_cuda_sums_add(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
@@ -124,11 +127,11 @@ enum status alignment_cuda_sums_add(struct alignment_cuda *a, const struct parti
     uint32_t most = too_many(a, p->count);
     void *scratch = NULL;
     if (a->sums_near)
-        return back_project_cuda(&a->references, &a->sampling, p, factors, contributions, begin, found[p->count], 1,
-                                 NULL, &a->sums, stream_cuda_kernels(a->stream), err);
+        return alignment_cuda_back_project(&a->references, &a->sampling, p, factors, contributions, begin,
+                                           found[p->count], 1, NULL, &a->sums, stream_cuda_kernels(a->stream), err);
     if (most > 0) {
         size_t bytes = 0;
-        TRY(back_project_scratch(most, &bytes, err));
+        TRY(alignment_cuda_back_project_scratch(most, &bytes, err));
         TRY(arena_take(a->arena, bytes, 1, "poses that contribute", &scratch, err));
     }
     for (int first = 0; first < p->count;) {

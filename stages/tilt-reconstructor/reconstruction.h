@@ -1,7 +1,7 @@
 /* From a series to its tomogram, in three steps that the harness runs beside those of other series: read (images),
- * make, write (job_products). */
-#ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_JOB_H
-#define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_JOB_H
+ * make, write (reconstruction_products). */
+#ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_RECONSTRUCTION_H
+#define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_RECONSTRUCTION_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #include "stages/tilt-reconstructor/series.h"
 
 /* What the user set. */
-struct job_settings {
+struct reconstruction_settings {
     bool coarse;        /* align by cross-correlation */
     double tilt_axis;   /* °; NaN: what the .mdoc says, where images are aligned here; else upright */
     int bin, thickness; /* px of the images as they are in the files */
@@ -26,7 +26,7 @@ struct job_settings {
     struct tomography_options tomography; /* but for geometry and mask */
 };
 
-struct job {
+struct reconstruction {
     struct series series;
     struct projections projections;
     double *angles, *shifts; /* [tilts], of the projections */
@@ -43,31 +43,33 @@ struct job {
     double tilt_axis;    /* by which images were turned, °; 0: none */
 };
 
-void job_clear(struct job *job);
+void reconstruction_clear(struct reconstruction *reconstruction);
 
 /* Whether the mask is as large as the tomogram of a series will be, without a look at pixels. */
-enum status job_check_mask(const struct job_settings *settings, const struct series *series, struct err *err);
+enum status reconstruction_check_mask(const struct reconstruction_settings *settings, const struct series *series,
+                                      struct err *err);
 
 /* Takes over a series: settles it, aligns it where that was asked for, reads its images. `series` is empty after
  * success; also after a failure, but the messages are in err. whole: as series_settle. */
-enum status job_read(const struct job_settings *settings, struct series *series, bool whole, struct job *job,
-                     struct err *err);
+enum status reconstruction_read(const struct reconstruction_settings *settings, struct series *series, bool whole,
+                                struct reconstruction *reconstruction, struct err *err);
 /* plan: kept by the caller from one series to the next, made anew where their geometries differ. */
-struct job_plan {
+struct reconstruction_plan {
     struct tomography *plan;
     struct tomography_options options; /* its own, without pointers */
     double *angles;
     double shift;
     bool masked;
 };
-void job_plan_clear(struct job_plan *plan);
-enum status job_make(const struct job_settings *settings, struct job_plan *plan, struct job *job, struct err *err);
+void reconstruction_plan_clear(struct reconstruction_plan *plan);
+enum status reconstruction_make(const struct reconstruction_settings *settings, struct reconstruction_plan *plan,
+                                struct reconstruction *reconstruction, struct err *err);
 
 /* px of a tomogram along z. */
-int job_depth(const struct job_settings *settings);
+int reconstruction_depth(const struct reconstruction_settings *settings);
 
 /* What the tomogram depends on: the tilts that go into it, and what was set. Two that are the same give the same
  * tomogram. */
-uint64_t job_fingerprint(const struct job_settings *settings, const struct series *series);
+uint64_t reconstruction_fingerprint(const struct reconstruction_settings *settings, const struct series *series);
 
 #endif

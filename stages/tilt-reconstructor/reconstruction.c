@@ -1,4 +1,4 @@
-#include "stages/tilt-reconstructor/job.h"
+#include "stages/tilt-reconstructor/reconstruction.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,24 +14,24 @@
 enum { COARSE_SIDE = 512 };        /* px: what shifts are found in */
 static const double WEAK_PEAK = 5; /* σ: below it a shift may be chance */
 
-void job_clear(struct job *job) {
-    series_clear(&job->series);
-    projections_clear(&job->projections);
-    mem_free(&job->angles);
-    mem_free(&job->shifts);
-    mem_free(&job->mask);
-    mem_free(&job->residuals);
-    device_host_free(&job->device, &job->volume);
-    *job = (struct job){0};
+void reconstruction_clear(struct reconstruction *reconstruction) {
+    series_clear(&reconstruction->series);
+    projections_clear(&reconstruction->projections);
+    mem_free(&reconstruction->angles);
+    mem_free(&reconstruction->shifts);
+    mem_free(&reconstruction->mask);
+    mem_free(&reconstruction->residuals);
+    device_host_free(&reconstruction->device, &reconstruction->volume);
+    *reconstruction = (struct reconstruction){0};
 }
 
-void job_plan_clear(struct job_plan *plan) {
+void reconstruction_plan_clear(struct reconstruction_plan *plan) {
     tomography_destroy(&plan->plan);
     mem_free(&plan->angles);
-    *plan = (struct job_plan){0};
+    *plan = (struct reconstruction_plan){0};
 }
 
-static double axis_of(const struct job_settings *settings, const struct series *series) {
+static double axis_of(const struct reconstruction_settings *settings, const struct series *series) {
     if (!isnan(settings->tilt_axis)) return settings->tilt_axis;
     return settings->coarse && !isnan(series->tilt_axis) ? series->tilt_axis : 0;
 }
@@ -41,8 +41,9 @@ static void destroy_coarse(struct coarse **coarse) {
 }
 
 /* Shifts found in images of at most COARSE_SIDE px become the tilts' transforms. */
-static enum status align(const struct job_settings *settings, struct job *job, struct err *err) {
-    struct series *series = &job->series;
+static enum status align(const struct reconstruction_settings *settings, struct reconstruction *reconstruction,
+                         struct err *err) {
+    struct series *series = &reconstruction->series;
     _cleanup_(destroy_coarse) struct coarse *coarse = NULL;
     _cleanup_(projections_clear) struct projections small = {0};
     _cleanup_(mem_free) double *found = NULL;
@@ -69,92 +70,95 @@ static enum status align(const struct job_settings *settings, struct job *job, s
         farthest = fmax(farthest, hypot(tilt->transform.dx, tilt->transform.dy));
         if (peaks[i] > 0 && (weakest < 0 || peaks[i] < peaks[weakest])) weakest = i;
     }
-    snprintf(job->alignment, sizeof job->alignment,
+    snprintf(reconstruction->alignment, sizeof reconstruction->alignment,
              "aligned by cross-correlation: shifts of at most %.1f px, weakest peak %.1f σ at %.2f°%s", farthest,
              weakest >= 0 ? peaks[weakest] : 0, weakest >= 0 ? series->tilts[weakest].angle : 0,
              weakest >= 0 && peaks[weakest] < WEAK_PEAK ? ", which may be chance" : "");
     return STATUS_OK;
 }
 
-int job_depth(const struct job_settings *settings) {
+int reconstruction_depth(const struct reconstruction_settings *settings) {
     return (settings->thickness + settings->bin - 1) / settings->bin;
 }
 
-static enum status compare_mask(const struct job_settings *settings, const char *series, int nx, int ny, int mask_nx,
-                                int mask_ny, int mask_nz, struct err *err) {
-    int nz = job_depth(settings);
+static enum status compare_mask(const struct reconstruction_settings *settings, const char *series, int nx, int ny,
+                                int mask_nx, int mask_ny, int mask_nz, struct err *err) {
+    int nz = reconstruction_depth(settings);
     FAIL_IF(mask_nx != nx || mask_ny != ny || mask_nz != nz, err, STATUS_BAD_ARGUMENT,
             "mask %s has %d × %d × %d voxels, the tomogram of %s %d × %d × %d: they must be the same", settings->mask,
             mask_nx, mask_ny, mask_nz, series, nx, ny, nz);
     return STATUS_OK;
 }
 
-enum status job_check_mask(const struct job_settings *settings, const struct series *series, struct err *err) {
+enum status reconstruction_check_mask(const struct reconstruction_settings *settings, const struct series *series,
+                                      struct err *err) {
     const struct projections_options options = {.bin = settings->bin, .tilt_axis = axis_of(settings, series)};
     int nx, ny;
     if (settings->mask == NULL) return STATUS_OK;
     projections_size(series, &options, &nx, &ny);
-    return compare_mask(settings, series->name, nx, ny, settings->mask_nx, settings->mask_ny, job_depth(settings), err);
+    return compare_mask(settings, series->name, nx, ny, settings->mask_nx, settings->mask_ny,
+                        reconstruction_depth(settings), err);
 }
 
 /* The file may be another one by now. */
-static enum status read_mask(const struct job_settings *settings, struct job *job, struct err *err) {
-    mem_free(&job->mask);
+static enum status read_mask(const struct reconstruction_settings *settings, struct reconstruction *reconstruction,
+                             struct err *err) {
+    mem_free(&reconstruction->mask);
     if (settings->mask == NULL) return STATUS_OK;
     struct image image = {0};
-    const struct projections *p = &job->projections;
-    size_t count = (size_t)job->nz * (size_t)p->ny * (size_t)p->nx;
+    const struct projections *p = &reconstruction->projections;
+    size_t count = (size_t)reconstruction->nz * (size_t)p->ny * (size_t)p->nx;
     enum status status = mrc_read(settings->mask, &image, err);
     if (status == STATUS_OK)
-        status = compare_mask(settings, job->series.name, p->nx, p->ny, image.nx, image.ny, image.nz, err);
-    if (status == STATUS_OK) status = mem_new_unset(count, 1, "the mask", &job->mask, err);
+        status = compare_mask(settings, reconstruction->series.name, p->nx, p->ny, image.nx, image.ny, image.nz, err);
+    if (status == STATUS_OK) status = mem_new_unset(count, 1, "the mask", &reconstruction->mask, err);
     for (size_t i = 0; status == STATUS_OK && i < count; i++)
-        job->mask[i] = image.data[i] >= 0.5f;
+        reconstruction->mask[i] = image.data[i] >= 0.5f;
     image_destroy(&image);
     return status;
 }
 
 /* Angles and shifts as the kernel wants them. */
-static enum status set_geometry(struct job *job, struct err *err) {
-    mem_free(&job->angles);
-    mem_free(&job->shifts);
-    size_t count = (size_t)job->series.count;
-    TRY(mem_new(count, sizeof *job->angles, "tilt angles", &job->angles, err));
-    TRY(mem_new(count, sizeof *job->shifts, "tilt shifts", &job->shifts, err));
+static enum status set_geometry(struct reconstruction *reconstruction, struct err *err) {
+    mem_free(&reconstruction->angles);
+    mem_free(&reconstruction->shifts);
+    size_t count = (size_t)reconstruction->series.count;
+    TRY(mem_new(count, sizeof *reconstruction->angles, "tilt angles", &reconstruction->angles, err));
+    TRY(mem_new(count, sizeof *reconstruction->shifts, "tilt shifts", &reconstruction->shifts, err));
     for (size_t i = 0; i < count; i++) {
-        job->angles[i] = job->series.tilts[i].angle;
-        job->shifts[i] = job->projections.shift;
+        reconstruction->angles[i] = reconstruction->series.tilts[i].angle;
+        reconstruction->shifts[i] = reconstruction->projections.shift;
     }
     return STATUS_OK;
 }
 
-enum status job_read(const struct job_settings *settings, struct series *series, bool whole, struct job *job,
-                     struct err *err) {
-    series_clear(&job->series);
-    job->series = *series;
-    job->alignment[0] = '\0';
+enum status reconstruction_read(const struct reconstruction_settings *settings, struct series *series, bool whole,
+                                struct reconstruction *reconstruction, struct err *err) {
+    series_clear(&reconstruction->series);
+    reconstruction->series = *series;
+    reconstruction->alignment[0] = '\0';
     *series = (struct series){0};
-    TRY(series_settle(&job->series, settings->exclude, settings->exclude_greatest, whole, err));
-    job->tilt_axis = axis_of(settings, &job->series);
-    TRY(job_check_mask(settings, &job->series, err));
-    if (settings->coarse) TRY(align(settings, job, err));
+    TRY(series_settle(&reconstruction->series, settings->exclude, settings->exclude_greatest, whole, err));
+    reconstruction->tilt_axis = axis_of(settings, &reconstruction->series);
+    TRY(reconstruction_check_mask(settings, &reconstruction->series, err));
+    if (settings->coarse) TRY(align(settings, reconstruction, err));
     struct projections_options options = {.bin = settings->bin,
-                                          .tilt_axis = job->tilt_axis,
+                                          .tilt_axis = reconstruction->tilt_axis,
                                           .normalise = settings->normalise,
                                           .positive = settings->tomography.method == TOMOGRAPHY_SIRT &&
                                                       settings->tomography.non_negative,
                                           .threads = settings->tomography.threads};
-    if (job->projections.data == NULL) job->projections.device = settings->tomography.devices[0];
-    TRY(projections_read(&job->series, &options, &job->projections, err));
-    job->nz = job_depth(settings);
-    TRY(set_geometry(job, err));
-    return read_mask(settings, job, err);
+    if (reconstruction->projections.data == NULL) reconstruction->projections.device = settings->tomography.devices[0];
+    TRY(projections_read(&reconstruction->series, &options, &reconstruction->projections, err));
+    reconstruction->nz = reconstruction_depth(settings);
+    TRY(set_geometry(reconstruction, err));
+    return read_mask(settings, reconstruction, err);
 }
 
 /* A microscope's angles differ by thousandths of a degree from one series to the next, so that only series of nominal
  * angles keep their plan. A new one is 1 to 4 ms on a CUDA device and at most two hundredths of 25 iterations on the
  * CPU: not worth a second way of making it, out of the old one. */
-static bool plan_fits(const struct job_plan *plan, const struct tomography_options *options) {
+static bool plan_fits(const struct reconstruction_plan *plan, const struct tomography_options *options) {
     const struct tomography_geometry *had = &plan->options.geometry, *wanted = &options->geometry;
     if (plan->plan == NULL || options->mask != NULL || plan->masked) return false;
     if (plan->options.method != options->method || had->tilts != wanted->tilts || had->nx != wanted->nx ||
@@ -163,10 +167,11 @@ static bool plan_fits(const struct job_plan *plan, const struct tomography_optio
     return memcmp(plan->angles, wanted->angles, (size_t)wanted->tilts * sizeof *plan->angles) == 0;
 }
 
-static enum status take_plan(struct job_plan *plan, const struct tomography_options *options, struct err *err) {
+static enum status take_plan(struct reconstruction_plan *plan, const struct tomography_options *options,
+                             struct err *err) {
     if (plan_fits(plan, options)) return STATUS_OK;
     size_t count = (size_t)options->geometry.tilts;
-    job_plan_clear(plan);
+    reconstruction_plan_clear(plan);
     TRY(mem_new(count, sizeof *plan->angles, "tilt angles", &plan->angles, err));
     memcpy(plan->angles, options->geometry.angles, count * sizeof *plan->angles);
     plan->options = *options;
@@ -175,43 +180,48 @@ static enum status take_plan(struct job_plan *plan, const struct tomography_opti
     return tomography_create(options, &plan->plan, err);
 }
 
-static enum status need_volume(struct job *job, const struct device *device, struct err *err) {
-    size_t needed = (size_t)job->nz * (size_t)job->projections.ny * (size_t)job->projections.nx;
-    if (needed <= job->volume_capacity) return STATUS_OK;
-    device_host_free(&job->device, &job->volume);
-    job->volume_capacity = 0;
-    job->device = *device;
-    TRY(device_host_new(device, needed, sizeof *job->volume, "the tomogram", &job->volume, err));
-    job->volume_capacity = needed;
+static enum status need_volume(struct reconstruction *reconstruction, const struct device *device, struct err *err) {
+    size_t needed =
+        (size_t)reconstruction->nz * (size_t)reconstruction->projections.ny * (size_t)reconstruction->projections.nx;
+    if (needed <= reconstruction->volume_capacity) return STATUS_OK;
+    device_host_free(&reconstruction->device, &reconstruction->volume);
+    reconstruction->volume_capacity = 0;
+    reconstruction->device = *device;
+    TRY(device_host_new(device, needed, sizeof *reconstruction->volume, "the tomogram", &reconstruction->volume, err));
+    reconstruction->volume_capacity = needed;
     return STATUS_OK;
 }
 
-enum status job_make(const struct job_settings *settings, struct job_plan *plan, struct job *job, struct err *err) {
+enum status reconstruction_make(const struct reconstruction_settings *settings, struct reconstruction_plan *plan,
+                                struct reconstruction *reconstruction, struct err *err) {
     struct tomography_options options = settings->tomography;
     struct tomography_report report = {0};
-    options.geometry = (struct tomography_geometry){.tilts = job->projections.count,
-                                                    .angles = job->angles,
-                                                    .shifts = job->shifts,
-                                                    .nx = job->projections.nx,
-                                                    .ny = job->projections.ny,
-                                                    .nz = job->nz};
-    options.mask = job->mask;
+    options.geometry = (struct tomography_geometry){.tilts = reconstruction->projections.count,
+                                                    .angles = reconstruction->angles,
+                                                    .shifts = reconstruction->shifts,
+                                                    .nx = reconstruction->projections.nx,
+                                                    .ny = reconstruction->projections.ny,
+                                                    .nz = reconstruction->nz};
+    options.mask = reconstruction->mask;
     double begun = clock_monotonic();
     enum status status = take_plan(plan, &options, err); /* looks first whether there is memory enough */
-    if (status == STATUS_OK) status = need_volume(job, &options.devices[0], err);
-    if (status == STATUS_OK) status = tomography_run(plan->plan, job->projections.data, job->volume, &report, err);
+    if (status == STATUS_OK) status = need_volume(reconstruction, &options.devices[0], err);
+    if (status == STATUS_OK)
+        status = tomography_run(plan->plan, reconstruction->projections.data, reconstruction->volume, &report, err);
     if (status != STATUS_OK) {
-        job_plan_clear(plan);
-        return err_context(err, status, "%s", job->series.name);
+        reconstruction_plan_clear(plan);
+        return err_context(err, status, "%s", reconstruction->series.name);
     }
-    job->seconds = clock_monotonic() - begun;
-    job->iterations = report.iterations;
-    job->slabs = report.slabs;
-    job->matrix = report.matrix;
-    mem_free(&job->residuals);
-    TRY(mem_new((size_t)report.iterations + 1, sizeof *job->residuals, "residuals", &job->residuals, err));
+    reconstruction->seconds = clock_monotonic() - begun;
+    reconstruction->iterations = report.iterations;
+    reconstruction->slabs = report.slabs;
+    reconstruction->matrix = report.matrix;
+    mem_free(&reconstruction->residuals);
+    TRY(mem_new((size_t)report.iterations + 1, sizeof *reconstruction->residuals, "residuals",
+                &reconstruction->residuals, err));
     if (report.iterations > 0)
-        memcpy(job->residuals, report.residuals, (size_t)report.iterations * sizeof *job->residuals);
+        memcpy(reconstruction->residuals, report.residuals,
+               (size_t)report.iterations * sizeof *reconstruction->residuals);
     return STATUS_OK;
 }
 
@@ -219,7 +229,7 @@ static uint64_t hash_number(uint64_t hash, double value) {
     return text_fnv(hash, &value, sizeof value);
 }
 
-uint64_t job_fingerprint(const struct job_settings *settings, const struct series *series) {
+uint64_t reconstruction_fingerprint(const struct reconstruction_settings *settings, const struct series *series) {
     const struct tomography_options *t = &settings->tomography;
     uint64_t hash = TEXT_FNV_BEGIN;
     double numbers[] = {settings->coarse,

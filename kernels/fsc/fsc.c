@@ -1,0 +1,23 @@
+/* Chooses where the FSC of two maps is computed. */
+#include "kernels/fsc/fsc_private.h"
+
+/* Returns NULL for a workspace when the program was built without CUDA. */
+static const struct fsc_work *work_on(const struct workspace *workspace_or_null) {
+    if (workspace_or_null == NULL) return &fsc_cpu_work;
+#ifdef ICESTREAM_HAVE_CUDA
+    return &fsc_cuda_work;
+#else
+    return NULL;
+#endif
+}
+
+enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
+    return fsc_maps_on(NULL, box, a, b, ret_fsc, err);
+}
+
+enum status fsc_maps_on(struct workspace *workspace_or_null, int box, const float *a, const float *b, float *ret_fsc,
+                        struct err *err) {
+    const struct fsc_work *work = work_on(workspace_or_null);
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU correlates maps");
+    return work->maps(workspace_or_null, box, a, b, ret_fsc, err);
+}

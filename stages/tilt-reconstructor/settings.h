@@ -1,0 +1,24 @@
+/* What follows from the parameters: the settings of a reconstruction, the devices, the .mdoc that was given. */
+#ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_SETTINGS_H
+#define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_SETTINGS_H
+
+#include "common/formats/mdoc.h"
+#include "common/harness/stage.h"
+#include "stages/tilt-reconstructor/reconstruction.h"
+
+struct settings {
+    struct reconstruction_settings reconstruction;
+    bool excluded[TILTS_MAX + 1];
+    struct device *devices; /* that reconstruction.tomography points to */
+    struct mdoc mdoc;       /* the file `tilts`, if it is an .mdoc */
+    char *mdoc_id;          /* the name of its series; NULL: no .mdoc was given */
+};
+
+/* Checks the parameters of a stage and makes settings of them. */
+enum status settings_create(struct stage *stage, struct settings **ret_settings, struct err *err);
+void settings_destroy(struct settings **settings);
+
+/* Returns the settings for previews of images that are binned by `shrink` in memory. */
+struct reconstruction_settings settings_preview(const struct settings *settings, int shrink);
+
+#endif

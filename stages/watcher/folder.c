@@ -1,0 +1,333 @@
+/* Looks at files of the watched folder: new, growing, whole, duplicate or hopeless. */
+#include "stages/watcher/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/edges/item.h"
+#include "common/files.h"
+#include "common/formats/image_formats.h"
+#include "common/formats/structure.h"
+#include "common/memory.h"
+#include "common/text.h"
+#include "stages/watcher/folder_private.h"
+
+enum { TAIL = 4096 };
+
+static const double LOOK_LEAST = 0.1, LOOK_MOST = 1; /* s between looks at a growing file */
+
+enum status folder_create(const struct folder_options *options, struct folder **ret_folder, struct err *err) {
+    _cleanup_(folder_destroy) struct folder *folder = calloc(1, sizeof *folder);
+    FAIL_IF(folder == NULL, err, STATUS_NO_MEMORY, "no memory for a watcher");
+    folder->options = *options;
+    folder->last_change = -INFINITY;
+    folder->wake_at = INFINITY;
+    TRY(pattern_create(options->pattern, &folder->pattern, err));
+    folder->directory = realpath(options->directory, NULL);
+    FAIL_IF(folder->directory == NULL, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "watcher.directory %s: %s",
+            options->directory, strerror(errno));
+    struct stat information;
+    for (int i = 0; i < 2; i++)
+        if (options->skip[i] != NULL && stat(options->skip[i], &information) == 0) {
+            folder->skip_device[i] = information.st_dev;
+            folder->skip_inode[i] = information.st_ino;
+        }
+    *ret_folder = folder;
+    folder = NULL;
+    return STATUS_OK;
+}
+
+void folder_destroy(struct folder **folder) {
+    if (folder == NULL || *folder == NULL) return;
+    pattern_destroy(&(*folder)->pattern);
+    known_destroy(&(*folder)->known);
+    queue_destroy(&(*folder)->waiting);
+    free((*folder)->growing);
+    free((*folder)->directory);
+    free(*folder);
+    *folder = NULL;
+}
+
+/* Returns whether file a is looked at before file b. */
+bool folder_before(const struct folder *folder, long a, long b) {
+    const struct known_file *x = &folder->known.files[a], *y = &folder->known.files[b];
+    bool newest = folder->options.order == FOLDER_NEWEST;
+    if (x->time < y->time || x->time > y->time) return (x->time < y->time) != newest;
+    return (strcmp(x->path, y->path) < 0) != newest;
+}
+
+static double look_interval(const struct folder *folder) {
+    return fmin(fmax(folder->options.settle / 4, LOOK_LEAST), LOOK_MOST);
+}
+
+static enum status keep_looking(struct folder *folder, long index, double check_at, struct err *err) {
+    if (folder->growing_count == folder->growing_capacity) {
+        size_t capacity = folder->growing_capacity > 0 ? 2 * folder->growing_capacity : 16;
+        long *growing = realloc(folder->growing, capacity * sizeof *growing);
+        FAIL_IF(growing == NULL, err, STATUS_NO_MEMORY, "no memory for a list of %zu files", capacity);
+        folder->growing = growing;
+        folder->growing_capacity = capacity;
+    }
+    folder->growing[folder->growing_count++] = index;
+    struct known_file *file = &folder->known.files[index];
+    file->check_at = check_at;
+    folder->wake_at = fmin(folder->wake_at, check_at);
+    file->state = file->was_reported ? KNOWN_REPORTED : KNOWN_GROWING;
+    return STATUS_OK;
+}
+
+/* Moves incomplete files whose next look is due into the queue, so that one order holds for all files. */
+static enum status wake_growing(struct folder *folder, double now, struct err *err) {
+    if (now < folder->wake_at) return STATUS_OK;
+    size_t kept = 0;
+    enum status status = STATUS_OK;
+    folder->wake_at = INFINITY;
+    for (size_t i = 0; i < folder->growing_count; i++) {
+        long index = folder->growing[i];
+        struct known_file *file = &folder->known.files[index];
+        if (status == STATUS_OK && file->check_at <= now) {
+            status = queue_push(folder, index, err);
+            if (status == STATUS_OK) {
+                folder->waiting_reported += file->state == KNOWN_REPORTED;
+                continue;
+            }
+        }
+        folder->growing[kept++] = index;
+        folder->wake_at = fmin(folder->wake_at, file->check_at);
+    }
+    folder->growing_count = kept;
+    return status;
+}
+
+/* Returns whether a name is printable UTF-8, as ids and paths must be in JSON, STAR files and messages. */
+static bool name_is_text(const char *name) {
+    bool valid = item_text_fits(name);
+    for (const unsigned char *c = (const unsigned char *)name; *c != '\0' && valid; c++)
+        valid = *c >= 0x20 && *c != 0x7f;
+    return valid;
+}
+
+/* Returns whether RELION can read the path in a STAR file. RELION ends a quoted value at the first quotation mark of
+ * its kind, so a path with a blank and both kinds of marks cannot be written. */
+static bool can_be_quoted(const char *path) {
+    return strchr(path, ' ') == NULL || strchr(path, '"') == NULL || strchr(path, '\'') == NULL;
+}
+
+static void make_id(struct folder *folder, const struct known_file *file) {
+    if (path_without_ending(file->path, folder->id, sizeof folder->id, NULL) != STATUS_OK) folder->id[0] = '\0';
+}
+
+/* Makes an id to show for a name that cannot be an id: its readable characters and a hash, because two such names may
+ * differ only in unreadable ones. */
+static void make_shown_id(struct folder *folder, const char *name) {
+    enum { MARK = 1 + 16 };
+    bool text = name_is_text(folder->id);
+    for (unsigned char *c = (unsigned char *)folder->id; *c != '\0'; c++)
+        if (*c < 0x20 || *c == 0x7f || (!text && *c >= 0x80)) *c = '?';
+    size_t end = text_fit(folder->id, ITEM_ID_MAX - 1 - MARK);
+    snprintf(folder->id + end, sizeof folder->id - end, "~%016llx", (unsigned long long)text_hash(name));
+}
+
+/* Returns whether a file ends in zeros: a program may have reserved its full size before it writes the pixels. */
+static bool ends_in_zeros(const char *path, int64_t size) {
+    /* Non-blocking: a named pipe may have taken the file's place. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return false;
+    unsigned char tail[TAIL];
+    ssize_t got = pread(descriptor, tail, sizeof tail, size > TAIL ? size - TAIL : 0);
+    close(descriptor);
+    bool zeros = got > 0;
+    for (ssize_t i = 0; i < got && zeros; i++)
+        zeros = tail[i] == 0;
+    return zeros;
+}
+
+static enum folder_verdict set_failed(struct folder_find *find, const char *reason) {
+    snprintf(find->reason, sizeof find->reason, "%s", reason);
+    text_trim(find->reason);
+    return find->verdict = FOLDER_FAILED;
+}
+
+/* Returns whether a file taken before is the same file, or has the same id. */
+static bool is_duplicate(const struct folder *folder, long index, struct folder_find *find) {
+    const struct known_file *file = &folder->known.files[index];
+    long other = known_find_id(&folder->known, folder->id);
+    if (other != KNOWN_NONE && other != index) {
+        snprintf(find->reason, sizeof find->reason, "%s has the same name but for its ending and was taken before",
+                 folder->known.files[other].path);
+        return true;
+    }
+    other = known_find_inode(&folder->known, file->device, file->inode);
+    if (other == KNOWN_NONE || other == index) return false;
+    char path[PATH_SIZE];
+    struct stat information;
+    const char *name = folder->known.files[other].path;
+    if (path_join(folder->directory, name, path, sizeof path, NULL) != STATUS_OK || stat(path, &information) != 0 ||
+        information.st_dev != file->device || information.st_ino != file->inode)
+        return false; /* the other file is gone; its inode is used again, or the file was renamed to this name */
+    snprintf(find->reason, sizeof find->reason, "it is the same file as %s, which was taken before", name);
+    return true;
+}
+
+/* Returns whether a micrograph lies beside a picture: acquisition software writes a small picture of each micrograph,
+ * often before the micrograph. */
+static bool is_thumbnail(const char *path) {
+    const char *ending;
+    char stem[PATH_SIZE], sibling[PATH_SIZE + 8];
+    if (path_without_ending(path, stem, sizeof stem, NULL) != STATUS_OK) return false;
+    for (size_t i = 0; (ending = image_ending(i, IMAGE_AS_MICROGRAPH)) != NULL; i++) {
+        snprintf(sibling, sizeof sibling, "%s%s", stem, ending);
+        if (file_exists(sibling)) return true;
+    }
+    return false;
+}
+
+enum look { LOOK_REPORT, LOOK_AGAIN, LOOK_DROP };
+
+/* Reads the size, date and inode of a file. LOOK_DROP: nothing is there, or no regular file. */
+static enum look refresh(struct folder *folder, struct known_file *file, double now) {
+    struct stat information;
+    if (stat(folder->path, &information) != 0) {
+        file->state = KNOWN_GONE;
+        return LOOK_DROP;
+    }
+    if (!S_ISREG(information.st_mode)) {
+        file->state = KNOWN_DONE;
+        return LOOK_DROP;
+    }
+    double time = (double)information.st_mtim.tv_sec + 1e-9 * (double)information.st_mtim.tv_nsec;
+    bool changed = file->size != information.st_size || fabs(file->time - time) > 0;
+    if (changed && file->asked) {
+        file->changed_at = now;
+        folder->last_change = now;
+    }
+    file->time = time;
+    file->size = information.st_size;
+    file->device = information.st_dev;
+    file->inode = information.st_ino;
+    return LOOK_REPORT;
+}
+
+/* Judges a file by its content: ready, failed, or to be looked at again. */
+static enum look look_inside(struct folder *folder, struct known_file *file, double now, struct folder_find *find) {
+    struct err problem = {0};
+    bool ends = false;
+    enum structure_format format;
+    find->structure = structure_is_name(file->path);
+    enum status status = find->structure ? structure_probe(folder->path, &format, &ends, &problem)
+                                         : image_probe(folder->path, &find->image, &problem);
+    double unchanged = now - file->changed_at;
+    if (status == STATUS_OK && find->structure) {
+        if (!ends && unchanged < folder->options.settle) return LOOK_AGAIN;
+        find->verdict = FOLDER_READY;
+        find->failed_before = file->was_reported;
+        return LOOK_REPORT;
+    }
+    if (status == STATUS_OK) {
+        bool picture = image_is_photograph(find->image.format);
+        bool grows = folder->options.stacks_grow && find->image.nz > 1;
+        if (unchanged < folder->options.settle && (picture || grows || ends_in_zeros(folder->path, file->size)))
+            return LOOK_AGAIN;
+        if (picture && is_thumbnail(folder->path)) {
+            snprintf(find->reason, sizeof find->reason, "it is a picture of the micrograph beside it");
+            find->verdict = FOLDER_DUPLICATE;
+            return LOOK_REPORT;
+        }
+        find->verdict = FOLDER_READY;
+        find->failed_before = file->was_reported;
+        return LOOK_REPORT;
+    }
+    bool hopeless = status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED;
+    double limit = hopeless ? fmin(folder->options.settle, folder->options.stall) : folder->options.stall;
+    bool passing = status == STATUS_UNAVAILABLE || status == STATUS_NO_MEMORY; /* says nothing about the file */
+    if (file->was_reported || passing || unchanged < limit) return LOOK_AGAIN;
+    char reason[sizeof problem.message + 64];
+    snprintf(reason, sizeof reason, "%s (unchanged for %.0f s)", problem.message, unchanged);
+    set_failed(find, reason);
+    return LOOK_REPORT;
+}
+
+static enum status look(struct folder *folder, long index, double now, struct folder_find *find, enum look *ret_look,
+                        struct err *err) {
+    struct known_file *file = &folder->known.files[index];
+    *ret_look = LOOK_DROP;
+    TRY(path_join(folder->directory, file->path, folder->path, sizeof folder->path, err));
+    *find = (struct folder_find){.path = folder->path, .relative = file->path, .id = folder->id};
+    make_id(folder, file);
+    if (refresh(folder, file, now) == LOOK_DROP) return STATUS_OK;
+    find->time = file->time;
+    enum folder_past past = FOLDER_UNSEEN;
+    bool valid = name_is_text(file->path) && strlen(folder->id) < ITEM_ID_MAX;
+    if (!valid) make_shown_id(folder, file->path);
+    if (!file->asked && folder->options.past != NULL)
+        TRY(folder->options.past(folder->options.context, folder->id, &past, err));
+    file->asked = true;
+    file->was_reported = file->was_reported || past == FOLDER_FAILED_THEN;
+    if (past == FOLDER_SETTLED) {
+        file->state = KNOWN_DONE;
+        return known_take(&folder->known, index, folder->id, err);
+    }
+    *ret_look = LOOK_REPORT;
+    if (!valid || !can_be_quoted(folder->path)) {
+        file->state = KNOWN_DONE;
+        set_failed(
+            find, valid ? "its path holds a blank and both kinds of quotation mark, which RELION cannot read in a STAR "
+                          "file: rename it"
+                        : "its name holds a line break, a control character or bytes that are not UTF-8, or is too "
+                          "long, and cannot be written into STAR files: rename it");
+        return STATUS_OK;
+    }
+    if (is_duplicate(folder, index, find)) {
+        file->state = KNOWN_DONE;
+        find->verdict = FOLDER_DUPLICATE;
+        return STATUS_OK;
+    }
+    *ret_look = look_inside(folder, file, now, find);
+    if (*ret_look == LOOK_AGAIN) {
+        bool slow = file->was_reported && now - file->changed_at > folder->options.stall;
+        return keep_looking(folder, index, now + (slow ? folder->options.poll : look_interval(folder)), err);
+    }
+    if (find->verdict == FOLDER_FAILED) {
+        file->was_reported = true;
+        return keep_looking(folder, index, now + folder->options.poll, err);
+    }
+    file->state = KNOWN_DONE;
+    return find->verdict == FOLDER_READY ? known_take(&folder->known, index, folder->id, err) : STATUS_OK;
+}
+
+enum status folder_next(struct folder *folder, double now, struct folder_find *ret_find, bool *ret_found,
+                        struct err *err) {
+    TRY(wake_growing(folder, now, err));
+    *ret_found = false;
+    while (folder->waiting.count > 0) {
+        long index = queue_pop(folder);
+        folder->waiting_reported -= folder->known.files[index].state == KNOWN_REPORTED;
+        enum look outcome;
+        struct folder_find find;
+        TRY(look(folder, index, now, &find, &outcome, err));
+        if (outcome != LOOK_REPORT) continue;
+        if (find.verdict == FOLDER_READY) folder->last_change = now;
+        *ret_find = find;
+        *ret_found = true;
+        return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
+size_t folder_pending(const struct folder *folder) {
+    size_t pending = folder->waiting.count - folder->waiting_reported;
+    for (size_t i = 0; i < folder->growing_count; i++)
+        pending += folder->known.files[folder->growing[i]].state == KNOWN_GROWING;
+    return pending;
+}
+
+double folder_last_change(const struct folder *folder) {
+    return folder->last_change;
+}

@@ -1,0 +1,84 @@
+/* Watches a folder: finds files whose names match, and tells when each is whole.
+ *
+ * Files become known by a sweep of the folder or by a notice about one path. Each is opened only when its turn comes. A
+ * file is ready when its content shows that it is whole: an MRC as long as its header says, a TIFF whose strips lie
+ * inside the file, a picture with its end marker, a PDB file with its END. A file that stops growing before that is
+ * reported as failed, and handed out after all if it becomes whole later. Each file is handed out once. A second name
+ * for the same file (a link) or for the same id (another ending) is a duplicate. Costs per file are constant or
+ * logarithmic.
+ *
+ * The caller gives the time: `now` in seconds on any clock that does not go backwards. One thread. */
+#ifndef ICESTREAM_STAGES_WATCHER_FOLDER_H
+#define ICESTREAM_STAGES_WATCHER_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/formats/image.h"
+#include "common/status.h"
+
+enum folder_order { FOLDER_OLDEST, FOLDER_NEWEST };
+/* What an earlier run has done with an id: nothing; it is settled; it failed, and goes on if it is whole now. */
+enum folder_past { FOLDER_UNSEEN, FOLDER_SETTLED, FOLDER_FAILED_THEN };
+
+struct folder_options {
+    const char *directory;
+    /* Globs such as "*.mrc,*.tif"; case does not matter. A glob with a slash is matched with the path below directory. */
+    const char *pattern;
+    const char *skip[2]; /* folders below directory not to enter (the session, the stage's own), or NULL */
+    bool recursive;
+    enum folder_order order; /* of waiting files: by time of change, then by name */
+    /* s without change until a file whose format does not show its end counts as whole, or as hopeless */
+    double settle;
+    double stall; /* s without change until an incomplete file is reported */
+    double poll;  /* s between looks at reported files */
+    /* Stacks grow image by image, with a correct header each time: a stack is whole after `settle`. */
+    bool stacks_grow;
+
+    void *context;
+    /* Tells what an earlier run has done with this id. Called once for each file, before it is opened. May be NULL. */
+    enum status (*past)(void *context, const char *id, enum folder_past *ret_past, struct err *err);
+    /* Called before a folder (absolute path) is listed: a caller that watches the folder from now on misses nothing.
+     * May be NULL. */
+    void (*before_listing)(void *context, const char *path);
+};
+
+enum folder_verdict {
+    FOLDER_READY,
+    FOLDER_DUPLICATE, /* of a file taken before; reported once */
+    FOLDER_FAILED,    /* incomplete for too long, or cannot become an image; reported once */
+};
+
+struct folder_find {
+    enum folder_verdict verdict;
+    const char *path;        /* absolute; this and the next two are valid until the next call */
+    const char *relative;    /* below directory */
+    const char *id;          /* relative without its ending; if a name cannot be an id, its odd bytes are replaced and a
+                                hash follows */
+    bool structure;          /* the file holds atoms, not an image */
+    struct image_info image; /* when READY */
+    double time;             /* of its last change, s since 1970 */
+    bool failed_before;      /* READY now, reported as failed before */
+    char reason[512];        /* when not READY */
+};
+
+struct folder;
+enum status folder_create(const struct folder_options *options, struct folder **ret_folder, struct err *err);
+void folder_destroy(struct folder **folder);
+
+/* Lists the directory and, if recursive, the folders below. STATUS_NOT_FOUND or STATUS_IO when the directory itself
+ * cannot be listed. Folders below that vanish or cannot be read wait for the next sweep. */
+enum status folder_sweep(struct folder *folder, double now, struct err *err);
+/* Takes a notice that something happened at this absolute path: looks at a file soon, sweeps a folder, ignores anything
+ * else. */
+enum status folder_notice(struct folder *folder, const char *path, double now, struct err *err);
+/* Finds the next file that is ready, a duplicate or failed, if there is one now. */
+enum status folder_next(struct folder *folder, double now, struct folder_find *ret_find, bool *ret_found,
+                        struct err *err);
+
+/* Returns how many files may still become ready by themselves: new and incomplete ones, without reported ones. */
+size_t folder_pending(const struct folder *folder);
+/* Returns when a file last appeared, grew or was handed out. */
+double folder_last_change(const struct folder *folder);
+
+#endif

@@ -1,0 +1,177 @@
+/* What becomes of each file that the folder hands out: an image is sent on, held until its CTF values or its tilt angle
+ * come, or set aside as failed. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/edges/ledger.h"
+#include "common/memory.h"
+#include "stages/watcher/watcher_private.h"
+
+/* What the CTF file and the .mdoc files, or names, say about an image. */
+struct metadata {
+    bool is_tilt, has_angle; /* series are set and the image is a tilt; its series and angle were found */
+    struct tilt_place tilt;
+    long row; /* in the CTF file, or -1 */
+};
+
+void held_clear(struct held *held) {
+    free(held->path);
+    free(held->id);
+    free(held->relative);
+}
+
+static void drop_item(struct item **item) {
+    if (*item != NULL) item_destroy(item);
+}
+
+/* Logs once that header and session differ: one wrong setting affects every micrograph. */
+static void compare_pixel_size(struct watcher *watcher, const char *path, double header) {
+    double session = stage_session(watcher->stage)->pixel_size;
+    if (watcher->pixel_size_differs || isnan(session) || !(header > 0) || fabs(header - session) <= 0.01 * session)
+        return;
+    watcher->pixel_size_differs = true;
+    stage_log(watcher->stage, LOG_WARN, "pixel-size",
+              "%s: its header says %g Å/px, the session %g: the session's value is used; check session.pixel_size",
+              path, header, session);
+}
+
+static enum status set_aside(struct watcher *watcher, const char *id, const char *path, const char *reason,
+                             struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    TRY(record_failed(id, path, stage_root(watcher->stage), &item, err));
+    return stage_set_aside(watcher->stage, item, LEDGER_FAILED, reason, err);
+}
+
+static enum status emit(struct watcher *watcher, const struct item *item, struct err *err) {
+    bool is_new = false;
+    TRY(stage_emit(watcher->stage, item, &is_new, err));
+    watcher->passed += is_new;
+    return STATUS_OK;
+}
+
+static enum status send_structure(struct watcher *watcher, const struct folder_find *find, struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    TRY(record_structure(find->id, find->path, stage_root(watcher->stage), &item, err));
+    return emit(watcher, item, err);
+}
+
+/* Sends an image with all its metadata. The first image without a pixel size ends the stage (a wrong setting); a later
+ * one is set aside. */
+static enum status send_image(struct watcher *watcher, const char *id, const char *path, const struct image_info *image,
+                              const struct metadata *metadata, struct err *err) {
+    _cleanup_(drop_item) struct item *item = NULL;
+    struct record_source record = {path,
+                                   id,
+                                   stage_root(watcher->stage),
+                                   *image,
+                                   stage_session(watcher->stage),
+                                   watcher->rows,
+                                   metadata->row,
+                                   metadata->has_angle ? &metadata->tilt : NULL,
+                                   !watcher->options->scaled};
+    struct err problem;
+    enum status status = record_make(&record, &item, &problem);
+    if (status == STATUS_NOT_FOUND && watcher->has_pixel_size)
+        return set_aside(watcher, id, path, problem.message, err);
+    FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    watcher->has_pixel_size = true;
+    compare_pixel_size(watcher, path, (double)image->pixel_size);
+    return emit(watcher, item, err);
+}
+
+/* Handles an image whose time to wait is over: a tilt without an angle fails, an image without CTF values goes on. */
+static enum status stop_waiting(struct watcher *watcher, const struct held *held, const struct metadata *metadata,
+                                struct err *err) {
+    if (metadata->is_tilt && !metadata->has_angle)
+        return set_aside(watcher, held->id, held->path,
+                         "no .mdoc in the watched folder names it (SubFramePath), so that its series and its tilt "
+                         "angle are unknown: put the .mdoc there and start again",
+                         err);
+    stage_log(watcher->stage, LOG_WARN, "no-ctf", "%s has no row in %s: it goes on without CTF values", held->id,
+              watcher->options->ctf);
+    return send_image(watcher, held->id, held->path, &held->image, metadata, err);
+}
+
+static enum status hold(struct watcher *watcher, const struct folder_find *find, double until, struct err *err) {
+    if (watcher->held_count == watcher->held_capacity) {
+        size_t capacity = watcher->held_capacity > 0 ? 2 * watcher->held_capacity : 16;
+        struct held *held = realloc(watcher->held, capacity * sizeof *held);
+        FAIL_IF(held == NULL, err, STATUS_NO_MEMORY, "no memory for %zu micrographs that wait for CTF values",
+                capacity);
+        watcher->held = held;
+        watcher->held_capacity = capacity;
+    }
+    struct held held = {strdup(find->path), strdup(find->id), strdup(find->relative), find->image, until};
+    if (held.path == NULL || held.id == NULL || held.relative == NULL) {
+        held_clear(&held);
+        FAIL(err, STATUS_NO_MEMORY, "no memory for the name %s", find->path);
+    }
+    watcher->held[watcher->held_count++] = held;
+    watcher->held_until = fmin(watcher->held_until, until);
+    return STATUS_OK;
+}
+
+/* Looks up an image in the .mdoc files, or names, and in the CTF file. A stack of several images is a whole series: its
+ * angles lie beside it. */
+static struct metadata find_metadata(const struct watcher *watcher, const char *path, const char *relative,
+                                     const struct image_info *image) {
+    struct metadata metadata = {.is_tilt = watcher->tilts != NULL && image->nz <= 1};
+    metadata.has_angle = metadata.is_tilt && tilt_names_find(watcher->tilts, relative, &metadata.tilt);
+    metadata.row = watcher->rows != NULL ? ctf_rows_find(watcher->rows, path) : -1;
+    return metadata;
+}
+
+static bool is_complete(const struct watcher *watcher, const struct metadata *metadata) {
+    return (!metadata->is_tilt || metadata->has_angle) && (watcher->rows == NULL || metadata->row >= 0);
+}
+
+bool watcher_may_go_without_ctf(const struct watcher *watcher) {
+    return watcher->rows == NULL || ctf_rows_are_read(watcher->rows) ||
+           !isnan(stage_session(watcher->stage)->pixel_size);
+}
+
+enum status watcher_release_held(struct watcher *watcher, double now, struct err *err) {
+    size_t kept = 0;
+    enum status status = STATUS_OK;
+    watcher->held_until = INFINITY;
+    for (size_t i = 0; i < watcher->held_count; i++) {
+        struct held *held = &watcher->held[i];
+        bool go_on = status == STATUS_OK && !watcher->is_paused && !stage_stopping(watcher->stage);
+        struct metadata metadata = {.row = -1};
+        if (go_on) metadata = find_metadata(watcher, held->path, held->relative, &held->image);
+        if (go_on && is_complete(watcher, &metadata))
+            status = send_image(watcher, held->id, held->path, &held->image, &metadata, err);
+        else if (go_on && now >= held->until && watcher_may_go_without_ctf(watcher))
+            status = stop_waiting(watcher, held, &metadata, err);
+        else {
+            watcher->held_until = fmin(watcher->held_until, held->until);
+            watcher->held[kept++] = *held;
+            continue;
+        }
+        held_clear(held);
+        watcher_check_disk_space(watcher);
+    }
+    watcher->held_count = kept;
+    return status;
+}
+
+enum status watcher_handle(struct watcher *watcher, const struct folder_find *find, double now, struct err *err) {
+    const struct watcher_options *options = watcher->options;
+    if (find->verdict == FOLDER_DUPLICATE) {
+        stage_log(watcher->stage, LOG_INFO, "duplicate", "%s: %s", find->relative, find->reason);
+        return STATUS_OK;
+    }
+    if (find->verdict == FOLDER_FAILED) return set_aside(watcher, find->id, find->path, find->reason, err);
+    if (find->failed_before)
+        stage_log(watcher->stage, LOG_INFO, "whole-after-all", "%s is complete now and goes on", find->id);
+    if (find->structure) return send_structure(watcher, find, err);
+    struct metadata metadata = find_metadata(watcher, find->path, find->relative, &find->image);
+    bool nameless = metadata.is_tilt && !metadata.has_angle;
+    if (nameless && !tilt_names_may_come(watcher->tilts))
+        return set_aside(watcher, find->id, find->path,
+                         "its name does not follow watcher.series, so that its tilt angle is unknown", err);
+    if (nameless) return hold(watcher, find, now + options->mdoc_wait, err);
+    if (!is_complete(watcher, &metadata)) return hold(watcher, find, now + options->ctf_wait, err);
+    return send_image(watcher, find->id, find->path, &find->image, &metadata, err);
+}

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Checks that clang-format, shellcheck and flake8 have nothing to say about the tree. How to mend what they find:
+#   git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format-14 -i
+set -u
+cd "${ICESTREAM_SOURCE:-$(dirname "${BASH_SOURCE[0]}")/../..}" || exit 1
+bad=0
+missing=()
+# files PATTERN...: what git tracks, or, in an unpacked archive, what lies there.
+files() {
+  if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    git ls-files -z -- "$@" | while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done
+  else
+    local wanted=()
+    for pattern in "$@"; do wanted+=(-o -name "$pattern"); done
+    find . -path ./build -prune -o \( "${wanted[@]:1}" \) -type f -print0
+  fi
+}
+# check NAME COMMAND...: the command gets the files of standard input.
+check() {
+  local name=$1
+  shift
+  if ! command -v "$1" >/dev/null; then
+    missing+=("$name")
+  elif ! xargs -0 -r -n 60 -P 2 "$@"; then
+    echo "$name: see above"
+    bad=1
+  fi
+}
+# Other versions break lines elsewhere.
+files '*.c' '*.h' '*.cu' '*.cuh' | check clang-format-14 clang-format-14 --dry-run -Werror
+files '*.sh' .ci/run | check shellcheck shellcheck
+files '*.py' | check flake8 flake8
+[ $bad -eq 0 ] || exit 1
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "not installed (scripts/packages.sh --tests): ${missing[*]}"
+  exit 77
+fi
