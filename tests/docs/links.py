@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tests/docs/links.py: links between the pages of the documentation lead somewhere, headings included; the files of the
 tree that pages name are there; and the README stays a page that one reads at once."""
+
 import pathlib
 import re
 import sys
