@@ -24,6 +24,13 @@ void text_trim(char *text) {
     if (length - begin + 1 < character_bytes((unsigned char)text[begin - 1])) text[begin - 1] = '\0';
 }
 
+size_t text_width(const char *text) {
+    size_t width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xc0) != 0x80;
+    return width;
+}
+
 uint64_t text_fnv(uint64_t begin, const void *bytes, size_t length) {
     const unsigned char *byte = bytes;
     uint64_t hash = begin;

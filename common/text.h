@@ -10,6 +10,8 @@
 void text_trim(char *text);
 /* Returns the length, `most` bytes at most, to which `text` can be cut without cutting a character. */
 size_t text_fit(const char *text, size_t most);
+/* Returns the columns that a text takes on a terminal: continuation bytes of UTF-8 (as in Å) take none. */
+size_t text_width(const char *text);
 /* Returns the FNV-1a hash of a text, mixed. It is the same on every machine and in every version, because names of
  * files depend on it. */
 uint64_t text_hash(const char *text);

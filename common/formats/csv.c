@@ -15,7 +15,8 @@ struct reader {
     int line;
 };
 
-/* One cell, shortened in place, up to the comma or line end that *ret_end gets ('\0': of the text). */
+/* Reads one cell and shortens it in place. *ret_end: the character after it, a comma, a line end, or '\0' at the end of
+ * the text. */
 static enum status read_cell(struct reader *r, char **ret_cell, char *ret_end, struct err *err) {
     while (*r->at == ' ' || *r->at == '\t')
         r->at++;
@@ -23,8 +24,8 @@ static enum status read_cell(struct reader *r, char **ret_cell, char *ret_end, s
     int begun = r->line;
     if (*r->at == '"') {
         for (r->at++;; r->at++) {
-            FAIL_IF(*r->at == '\0', err, STATUS_BAD_FORMAT, "%s: line %d: the quote that begins there is not closed",
-                    r->path, begun);
+            FAIL_IF(*r->at == '\0', err, STATUS_BAD_FORMAT,
+                    "%s: line %d: the quote that begins on this line is not closed", r->path, begun);
             if (*r->at == '"' && r->at[1] != '"') break;
             if (*r->at == '"') r->at++;
             r->line += *r->at == '\n';

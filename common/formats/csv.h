@@ -1,5 +1,5 @@
-/* Tables of text with commas between (RFC 4180): cells may be quoted, quotes in them doubled; lines end with LF or CRLF,
- * empty ones are passed over, as is a byte-order mark. */
+/* Reads and writes tables of text with commas between cells (RFC 4180). Cells may be quoted, with quotes in them
+ * doubled. Lines end with LF or CRLF. The reader skips empty lines and a byte-order mark. */
 #ifndef ICESTREAM_COMMON_FORMATS_CSV_H
 #define ICESTREAM_COMMON_FORMATS_CSV_H
 
@@ -9,23 +9,24 @@
 #include "common/status.h"
 
 struct csv_row {
-    int line; /* in which it begins, from 1 */
+    int line; /* where the row begins, from 1 */
     int count;
-    char **cells; /* UTF-8 or whatever the file holds, without blanks at their ends; owned by the table */
+    char **cells; /* UTF-8, or any bytes of the file, without blanks at their ends; owned by the table */
 };
 
 struct csv {
     struct csv_row *rows;
     size_t count;
-    char *text; /* what cells point into */
+    char *text; /* the cells point into it */
     char **cells;
 };
 
-/* The whole file, at most 1 GiB of it. STATUS_BAD_FORMAT with file and line: a quote that is not closed, or a byte 0. */
+/* Reads a whole file of at most 1 GiB. STATUS_BAD_FORMAT: a quote that is not closed, or a byte 0; the message names
+ * file and line. */
 enum status csv_read(const char *path, struct csv *ret_csv, struct err *err);
-void csv_clear(struct csv *csv); /* of {0} too */
+void csv_clear(struct csv *csv); /* accepts {0} */
 
-/* A cell, quoted where it must be. Commas and line ends between cells are the caller's. */
+/* Writes a cell, quoted where necessary. The caller writes commas and line ends. */
 void csv_write(FILE *out, const char *cell);
 
 #endif

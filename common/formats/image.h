@@ -1,7 +1,7 @@
 /* An image, stack or volume in memory. common/formats/image_formats.h reads one from a file.
  *
- * data[(z * ny + y) * nx + x], float32, 64-byte aligned. x runs fastest; row 0 is the first row of the file. The logical
- * centre of an N-box is index N/2. pixel_size is in Å/px, 0 when the file does not say. */
+ * data[(z * ny + y) * nx + x], float32, 64-byte aligned. x runs fastest; row 0 is the first row of the file. The
+ * logical centre of an N-box is index N/2. pixel_size is in Å/px, 0 when the file does not say. */
 #ifndef ICESTREAM_COMMON_FORMATS_IMAGE_H
 #define ICESTREAM_COMMON_FORMATS_IMAGE_H
 

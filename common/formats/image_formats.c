@@ -116,7 +116,8 @@ static const struct {
     {{"\x7f\x45LF", 4}, "a program"},
 };
 
-/* Returns where the ending of a path begins if it has one of the uses, else NULL. A name such as ".mrc" has no ending. */
+/* Returns where the ending of a path begins if it has one of the uses, else NULL. A name such as ".mrc" has no
+ * ending. */
 static const char *find_ending(const char *path, unsigned uses) {
     const char *dot = strrchr(path, '.'), *ending;
     if (dot == NULL || dot == path || dot[-1] == '/') return NULL;

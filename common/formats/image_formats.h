@@ -1,6 +1,7 @@
 /* Finds out which format an image file has, by its content or by the ending of its name, and reads it.
  *
- * All formats stand in one table in image_formats.c. A new format is one row there and one name in enum image_format. */
+ * All formats stand in one table in image_formats.c. A new format is one row there and one name in enum
+ * image_format. */
 #ifndef ICESTREAM_COMMON_FORMATS_IMAGE_FORMATS_H
 #define ICESTREAM_COMMON_FORMATS_IMAGE_FORMATS_H
 

@@ -19,7 +19,7 @@ struct parser {
     const char *name;
     int line;
     int capacity;
-    bool in_tilt; /* inside a section of an image; else what is said is of the file */
+    bool in_tilt; /* inside the section of an image; else values belong to the file */
     struct mdoc mdoc;
 };
 
@@ -40,7 +40,7 @@ static bool is(struct span span, const char *word) {
     return span.length == strlen(word) && memcmp(span.at, word, span.length) == 0;
 }
 
-/* A number at the beginning of the text. */
+/* Reads a number at the beginning of a text. */
 static bool number_of(struct span text, double *ret_value) {
     char word[64], *end;
     size_t length = text.length < sizeof word - 1 ? text.length : sizeof word - 1;
@@ -50,7 +50,7 @@ static bool number_of(struct span text, double *ret_value) {
     return end != word;
 }
 
-/* A number that is followed by nothing, or by a blank: half of "0,5" would be another one. */
+/* Reads a number that ends at a blank or at the end of the text: the beginning of "0,5" would be another number. */
 static bool whole_number_of(struct span text, double *ret_value) {
     char word[64], *end;
     size_t length = 0;
@@ -84,12 +84,12 @@ static enum status keep_text(struct span text, char **target, struct err *err) {
 
 static long days_since_1970(int year, int month, int day) {
     static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
-    long leap_years = (year - 1969) / 4; /* of those that are over; 2100 is far */
+    long leap_years = (year - 1969) / 4; /* that are over; years up to 2099 */
     bool leap = year % 4 == 0 && month > 2;
     return 365L * (year - 1970) + leap_years + before[month - 1] + leap + day - 1;
 }
 
-/* "08-Oct-21  07:39:08", or with the whole year. NaN: something else. */
+/* Returns the time of "08-Oct-21  07:39:08", or with four digits for the year; NaN for any other text. */
 static double time_of(struct span text) {
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     char word[40], month[4];
@@ -126,7 +126,7 @@ static enum status begin_tilt(struct parser *parser, struct span number, struct 
     return STATUS_OK;
 }
 
-/* "Tilt axis angle = 85.3, binning = 4 …" somewhere in a title. */
+/* Looks for "Tilt axis angle = 85.3, binning = 4 …" in a title. */
 static void take_title(struct parser *parser, struct span text) {
     static const char words[] = "Tilt axis angle";
     for (size_t i = 0; i + sizeof words - 1 < text.length; i++) {
@@ -196,8 +196,8 @@ static enum status take_line(struct parser *parser, struct span line, struct err
     }
     const char *sign = memchr(line.at, '=', line.length);
     FAIL_IF(sign == NULL && parser->line == 1, err, STATUS_BAD_FORMAT,
-            "%s: line 1 is no 'KEY = VALUE': this is not an .mdoc file", parser->name);
-    if (sign == NULL) return STATUS_OK; /* a note somebody made */
+            "%s: line 1 is not 'KEY = VALUE': this is not an .mdoc file", parser->name);
+    if (sign == NULL) return STATUS_OK; /* a note by the user */
     struct span key = trim(line.at, sign), value = trim(sign + 1, line.at + line.length);
     return parser->in_tilt ? take_tilt_value(parser, key, value, err) : take_file_value(parser, key, value, err);
 }
@@ -209,7 +209,7 @@ static void parser_clear(struct parser *parser) {
 enum status mdoc_parse(const char *name, const char *text, size_t length, struct mdoc *ret_mdoc, struct err *err) {
     _cleanup_(parser_clear) struct parser parser = {.name = name, .mdoc = {.pixel_size = NAN, .tilt_axis = NAN}};
     const char *end = text + length;
-    /* Editors of Windows begin a text with a byte order mark. */
+    /* Windows editors begin a text with a byte order mark. */
     if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3;
     for (const char *at = text; at < end;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
@@ -272,7 +272,7 @@ size_t mdoc_stem_length(const char *name) {
 
 enum { UNLIKE, POINTS_CHANGED, ENDING_CHANGED, SAME_NAME };
 
-/* named: as the .mdoc has it. */
+/* named: the name in the .mdoc. */
 static int likeness(const char *named, const char *file) {
     size_t length = mdoc_stem_length(named);
     bool points = false;

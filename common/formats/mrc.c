@@ -45,7 +45,8 @@ static bool sane(const unsigned char *bytes, bool swapped) {
            side_fits(word_at(bytes, 8, swapped)) && known_mode(word_at(bytes, 12, swapped));
 }
 
-/* What the machine stamp says, unless only the other order makes sense: stamps of 0000, 4444 or 00004444 exist. */
+/* Returns whether to swap bytes: as the machine stamp says, unless only the other order makes sense. Files with stamps
+ * 0000, 4444 or 00004444 exist. */
 static bool order_is_swapped(const unsigned char *bytes) {
     const uint16_t one = 1;
     bool big_machine = *(const unsigned char *)&one == 0;
@@ -108,8 +109,9 @@ static float meaningful(double pixel_size) {
     return isfinite(pixel_size) && pixel_size > 1e-6 && pixel_size < 1e6 ? (float)pixel_size : 0.0f;
 }
 
-/* FEI1 and FEI2: one record an image. At 8 a mask of the fields that are filled, of which bit 14 is the pixel size
- * along x, in metres, float64 at 156; little-endian in either order of the file's main header. */
+/* Reads the pixel size from an extended header FEI1 or FEI2, which has one record an image. Byte 8 holds a mask of
+ * filled fields; bit 14 stands for the pixel size along x, in metres, float64 at byte 156. Records are little-endian
+ * whatever the order of the main header. */
 static float fei_pixel_size(int descriptor, const char *path, const unsigned char *bytes, int nsymbt) {
     enum { RECORD_BYTES = 164 };
     unsigned char record[RECORD_BYTES];
@@ -125,7 +127,7 @@ static float fei_pixel_size(int descriptor, const char *path, const unsigned cha
     return meaningful(metres * 1e10);
 }
 
-/* A file of IMOD says whether its bytes are signed; those of others are. See IMOD's mrc_format.txt, imodStamp. */
+/* Returns whether bytes of mode 0 are unsigned. Only files of IMOD can say so (imodStamp in its mrc_format.txt). */
 static bool has_unsigned_bytes(const unsigned char *bytes, bool swapped) {
     enum { IMOD_STAMP = 1146047817, SIGNED_BYTES = 1 };
     return word_at(bytes, 152, swapped) == IMOD_STAMP && (word_at(bytes, 156, swapped) & SIGNED_BYTES) == 0;

@@ -1,8 +1,10 @@
-/* MRC2014 files: images, stacks and volumes; modes 0 (int8, or uint8 where IMOD says so), 1 (int16), 2 (float32), 6 (uint16), 12 (float16); both
- * byte orders (from the machine stamp, or, where the stamp is nonsense, from which order makes a sane header); extended
- * headers are skipped, FEI's pixel size in one is used where the header has none. Rows, columns and sections are given
- * as stored; MAPC, MAPR and MAPS are not applied. Complex data and packed 4-bit movies are STATUS_UNSUPPORTED. See the
- * MRC2014 specification (Cheng et al., JSB 192:146). */
+/* Reads and writes MRC2014 files: images, stacks and volumes.
+ *
+ * Modes 0 (int8, or uint8 with IMOD's mark), 1 (int16), 2 (float32), 6 (uint16) and 12 (float16), in both byte orders.
+ * The byte order comes from the machine stamp; if the stamp is nonsense, from the order that makes a sane header.
+ * Extended headers are skipped, but FEI's pixel size in one is used when the header has none. Rows, columns and
+ * sections stay as stored; MAPC, MAPR and MAPS are not applied. Complex data and packed 4-bit movies are
+ * STATUS_UNSUPPORTED. Source: the MRC2014 specification (Cheng et al., JSB 192:146). */
 #ifndef ICESTREAM_COMMON_FORMATS_MRC_H
 #define ICESTREAM_COMMON_FORMATS_MRC_H
 
@@ -23,35 +25,36 @@ struct mrc_header {
     float pixel_size; /* along x, Å; 0 when unknown */
     float minimum, maximum, mean, rms;
     int64_t data_offset; /* bytes */
-    bool swapped;        /* the file's byte order is not this machine's */
-    bool unsigned_bytes; /* mode 0 holds 0 to 255, as IMOD's mark in bytes 152 to 159 says */
+    bool swapped;        /* the byte order of the file is not this machine's */
+    bool unsigned_bytes; /* mode 0 holds 0 to 255 (IMOD's mark in bytes 152 to 159) */
 };
 
 struct mrc_reader;
 enum status mrc_open(const char *path, struct mrc_reader **ret_reader, struct err *err);
 const struct mrc_header *mrc_reader_header(const struct mrc_reader *reader);
-/* Slices first .. first+count-1 as float32; out: count * ny * nx floats. Safe to call from several threads. */
+/* Reads slices first .. first+count-1 as float32 into out[count * ny * nx]. Several threads may call it. */
 enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, float *out, struct err *err);
 void mrc_close(struct mrc_reader **reader);
 
-/* Whether the first bytes of a file can be an MRC header; fewer than 1024 are never enough. */
+/* Returns whether the first bytes of a file can be an MRC header; needs 1024 bytes. */
 bool mrc_looks_like_one(const unsigned char *bytes, size_t length);
-/* Header only. STATUS_TRUNCATED when the file is shorter than its header says. */
+/* Reads the header only. STATUS_TRUNCATED when the file is shorter than its header says. */
 enum status mrc_read_header(const char *path, struct mrc_header *ret_header, struct err *err);
 enum status mrc_read(const char *path, struct image *image, struct err *err);
 
-/* Whole file at once, written beside, synced, renamed. Statistics in the header are those of the data as stored: in
- * integer modes values are rounded and, as in float16, clamped to what the mode can hold; NaN becomes 0 in integers. */
+/* Writes a whole file: under another name first, then synced and renamed. Integer modes round values, integers and
+ * float16 clamp them to the range of the mode, and NaN becomes 0 in integers. The statistics in the header are those of
+ * the stored values. */
 enum status mrc_write(const char *path, const struct image *image, enum mrc_kind kind, enum mrc_mode mode,
                       struct err *err);
 
-/* Slice by slice: statistics and nz are completed by mrc_writer_finish, which syncs and renames into place;
- * mrc_writer_discard throws away what is unfinished. */
+/* Writes a file slice by slice. mrc_writer_finish completes statistics and nz, syncs, and renames into place;
+ * mrc_writer_discard deletes an unfinished file. */
 struct mrc_writer;
 enum status mrc_writer_create(const char *path, int nx, int ny, float pixel_size, enum mrc_kind kind,
                               enum mrc_mode mode, struct mrc_writer **ret_writer, struct err *err);
-/* A line of text for the header, after the one that names icestream; cut to 80 characters, ASCII. At most nine: more are
- * left out. */
+/* Adds a line of ASCII text to the header, after the line that names icestream; cuts it to 80 characters. Further lines
+ * after the ninth are left out. */
 enum { MRC_LABEL_SIZE = 81 };
 void mrc_writer_label(struct mrc_writer *writer, const char *text);
 enum status mrc_writer_append(struct mrc_writer *writer, const float *slice, struct err *err);

@@ -58,7 +58,8 @@ static inline uint16_t float_to_half(float value) {
     float size = fabsf(value);
     size = size > 65504.0f ? 65504.0f : size;
     uint32_t bits = to_bits(size);
-    /* Below 2^-14 the last place of a half is 2^-24: adding 0.5, whose last place that is, rounds to it. */
+    /* Below 2^-14 the last place of a half is 2^-24. The last place of a float near 0.5 is the same, so adding 0.5
+     * rounds to it. */
     uint32_t small = to_bits(size + 0.5f) - 0x3f000000u;
     uint32_t normal = (bits - (112u << 23) + 0xfff + (bits >> 13 & 1)) >> 13;
     uint32_t half = size < 0x1p-14f ? small : normal;

@@ -46,7 +46,7 @@ enum status mrc_writer_create(const char *path, int nx, int ny, float pixel_size
     writer->path = strdup(path);
     FAIL_IF(writer->path == NULL, err, STATUS_NO_MEMORY, "%s: no memory to write it", path);
     TRY(file_create(path, &writer->output, err));
-    /* Room for the header, which is known at the end. */
+    /* Leave room for the header, which is complete at the end. */
     static const unsigned char room[HEADER_BYTES];
     (void)!fwrite(room, 1, sizeof room, file_output_stream(writer->output));
     *ret_writer = writer;
@@ -83,7 +83,8 @@ MULTIVERSION static double squared_deviations(const float *values, size_t count,
     return total;
 }
 
-/* Chan's update: exact however many parts there are, where a sum of squares would lose its digits. */
+/* Adds the statistics of a part by Chan's update, which stays exact for any number of parts; a sum of squares would
+ * lose digits. */
 static void add_statistics(struct mrc_writer *w, const float *values, size_t count) {
     double sum = 0, n = (double)count;
     extremes(values, count, &w->minimum, &w->maximum, &sum);
@@ -99,7 +100,7 @@ static enum status put_values(struct mrc_writer *w, const void *values, size_t s
     return STATUS_OK;
 }
 
-/* Floats go to the file as they are. */
+/* Appends pixels, converted to the mode of the file; float32 needs no conversion. */
 static enum status append_part(struct mrc_writer *w, const float *values, size_t count, struct err *err) {
     bool as_they_are = w->mode == MRC_FLOAT32;
     if (!as_they_are) mrc_from_float(w->mode, values, count, w->stored, w->as_stored);

@@ -35,7 +35,7 @@ enum status npy_write(const char *path, enum npy_type type, int dimensions, cons
         count *= shape[i];
     FILE *out = file_output_stream(output);
     npy_header(out, type, dimensions, shape);
-    if (count > 0) fwrite(values, types[type].size, count, out); /* file_commit looks at what failed */
+    if (count > 0) fwrite(values, types[type].size, count, out); /* file_commit reports an error */
     return file_commit(&output, err);
 }
 

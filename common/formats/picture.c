@@ -1,5 +1,5 @@
-/* PNG through libpng, JPEG through libjpeg. Both report errors by a jump out of the library; functions that set such a
- * jump keep their state in a struct of the caller, so that no local variable is in doubt after it. */
+/* Reads PNG with libpng and JPEG with libjpeg. Both libraries report errors by a longjmp. Functions that call setjmp
+ * keep their state in a struct of the caller, because local variables are undefined after the jump. */
 #include "common/formats/picture.h"
 
 #include <setjmp.h>
@@ -15,18 +15,18 @@
 #include "common/files.h"
 #include "common/memory.h"
 
-/* Memory is taken on a header's word, so it must be plausible: no compression makes more than MOST_PER_BYTE pixels of a
- * byte, but small files may be blank pictures. */
+/* Limits that keep a wrong header from allocating too much memory. No compression gives more than MOST_PER_BYTE pixels
+ * per byte, but a small file may be a blank picture. */
 enum { LARGEST_SIDE = 1 << 16, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 2048 };
 
 struct source {
     const char *path;
     int descriptor;
     int64_t size, at;
-    bool is_png, ended; /* ended: the file was shorter than its reader wanted */
+    bool is_png, ended; /* ended: the reader reached the end of the file too early */
     jmp_buf jump;
     char message[256];
-    struct image *image;  /* NULL: the header is enough */
+    struct image *image;  /* NULL: read the header only */
     unsigned char *bytes; /* a row, or the whole interlaced picture */
     png_structp png;
     png_infop info;
@@ -67,7 +67,7 @@ static enum status failed(const struct source *s) {
          (long long)s->size, s->ended ? "the file ends" : s->message);
 }
 
-/* Grey or RGB values of one row, 8 bits or 16 big-endian, to luminance. */
+/* Converts one row of grey or RGB values, 8 bits or 16 bits big-endian, to luminance. */
 static void store_row(const unsigned char *row, int nx, int channels, int bytes, float *out) {
     int colours = channels >= 3 ? 3 : 1;
     float sample[3] = {0};
@@ -102,7 +102,7 @@ static void png_more(png_structp png, png_bytep bytes, png_size_t length) {
     s->at += (int64_t)length;
 }
 
-/* From header to header of its chunks, up to the end marker. */
+/* Walks the chunks of a PNG up to its end marker. */
 static enum status walk_png(struct source *s) {
     for (int64_t at = 8;;) {
         unsigned char head[8];
@@ -127,7 +127,7 @@ static void png_pixels(struct source *s) {
     size_t row = png_get_rowbytes(s->png, s->info);
     if (bytes < 1 || bytes > 2 || row < (size_t)s->nx * (size_t)(channels * bytes))
         png_error(s->png, "its depth is not known");
-    /* An interlaced picture fills the same rows again and again. */
+    /* Each pass of an interlaced picture fills the same rows. */
     size_t rows = passes > 1 ? (size_t)s->ny : 1;
     s->bytes = calloc(rows, row);
     if (s->bytes == NULL) png_error(s->png, "no memory for its rows");
@@ -163,7 +163,7 @@ static void jpeg_failed(j_common_ptr jpeg) {
     longjmp(s->jump, 1);
 }
 
-/* Most warnings are harmless; at this one libjpeg would go on with grey. */
+/* Makes one warning an error: after it libjpeg would fill the rest with grey. Other warnings are harmless. */
 static void jpeg_warned(j_common_ptr jpeg, int level) {
     if (level < 0 && jpeg->err->msg_code == JWRN_HIT_MARKER) jpeg_failed(jpeg);
 }
@@ -198,7 +198,7 @@ static void jpeg_skip(j_decompress_ptr jpeg, long count) {
     }
 }
 
-/* Cameras put a few bytes behind the end marker. */
+/* Looks for the end marker near the end: cameras append a few bytes. */
 static enum status find_jpeg_end(struct source *s) {
     enum { TAIL = 4096 };
     unsigned char tail[TAIL];

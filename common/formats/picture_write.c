@@ -38,7 +38,7 @@ static void set_palette(struct target *t, const uint8_t palette[PICTURE_COLOURS]
     for (int i = 0; i < PICTURE_COLOURS; i++)
         colours[i] = (png_color){palette[i][0], palette[i][1], palette[i][2]};
     png_set_PLTE(t->png, t->info, colours, PICTURE_COLOURS);
-    /* Nothing repeats in noise, so nothing is looked for. */
+    /* Noise does not repeat, so do not search for repeats. */
     png_set_compression_strategy(t->png, Z_HUFFMAN_ONLY);
 }
 
@@ -48,7 +48,7 @@ static bool write_rows(struct target *t, FILE *out, const struct content *conten
     png_set_IHDR(t->png, t->info, (png_uint_32)content->nx, (png_uint_32)content->ny, 8, content->type,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_BASE, PNG_FILTER_TYPE_BASE);
     if (content->palette != NULL) set_palette(t, content->palette);
-    /* Micrographs are noise: harder compression costs time and saves nothing. */
+    /* Micrographs are noise: stronger compression costs time and saves nothing. */
     png_set_compression_level(t->png, 1);
     png_set_filter(t->png, PNG_FILTER_TYPE_BASE, PNG_FILTER_NONE);
     png_write_info(t->png, t->info);
@@ -71,7 +71,7 @@ static enum status write_png(const char *path, const struct content *content, st
     bool done = target.info != NULL && write_rows(&target, file_output_stream(output), content);
     int reason = errno;
     if (target.png != NULL) png_destroy_write_struct(&target.png, &target.info);
-    /* libpng says "Write Error" of a disk that is full; without a mark on the stream it is memory that it lacks. */
+    /* libpng says only "Write Error" for a full disk. Without an error on the stream it ran out of memory. */
     FAIL_IF(!done && ferror(file_output_stream(output)), err, status_of_writing(reason),
             "%s: the picture cannot be written: %s", path, strerror(reason));
     FAIL_IF(!done, err, STATUS_NO_MEMORY, "%s: the picture cannot be written: %s", path,

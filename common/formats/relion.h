@@ -1,16 +1,16 @@
-/* The tables that RELION needs beside its model and data files to go on from them (relion_refine --continue): every
- * label without which 3.1.3 refuses the file, and no other. Where a value is no concern of ours it is what RELION
- * writes by default. */
+/* Fills the tables that RELION needs beside its model and data files to continue from them (relion_refine --continue).
+ * They hold each label without which 3.1.3 refuses the file, and no other. Values without a meaning in icestream are
+ * RELION's defaults. */
 #ifndef ICESTREAM_COMMON_FORMATS_RELION_H
 #define ICESTREAM_COMMON_FORMATS_RELION_H
 
 #include "common/formats/star.h"
 
 struct relion_optimiser {
-    const char *root;                   /* what the names of its files begin with: "refiner/run" */
-    const char *model, *model2;         /* model2: of the second half, or NULL */
+    const char *root;                   /* the beginning of its file names: "refiner/run" */
+    const char *model, *model2;         /* model2: the second half's, or NULL */
     const char *data, *sampling, *mask; /* mask: NULL for none */
-    int iteration, iterations;          /* iterations: it stops after so many */
+    int iteration, iterations;          /* iterations: the number after which RELION stops */
     bool auto_refine, correct_ctf, converged, large_increment;
     unsigned seed;
     double diameter, join_resolution, finest; /* Å; join_resolution, finest: −1 for none */
@@ -24,7 +24,7 @@ struct relion_optimiser {
 enum status relion_optimiser_put(struct star_table *table, const struct relion_optimiser *optimiser, struct err *err);
 
 struct relion_sampling {
-    bool directions; /* of 3-D references; else the next two are not used */
+    bool directions; /* references are 3-D; else the next two are not used */
     int order;       /* HEALPix */
     const char *symmetry;
     double psi_step;                  /* ° */
@@ -33,7 +33,7 @@ struct relion_sampling {
 };
 enum status relion_sampling_put(struct star_table *table, const struct relion_sampling *sampling, struct err *err);
 
-/* How many directions its grid of an order has, which tables of its models must agree with; 0: not known. */
+/* Returns how many directions RELION's grid of an order has; 0: unknown. Tables of its models must have this number. */
 long relion_direction_count(const char *symmetry, int order);
 
 #endif

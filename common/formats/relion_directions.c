@@ -3,8 +3,8 @@
 
 #include "common/formats/relion.h"
 
-/* RELION's asymmetric unit leaves out directions near its borders by rules of its own. These are the lengths of the
- * lists that relion_refine 3.1.3 wrote, orders 0 to 6; 0 is not known. */
+/* Lengths of the lists of directions that relion_refine 3.1.3 wrote, orders 0 to 6; 0: unknown. RELION leaves out
+ * directions near the borders of the asymmetric unit by rules of its own. */
 enum { ORDERS = 7 };
 static const struct {
     const char *symmetry;

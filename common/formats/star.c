@@ -19,7 +19,7 @@ struct star_chunk {
     char bytes[];
 };
 
-/* No program writes near as many columns; each new one is compared with all before it. */
+/* No program writes nearly as many columns. Each new column is compared with all before it. */
 enum { CHUNK_BYTES = 1 << 16, MOST_COLUMNS = 4096 };
 static const char EMPTY[] = "";
 
@@ -42,7 +42,7 @@ enum status star_keep(struct star_file *file, const char *text, size_t length, c
     return STATUS_OK;
 }
 
-/* Doubles an array; items of `size` bytes. */
+/* Doubles an array of items of `size` bytes. */
 static enum status grow(void *address_of_array, size_t *capacity, size_t first, size_t size, const char *path,
                         struct err *err) {
     void *old;
@@ -181,7 +181,7 @@ enum status star_column_need(const struct star_table *table, const char *name, i
          nearest != NULL ? "; the nearest that it has is " : "", nearest != NULL ? nearest : "");
 }
 
-/* Room for one more column or row; rows move when the stride changes. */
+/* Makes room for one more column or row; moves the rows when the stride changes. */
 static enum status grow_columns(struct star_table *table, struct err *err) {
     size_t stride = table->column_capacity, wider = stride;
     TRY(grow(&table->columns, &wider, 8, sizeof *table->columns, table->file->path, err));
@@ -216,7 +216,8 @@ enum status star_column_append(struct star_table *table, const char *name, const
     return STATUS_OK;
 }
 
-/* Rows are filled in the order of their columns, each of which is asked for by name. */
+/* Finds a column. Starts after the last one found, because callers fill a row in the order of its columns, each by
+ * name. */
 static int find_after(struct star_table *table, const char *name) {
     size_t count = table->column_count, first = table->last_found + 1;
     for (size_t i = 0; i < count; i++) {
@@ -232,7 +233,7 @@ enum status star_column_add(struct star_table *table, const char *name, const ch
                             struct err *err) {
     int column = find_after(table, name);
     if (column < 0) {
-        /* One that begins with an underscore is odd, but files have it: what was read must be written. */
+        /* A name that begins with an underscore is odd, but files have such names, and they must be written again. */
         FAIL_IF(name[0] == '\0' || !is_word(name), err, STATUS_BAD_ARGUMENT,
                 "\"%s\" cannot name a STAR column: a word is expected", name);
         char *kept_name = NULL, *kept_fill = NULL;
@@ -324,7 +325,7 @@ enum status star_set(struct star_table *table, size_t row, int column, const cha
     TRY(need_range(table, row, column, err));
     const char **cell = &table->cells[row * table->column_capacity + (size_t)column];
     size_t length = strlen(value);
-    /* A value that is set again and again keeps its place; the shared texts are nobody's to change. */
+    /* A value that fits overwrites the old one in place. Shared texts are never changed. */
     if (*cell != EMPTY && *cell != table->columns[column].fill && strlen(*cell) >= length) {
         memmove((char *)(uintptr_t)*cell, value, length + 1);
         return STATUS_OK;

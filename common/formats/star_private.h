@@ -1,4 +1,4 @@
-/* What the parts of the STAR module share: tables in memory, reading, writing. */
+/* What star.c (tables in memory), star_read.c and star_write.c share. */
 #ifndef ICESTREAM_COMMON_FORMATS_STAR_PRIVATE_H
 #define ICESTREAM_COMMON_FORMATS_STAR_PRIVATE_H
 
@@ -8,7 +8,7 @@ struct star_chunk; /* a piece of memory for values */
 
 struct star_column {
     const char *name;
-    const char *fill; /* the cells that column_add filled share this text, so it is never overwritten */
+    const char *fill; /* shared by the cells that star_column_add filled, so never overwritten */
 };
 
 struct star_table {
@@ -24,7 +24,7 @@ struct star_table {
 
 struct star_file {
     char *path;
-    char *text; /* what was parsed: cells point into it; NULL when made here */
+    char *text; /* the parsed text, into which cells point; NULL for a new file */
     struct star_table **tables;
     size_t table_count, table_capacity;
     struct star_chunk *chunks;
@@ -34,9 +34,9 @@ struct star_file {
 enum status star_keep(struct star_file *file, const char *text, size_t length, char **ret_copy, struct err *err);
 /* As star_column_add, but keeps the pointer to the name. The column must be new. */
 enum status star_column_append(struct star_table *table, const char *name, const char *fill, struct err *err);
-/* As star_table_add, but keeps the pointer to the name and allows any. */
+/* As star_table_add, but keeps the pointer to the name and allows any name. */
 enum status star_table_append(struct star_file *file, const char *name, struct star_table **ret_table, struct err *err);
-/* data_*, loop_, save_, stop_, global_: words that mean something where a value may stand. */
+/* Returns whether a text is a keyword (data_*, loop_, save_, stop_, global_) that may stand in place of a value. */
 bool star_is_keyword(const char *text);
 
 #endif

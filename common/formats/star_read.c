@@ -1,6 +1,6 @@
-/* Reading STAR files: line by line, values ended in place inside one copy of the text, so nothing is copied per value.
+/* Reads STAR files line by line. The reader ends each value in place, in one copy of the text, and copies no value.
  *
- * One line is one row of a loop, as RELION has it; only a multi-line text block (";") lets a row go on below. */
+ * One line is one row of a loop, as in RELION; only a text block of several lines (";") continues a row below. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,18 @@
 #include "common/formats/star_private.h"
 #include "common/memory.h"
 
-/* Larger than any STAR file of a session, small enough to refuse a micrograph stack by mistake. */
+/* Larger than any STAR file of a session, and small enough to refuse a stack of micrographs given by mistake. */
 static const size_t LARGEST = (size_t)1 << 33;
 
 struct parser {
     struct star_file *file;
-    char *next, *end;         /* what was not read yet; *end is 0 */
-    size_t line;              /* number of the current one */
-    bool last_line_unended;   /* it has no newline: a writer may still be at work */
+    char *next, *end;         /* the text not read yet; *end is 0 */
+    size_t line;              /* number of the current line */
+    bool last_line_unended;   /* no newline ends the file: a writer may still be at work */
     bool after_blank;         /* the line before the current one was empty */
     char *cursor;             /* in the current line */
     struct star_table *table; /* NULL before the first block */
-    const char *block;        /* its name */
+    const char *block;        /* the name of the table */
     bool in_loop, has_rows;
 };
 
@@ -45,7 +45,7 @@ static bool next_line(struct parser *p) {
     return true;
 }
 
-/* The next value of the line, ended in place; NULL at its end or at a comment. */
+/* Returns the next value of the line and ends it in place; NULL at the end of the line or at a comment. */
 static enum status next_token(struct parser *p, char **ret_token, bool *ret_quoted, struct err *err) {
     char *c = p->cursor;
     while (*c != '\0' && (unsigned char)*c <= ' ')
@@ -61,7 +61,7 @@ static enum status next_token(struct parser *p, char **ret_token, bool *ret_quot
     if (*c == '\'' || *c == '"') {
         char quote = *c;
         start = ++c;
-        /* A quote inside a word ('it's') ends nothing. */
+        /* A quote inside a word ('it's') does not end the value. */
         while (*c != '\0' && !(*c == quote && (unsigned char)c[1] <= ' '))
             c++;
         if (*c == '\0') return bad(p, "a quote is not closed", start - 1, err);
@@ -76,8 +76,8 @@ static enum status next_token(struct parser *p, char **ret_token, bool *ret_quot
     return STATUS_OK;
 }
 
-/* After a line that begins with ";": the value is what follows up to a line that begins with ";" again. The cursor is
- * left behind that one. */
+/* Reads a text block after a line that begins with ";": all text up to the next line that begins with ";". Leaves the
+ * cursor behind that semicolon. */
 static enum status text_block(struct parser *p, char **ret_text, struct err *err) {
     char *start = p->cursor + 1;
     char *to = start + strlen(start);
@@ -97,7 +97,7 @@ static enum status text_block(struct parser *p, char **ret_text, struct err *err
     FAIL(err, STATUS_TRUNCATED, "%s: ends inside the text that begins in line %zu", p->file->path, first);
 }
 
-/* A block can hold pairs and loops; each is a table of the block's name. */
+/* Begins a table with the name of the block: a block can hold pairs and loops, and each is a table. */
 static enum status begin_table(struct parser *p, struct err *err) {
     if (p->in_loop && p->table->column_count == 0) return bad(p, "the loop before this has no labels", NULL, err);
     p->in_loop = p->has_rows = false;
@@ -119,7 +119,7 @@ static enum status end_of_row(const struct parser *p, size_t found, struct err *
          p->table->name, p->table->column_count);
 }
 
-/* One row, whose first value was read already. had_text: that was a text block. */
+/* Reads one row, whose first value was read already. had_text: the first value was a text block. */
 static enum status read_row(struct parser *p, char *token, bool had_text, struct err *err) {
     struct star_table *table = p->table;
     size_t row = 0, count = table->column_count, found = 0;
@@ -129,7 +129,7 @@ static enum status read_row(struct parser *p, char *token, bool had_text, struct
     for (;;) {
         if (token == NULL) {
             if (found == count) break;
-            /* At the line's end: the row goes on in a text block, or on the line below one. */
+            /* At the end of a line the row continues in a text block, or on the line after one. */
             bool text_follows = p->next < p->end && *p->next == ';';
             if (!(text_follows || had_text) || !next_line(p)) return end_of_row(p, found, err);
             if (text_follows) {
@@ -177,7 +177,8 @@ static enum status read_label(struct parser *p, const char *label, struct err *e
     return star_column_append(table, label + 1, value, err);
 }
 
-/* "data_x" and "loop_" mean something only alone on their line: the first value of a row may be data_1/mic.mrc. */
+/* Returns whether a line is a keyword. "data_x" and "loop_" must stand alone: the first value of a row may be
+ * data_1/mic.mrc. */
 static bool alone(const struct parser *p) {
     const char *c = p->cursor;
     while (*c != '\0' && (unsigned char)*c <= ' ')
@@ -226,7 +227,7 @@ static enum status parse(struct star_file *file, size_t length, struct err *err)
     return STATUS_OK;
 }
 
-/* Takes the text, which has a 0 after its end. */
+/* Takes over the text, which has a 0 after its end. */
 static enum status parse_owned(const char *name, char *text, size_t length, struct star_file **ret_file,
                                struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;

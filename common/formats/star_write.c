@@ -1,4 +1,4 @@
-/* Writing STAR files as RELION 3.1 does. */
+/* Writes STAR files as RELION 3.1 does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 enum how { PLAIN, SINGLE_QUOTES, DOUBLE_QUOTES, TEXT_BLOCK };
 
-/* A quote ends at its own kind before a space; RELION's reader ends it at any of its own kind. */
+/* Returns whether a value may stand between these quotation marks. In STAR a quote ends at its own kind before a space;
+ * strictly: RELION ends it at any of its own kind. */
 static bool may_quote(const char *text, char quote, bool strictly) {
     for (const char *c = strchr(text, quote); c != NULL; c = strchr(c + 1, quote))
         if (strictly || (unsigned char)c[1] <= ' ') return false;
@@ -23,7 +24,7 @@ static enum how how_to_write(const char *text, size_t length) {
         plain &= (unsigned char)text[i] > ' ';
         newline |= text[i] == '\n';
     }
-    /* Most values begin like a number or a path and are not looked at any closer. */
+    /* Most values begin like a number or a path and need no closer look. */
     if (plain && !(strchr("dDlLsSgG", text[0]) != NULL && star_is_keyword(text))) return PLAIN;
     if (newline) return TEXT_BLOCK;
     for (int strictly = 1; strictly >= 0; strictly--) {
@@ -33,7 +34,7 @@ static enum how how_to_write(const char *text, size_t length) {
     return TEXT_BLOCK;
 }
 
-/* Right-aligned in `width`, with a space before. */
+/* Writes a value right-aligned in `width`, with a space before. */
 static enum status write_value(FILE *out, const struct star_table *table, size_t row, size_t column, int width,
                                struct err *err) {
     static const char spaces[] = "                ";
@@ -91,8 +92,8 @@ enum { BUFFER_BYTES = 1 << 16 };
 struct star_writer {
     char *buffer; /* outlives the output, which writes through it */
     struct file_output *output;
-    size_t columns; /* of the loop that is open for rows; 0: none is */
-    bool begun;     /* a table that is not ended yet */
+    size_t columns; /* of the loop that is open for rows; 0: none */
+    bool begun;     /* a table has begun and not ended */
 };
 
 static enum status open_output(struct star_writer *writer, const char *path, struct err *err) {

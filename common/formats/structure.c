@@ -60,8 +60,8 @@ void structure_word(const char *text, size_t width, char *out, size_t size) {
     memcpy(out, text, width < size ? width : size - 1);
 }
 
-/* The usual form by hand, which is many times faster than strtod and the same to the last bit: up to 15 digits are
- * exact in a double, and so are powers of ten up to 22, so that their quotient is rounded once. */
+/* Reads the usual form of a number without strtod: many times faster, and the same to the last bit. Up to 15 digits and
+ * powers of ten up to 22 are exact in a double, so their quotient is rounded once. */
 float structure_number(const char *text, size_t width) {
     static const double POWERS[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
     size_t i = 0;
@@ -89,12 +89,12 @@ float structure_number(const char *text, size_t width) {
         double value = (double)mantissa / POWERS[decimals];
         return (float)(negative ? -value : value);
     }
-    /* Exponents, many digits, an uncertainty in parentheses: */
+    /* Other forms: an exponent, many digits, an uncertainty in parentheses. */
     char copy[64], *rest;
     if (width - start >= sizeof copy || digits == 0) return NAN;
     memcpy(copy, text + start, width - start);
     copy[width - start] = '\0';
-    if (strpbrk(copy, "xXpP") != NULL) return NAN; /* strtod knows hexadecimal numbers too */
+    if (strpbrk(copy, "xXpP") != NULL) return NAN; /* strtod also reads hexadecimal numbers */
     double value = strtod(copy, &rest);
     if (rest == copy) return NAN;
     if (*rest == '(' && strchr(rest, ')') != NULL) rest = strchr(rest, ')') + 1;
@@ -110,7 +110,7 @@ bool structure_is_name(const char *name) {
     return false;
 }
 
-/* By the first bytes of the file. */
+/* Finds the format by the first bytes of the file. */
 static enum status tell_format(const char *name, const unsigned char *head, size_t length, enum structure_format *ret,
                                struct err *err) {
     FAIL_IF(length == 0, err, STATUS_TRUNCATED, "%s: the file is empty", name);
@@ -231,7 +231,7 @@ enum status structure_read_first(const char *path, struct structure_model *model
     return structure_next(reader, model, &found, err);
 }
 
-/* The last line that is not blank, as far as it lies in the last bytes. */
+/* Finds the last line that is not blank, within the last bytes of the file. */
 static void last_line(char *tail, size_t length, char line[8]) {
     while (length > 0 && isspace((unsigned char)tail[length - 1]))
         length--;
@@ -241,7 +241,7 @@ static void last_line(char *tail, size_t length, char line[8]) {
     snprintf(line, 8, "%.*s", (int)(length - begin < 7 ? length - begin : 7), tail + begin);
 }
 
-/* The last row is one of an atom that has no coordinates yet. */
+/* Returns whether the last row is of an atom and ends before its coordinates. */
 static bool pdb_breaks_off(struct structure_reader *reader) {
     enum { COORDINATES_END = 54 };
     char tail[256];
@@ -254,8 +254,8 @@ static bool pdb_breaks_off(struct structure_reader *reader) {
            (strncmp(tail + begin, "ATOM  ", 6) == 0 || strncmp(tail + begin, "HETATM", 6) == 0);
 }
 
-/* A file with END after its only structure or after its models ends with it. A trajectory has one after every frame,
- * and may go on: there END says nothing. */
+/* Returns whether END ends the file: END after the only structure, or after all models. A trajectory has an END after
+ * each frame and may go on. */
 static bool pdb_ends(struct structure_reader *reader) {
     char tail[256], line[8];
     int64_t from = reader->size > (int64_t)sizeof tail ? reader->size - (int64_t)sizeof tail : 0;

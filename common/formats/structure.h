@@ -1,12 +1,12 @@
-/* Structures of molecules: atoms with coordinates, from PDB, mmCIF and DCD files, and PDB and DCD files of them.
+/* Reads structures of molecules, atoms with coordinates, from PDB, mmCIF and DCD files; writes PDB and DCD files.
  *
- * Coordinates are in Å, xyz[atom * 3 + axis], float32. A file holds one structure after the other (MODEL … ENDMDL of a
- * PDB file, pdbx_PDB_model_num of mmCIF, a frame of a DCD file); the reader hands them out in that order and keeps
- * none. What format a file has is told by its content. Serial numbers of atoms are not read, so it does not matter how
- * a file of more than 99,999 atoms writes them; residue numbers above 9999 may be hybrid-36 or hexadecimal.
+ * Coordinates are in Å, xyz[atom * 3 + axis], float32. A file holds one structure after another (MODEL … ENDMDL in PDB,
+ * pdbx_PDB_model_num in mmCIF, a frame in DCD). The reader returns them in this order and keeps none. The content of a
+ * file shows its format. Serial numbers of atoms are not read, so it does not matter how a file of more than 99,999
+ * atoms writes them. Residue numbers above 9999 may be hybrid-36 or hexadecimal.
  *
- * A coordinate that is no number (NaN, `********`) does not stop the reader, since nobody may have asked for that atom:
- * it is NaN in xyz, and structure_take says so of an atom that was selected. */
+ * A coordinate that is not a number (NaN, `********`) does not stop the reader, because no caller may need this atom.
+ * It is NaN in xyz, and structure_take reports it if the atom is selected. */
 #ifndef ICESTREAM_COMMON_FORMATS_STRUCTURE_H
 #define ICESTREAM_COMMON_FORMATS_STRUCTURE_H
 
@@ -19,12 +19,11 @@
 
 enum structure_format { STRUCTURE_PDB, STRUCTURE_CIF, STRUCTURE_DCD };
 
-/* What makes an atom the same in two structures. Unused bytes are 0, so that memcmp compares. Of an mmCIF file the
- * author's names, as PDB files have them, where it gives both. Hydrogens that an older PDB file calls
- * 1HD1 are HD11. */
+/* Identifies an atom in two structures. Unused bytes are 0, so memcmp compares. If an mmCIF file has both kinds of
+ * names, these are the author's, as in PDB files. Hydrogens that older PDB files call 1HD1 are HD11. */
 struct structure_identity {
     char name[8], residue[8];
-    char chain[12];    /* the segment where the chain is blank */
+    char chain[12];    /* the segment if the chain is blank */
     int32_t number;    /* of the residue */
     char insertion[4]; /* code, "" for none */
 };
@@ -39,47 +38,47 @@ struct structure_atom {
 
 enum { STRUCTURE_FAULTS = 4 };
 
-struct structure_fault { /* an atom whose coordinates are no numbers */
+struct structure_fault { /* an atom whose coordinates are not numbers */
     size_t atom;
     long line;
     char text[32];
 };
 
-/* Starts as {0}; memory is kept from one structure to the next. */
+/* Starts as {0}; keeps its memory from one structure to the next. */
 struct structure_model {
     size_t count, capacity;
     struct structure_atom *atoms;
     float *xyz;                                      /* [count][3] */
-    int number;                                      /* as the file has it; a frame's from 1 */
+    int number;                                      /* of the model in the file, or of the frame, from 1 */
     struct structure_fault faults[STRUCTURE_FAULTS]; /* the first ones */
     int fault_count;
 };
 void structure_model_clear(struct structure_model *model);
 
 struct structure_reader;
-/* topology: what atoms a DCD file is of, which does not say so itself; it must outlive the reader. Others do not need
- * it (NULL) and do not look at it. */
+/* topology: the atoms of a DCD file, which does not name them; it must outlive the reader. Readers of other formats
+ * ignore it (may be NULL). */
 enum status structure_open(const char *path, const struct structure_model *topology,
                            struct structure_reader **ret_reader, struct err *err);
-/* The same of an open stream that can seek, which the reader then owns, also when this fails. */
+/* As structure_open, for an open stream that can seek. The reader owns the stream, also when this function fails. */
 enum status structure_open_stream(FILE *stream, const char *name, const struct structure_model *topology,
                                   struct structure_reader **ret_reader, struct err *err);
-/* The next structure into *model, whose memory is used again; *ret_found is false at the end. A file without a single
- * atom is STATUS_BAD_FORMAT; one that ends in the middle of a row, a loop or a frame STATUS_TRUNCATED. */
+/* Reads the next structure into *model, whose memory is used again; *ret_found is false at the end. STATUS_BAD_FORMAT:
+ * a file without any atom; STATUS_TRUNCATED: a file that ends inside a row, a loop or a frame. */
 enum status structure_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found,
                            struct err *err);
 enum structure_format structure_reader_format(const struct structure_reader *reader);
-/* How many structures there are, where the file says so (DCD); else 0. */
+/* Returns how many structures the file has if it says so (DCD); else 0. */
 int64_t structure_reader_count(const struct structure_reader *reader);
 void structure_close(struct structure_reader **reader);
 
-/* The first structure of a file. */
+/* Reads the first structure of a file. */
 enum status structure_read_first(const char *path, struct structure_model *model, struct err *err);
 
-/* Whether a name ends as those of such files do: .pdb .ent .cif .mmcif .dcd. */
+/* Returns whether a name ends in .pdb, .ent, .cif, .mmcif or .dcd. */
 bool structure_is_name(const char *name);
-/* A quick look at a file that may still be growing. ret_ends: its last line says that nothing follows.
- * STATUS_TRUNCATED: more must come; STATUS_BAD_FORMAT: it cannot become a structure. */
+/* Looks quickly at a file that may still be growing. *ret_ends: its last line says that nothing follows.
+ * STATUS_TRUNCATED: more must come; STATUS_BAD_FORMAT: the file cannot become a structure. */
 enum status structure_probe(const char *path, enum structure_format *ret_format, bool *ret_ends, struct err *err);
 
 enum structure_what {
@@ -108,33 +107,33 @@ struct structure_selection {
 /* chains: "A" or "A,B"; residues: "10-50", "-3-10,52A,60-70" (with insertion codes); NULL or "": all. */
 enum status structure_selection_parse(enum structure_what what, const char *chains, const char *residues,
                                       struct structure_selection *ret_selection, struct err *err);
-/* Which atoms that is: their places in ascending order into indices[model->count]. Of a residue's alternate locations
- * the one with the highest occupancy stays, the first of equals. No atom at all is an error that says what there is.
- * `name` is for messages. */
+/* Writes the places of the selected atoms into indices[model->count], in ascending order. Among alternate locations of
+ * a residue the one with the highest occupancy stays, the first of equals. If no atom is selected, the error says which
+ * chains and residues exist. `name` is for messages. */
 enum status structure_select(const struct structure_model *model, const struct structure_selection *selection,
                              const char *name, size_t *indices, size_t *ret_count, struct err *err);
-/* The coordinates of those atoms into xyz[count][3]; one that is not a number, or lies farther than STRUCTURE_FAR from
- * the origin, is an error that names atom and line. */
+/* Copies the coordinates of these atoms into xyz[count][3]. A coordinate that is not a number, or beyond STRUCTURE_FAR,
+ * is an error that names atom and line. */
 #define STRUCTURE_FAR 1e6f
 enum status structure_take(const struct structure_model *model, const size_t *indices, size_t count, const char *name,
                            float *xyz, struct err *err);
-/* An error that names the first difference between the selected atoms of two structures. */
+/* Compares the selected atoms of two structures; the error names the first difference. */
 enum status structure_same(const struct structure_identity *expected, size_t expected_count, const char *expected_name,
                            const struct structure_identity *found, size_t count, const char *name, struct err *err);
-/* "CB of SER 12A in chain A" */
+/* Writes "CB of SER 12A in chain A" into text and returns it. */
 const char *structure_describe(const struct structure_identity *id, char text[64]);
-/* Standard atomic mass (u); 0 for an element that is not known. */
+/* Returns the standard atomic mass (u); 0 for an unknown element. */
 float structure_mass(const char *element);
 
-/* One structure as rows of a PDB file: with MODEL and ENDMDL around it when model > 0. After the last,
- * structure_pdb_end. STATUS_BAD_ARGUMENT where a coordinate does not fit its eight columns; an atom without coordinates
- * (NaN) is left out. Names that are longer than their columns are cut; numbers of atoms above 99,999 are hybrid-36. */
+/* Writes one structure as rows of a PDB file, between MODEL and ENDMDL if number > 0. Call structure_pdb_end after the
+ * last. STATUS_BAD_ARGUMENT: a coordinate does not fit its eight columns. Atoms without coordinates (NaN) are left out,
+ * long names are cut to their columns, and numbers of atoms above 99,999 are hybrid-36. */
 enum status structure_pdb_write(FILE *out, const struct structure_model *model, int number, struct err *err);
 void structure_pdb_end(FILE *out);
 
-/* A DCD file (CHARMM's, little-endian, no unit cells) of `frames` structures of `atoms` atoms. */
+/* Begins a DCD file (of CHARMM, little-endian, without unit cells) of `frames` structures of `atoms` atoms. */
 enum status structure_dcd_begin(FILE *out, size_t frames, size_t atoms, struct err *err);
-/* scratch[atoms] is the caller's. */
+/* Writes one frame. scratch[atoms]: memory of the caller. */
 void structure_dcd_frame(FILE *out, const float *xyz, size_t atoms, float *scratch);
 
 #endif

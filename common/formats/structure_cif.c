@@ -1,5 +1,5 @@
-/* mmCIF: the category _atom_site, a loop as a rule. Only what its columns are called counts, not their order; all else
- * in the file is passed over token by token, as the quoting rules of CIF 1.1 have it. */
+/* Reads mmCIF: the category _atom_site, usually a loop. Columns count by name, not by order. The reader skips all other
+ * tokens by the quoting rules of CIF 1.1. */
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>
@@ -61,7 +61,7 @@ static bool is_blank(int c) {
     return c == EOF || c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Of what is read now: line ends that were read, and one. */
+/* Returns the number of the current line: line ends read so far, and one. */
 static long here(const struct structure_reader *reader) {
     return reader->line + 1;
 }
@@ -71,7 +71,7 @@ static enum status cut_short(struct structure_reader *reader, const char *where,
          where);
 }
 
-/* ;text to the next line that begins with a semicolon */
+/* Reads a text from a semicolon to the next line that begins with a semicolon. */
 static enum status read_field(struct structure_reader *reader, size_t *length, struct err *err) {
     for (;;) {
         int c = next_char(reader);
@@ -84,7 +84,7 @@ static enum status read_field(struct structure_reader *reader, size_t *length, s
     }
 }
 
-/* To the same mark with a blank after it. */
+/* Reads a quoted value up to the same mark with a blank after it. */
 static enum status read_quoted(struct structure_reader *reader, int mark, size_t *length, struct err *err) {
     for (;;) {
         int c = next_char(reader);
@@ -96,7 +96,7 @@ static enum status read_quoted(struct structure_reader *reader, int mark, size_t
     }
 }
 
-/* The next token into cif.token, cut to what fits; *ret_found is false at the end of the file. */
+/* Reads the next token into cif.token, cut to fit; *ret_found is false at the end of the file. */
 static enum status next_token(struct structure_reader *reader, bool *ret_found, struct err *err) {
     struct cif_state *cif = &reader->cif;
     size_t length = 0;
@@ -133,7 +133,7 @@ static enum status next_token(struct structure_reader *reader, bool *ret_found, 
     return STATUS_OK;
 }
 
-/* A word that ends the values of a loop. */
+/* Returns whether a word ends the values of a loop. */
 static bool is_keyword(const struct cif_state *cif) {
     const char *t = cif->token;
     return !cif->quoted &&
@@ -175,7 +175,7 @@ static int32_t integer(const char *text) {
     return value < INT32_MIN ? INT32_MIN : value > INT32_MAX ? INT32_MAX : (int32_t)value;
 }
 
-/* One value of a row. Where the author's name and the dictionary's are both given, the author's stands. */
+/* Takes one value of a row. The author's name wins over the dictionary's if both are given. */
 static enum status set_value(struct structure_reader *reader, enum field field, struct err *err) {
     struct cif_state *cif = &reader->cif;
     struct structure_atom *atom = &cif->row;
@@ -256,7 +256,7 @@ static enum status need_columns(const struct structure_reader *reader, struct er
     return STATUS_OK;
 }
 
-/* A name of the dictionary does not count in a column where the author's is there too, whichever comes first. */
+/* Ignores a name of the dictionary if the author's exists too, whichever comes first. */
 static void prefer_author(struct cif_state *cif) {
     static const int pairs[][2] = {
         {LABEL_ATOM, AUTH_ATOM}, {LABEL_RESIDUE, AUTH_RESIDUE}, {LABEL_CHAIN, AUTH_CHAIN}, {LABEL_NUMBER, AUTH_NUMBER}};
@@ -275,13 +275,13 @@ static enum status add_column(struct structure_reader *reader, struct err *err) 
     FAIL_IF(cif->column_count == CIF_COLUMNS_MAX, err, STATUS_BAD_FORMAT,
             "%s: line %ld: atoms with more than %d columns", reader->name, here(reader), CIF_COLUMNS_MAX);
     int field = field_named(cif->token + PREFIX_LENGTH);
-    if (field >= 0 && cif->place[field] >= 0) field = -1; /* twice: the first counts */
+    if (field >= 0 && cif->place[field] >= 0) field = -1; /* a column given twice: the first counts */
     if (field >= 0) cif->place[field] = cif->column_count;
     cif->field_of[cif->column_count++] = field;
     return STATUS_OK;
 }
 
-/* After loop_: its columns, when they are those of atoms. */
+/* Reads the columns after loop_, if they are columns of atoms. */
 static enum status read_header(struct structure_reader *reader, struct err *err) {
     struct cif_state *cif = &reader->cif;
     bool found;
@@ -300,7 +300,7 @@ static enum status read_header(struct structure_reader *reader, struct err *err)
     return STATUS_OK;
 }
 
-/* A category of one row is written without a loop: name and value, name and value. */
+/* Reads a category of one row, written without a loop as pairs of name and value. */
 static enum status read_single(struct structure_reader *reader, struct err *err) {
     struct cif_state *cif = &reader->cif;
     bool found = true;
@@ -325,7 +325,7 @@ static enum status read_single(struct structure_reader *reader, struct err *err)
     return STATUS_OK;
 }
 
-/* The next row into cif.row; *ret_found is false after the last of the loop. */
+/* Reads the next row into cif.row; *ret_found is false after the last row of the loop. */
 static enum status read_row(struct structure_reader *reader, bool *ret_found, struct err *err) {
     struct cif_state *cif = &reader->cif;
     begin_row(reader);

@@ -1,8 +1,8 @@
-/* DCD: Fortran records (length, bytes, length again). A header of 84 bytes ("CORD" and twenty integers: frames at 0,
- * fixed atoms at 8, has a cell at 10, a fourth coordinate at 11, CHARMM's version at 19), titles, the number of atoms,
- * which of them move when some are fixed, then for each frame the cell, and x, y, z of all atoms as float32. The byte
- * order is the writer's; some compilers write lengths of 8 bytes. Every frame is as long as the others, but for the
- * first where atoms are fixed. */
+/* Reads DCD files. A file is a sequence of Fortran records (length, bytes, length again): a header of 84 bytes ("CORD"
+ * and twenty integers: frames at 0, fixed atoms at 8, has a cell at 10, a fourth coordinate at 11, CHARMM's version at
+ * 19), titles, the number of atoms, the list of free atoms when some are fixed, then for each frame the cell, and x, y,
+ * z of all atoms as float32. The byte order is the writer's; some compilers write lengths of 8 bytes. All frames have
+ * the same length, except the first when atoms are fixed. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static enum status read_bytes(struct structure_reader *reader, void *bytes, size
     return STATUS_OK;
 }
 
-/* The length of a record that begins or ends here. */
+/* Reads the length of a record that begins or ends here. */
 static enum status read_marker(struct structure_reader *reader, const char *what, int64_t *ret_length,
                                struct err *err) {
     const struct dcd_state *dcd = &reader->dcd;
@@ -60,7 +60,7 @@ static enum status read_record(struct structure_reader *reader, void *bytes, int
     return expect_marker(reader, length, what, err);
 }
 
-/* The first length is always 84, which tells byte order and width. */
+/* Finds byte order and width of lengths: the first length is always 84. */
 static enum status tell_order(struct structure_reader *reader, struct err *err) {
     struct dcd_state *dcd = &reader->dcd;
     unsigned char head[12];
@@ -77,8 +77,8 @@ static enum status tell_order(struct structure_reader *reader, struct err *err) 
         length = (uint32_t)integer_at(dcd, head + (wide && swapped ? 4 : 0));
     }
     FAIL_IF(length != HEADER_BYTES, err, STATUS_BAD_FORMAT,
-            "%s: its first record is of %lld bytes in one byte order and not of %d in either: it is no DCD file that "
-            "can be read",
+            "%s: its first record is of %lld bytes in one byte order and not of %d in either: it is not a readable DCD "
+            "file",
             reader->name, (long long)length, HEADER_BYTES);
     return STATUS_OK;
 }
@@ -104,16 +104,16 @@ static enum status read_header(struct structure_reader *reader, int64_t *ret_sai
     TRY(expect_marker(reader, titles, "titles", err));
     TRY(read_record(reader, atoms, sizeof atoms, "number of atoms", err));
     dcd->atoms = integer_at(dcd, atoms);
-    FAIL_IF(dcd->atoms < 1 || dcd->atoms > ATOMS_MAX, err, STATUS_BAD_FORMAT, "%s: it is said to be of %lld atoms",
+    FAIL_IF(dcd->atoms < 1 || dcd->atoms > ATOMS_MAX, err, STATUS_BAD_FORMAT, "%s: its header gives %lld atoms",
             reader->name, (long long)dcd->atoms);
     FAIL_IF(dcd->fixed < 0 || dcd->fixed >= dcd->atoms, err, STATUS_BAD_FORMAT,
-            "%s: %lld of its %lld atoms are said to be fixed", reader->name, (long long)dcd->fixed,
+            "%s: its header gives %lld of its %lld atoms as fixed", reader->name, (long long)dcd->fixed,
             (long long)dcd->atoms);
     return STATUS_OK;
 }
 
-/* Where a file ends before a frame does, more may still come, or it was cut short; what is there is not used either
- * way, since nobody would notice. A header that says fewer frames than there are was not brought up to date. */
+/* Checks the number of frames. A file that ends inside a frame may still grow or was cut short; it is refused either
+ * way, because nobody would notice the missing frames. A header with fewer frames than the file was not updated. */
 static enum status count_frames(struct structure_reader *reader, int64_t said, struct err *err) {
     struct dcd_state *dcd = &reader->dcd;
     int64_t marks = 2 * dcd->marker, cell = dcd->has_cell ? 48 + marks : 0, axes = 3 + dcd->has_fourth;
@@ -212,7 +212,7 @@ enum status dcd_next(struct structure_reader *reader, struct structure_model *mo
     while (model->capacity < topology->count || model->atoms == NULL)
         TRY(structure_model_add(model, &atom, &xyz, err));
     model->count = topology->count;
-    /* The atoms are copied once where the caller gives the same model again, as he does. */
+    /* Atoms are copied once if the caller passes the same model each time, as callers do. */
     if (dcd->filled != model->atoms) memcpy(model->atoms, topology->atoms, topology->count * sizeof *model->atoms);
     dcd->filled = model->atoms;
     TRY(read_frame(reader, model->xyz, err));

@@ -1,4 +1,4 @@
-/* PDB: rows of fixed columns. Columns are counted from 0 here.
+/* Reads PDB files: rows of fixed columns, counted from 0 here.
  *   0-5 ATOM/HETATM, 12-15 name, 16 alternate location, 17-20 residue, 21 chain, 22-25 its number, 26 insertion code,
  *   30-53 x, y, z, 54-59 occupancy, 60-65 B factor, 72-75 segment, 76-77 element. */
 #include <ctype.h>
@@ -11,7 +11,7 @@
 
 enum { NUMBER_UNREADABLE = -1000000 };
 
-/* One line without its end into reader->text, what is longer is passed over. */
+/* Reads one line without its end into reader->text, and skips the rest of a longer line. */
 static bool next_line(struct structure_reader *reader, bool *ret_whole) {
     if (fgets(reader->text, sizeof reader->text, reader->stream) == NULL) return false;
     reader->line++;
@@ -35,14 +35,14 @@ static bool is_record(const char *line, const char *name) {
     return strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '\0');
 }
 
-/* Numbers of atoms may come close to the word. */
+/* Returns whether a line is the row of an atom. The number of the atom may follow ATOM without a blank. */
 static bool is_atom(const char *line) {
     return (strncmp(line, "ATOM", 4) == 0 && (line[4] == ' ' || isdigit((unsigned char)line[4]))) ||
            strncmp(line, "HETATM", 6) == 0;
 }
 
-/* 1 to 9999 in digits, then hybrid-36 (A000 …) or hexadecimal (270f …); five digits where the last stands in the place
- * of the insertion code. */
+/* Reads the number of a residue: 1 to 9999 in digits, then hybrid-36 (A000 …) or hexadecimal (270f …); or five digits,
+ * the last in the column of the insertion code (*ret_five). */
 static int32_t residue_number(const char *text, bool *ret_five) {
     char word[8];
     *ret_five = false;
@@ -71,7 +71,7 @@ static int32_t residue_number(const char *text, bool *ret_five) {
     return value - 10 * 36 * 36 * 36 + 10000 + (lower ? 26 * 36 * 36 * 36 : 0);
 }
 
-/* Where a file has none: from the name, of which the element's symbol ends in the second column. */
+/* Finds an element that the file does not give: in the name of an atom the symbol ends in the second column. */
 static void guess_element(const char name[4], bool hetero, char element[4]) {
     static const char *const two[] = {"CL", "BR", "SE", "FE", "ZN", "MG", "MN", "NA", "CU", "NI", "CO", "CD", "HG"};
     unsigned char first = (unsigned char)name[0], second = (unsigned char)name[1];
@@ -88,7 +88,7 @@ static void guess_element(const char name[4], bool hetero, char element[4]) {
     element[0] = (char)toupper(first);
 }
 
-/* "1HD1" is what older files call HD11: their digit stands before the name. */
+/* Renames "1HD1" of older files, which put the digit before the name, to HD11. */
 static void turn_hydrogen(struct structure_atom *atom) {
     char *name = atom->id.name;
     size_t length = strlen(name);
@@ -98,7 +98,8 @@ static void turn_hydrogen(struct structure_atom *atom) {
     name[length - 1] = digit;
 }
 
-/* Numbers of atoms of six digits and more push all that follows to the right in some programs' files. */
+/* Returns by how much a row is shifted: some programs write atom numbers of six and more digits, which push the rest to
+ * the right. */
 static int find_shift(const char *line) {
     for (int shift = 0; shift <= 3; shift++) {
         if (shift > 0 && !isdigit((unsigned char)line[10 + shift])) return 0;
@@ -154,7 +155,7 @@ enum status pdb_next(struct structure_reader *reader, struct structure_model *mo
                     reader->name, reader->line, length, COORDINATES_END, whole ? "" : ": the file is cut short");
             TRY(add_atom(reader, model, err));
         } else if (is_record(line, "MODEL")) {
-            /* The end of one before that was not said. */
+            /* The model before has no ENDMDL. */
             if (model->count > 0) {
                 reader->has_text = true;
                 break;

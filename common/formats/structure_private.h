@@ -14,12 +14,12 @@ struct cif_state {
     bool in_rows;    /* inside the loop of atoms */
     bool have_row;   /* `row` holds the first atom of the next model */
     int column_count;
-    int field_of[CIF_COLUMNS_MAX]; /* what a column of the loop is, −1: nothing of use */
-    int place[32];                 /* where a field stands in the loop, −1: nowhere */
+    int field_of[CIF_COLUMNS_MAX]; /* the field in a column of the loop, −1: not used */
+    int place[32];                 /* the column of a field in the loop, −1: none */
     int model;                     /* of the row */
     struct structure_atom row;
     float row_xyz[3];
-    char row_text[32]; /* of coordinates that are no numbers */
+    char row_text[32]; /* of a coordinate that is not a number */
     long row_line;
 };
 
@@ -28,11 +28,11 @@ struct dcd_state {
     int marker; /* bytes of a record's length: 4 or 8 */
     int64_t atoms, frames, frame_bytes, first_bytes;
     bool has_cell, has_fourth;
-    int64_t fixed;       /* atoms that stand in the first frame only */
+    int64_t fixed;       /* atoms that only the first frame holds */
     int32_t *free_atoms; /* [atoms − fixed], from 0 */
     float *record;       /* [atoms] */
     float *first;        /* [atoms][3], with fixed atoms */
-    const void *filled;  /* the caller's atoms that are the topology's */
+    const void *filled;  /* the caller's atoms, already copied from the topology */
     int64_t next;        /* frame, from 0 */
 };
 
@@ -43,7 +43,7 @@ struct structure_reader {
     const struct structure_model *topology;
     int64_t size; /* of the file, bytes */
     long line;
-    int given; /* structures handed out */
+    int given; /* structures returned so far */
     char text[PDB_LINE_MAX];
     bool has_text; /* text holds a line that was read and not used */
     struct cif_state cif;
@@ -56,15 +56,15 @@ enum status dcd_begin(struct structure_reader *reader, struct err *err);
 enum status dcd_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found, struct err *err);
 void dcd_end(struct dcd_state *dcd);
 
-/* Room for one atom more; the new one is zeroed. */
+/* Adds an atom, zeroed. */
 enum status structure_model_add(struct structure_model *model, struct structure_atom **ret_atom, float **ret_xyz,
                                 struct err *err);
 void structure_model_reset(struct structure_model *model);
 void structure_model_fault(struct structure_model *model, long line, const char *text);
 
-/* "  12.345 ": a decimal number of at most `width` characters with blanks around it, else NaN. */
+/* Returns the decimal number in a text of at most `width` characters, with blanks around it ("  12.345 "); else NaN. */
 float structure_number(const char *text, size_t width);
-/* Copies what is not blank of text[width], cut to size − 1; the rest of `out` is 0. */
+/* Copies text[width] without blanks around it, cut to size − 1; the rest of `out` is 0. */
 void structure_word(const char *text, size_t width, char *out, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which atoms count, and whether they are the same in two structures. */
+/* Selects atoms, and compares the selected atoms of two structures. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static bool is_one_of(const char *word, const char *const *list, size_t count) {
 }
 #define IS_ONE_OF(word, list) is_one_of((word), (list), sizeof(list) / sizeof *(list))
 
-/* "-5" or "52A" at *text, which moves on. */
+/* Reads a residue such as "-5" or "52A" and moves *text on. */
 static bool read_residue(const char **text, int32_t *ret_number, char *ret_insertion) {
     char *end;
     const char *digits = *text + (**text == '-' || **text == '+');
@@ -46,7 +46,7 @@ static enum status parse_residues(const char *text, struct structure_selection *
         const char *begin = at;
         FAIL_IF(!read_range(&at, &selection->ranges[selection->range_count++]) || strchr(", \t", *at) == NULL, err,
                 STATUS_BAD_ARGUMENT,
-                "residues: '%.*s' is no range: numbers were expected as in 10-50,52A,60-70, the smaller one first",
+                "residues: '%.*s' is not a range: numbers were expected as in 10-50,52A,60-70, the smaller one first",
                 (int)strcspn(begin, ","), begin);
     }
     return STATUS_OK;
@@ -79,7 +79,7 @@ enum status structure_selection_parse(enum structure_what what, const char *chai
 
 static bool in_range(const struct structure_identity *id, const struct structure_range *range) {
     if (id->number < range->first || id->number > range->last) return false;
-    /* 52A-60 leaves 52 out, 52-60 takes 52 and 52A. */
+    /* 52A-60 excludes 52; 52-60 includes 52 and 52A. */
     if (id->number == range->first && range->first_insertion != '\0' && id->insertion[0] < range->first_insertion)
         return false;
     return id->number != range->last || range->last_insertion == '\0' || id->insertion[0] <= range->last_insertion;
@@ -98,12 +98,11 @@ static bool same_residue(const struct structure_identity *a, const struct struct
     return a->number == b->number && strcmp(a->insertion, b->insertion) == 0 && strcmp(a->chain, b->chain) == 0;
 }
 
-/* Rows of one residue that follow each other: those of its alternate locations are among them, also where these are of
- * different kinds of residue. */
+/* Consecutive rows of one residue with all its alternate locations, even if these are different kinds of residue. */
 struct group {
     const struct structure_atom *atoms;
     size_t begin, end;
-    char altloc; /* the one that stays; ' ': there is none */
+    char altloc; /* the chosen location; ' ': none */
     bool amino_acid, water;
 };
 
@@ -127,7 +126,7 @@ static void choose_altloc(struct group *group) {
     group->altloc = count > 0 ? labels[best] : ' ';
 }
 
-/* An atom that has no place in the chosen location stays in its own best one, in a residue of the same kind. */
+/* An atom that is missing in the chosen location stays in its own best location, in a residue of the same kind. */
 static bool stands_in(const struct group *group, size_t at) {
     enum { ROWS_MAX = 512 };
     const struct structure_atom *atom = &group->atoms[at];
@@ -149,7 +148,7 @@ static bool has_atom(const struct group *group, const char *name) {
     return false;
 }
 
-/* Residues of HETATM rows count as amino acids when they are well-known ones or have the three atoms of a chain. */
+/* Residues of HETATM rows count as amino acids if they are well known or have the three atoms of a chain. */
 static void tell_kind(struct group *group) {
     static const char *const waters[] = {"HOH",  "WAT",  "H2O",  "DOD",  "SOL", "TIP",
                                          "TIP2", "TIP3", "TIP4", "TIP5", "SPC"};
@@ -237,7 +236,7 @@ static enum status bad_coordinate(const struct structure_model *model, size_t at
     for (int i = 0; i < model->fault_count; i++)
         if (model->faults[i].atom == atom)
             FAIL(err, STATUS_BAD_FORMAT,
-                 "%s: line %ld: the coordinates of %s are no numbers ('%s')%s: leave the atom out, or mend the file",
+                 "%s: line %ld: the coordinates of %s are not numbers ('%s')%s: leave the atom out, or mend the file",
                  name, model->faults[i].line, text, model->faults[i].text,
                  strchr(model->faults[i].text, '*') != NULL ? ", since they were too large for their columns" : "");
     FAIL(err, STATUS_BAD_FORMAT,

@@ -3,7 +3,7 @@
 
 #include "common/formats/structure_private.h"
 
-/* Decimal as far as it goes, then hybrid-36: a letter and digits of base 36, capitals first. */
+/* Writes a number in decimal if it fits, else in hybrid-36: a letter and digits of base 36, capitals first. */
 static void hybrid36(long value, int width, char out[8]) {
     long decimal = width == 5 ? 100000 : 10000, block = width == 5 ? 26L * 36 * 36 * 36 * 36 : 26L * 36 * 36 * 36;
     long least = width == 5 ? -9999 : -999;
@@ -22,7 +22,8 @@ static void hybrid36(long value, int width, char out[8]) {
     }
 }
 
-/* A name of up to three characters begins in the second column where its element has one letter. */
+/* Writes the name of an atom. A name of up to three characters begins in the second column if its element has one
+ * letter. */
 static void place_name(const struct structure_atom *atom, char out[8]) {
     bool shift = strlen(atom->id.name) < 4 && strlen(atom->element) < 2;
     snprintf(out, 8, shift ? " %-3.3s" : "%-4.4s", atom->id.name);
@@ -33,7 +34,7 @@ static double fit(double value, double least, double most) {
 }
 
 enum status structure_pdb_write(FILE *out, const struct structure_model *model, int number, struct err *err) {
-    /* What is rounded to three decimals must keep its point in place. */
+    /* The value rounded to three decimals must keep its point in place. */
     static const float least = -999.9994F, most = 9999.999F;
     for (size_t i = 0; i < 3 * model->count; i++)
         FAIL_IF(!isnan(model->xyz[i]) && !(model->xyz[i] >= least && model->xyz[i] < most), err, STATUS_BAD_ARGUMENT,

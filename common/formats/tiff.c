@@ -11,8 +11,8 @@
 #include "common/formats/tiff_private.h"
 #include "common/memory.h"
 
-/* Memory is taken on a directory's word, so it must be plausible: small files may be blank images, but no compression
- * makes more than MOST_PER_BYTE pixels of a byte. */
+/* Limits that keep a wrong directory from allocating too much memory. A small file may be a blank image, but no
+ * compression gives more than MOST_PER_BYTE pixels per byte. */
 enum { LARGEST_SIDE = 1 << 24, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 2048, MOST_SAMPLES = 16 };
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 31;
 
@@ -31,7 +31,7 @@ struct reader {
     const char *path;
     int descriptor;
     int64_t size;
-    char message[256]; /* libtiff's first complaint */
+    char message[256]; /* the first error message of libtiff */
     struct err *err;
 };
 
@@ -55,7 +55,7 @@ static int drop_warning(TIFF *tiff, void *context, const char *module, const cha
 
 static void reader_close(struct reader *r) {
     if (r->tiff != NULL)
-        TIFFClose(r->tiff); /* closes the descriptor, too */
+        TIFFClose(r->tiff); /* closes the descriptor too */
     else
         file_close(&r->descriptor);
     r->tiff = NULL;
@@ -75,7 +75,7 @@ static enum status reader_open(struct reader *r, const char *path, struct err *e
     TIFFOpenOptionsSetErrorHandlerExtR(options, take_error, r);
     TIFFOpenOptionsSetWarningHandlerExtR(options, drop_warning, r);
     TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)1 << 32);
-    /* m: no memory mapping, since a file that shrinks under it would be a SIGBUS. */
+    /* m: no memory mapping, because a file that shrinks would then cause a SIGBUS. */
     r->tiff = TIFFFdOpenExt(r->descriptor, path, "rm", options);
     TIFFOpenOptionsFree(options);
     FAIL_IF(r->tiff == NULL, err, STATUS_BAD_FORMAT, "%s: not a TIFF file that can be read: %s", path, r->message);
@@ -131,7 +131,7 @@ static enum status check_colours(const struct reader *r, uint32_t directory, str
     return STATUS_OK;
 }
 
-/* Shape and type of the current directory. */
+/* Reads shape and type of the current directory. */
 static enum status read_page(struct reader *r, struct page *ret_page) {
     TIFF *t = r->tiff;
     uint32_t directory = (uint32_t)TIFFCurrentDirectory(t), depth = 1;
@@ -175,7 +175,7 @@ static enum status read_page(struct reader *r, struct page *ret_page) {
     return STATUS_OK;
 }
 
-/* Strips or tiles that are not all inside the file: it is still being written. */
+/* Checks that all strips or tiles lie inside the file; else the file is still being written. */
 static enum status check_blocks(struct reader *r, const struct page *p) {
     uint32_t directory = (uint32_t)TIFFCurrentDirectory(r->tiff);
     uint64_t across = (p->nx + p->block_nx - 1) / p->block_nx, down = (p->ny + p->block_ny - 1) / p->block_ny;
@@ -202,7 +202,7 @@ static bool is_extra(TIFF *tiff) {
     return TIFFGetField(tiff, TIFFTAG_SUBFILETYPE, &kind) && (kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
 }
 
-/* Walks all pages: their shape and number. Leaves the reader at the last directory. */
+/* Walks all pages for their shape and number. Leaves the reader at the last directory. */
 static enum status survey(struct reader *r, struct page *ret_first, int *ret_count) {
     struct page first = {0};
     int count = 0;
@@ -233,7 +233,7 @@ static enum status survey(struct reader *r, struct page *ret_first, int *ret_cou
 
 struct buffers {
     unsigned char *block; /* one decoded strip or tile */
-    float *row;           /* one row of it */
+    float *row;           /* one row of the block */
 };
 
 static void buffers_free(struct buffers *b) {
@@ -241,7 +241,8 @@ static void buffers_free(struct buffers *b) {
     mem_free(&b->row);
 }
 
-/* Adds a row of `count` pixels to the image: sample `plane` of each, or all of them when they lie side by side. */
+/* Adds a row of `count` pixels to the image: sample `plane` of each pixel, or all samples when they lie side by
+ * side. */
 static void add_row(const struct page *p, const float *samples, size_t count, int plane, float *out) {
     static const float weights[3] = {0.2126f, 0.7152f, 0.0722f};
     bool separate = p->planar == PLANARCONFIG_SEPARATE;
@@ -284,14 +285,15 @@ static enum status read_block(struct reader *r, const struct page *p, struct buf
     return STATUS_OK;
 }
 
-/* Of unsigned values the largest becomes 0; others, which have no largest, change their sign. */
+/* Turns min-is-white into min-is-black: the largest unsigned value becomes 0; signed and float values change their
+ * sign. */
 static void invert(const struct page *p, float *out) {
     double largest = p->sample != SAMPLE_UNSIGNED ? 0 : p->bits == 64 ? 0x1p64 : (double)(((uint64_t)1 << p->bits) - 1);
     for (size_t i = 0; i < (size_t)p->nx * p->ny; i++)
         out[i] = (float)(largest - (double)out[i]);
 }
 
-/* The current directory into out[ny][nx]. */
+/* Reads the current directory into out[ny][nx]. */
 static enum status read_pixels(struct reader *r, const struct page *p, float *out) {
     _cleanup_(buffers_free) struct buffers b = {0};
     bool separate = p->planar == PLANARCONFIG_SEPARATE;
@@ -315,7 +317,7 @@ static enum status read_pixels(struct reader *r, const struct page *p, float *ou
     return STATUS_OK;
 }
 
-/* ---- the module's interface ---- */
+/* ---- interface ---- */
 
 enum status tiff_probe(const char *path, struct image_info *ret_info, struct err *err) {
     _cleanup_(reader_close) struct reader r;
@@ -328,7 +330,7 @@ enum status tiff_probe(const char *path, struct image_info *ret_info, struct err
     return STATUS_OK;
 }
 
-/* Pages first .. first+count−1, or all from `first` on when count is 0. */
+/* Reads pages first .. first+count−1, or all from `first` on if count is 0. */
 static enum status read_pages(const char *path, int first, int count, struct image *image, struct err *err) {
     _cleanup_(reader_close) struct reader r;
     struct page shape = {0};

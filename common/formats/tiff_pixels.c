@@ -10,7 +10,7 @@
             out[i] = (float)in[i];                                                                                     \
     } while (0)
 
-/* Samples of 1 to 31 bits that share bytes. */
+/* Unpacks samples of 1 to 31 bits that share bytes. */
 static void unpack(enum tiff_sample sample, int bits, const unsigned char *packed, size_t count, float *out) {
     uint64_t window = 0;
     int held = 0;

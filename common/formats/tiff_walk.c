@@ -4,7 +4,7 @@
 #include "common/files.h"
 #include "common/formats/tiff_private.h"
 
-/* Movies have a directory a frame, at most some thousand. */
+/* A movie has one directory a frame, at most some thousands. */
 enum { MOST_DIRECTORIES = 100000, ENTRIES_AT_ONCE = 64 };
 
 struct walk {
@@ -12,7 +12,7 @@ struct walk {
     int descriptor;
     int64_t size;
     bool big_endian, big_tiff;
-    uint64_t entries;           /* so far: bounds the work on directories that overlap */
+    uint64_t entries;           /* read so far: limits the work on overlapping directories */
     bool has_width, has_length; /* the current directory */
 };
 
@@ -33,7 +33,7 @@ static enum status outside(const struct walk *w, const char *what, uint64_t offs
          (unsigned long long)offset);
 }
 
-/* A value that does not fit into its entry lies elsewhere. */
+/* Notes whether width and length are given. Checks that a value too large for its entry lies inside the file. */
 static enum status check_entry(struct walk *w, const unsigned char *entry, struct err *err) {
     int word = w->big_tiff ? 8 : 4;
     uint64_t count = number(w, entry + 4, word), offset = number(w, entry + 4 + word, word);
@@ -45,7 +45,7 @@ static enum status check_entry(struct walk *w, const unsigned char *entry, struc
     bool huge = __builtin_mul_overflow(count, (uint64_t)type_bytes(type), &bytes);
     if (!huge && bytes <= (uint64_t)word) return STATUS_OK;
     if (huge || offset > (uint64_t)w->size || bytes > (uint64_t)w->size - offset)
-        return outside(w, "a tag's value is said to lie", offset, err);
+        return outside(w, "a tag's value should lie", offset, err);
     return STATUS_OK;
 }
 
@@ -66,13 +66,13 @@ static enum status check_entries(struct walk *w, int64_t at, uint64_t count, str
     return STATUS_OK;
 }
 
-/* ret_next: offset of the directory that follows, or 0. */
+/* ret_next: offset of the next directory, or 0. */
 static enum status check_directory(struct walk *w, uint64_t offset, uint64_t *ret_next, struct err *err) {
     unsigned char bytes[8];
     int count_bytes = w->big_tiff ? 8 : 2, next_bytes = w->big_tiff ? 8 : 4, entry_bytes = w->big_tiff ? 20 : 12;
     uint64_t left = (uint64_t)w->size;
     if (offset > left || left - offset < (uint64_t)count_bytes)
-        return outside(w, "a directory is said to lie", offset, err);
+        return outside(w, "a directory should lie", offset, err);
     TRY(file_read_at(w->descriptor, w->path, (int64_t)offset, bytes, (size_t)count_bytes, err));
     uint64_t count = number(w, bytes, count_bytes);
     left -= offset + (uint64_t)count_bytes;
@@ -107,14 +107,14 @@ enum status tiff_walk(const char *path, int descriptor, int64_t size, struct err
     if (w.big_tiff) TRY(file_read_at(descriptor, path, 0, head, 16, err));
     uint64_t next = w.big_tiff ? number(&w, head + 8, 8) : number(&w, head + 4, 4);
     FAIL_IF(next == 0, err, STATUS_TRUNCATED, "%s: its first directory is not written yet (bytes 4 to 7 are 0)", path);
-    uint64_t known = 0; /* one that was passed: the last whose number is a power of two, so that every ring meets it */
+    uint64_t known = 0; /* the last directory whose number is a power of two: every ring comes back to it */
     for (int count = 1; next != 0; count++) {
-        FAIL_IF(count > MOST_DIRECTORIES, err, STATUS_BAD_FORMAT, "%s: more than %d directories: it is no TIFF file",
+        FAIL_IF(count > MOST_DIRECTORIES, err, STATUS_BAD_FORMAT, "%s: more than %d directories: it is not a TIFF file",
                 path, MOST_DIRECTORIES);
         if ((count & (count - 1)) == 0) known = next;
         TRY(check_directory(&w, next, &next, err));
         FAIL_IF(next == known, err, STATUS_BAD_FORMAT,
-                "%s: its directories form a ring: what follows directory %d is the one at byte %llu again", path, count,
+                "%s: its directories form a ring: directory %d is followed by the one at byte %llu again", path, count,
                 (unsigned long long)known);
     }
     return STATUS_OK;

@@ -10,9 +10,9 @@
 
 enum { TEXT_LIMIT = 16 << 20, LINE_NUMBERS = 16 };
 
-static const double SCALE_MAX = 10; /* of a transform's area, either way squared */
+static const double SCALE_MAX = 10; /* of lengths; a transform may change areas by its square */
 
-/* One line's numbers. */
+/* The numbers of one line. */
 struct line {
     const char *name; /* of the file */
     int number;
@@ -26,7 +26,7 @@ struct reader {
     int line;
 };
 
-/* What does not fit is shown: printable, and not all of a long line. */
+/* Copies a text for a message: printable characters only, and not all of a long line. */
 static void show(const char *text, size_t length, char shown[48]) {
     size_t n = length < 40 ? length : 40;
     for (size_t i = 0; i < n; i++)
@@ -34,7 +34,7 @@ static void show(const char *text, size_t length, char shown[48]) {
     shown[n] = '\0';
 }
 
-/* "39,7" is no 39; a comma between two numbers has a blank behind it. */
+/* Refuses "39,7", which is not 39. A comma between two numbers has a blank behind it. */
 static enum status refuse_comma(const struct reader *reader, const char *word, const char *comma, const char *end,
                                 struct err *err) {
     char shown[48];
@@ -72,7 +72,7 @@ static enum status read_number(const struct reader *reader, const char **at, con
     return STATUS_OK;
 }
 
-/* Editors of Windows begin a text with a byte order mark. */
+/* Skips the byte order mark with which Windows editors begin a text. */
 static struct reader reader_of(const char *name, const char *what, const char *text, size_t length) {
     size_t skip = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     return (struct reader){name, what, text + skip, text + length, 0};
@@ -82,7 +82,7 @@ static bool is_gap(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == ',' || c == '\f' || c == '\v';
 }
 
-/* The next line that is not empty; count 0 at the end. */
+/* Reads the next line that is not empty; count is 0 at the end. */
 static enum status next_line(struct reader *reader, struct line *line, struct err *err) {
     line->count = 0;
     while (line->count == 0 && reader->at < reader->end) {

@@ -144,10 +144,8 @@ static void print_man(const struct manual *manual, FILE *out) {
     }
     man_paragraph("Exit status", manual->exit_codes, out);
     fputs(".SH \"SEE ALSO\"\n", out);
-    fputs(strcmp(manual->program, "icestream") == 0 ? "The handbook, in the folder doc/icestream/docs/handbook.\n"
-                                                    : "\\fBicestream\\fR(1), and the handbook, in the folder "
-                                                      "doc/icestream/docs/handbook.\n",
-          out);
+    if (strcmp(manual->program, "icestream") != 0) fputs("\\fBicestream\\fR(1).\n", out);
+    fputs("The handbook and the list of all parameters lie in share/doc/icestream/docs of the installation.\n", out);
 }
 
 /* Tables of Markdown. */

@@ -7,7 +7,7 @@
 #include "common/memory.h"
 #include "common/text.h"
 
-enum { JSON_PARAMS_MAX = 256, TEXT_MAX = 4096 };
+enum { JSON_PARAMS_MAX = 256, TEXT_MAX = 4096, HELP_COLUMN = 28 };
 
 static const char *const type_names[] = {"bool", "int", "float", "string", "path", "choice", "floats"};
 
@@ -170,14 +170,6 @@ static void print_details(const struct param *param, FILE *out) {
         fputs(between[0] == ';' ? ")" : "", out);
 }
 
-/* Returns the number of columns on a terminal: continuation bytes of UTF-8 (as in Å) take none. */
-static int display_width(const char *text) {
-    int width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xC0) != 0x80;
-    return width;
-}
-
 void params_help(const struct param *table, size_t count, FILE *out) {
     for (size_t i = 0; i < count; i++) {
         const struct param *param = &table[i];
@@ -204,8 +196,8 @@ void params_help(const struct param *table, size_t count, FILE *out) {
         }
         char left[96];
         snprintf(left, sizeof left, "--%s %s", param->name, what);
-        fprintf(out, "  %s%*s%s", left, 28 - display_width(left) > 1 ? 28 - display_width(left) : 1, "",
-                param->help != NULL ? param->help : "");
+        int blanks = HELP_COLUMN - (int)text_width(left);
+        fprintf(out, "  %s%*s%s", left, blanks > 1 ? blanks : 1, "", param->help != NULL ? param->help : "");
         print_details(param, out);
         fputc('\n', out);
     }

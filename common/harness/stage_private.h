@@ -244,7 +244,7 @@ void stage_wake_all(struct stage *stage);
  * reached. */
 void stage_wait_until(struct stage *stage, double deadline);
 void stage_sleep(struct stage *stage, enum part part, double deadline);
-/* Ends the stage with an error. May be called with or without the lock. */
+/* stage_fatal ends the stage with an error; stage_stop drains it or stops it. Both take the lock themselves. */
 void stage_fatal(struct stage *stage, enum status status, const struct err *err);
 void stage_stop(struct stage *stage, enum stage_stop how);
 

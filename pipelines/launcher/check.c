@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipelines/launcher/program.h"
+#include "pipelines/launcher/commands.h"
 
-/* Stages are taken for what `program` or their name says: nobody has been asked yet. */
+/* A stage's kind is what `program` or its name says: no program has been asked yet. */
 static enum status apply_preset(struct graph *graph, const struct preset *preset, struct err *err) {
     for (size_t i = 0; i < graph->stage_count; i++) {
         struct graph_section *section = &graph->stages[i].section;
@@ -23,7 +23,7 @@ static enum status read_and_check(const char *path, const struct options *option
     for (size_t i = 0; i < options->set_count; i++)
         TRY(graph_set(*ret_graph, options->sets[i], problems, err));
     if (preset != NULL) TRY(apply_preset(*ret_graph, preset, err));
-    /* A text that could not be understood has said enough. */
+    /* The text could not be understood; its problems are reported already. */
     if ((*ret_graph)->stage_count > 0) TRY(graph_check(*ret_graph, machine, problems, err));
     return STATUS_OK;
 }

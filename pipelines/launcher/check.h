@@ -1,4 +1,4 @@
-/* From a path to a checked graph and its plan, as check, run and replay need them. */
+/* Makes a checked graph and its plan from a path, for check, run and replay. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_CHECK_H
 #define ICESTREAM_PIPELINES_LAUNCHER_CHECK_H
 
@@ -6,14 +6,14 @@
 #include "pipelines/launcher/options.h"
 #include "pipelines/launcher/plan.h"
 
-/* A value put in before the check, besides --set: what replay feeds its watcher. */
+/* A value to set before the check, besides those of --set: replay sets the directory of its watcher. */
 struct preset {
-    const char *kind; /* of the stages it is for: "watcher" */
+    const char *kind; /* kind of the stages to set it for: "watcher" */
     const char *key, *value;
 };
 
-/* Reads the graph, applies --set, checks, prints every problem to stderr. Returns the exit code: EXIT_OK, and graph and
- * plan are filled; or EXIT_USAGE or EXIT_ERROR, and they are empty. preset may be NULL. */
+/* Reads the graph, applies --set, checks, and prints every problem to standard error. Returns the exit code: with
+ * EXIT_OK, graph and plan are filled; with EXIT_USAGE or EXIT_ERROR, they are empty. preset may be NULL. */
 int check_graph(const char *path, const struct options *options, const struct preset *preset, struct graph **ret_graph,
                 struct plan *ret_plan);
 

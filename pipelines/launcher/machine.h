@@ -1,14 +1,14 @@
-/* What there is to run on. */
+/* Finds out what this machine offers: cores and GPUs. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_MACHINE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_MACHINE_H
 
 #include <stdbool.h>
 
-/* What a graph is checked and planned for; a parameter there, so that tests can ask for any machine. */
+/* The machine for which a graph is checked and planned. It is a parameter, so that tests can ask for any machine. */
 struct machine {
-    int cores; /* that this process may use */
-    int gpus;  /* that this process may use */
-    bool cuda; /* whether this build can use a GPU */
+    int cores; /* cores that this process may use */
+    int gpus;  /* GPUs that this process may use */
+    bool cuda; /* this build can use a GPU */
 };
 void machine_inspect(struct machine *ret_machine);
 

@@ -1,7 +1,8 @@
+/* icestream: reads the command line and runs one command. */
 #include <stdio.h>
 #include <string.h>
 
-#include "pipelines/launcher/options.h"
+#include "pipelines/launcher/commands.h"
 
 static int run_command(const struct options *options) {
     if (options->help) {

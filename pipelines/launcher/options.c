@@ -28,51 +28,53 @@ static const struct option_row rows[] = {
      AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
-    {"until-idle", "SECONDS", "Ends the stream when nothing new has come for so long.", RUNS, OPTION_SECONDS,
+    {"until-idle", "SECONDS", "Ends the stream when nothing new has come for that long.", RUNS, OPTION_SECONDS,
      AT(until_idle), 0},
-    {"speed", "X|max", "So many times the pace of the recording (1), or as fast as it goes.", COMMAND_REPLAY,
+    {"speed", "X|max", "How many times faster than the recording (1), or as fast as possible.", COMMAND_REPLAY,
      OPTION_SPEED, AT(speed), 0},
     {"fault", "SPEC", "kill:STAGE@N, corrupt:N, delay:N:SECONDS or duplicate:N; may be given again.", COMMAND_REPLAY,
      OPTION_TEXTS, AT(faults), AT(fault_count)},
-    {"restarts", "N", "Deaths of a process in a row, with nothing finished between them, before giving up (5).", RUNS,
-     OPTION_COUNT, AT(supervisor.restart_limit), 0},
+    {"restarts", "N", "Deaths of a process in a row, with nothing finished between them, before the run gives up (5).",
+     RUNS, OPTION_COUNT, AT(supervisor.restart_limit), 0},
     {"backoff", "SECONDS", "Pause before a dead process is started again; doubled for each such death, up to 30 (0.5).",
      RUNS, OPTION_SECONDS, AT(supervisor.backoff), 0},
-    {"hang-report", "SECONDS", "A process that is silent for so long is reported, and its items go to others (15).",
-     RUNS, OPTION_SECONDS, AT(supervisor.hang_report), 0},
-    {"hang-kill", "SECONDS", "It is killed and started again so long after that (60).", RUNS, OPTION_SECONDS,
-     AT(supervisor.hang_kill), 0},
-    {"log-size", "MIB", "A log of this size is renamed, and a new one begun; four old ones are kept (16).", RUNS,
+    {"hang-report", "SECONDS",
+     "A process that is silent for that long is reported, and its items go to other replicas (15).", RUNS,
+     OPTION_SECONDS, AT(supervisor.hang_report), 0},
+    {"hang-kill", "SECONDS", "How long after the report the process is killed and started again (60).", RUNS,
+     OPTION_SECONDS, AT(supervisor.hang_kill), 0},
+    {"log-size", "MIB", "A log of this size is renamed and a new one begins; four old logs stay (16).", RUNS,
      OPTION_SIZE, AT(log_size), 0},
     {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES, OPTION_FLAG, AT(json), 0},
     {"follow", NULL, "Prints again whenever something has changed, until the run ends.", COMMAND_STATUS, OPTION_FLAG,
      AT(follow), 0},
-    {"lost", NULL, "Also items that are done but whose products are not there any more.", COMMAND_RETRY, OPTION_FLAG,
-     AT(lost), 0},
+    {"lost", NULL, "Also items that are done, but whose products are missing.", COMMAND_RETRY, OPTION_FLAG, AT(lost),
+     0},
     {"stage", "NAME", "Only the items of this stage.", COMMAND_RETRY, OPTION_TEXT, AT(stage), 0},
-    {"help", NULL, "This text.", ~0u, OPTION_FLAG, AT(help), 0},
+    {"help", NULL, "Prints this text.", ~0u, OPTION_FLAG, AT(help), 0},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
 static const struct {
     const char *name, *words, *summary;
     enum command command;
-    size_t least, most; /* words */
+    size_t least, most; /* number of words */
 } commands[] = {
     {"run", "GRAPH", "starts a session, or resumes it", COMMAND_RUN, 1, 1},
     {"replay", "RECORDED GRAPH", "plays a recorded session, or a folder of micrographs, again", COMMAND_REPLAY, 2, 2},
-    {"check", "GRAPH", "says what is wrong with a graph, or prints the plan", COMMAND_CHECK, 1, 1},
-    {"status", "", "what became of every item of a session", COMMAND_STATUS, 0, 0},
+    {"check", "GRAPH", "reports what is wrong with a graph, or prints the plan", COMMAND_CHECK, 1, 1},
+    {"status", "", "prints what happened to every item of a session", COMMAND_STATUS, 0, 0},
     {"retry", "[ITEM]…", "sends failed items through again (all, or those named)", COMMAND_RETRY, 0, SIZE_MAX},
-    {"stages", "", "lists the stage programs there are", COMMAND_STAGES, 0, 0},
+    {"stages", "", "lists the stage programs on this machine", COMMAND_STAGES, 0, 0},
 };
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
+enum { COMMANDS = sizeof commands / sizeof commands[0], WORDS_WIDTH = 16 };
 
 void options_help(FILE *out) {
     fputs("icestream: streaming cryo-EM beside the microscope.\n\nUsage: icestream COMMAND …\n\n", out);
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-8s %-16s %s\n", commands[i].name, commands[i].words, commands[i].summary);
-    fputs("\n`icestream COMMAND --help` tells more; `icestream --version` the version.\n"
+        fprintf(out, "  %-8s %s%*s %s\n", commands[i].name, commands[i].words,
+                WORDS_WIDTH - (int)text_width(commands[i].words), "", commands[i].summary);
+    fputs("\n`icestream COMMAND --help` tells more; `icestream --version` prints the version.\n"
           "Exit codes: 0 nothing failed, 1 error, 2 usage or graph, 3 some items failed and the rest are done, 4 the\n"
           "counts do not add up.\n",
           out);

@@ -1,4 +1,4 @@
-/* The command line of `icestream`. */
+/* Parses the command line of `icestream`, and prints its help. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_OPTIONS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_OPTIONS_H
 
@@ -20,20 +20,20 @@ enum command {
 
 struct options {
     enum command command;
-    const char **words; /* what is not an option: GRAPH; RECORDED GRAPH; ITEM… */
+    const char **words; /* words that are no options: GRAPH; RECORDED GRAPH; ITEM… */
     size_t word_count;
     const char *session, *stage;
     const char **sets, **faults;
     size_t set_count, fault_count;
     double until_idle; /* s; negative: not given */
-    double speed;      /* infinite: max */
+    double speed;      /* infinite: as fast as possible */
     double log_size;   /* MiB */
     bool json, follow, lost;
     bool help;
     struct supervisor_options supervisor;
 };
 
-/* All strings are borrowed from argv. argv[0] is the command's name. */
+/* Parses the command line. All strings are borrowed from argv. argv[0] is the command's name. */
 enum status options_parse(int argc, char **argv, struct options *ret_options, struct err *err);
 void options_clear(struct options *options);
 void options_help(FILE *out);
@@ -43,12 +43,5 @@ enum status options_manual(const char *form, FILE *out, struct err *err);
 
 /* Exit codes, the same for all programs. */
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_COUNTS = 4 };
-
-int command_check(const struct options *options);
-int command_stages(const struct options *options);
-int command_run(const struct options *options);
-int command_replay(const struct options *options);
-int command_status(const struct options *options);
-int command_retry(const struct options *options);
 
 #endif

@@ -25,7 +25,7 @@ void plan_clear(struct plan *plan) {
     *plan = (struct plan){0};
 }
 
-/* Cores over the instances that compute: all but those that only look for what comes. */
+/* Divides the cores among the instances that compute: all except sources, which only look for new files. */
 static int default_threads(const struct graph *graph, const struct machine *machine) {
     int computing = 0;
     for (size_t i = 0; i < graph->stage_count; i++)
@@ -34,7 +34,7 @@ static int default_threads(const struct graph *graph, const struct machine *mach
     return threads > 0 ? threads : 1;
 }
 
-/* `auto` takes the next GPU by turns; a list is shared out among the replicas, and one replica has all of it. */
+/* `auto` takes the next GPU in turn. A list is divided among the replicas; a single replica gets the whole list. */
 static void give_gpus(const struct graph_stage *stage, const struct machine *machine, int *next_gpu, int *place,
                       struct plan_instance *instance) {
     instance->gpus = place;
@@ -82,7 +82,7 @@ static enum status add_edge(struct plan *plan, size_t instance, size_t to, struc
     FAIL_IF(edges == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
     plan->edges = edges;
     struct plan_edge *edge = &edges[plan->edge_count];
-    /* As many on their way as all lanes can hold, and as many again so that no lane waits. */
+    /* As many items as all lanes can hold, and as many again so that no lane waits. */
     int window = 2 * down->lanes * down->replicas;
     *edge = (struct plan_edge){
         .instance = instance, .from = plan->instances[instance].stage, .to = to, .window = window < 8 ? 8 : window};
@@ -129,8 +129,8 @@ static const char *plan_host(const struct graph *graph) {
     return graph->listen[0] != '\0' ? graph->listen : "127.0.0.1";
 }
 
-/* A port that is free now. Between this and the stage's own bind another program might take it; the stage then ends
- * with an error, and the next run chooses again. */
+/* Finds a port that is free now. Before the stage binds it, another program might take it; the stage then ends with an
+ * error, and the next run chooses again. */
 static enum status free_port(const char *host, int *ret_port, int *ret_socket, struct err *err) {
     int socket_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     FAIL_IF(socket_fd < 0, err, STATUS_IO, "no socket: %s", strerror(errno));
@@ -152,7 +152,7 @@ static enum status free_port(const char *host, int *ret_port, int *ret_socket, s
 }
 
 static enum status tcp_endpoints(struct plan *plan, struct err *err) {
-    /* All stay bound until all are chosen, so that none comes twice. */
+    /* All ports stay bound until all are chosen, so that no port comes twice. */
     int *sockets = malloc((2 * plan->edge_count + 1) * sizeof *sockets);
     FAIL_IF(sockets == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
     enum status status = STATUS_OK;

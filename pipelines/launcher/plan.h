@@ -1,5 +1,5 @@
-/* The plan of a run: which processes there will be, with which threads and GPUs, and which sockets join them. Made from
- * a checked graph; printed by `check`, carried out by `run`. */
+/* The plan of a run: its processes, with their threads and GPUs, and the sockets between them. It is made from a
+ * checked graph; `check` prints it and `run` carries it out. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_PLAN_H
 #define ICESTREAM_PIPELINES_LAUNCHER_PLAN_H
 
@@ -11,15 +11,15 @@
 #include "pipelines/launcher/graph/graph.h"
 #include "pipelines/launcher/graph/graph_check.h"
 
-/* Long enough for "tcp://127.0.0.1:65535", and for what a Unix socket takes (107 bytes and a 0) after "ipc://". */
+/* Room for "tcp://127.0.0.1:65535", or for "ipc://" and the path of a Unix socket (107 bytes and a 0). */
 enum { PLAN_ENDPOINT_SIZE = 128, PLAN_IPC_MAX = 107 };
 
-/* From one instance to one stage. Bound by the instance; every replica of the stage connects. */
+/* An edge from one instance to one stage. The instance binds it; every replica of the stage connects. */
 struct plan_edge {
     char *name;            /* "watcher.0>lowpass-picker" */
-    size_t instance, from; /* upstream: index of the instance and of its stage in the graph */
+    size_t instance, from; /* upstream: index of the instance, and of its stage in the graph */
     size_t to;             /* downstream: index of the stage */
-    int window;            /* unacknowledged items at a time */
+    int window;            /* items that may be unacknowledged at a time */
     char data[PLAN_ENDPOINT_SIZE], ack[PLAN_ENDPOINT_SIZE]; /* empty until plan_endpoints */
 };
 
@@ -27,7 +27,7 @@ struct plan_instance {
     char *name; /* "lowpass-picker.0" */
     size_t stage;
     int replica, threads, flush_threads;
-    int *gpus; /* what CUDA_VISIBLE_DEVICES will hold; borrowed from gpu_list */
+    int *gpus; /* the future content of CUDA_VISIBLE_DEVICES; points into gpu_list */
     size_t gpu_count;
     const char *device; /* auto, cpu, cuda:N */
 };
@@ -44,10 +44,10 @@ struct plan {
 enum status plan_create(const struct graph *graph, const struct machine *machine, struct plan *ret_plan,
                         struct err *err);
 void plan_clear(struct plan *plan);
-/* Names the sockets: ipc in `folder` (which is to be of mode 0700), or free tcp ports of this host. */
+/* Names the sockets: ipc in `folder` (whose mode must be 0700), or free tcp ports of this host. */
 enum status plan_endpoints(struct plan *plan, const char *folder, struct err *err);
 void plan_print(const struct plan *plan, FILE *out);
-/* Whether a stage takes nothing from others. */
+/* Returns whether a stage has no input from other stages. */
 bool plan_is_source(const struct graph_stage *stage);
 
 #endif

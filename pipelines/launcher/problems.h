@@ -1,4 +1,5 @@
-/* What is wrong with a graph: everything that was found, each with its line, so that a person mends it in one go. */
+/* Collects everything that is wrong with a graph, each problem with its line, so that the user can correct all in one
+ * go. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_PROBLEMS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_PROBLEMS_H
 
@@ -10,7 +11,7 @@ enum problem_level { PROBLEM_ERROR, PROBLEM_WARNING, PROBLEM_NOTE };
 
 struct problem {
     enum problem_level level;
-    int line; /* from 1; 0: not from the file but from --set or the graph as a whole */
+    int line; /* from 1; 0: not in the file, but from --set or about the graph as a whole */
     char *text;
 };
 
@@ -19,14 +20,14 @@ struct problems {
     struct problem *list;
     size_t count, capacity;
     size_t errors;
-    bool no_memory; /* something could not be recorded */
+    bool no_memory; /* a problem could not be recorded */
 };
 
 void problems_init(struct problems *problems, const char *source);
 void problems_clear(struct problems *problems);
 void problems_add(struct problems *problems, enum problem_level level, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* "spa.yaml:7: error: …", in the order of lines; those of no line first. */
+/* Prints "spa.yaml:7: error: …", in the order of lines; problems without a line come first. */
 void problems_print(struct problems *problems, FILE *out);
 
 #endif

@@ -38,7 +38,7 @@ static bool is_program(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Calls visit with each folder where programs may lie: ours, then PATH's. True ends the walk. */
+/* Calls visit with each folder where programs may lie: our own, then those of PATH. Stops when visit returns true. */
 typedef bool folder_visit(const char *folder, void *context);
 
 static bool each_folder(bool own, bool path, folder_visit *visit, void *context) {
@@ -133,7 +133,7 @@ void program_names_clear(struct program_names *names) {
     *names = (struct program_names){0};
 }
 
-/* --describe. */
+/* ---- --describe ---- */
 
 static void be_describer(const char *path, int output) {
     int null = open("/dev/null", O_RDWR);
@@ -146,7 +146,8 @@ static void be_describer(const char *path, int output) {
     _exit(127);
 }
 
-/* Up to DESCRIBE_MAX bytes until the other end closes. False: too much, or the time is over. */
+/* Reads up to DESCRIBE_MAX bytes until the other end closes. Returns false on too much text, or when the time is
+ * over. */
 static bool read_all(int from, double deadline, char *text, size_t *ret_length) {
     size_t length = 0;
     for (;;) {
@@ -173,7 +174,7 @@ enum status program_describe(const char *path, double seconds, json_t **ret_desc
     FAIL_IF(pipe2(pipes, O_CLOEXEC) != 0, err, STATUS_IO, "no pipe: %s", strerror(errno));
     pid_t child = fork();
     if (child == 0) be_describer(path, pipes[1]);
-    if (child > 0) setpgid(child, child); /* in case the child has not come to it yet */
+    if (child > 0) setpgid(child, child); /* in case the child has not got there yet */
     close(pipes[1]);
     if (child < 0) {
         close(pipes[0]);
@@ -182,7 +183,7 @@ enum status program_describe(const char *path, double seconds, json_t **ret_desc
     size_t length = 0;
     bool whole = read_all(pipes[0], clock_monotonic() + seconds, text, &length);
     close(pipes[0]);
-    /* It may have closed its output and live on, or have left a grandchild behind. */
+    /* The program may have closed its output and live on, or have left a grandchild behind. */
     if (!whole) kill(-child, SIGKILL);
     int status;
     while (waitpid(child, &status, 0) < 0)

@@ -1,4 +1,4 @@
-/* Stage programs, seen from outside: where they lie, and what they say of themselves (--describe). */
+/* Finds stage programs, and asks them to describe themselves (--describe). */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_PROGRAM_H
 #define ICESTREAM_PIPELINES_LAUNCHER_PROGRAM_H
 
@@ -8,16 +8,17 @@
 
 #include "common/status.h"
 
-/* The folder that this program lies in, where its stages lie too. */
+/* Returns the folder of this program, where its stages lie too. */
 enum status program_own_folder(char *folder, size_t size, struct err *err);
 
-/* The stage that `name` means: icestream-NAME beside this program, or else on PATH. *ret_path is absolute and freed by the
- * caller. NOT_FOUND: there is none. */
+/* Finds the program of the stage `name`: icestream-NAME beside this program, or else on PATH. *ret_path is absolute;
+ * the caller frees it. NOT_FOUND: there is none. */
 enum status program_find(const char *name, char **ret_path, struct err *err);
-/* Whether there is a program at that absolute path: NOT_FOUND, or UNSUPPORTED for a file that may not be executed. */
+/* Checks that there is a program at that absolute path. NOT_FOUND: no file; UNSUPPORTED: a file that may not be
+ * executed. */
 enum status program_check(const char *path, struct err *err);
 
-/* Every icestream-NAME beside this program and on PATH, without duplicates, sorted; NAME only. */
+/* Lists every icestream-NAME beside this program and on PATH, sorted and without duplicates; NAME only. */
 struct program_names {
     char **names;
     size_t count;
@@ -25,13 +26,13 @@ struct program_names {
 enum status program_list(struct program_names *ret_names, struct err *err);
 void program_names_clear(struct program_names *names);
 
-/* What `PATH --describe` prints. *ret_describe is NULL when the program gives no such thing within the time: a script
- * that does not know the option. STATUS_IO: it could not be started at all. STATUS_BAD_FORMAT: it answers with an object
- * that is not what docs/protocol.md says. */
+/* Runs `PATH --describe`. *ret_describe is NULL when the program prints no description within the time: a script may
+ * not know the option. STATUS_IO: the program could not be started. STATUS_BAD_FORMAT: its answer does not follow
+ * docs/protocol.md. */
 enum status program_describe(const char *path, double seconds, json_t **ret_describe, struct err *err);
-/* The text of such an answer (program_answer.c); `path` is for the message. */
+/* Parses and checks such an answer (program_answer.c); `path` is for the message. */
 enum status program_answer(const char *path, const char *text, size_t length, json_t **ret_describe, struct err *err);
-/* Its parameters: an array of objects. NULL: none given. */
+/* Returns the array of parameters, or NULL when the program gives none. */
 const json_t *program_params(const json_t *describe);
 
 #endif

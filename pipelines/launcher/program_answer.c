@@ -1,4 +1,4 @@
-/* What a program says of itself: read, and checked for what the launcher relies on. */
+/* Parses what a program says about itself, and checks what the launcher relies on. */
 #include <string.h>
 
 #include "pipelines/launcher/program.h"
@@ -42,16 +42,16 @@ enum status program_answer(const char *path, const char *text, size_t length, js
     while (blank < length && (text[blank] == ' ' || text[blank] == '\n'))
         blank++;
     *ret_describe = NULL;
-    if (blank == length || text[blank] != '{') /* a help text, say: it does not know the option */
+    if (blank == length || text[blank] != '{') /* a help text, for example: the program does not know the option */
         return STATUS_OK;
     json_error_t error;
     json_t *describe = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     FAIL_IF(describe == NULL, err, STATUS_BAD_FORMAT, "%s --describe: line %d: %s; %s", path, error.line, error.text,
             expected);
-    struct err problem = {0};
-    if (check(describe, &problem) != STATUS_OK) {
+    struct err own = {0};
+    if (check(describe, &own) != STATUS_OK) {
         json_decref(describe);
-        FAIL(err, STATUS_BAD_FORMAT, "%s --describe: %s; %s", path, problem.message, expected);
+        FAIL(err, STATUS_BAD_FORMAT, "%s --describe: %s; %s", path, own.message, expected);
     }
     *ret_describe = describe;
     return STATUS_OK;

@@ -31,7 +31,7 @@ void progress_end(struct progress *progress) {
 
 static void take_rates(struct progress *progress, const struct tally *tally) {
     double passed = clock_monotonic() - progress->last_rate;
-    /* What an earlier run has done counts for nothing. */
+    /* The work of an earlier run does not count. */
     bool first = progress->last_rate == 0;
     if (!first && passed < RATE_SECONDS) return;
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
@@ -42,7 +42,7 @@ static void take_rates(struct progress *progress, const struct tally *tally) {
     progress->has_rate = !first;
 }
 
-/* State and note of a stage's instances: the busiest state, the last note. */
+/* Describes the instances of a stage: the busiest state, the last note. */
 static void describe(const struct session *session, const struct plan *plan, size_t stage, char *state, char *note,
                      size_t size) {
     snprintf(state, size, "-");
@@ -66,10 +66,11 @@ static int terminal_width(void) {
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : WIDE;
 }
 
-/* A line that is wider than the terminal would take two, and the table could not be drawn in its own place. */
+/* Cuts the row at the width of the terminal: a longer row would take two lines, and the table could not be redrawn in
+ * place. */
 static void draw_row(char *row, int width) {
     char *end = row;
-    /* Continuation bytes of UTF-8 (the Å) take no column. */
+    /* Continuation bytes of UTF-8 (as in Å) take no column. */
     for (int columns = 0; *end != '\0'; end++)
         if (((unsigned char)*end & 0xC0) != 0x80 && ++columns > width) break;
     while (end > row && end[-1] == ' ')
@@ -83,7 +84,7 @@ static void draw_table(struct progress *progress, const struct session *session,
     wipe(progress);
     char row[512];
     int width = terminal_width();
-    /* Where there is little room, the note counts more than the state. */
+    /* When there is little room, the note is more useful than the state. */
     bool wide = width >= WIDE;
     snprintf(row, sizeof row, "%-18s %6s %6s %8s %6s %9s %8s  %s%s", "stage", "seen", "done", "rejected", "failed",
              "in flight", "per min", wide ? "state      " : "", "note");
@@ -104,7 +105,7 @@ static void draw_table(struct progress *progress, const struct session *session,
     }
 }
 
-/* "watcher 12  lowpass-picker 10/12  refiner 3/4 (iteration 7, 8.4 Å)" */
+/* Prints "watcher 12  lowpass-picker 10/12  refiner 3/4 (iteration 7, 8.4 Å)". */
 static void draw_line(struct progress *progress, const struct session *session, const struct plan *plan,
                       const struct tally *tally) {
     char line[sizeof progress->last_line] = "";

@@ -27,7 +27,7 @@ void replay_clear(struct replay *replay) {
     *replay = (struct replay){0};
 }
 
-/* What was recorded. */
+/* ---- What was recorded ---- */
 
 static enum status add_file(struct replay *replay, const char *path, const struct stat *info, struct err *err) {
     if ((replay->count & (replay->count - 1)) == 0) {
@@ -44,7 +44,8 @@ static enum status add_file(struct replay *replay, const char *path, const struc
     return STATUS_OK;
 }
 
-/* below: relative to the source; "" for the source itself. Hidden files are somebody's half-written ones. */
+/* Collects files. below: relative to the source; "" for the source itself. Skips hidden files, which may be
+ * half-written. */
 static enum status collect(struct replay *replay, const char *below, int depth, struct err *err) {
     char folder[PATH_SIZE], path[PATH_SIZE], whole[PATH_SIZE];
     TRY(path_join(replay->source, below, folder, sizeof folder, err));
@@ -79,7 +80,7 @@ static int by_due(const void *a, const void *b) {
     return by_time(a, b);
 }
 
-/* Faults. */
+/* ---- Faults ---- */
 
 static enum status bad_fault(const char *spec, struct err *err) {
     FAIL(err, STATUS_BAD_ARGUMENT,
@@ -100,7 +101,7 @@ static enum status add_kill(struct replay *replay, const char *spec, struct err 
     return STATUS_OK;
 }
 
-/* files: still in the order of their times, the N of a fault. */
+/* The files are still in the order of their times, which the N of a fault counts. */
 static enum status add_file_fault(struct replay *replay, size_t recorded, const char *spec, struct err *err) {
     const char *number = strchr(spec, ':') + 1;
     char *end;
@@ -173,7 +174,7 @@ enum status replay_create(const char *source, double speed, const char *const *f
     return STATUS_OK;
 }
 
-/* Files come: put in place whole, under their own times. */
+/* ---- Files appear: whole, under their own times ---- */
 
 enum status replay_begin(struct replay *replay, const char *target, struct err *err) {
     TRY(file_make_folders(target, 0755, err));
@@ -182,7 +183,7 @@ enum status replay_begin(struct replay *replay, const char *target, struct err *
     FAIL_IF(path_is_below(replay->target, replay->source, NULL), err, STATUS_BAD_ARGUMENT,
             "%s lies inside %s, which is to be played into it; use another --session", target, replay->source);
     replay->start = clock_monotonic();
-    /* Goes on where a stopped replay was. */
+    /* Goes on where a stopped replay ended. */
     for (; replay->next < replay->count; replay->next++) {
         char path[PATH_SIZE];
         TRY(path_join(replay->target, replay->files[replay->next].path, path, sizeof path, err));
@@ -239,7 +240,8 @@ static enum status place(const struct replay *replay, const struct replay_file *
     FAIL_IF(length < 0 || length >= (int)sizeof beside, err, STATUS_BAD_ARGUMENT, "%s: too long a path", to);
     FAIL_IF(unlink(beside) != 0 && errno != ENOENT, err, status_of_writing(errno), "%s: cannot be removed: %s", beside,
             strerror(errno));
-    /* A hard link costs nothing and outlives the recording; renaming one over the same file would do nothing. */
+    /* A hard link costs nothing and survives the recording; renaming a hard link over the same file would do
+     * nothing. */
     if (file->corrupt || file->again)
         TRY(copy(from, beside, file->corrupt, err));
     else if (link(from, beside) != 0 && symlink(from, beside) != 0)

@@ -1,3 +1,4 @@
+/* `icestream replay`: prepares a graph and a recording, and runs the session. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,10 +7,11 @@
 #include "common/memory.h"
 #include "common/pattern.h"
 #include "pipelines/launcher/check.h"
+#include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/run/run.h"
 #include "pipelines/launcher/session.h"
 
-/* The folder that a session watched: from its graph.yaml. */
+/* Finds the folder that a session watched, in its graph.yaml. */
 static enum status watched_folder(const char *session, char *folder, struct err *err) {
     char path[PATH_SIZE];
     TRY(path_join(session, "graph.yaml", path, sizeof path, err));
@@ -35,7 +37,7 @@ static enum status watched_folder(const char *session, char *folder, struct err 
     return STATUS_OK;
 }
 
-/* How many of the files a watcher will take: with the pattern that the graph gives it, else as if it took all. */
+/* Counts the files that a watcher will take: with the pattern of the graph, or all when there is none. */
 static enum status count_wanted(const struct graph_stage *watcher, const struct replay *replay, size_t *ret_count,
                                 struct err *err) {
     const struct graph_entry *globs = graph_entry(&watcher->section, "pattern");
@@ -56,8 +58,8 @@ static enum status count_wanted(const struct graph_stage *watcher, const struct 
     return STATUS_OK;
 }
 
-/* The stream ends when the watchers have seen so many. Too many cost seconds, until nothing has come for a while; after
- * too few, the rest would not be seen. */
+/* The stream ends when the watchers have seen this many files. A number too high costs seconds, until nothing has come
+ * for a while; with a number too low the rest would be lost. */
 static enum status count_expected(const struct graph *graph, struct replay *replay, struct err *err) {
     replay->expected = 0;
     for (size_t i = 0; i < graph->stage_count; i++)

@@ -1,8 +1,9 @@
+/* `icestream retry`: puts items that failed, and on request those whose products are lost, back to be done again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipelines/launcher/options.h"
+#include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/tally.h"
 
@@ -12,7 +13,7 @@ static bool wanted(const struct options *options, const char *id) {
     return options->word_count == 0;
 }
 
-/* The item's sender is told to send it again; a source finds it anew. */
+/* Makes the item's sender send it again; a source finds it anew. */
 static enum status send_again(const struct session *session, const json_t *planned, const char *stage, const char *id,
                               struct err *err) {
     char suffix[128];
@@ -30,7 +31,7 @@ static enum status send_again(const struct session *session, const json_t *plann
     return STATUS_OK;
 }
 
-/* What failed; and what a retry that was cut short left in flight at the stage, with nobody to send it. */
+/* Returns whether an item has failed, or was left in flight by a retry that was cut short, so that nobody sends it. */
 static bool needs_retry(const struct tally_item *item, bool running) {
     bool stranded = !running && item->own && item->sent && !item->waiting && item->state == LEDGER_IN_FLIGHT;
     return item->state == LEDGER_FAILED || stranded;
@@ -44,7 +45,7 @@ struct lost {
     size_t count;
 };
 
-/* Whether something that the item names below the stage's own folder is missing. */
+/* Returns whether a file that the item names below the stage's own folder is missing. */
 static bool names_missing(const struct lost *lost, json_t *value) {
     const char *key, *text = json_string_value(value);
     size_t i, length = strlen(lost->stage);
@@ -100,8 +101,8 @@ static enum status retry_stage(const struct options *options, const struct sessi
     for (size_t i = 0; status == STATUS_OK && i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
         if (!needs_retry(item, running) || !wanted(options, item->id)) continue;
-        /* The stage's own ledger first: an item that came again while it still says "failed" would be acknowledged
-         * unseen. */
+        /* The stage's own ledger comes first: an item that arrived while the ledger still says "failed" would be
+         * acknowledged without being processed. */
         int64_t count = 0;
         if (ledger != NULL) status = ledger_retry(ledger, item->id, &count, err);
         if (status == STATUS_OK) status = send_again(session, planned, stage->name, item->id, err);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/memory.h"
+#include "pipelines/launcher/graph/graph_print.h"
 
 enum { PLAN_TEXT_MAX = 1 << 22 };
 
@@ -27,7 +28,8 @@ static enum status absolute(const char *path, char *ret_path, struct err *err) {
     return STATUS_OK;
 }
 
-/* Open file description locks: status can ask without taking one. */
+/* Returns a lock on the whole file, as open file description locks need it: `status` can ask about it without taking
+ * it. */
 static struct flock whole_file(short type) {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET};
 }
@@ -96,7 +98,7 @@ enum status session_ledger(const struct session *session, const char *stage, boo
     return STATUS_OK;
 }
 
-/* plan.json */
+/* ---- plan.json ---- */
 
 static json_t *stage_plan(const struct plan *plan, size_t index) {
     const struct graph_stage *stage = &plan->graph->stages[index];
@@ -138,7 +140,7 @@ static enum status next_run(struct session *session, struct err *err) {
     return STATUS_OK;
 }
 
-/* graph.yaml: compared when there is one, else written. */
+/* Compares graph.yaml with the graph when the file exists, and writes it. */
 static enum status keep_graph(const struct session *session, const struct graph *graph, struct err *err) {
     char path[PATH_SIZE];
     int length = snprintf(path, sizeof path, "%s/graph.yaml", session->path);
@@ -154,7 +156,7 @@ static enum status keep_graph(const struct session *session, const struct graph 
         if (status == STATUS_OK && !wrong) graph_difference(old, graph, difference, sizeof difference);
         graph_destroy(&old);
         TRY(status);
-        FAIL_IF(wrong, err, STATUS_BAD_FORMAT, "%s: was changed by hand and is no graph any more", path);
+        FAIL_IF(wrong, err, STATUS_BAD_FORMAT, "%s: the file was changed by hand and is not a graph any more", path);
         FAIL_IF(difference[0] != '\0', err, STATUS_BAD_ARGUMENT,
                 "%s was begun with another graph: %s; use that graph again, or another --session", session->path,
                 difference);
@@ -166,7 +168,7 @@ static enum status keep_graph(const struct session *session, const struct graph 
     return status;
 }
 
-/* Of a launcher that was killed before it had synced what it made. */
+/* An earlier launcher may have been killed before it had synced what it made. */
 static enum status sync_folders(const struct session *session, struct err *err) {
     char above[PATH_SIZE];
     TRY(path_folder(session->path, above, sizeof above, err));

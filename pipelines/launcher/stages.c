@@ -1,6 +1,7 @@
+/* `icestream stages`: lists the stage programs on this machine. */
 #include <stdio.h>
 
-#include "pipelines/launcher/options.h"
+#include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/program.h"
 
 static enum status collect(json_t *list, struct err *err) {
@@ -10,15 +11,15 @@ static enum status collect(json_t *list, struct err *err) {
     for (size_t i = 0; status == STATUS_OK && i < names.count; i++) {
         char *path = NULL;
         json_t *describe = NULL;
-        struct err problem = {0};
+        struct err own = {0};
         status = program_find(names.names[i], &path, err);
-        if (status == STATUS_OK) status = program_describe(path, 10, &describe, &problem);
+        if (status == STATUS_OK) status = program_describe(path, 10, &describe, &own);
         if (status == STATUS_BAD_FORMAT) {
-            fprintf(stderr, "icestream: warning: %s\n", problem.message);
+            fprintf(stderr, "icestream: warning: %s\n", own.message);
             status = STATUS_OK;
-        } else if (status != STATUS_OK && problem.message[0] != '\0')
-            err_set(err, status, __FILE__, __LINE__, "%s", problem.message);
-        /* Other programs of ours (the simulator) are no stages and say nothing. */
+        } else if (status != STATUS_OK && own.message[0] != '\0')
+            err_set(err, status, __FILE__, __LINE__, "%s", own.message);
+        /* Other programs named icestream-… (the simulator) are no stages and describe nothing. */
         if (describe != NULL) {
             json_object_set_new(describe, "program", json_string(path));
             json_array_append_new(list, describe);

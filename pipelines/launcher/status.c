@@ -11,9 +11,10 @@
 
 #include "common/clock.h"
 #include "common/memory.h"
+#include "pipelines/launcher/commands.h"
 
 enum { HEARTBEAT_MAX = 1 << 16, HISTORY_MAX = 1 << 26 };
-static const double SILENT = 5; /* s without a heartbeat, of which there is one a second, that are worth a word */
+static const double SILENT = 5; /* s without a heartbeat that are worth a line; there is one heartbeat a second */
 
 json_t *status_heartbeat(const struct session *session, const char *instance) {
     char path[PATH_SIZE];
@@ -30,7 +31,7 @@ json_t *status_heartbeat(const struct session *session, const char *instance) {
     return beat;
 }
 
-/* For how long (s) a process that should be at work has said nothing; 0: it has not begun, or ended, or all is well. */
+/* Returns how long (s) a process that should be working has been silent; 0: it has not begun, has ended, or answers. */
 static double silence(const struct session *session, const json_t *beat) {
     json_int_t pid = json_integer_value(json_object_get(beat, "pid"));
     double said = json_number_value(json_object_get(beat, "time")), age = clock_realtime() - said;
@@ -38,7 +39,8 @@ static double silence(const struct session *session, const json_t *beat) {
     return lives && said > 0 && age > SILENT && session_is_running(session) ? age : 0;
 }
 
-/* What a cumulative stage has put out, and when: one JSON object a line. A last line that is being written is left. */
+/* Reads what a cumulative stage has produced, and when: one JSON object on each line. Skips a last line that is still
+ * being written. */
 static json_t *read_history(const struct session *session, const char *stage) {
     char path[PATH_SIZE];
     _cleanup_(mem_free) char *text = NULL;
@@ -150,7 +152,7 @@ static void print_notes(const struct session *session, const json_t *plan, FILE 
 
 struct report {
     char *text;
-    char miscount[256]; /* what does not add up; empty: all does */
+    char miscount[256]; /* what does not add up; "": everything does */
 };
 
 static void write_text(const struct session *session, const json_t *plan, const struct tally *tally,
@@ -162,7 +164,7 @@ static void write_text(const struct session *session, const json_t *plan, const 
     if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);
 }
 
-/* The whole status; its text is freed by the caller. */
+/* Takes the whole status; the caller frees its text. */
 static enum status take_report(const struct session *session, bool json, struct report *ret_report, struct err *err) {
     json_t *plan = NULL;
     struct tally tally;
@@ -193,7 +195,7 @@ static enum status take_report(const struct session *session, bool json, struct 
     return STATUS_OK;
 }
 
-/* Prints whenever something has changed. The end is looked for before the status is taken, so that the last one is
+/* Prints whenever something has changed. Looks for the end before it takes the status, so that the last status is
  * printed too. */
 static enum status follow(const struct session *session, bool json, struct report *last, struct err *err) {
     enum status status = STATUS_OK;
@@ -226,7 +228,8 @@ int command_status(const struct options *options) {
     free(report.text);
     if (status == STATUS_OK && report.miscount[0] != '\0') {
         fprintf(stderr,
-                "icestream: the counts do not add up: %s; that should not be, and is worth a report with %s/ledger and "
+                "icestream: the counts do not add up: %s; this is an error in icestream: please report it with "
+                "%s/ledger and "
                 "%s/log\n",
                 report.miscount, session.path, session.path);
         return EXIT_COUNTS;

@@ -1,4 +1,4 @@
-/* What `status` prints, and the tables that `run` ends with. */
+/* Prints what `status` shows, and the tables at the end of `run`. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_STATUS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_STATUS_H
 
@@ -7,11 +7,11 @@
 #include "pipelines/launcher/options.h"
 #include "pipelines/launcher/tally.h"
 
-/* Stage, seen, done, rejected, failed, in flight, and where the products lie. */
+/* Prints a table: stage, seen, done, rejected, failed, in flight, and where the products are. */
 void status_table(const struct session *session, const struct tally *tally, FILE *out);
-/* The rejected and failed items with their reasons; up to `limit` of each stage. */
+/* Prints the rejected and failed items with their reasons; up to `limit` for each stage. */
 void status_reasons(const struct tally *tally, size_t limit, FILE *out);
-/* What an instance last said of itself, or NULL. */
+/* Returns the last heartbeat of an instance, or NULL. */
 json_t *status_heartbeat(const struct session *session, const char *instance);
 
 #endif

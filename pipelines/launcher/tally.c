@@ -52,7 +52,8 @@ static enum status visit_own(const struct ledger_row *row, void *context, struct
     return add_item(context, row->id, row->reason, &values, err);
 }
 
-/* What a receiver said of an item: "done", "rejected" or "failed"; its reason is in the receiver's own ledger. */
+/* Translates a receiver's verdict on an item: "done", "rejected" or "failed". The reason is in the receiver's own
+ * ledger. */
 static enum ledger_state verdict_state(const char *verdict) {
     if (verdict != NULL && strcmp(verdict, "rejected") == 0) return LEDGER_REJECTED;
     return verdict != NULL && strcmp(verdict, "failed") == 0 ? LEDGER_FAILED : LEDGER_DONE;
@@ -82,7 +83,7 @@ static int by_order(const void *a, const void *b) {
     return (one->order > two->order) - (one->order < two->order);
 }
 
-/* One item of what its ledger and all who sent it say; the ledger has the last word on its state. */
+/* Merges what the stage's ledger and all senders say about one item; the ledger decides on its state. */
 static void merge_into(struct tally_item *into, struct tally_item *from) {
     bool from_wins = from->own || (!into->own && from->waiting);
     if (from_wins) {
@@ -141,13 +142,13 @@ static enum status take_upstream(const struct session *session, const char *up, 
     size_t before = stage->item_count;
     enum status status = ledger_each_parcel(ledger, visit_sent, stage, err);
     ledger_close(&ledger);
-    /* One that remembers nothing of what it sent (it acknowledges an item only when it has been taken downstream) can
+    /* A stage that remembers nothing of what it sent (it acknowledges an item only after downstream has taken it) may
      * keep a ledger all the same. */
     if (stage->item_count == before) stage->upstream_known = false;
     return status;
 }
 
-/* What came into the stage's ledger after the senders' were read is no stray. */
+/* Looks again at what was sent: an item that came into the stage's ledger after the senders' were read is no stray. */
 static enum status take_latest(const struct session *session, const json_t *from, struct tally_stage *stage,
                                struct err *err) {
     char suffix[NAME_SIZE];
@@ -172,7 +173,7 @@ static enum status take_latest(const struct session *session, const json_t *from
 
 static enum status take_items(const struct session *session, const json_t *from, struct tally_stage *stage,
                               struct err *err) {
-    /* Upstream first: what it has had acknowledged by then is in the stage's own ledger now. */
+    /* Upstream comes first: what its receivers had acknowledged by then is in the stage's own ledger now. */
     size_t i;
     json_t *up;
     json_array_foreach(from, i, up) TRY(take_upstream(session, json_string_value(up), stage, err));
@@ -187,7 +188,7 @@ static enum status take_items(const struct session *session, const json_t *from,
     return status == STATUS_OK && stage->stray > 0 ? take_latest(session, from, stage, err) : status;
 }
 
-/* What a stage has been sent, counted where it lies. */
+/* Compares what was sent to a stage with its ledger, inside the database. */
 static enum status compare_upstream(const struct session *session, const char *up, struct tally_stage *stage,
                                     enum tally_depth depth, struct ledger_edge_counts *sum, struct err *err) {
     struct ledger *ledger = NULL;
@@ -210,14 +211,14 @@ static enum status compare_upstream(const struct session *session, const char *u
     return status;
 }
 
-/* Whether the sums alone say that each item sent is there once, and none besides. */
+/* Returns whether the sums alone show that each item sent is there once, and no other item. */
 static bool is_plain(const struct tally_stage *stage, const struct ledger_edge_counts *sent,
                      const struct ledger_counts *own) {
     bool matches = sent->sent == sent->items && sent->lost == 0 && sent->items - sent->waiting_unseen == own->seen;
     return stage->source || !stage->upstream_known || matches;
 }
 
-/* Counts without a list of the items. ret_counted: false where only the list can tell. */
+/* Counts without a list of the items. ret_counted: false when only the list can give the counts. */
 static enum status take_counts(const struct session *session, const json_t *from, enum tally_depth depth,
                                struct tally_stage *stage, bool *ret_counted, struct err *err) {
     struct ledger *ledger = NULL;
@@ -250,7 +251,8 @@ static enum status take_counts(const struct session *session, const json_t *from
     return status;
 }
 
-/* Whether what is done in a stage goes on as it is; a cumulative one sends what it has made of many. */
+/* Returns whether the items that are done in a stage go on as they are; a cumulative stage sends what it made from
+ * many. */
 static bool passes_on(const json_t *plan, const char *name) {
     size_t i;
     json_t *planned;

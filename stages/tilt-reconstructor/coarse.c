@@ -7,11 +7,11 @@
 #include "common/fft.h"
 #include "common/memory.h"
 
-/* Of Nyquist. Slow changes of grey and the noise of single pixels tell nothing of shifts. */
+/* Fractions of Nyquist. Slow changes of grey and the noise of single pixels carry no information on shifts. */
 static const double HIGH_PASS = 0.03, LOW_PASS = 0.35, LOW_PASS_WIDTH = 0.1;
-/* Of a side: where the image runs out into its mean, and how far a neighbour may have moved. */
+/* Fractions of a side: the rim where the image fades into its mean, and how far a neighbour may have moved. */
 static const double TAPER = 0.1, FARTHEST = 0.4;
-/* Beyond it a cosine stretches without end. */
+/* Degrees: beyond this tilt the stretch by the cosine grows without limit. */
 static const double ANGLE_MOST = 85;
 
 struct coarse {
@@ -78,7 +78,7 @@ enum status coarse_create(int nx, int ny, int threads, struct coarse **ret_coars
     return STATUS_OK;
 }
 
-/* The image stretched across the axis, its mean taken off, run out to nothing at the rim; then its transform. */
+/* Stretches an image across the axis, subtracts its mean, tapers its rim to 0, and transforms it. */
 static void transform(struct coarse *c, const float *image, double stretch, float *spectrum) {
     int nx = c->nx, ny = c->ny;
     double sum = 0, centre = 0.5 * (nx - 1);
@@ -102,7 +102,7 @@ static void transform(struct coarse *c, const float *image, double stretch, floa
     fft_run(c->forward, c->picture, spectrum);
 }
 
-/* Σ reference(x + t) other(x), whose peak is where `other` must be moved to. */
+/* Computes map(t) = Σ reference(x + t) other(x). Its peak is the shift that moves `other` onto the reference. */
 static void correlate(struct coarse *c) {
     size_t half = (size_t)c->ny * (size_t)(c->nx / 2 + 1);
     for (size_t i = 0; i < half; i++) {
@@ -120,7 +120,7 @@ static float map_at(const struct coarse *c, int x, int y) {
     return c->map[(size_t)y * (size_t)c->nx + (size_t)x];
 }
 
-/* The top of the parabola through three values. */
+/* Returns where the parabola through three values has its top, from the middle one. */
 static double top(float before, float at, float after) {
     double curve = (double)before - 2 * (double)at + (double)after;
     if (!(curve < 0)) return 0;
@@ -144,7 +144,7 @@ static void find_peak(const struct coarse *c, double *ret_x, double *ret_y, doub
         squares += (double)c->map[i] * (double)c->map[i];
     double deviation = sqrt(squares / c->nx / c->ny);
     *ret_x = *ret_y = *ret_height = 0;
-    if (!(deviation > 0)) return; /* an image without anything in it */
+    if (!(deviation > 0)) return; /* a blank image */
     *ret_x = best_x + top(map_at(c, best_x - 1, best_y), best, map_at(c, best_x + 1, best_y));
     *ret_y = best_y + top(map_at(c, best_x, best_y - 1), best, map_at(c, best_x, best_y + 1));
     *ret_height = best / deviation;

@@ -8,7 +8,7 @@
 
 #include "common/memory.h"
 
-/* What lies in the inbox. */
+/* A tilt in the inbox. */
 struct entry {
     struct entry *next;
     struct arrival arrival;
@@ -168,7 +168,7 @@ static enum status refuse(const struct group *group, const struct entry *entry, 
     return STATUS_OK;
 }
 
-/* Consumes the entry's item, but for a failure. */
+/* Takes over the entry's item, unless it fails. */
 static enum status add_member(struct group *group, struct entry *entry, struct err *err) {
     const struct arrival *a = &entry->arrival;
     struct series *series = &group->series;
@@ -268,7 +268,7 @@ struct group *groups_complete(struct groups *groups, double now, int announced, 
     for (int i = 0; i < groups->count; i++) {
         struct group *group = groups->list[i];
         if (!group->open) continue;
-        /* Of those that failed some may be on their way a second time. */
+        /* Failed tilts do not count: some may be on their way a second time. */
         int standing = 0;
         for (int t = 0; t < group->series.count; t++)
             standing += !group->members[t].failed;

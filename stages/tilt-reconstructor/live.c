@@ -10,7 +10,7 @@
 #include "common/memory.h"
 #include "stages/tilt-reconstructor/tilt_reconstructor.h"
 
-/* What is to be sent on. */
+/* An item to send on. */
 struct news {
     struct news *next;
     struct item *item;
@@ -86,7 +86,8 @@ enum status product_paths_of(const struct stage *stage, const char *series, bool
     return STATUS_OK;
 }
 
-/* Named by series and how many tilts went into it: the same after a restart, and sent once. */
+/* Makes the item of a tomogram. Its id holds series and number of tilts: it is the same after a restart, so the item is
+ * sent once. */
 static enum status make_item(const struct live *live, const char *series, int tilts, double pixel_size,
                              struct item **ret_item, struct err *err) {
     _cleanup_(drop_item) struct item *item = NULL;
@@ -153,13 +154,13 @@ void live_tell(struct stage *stage, const char *series, const struct reconstruct
                reconstruction->nz);
 }
 
-/* Whether it is this series that something is wrong with, and others may go on. */
+/* Returns whether the error concerns this series alone, so that others may go on. */
 static bool is_of_series(enum status status) {
     return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT || status == STATUS_UNSUPPORTED ||
            status == STATUS_NO_MEMORY;
 }
 
-/* What was computed is not computed again because the disk is full. */
+/* Writes the products. Waits while the disk is full, so that nothing is computed twice. */
 static enum status write_products(struct live *live, const struct reconstruction *reconstruction,
                                   const struct products *paths, uint64_t fingerprint, struct err *err) {
     struct stage_patience patience = {0};
@@ -170,7 +171,7 @@ static enum status write_products(struct live *live, const struct reconstruction
     return status;
 }
 
-/* After a restart nothing has looked at them yet. */
+/* Checks that all images may be read: after a restart nothing has looked at them yet. */
 static enum status may_read(const struct live *live, const struct series *series, struct err *err) {
     const bool *exclude = live->settings->reconstruction.exclude;
     for (int i = 0; i < series->count; i++)
@@ -179,7 +180,7 @@ static enum status may_read(const struct live *live, const struct series *series
     return STATUS_OK;
 }
 
-/* A job's data held twice would not pay: the images are read anew for the tomogram, at full size. */
+/* Makes the tomogram of a series. Reads the images again at full size: to keep them in memory would not pay. */
 static enum status make_tomogram(struct live *live, struct group *group, struct err *err) {
     struct series series = {0};
     struct product_paths paths;
@@ -205,7 +206,7 @@ static int shrink_of(const struct live *live, const struct group *group) {
     return shrink > live->settings->reconstruction.bin ? shrink : live->settings->reconstruction.bin;
 }
 
-/* The tilts that came since the last preview, or before a restart, into memory at the preview's size. */
+/* Reads the tilts that came since the last preview, or before a restart, into memory at the preview's size. */
 static enum status need_pixels(struct live *live, struct group *group, int shrink, struct err *err) {
     struct series *series = &group->series;
     const struct projections_options options = {
@@ -246,7 +247,8 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     return STATUS_OK;
 }
 
-/* One that cannot be part of its series has failed, though it was read without fault. */
+/* Moves new tilts into their series. A tilt that cannot be part of its series fails, although it was read without
+ * error. */
 static enum status take_in(struct live *live, struct err *err) {
     for (;;) {
         _cleanup_(odd_tilt_clear) struct odd_tilt odd = {0};
@@ -257,7 +259,7 @@ static enum status take_in(struct live *live, struct err *err) {
     }
 }
 
-/* What became of a series becomes of its tilts; failure: why there is no tomogram, or NULL. */
+/* Gives the tilts of a series the outcome of the series. failure: why there is no tomogram, or NULL. */
 static enum status settle(struct live *live, struct group *group, const char *failure, struct err *err) {
     _cleanup_(mem_free) const char **items = NULL;
     size_t count = 0;
@@ -266,7 +268,7 @@ static enum status settle(struct live *live, struct group *group, const char *fa
     return stage_revise(live->stage, items, count, failure, err);
 }
 
-/* What has come to be no part of its series. */
+/* Fails the tilts whose files are gone, and removes them from their series. */
 static enum status turn_out(struct live *live, struct group *group, struct err *err) {
     for (;;) {
         _cleanup_(odd_tilt_clear) struct odd_tilt odd = {0};
@@ -277,8 +279,8 @@ static enum status turn_out(struct live *live, struct group *group, struct err *
     }
 }
 
-/* After a restart: of a series that was complete there is nothing to do, and its files may be gone. Of one that was not
- * those that are gone are left out. */
+/* Skips a series whose tomogram was made before a restart; its images may be gone. For an incomplete series, missing
+ * images are left out. */
 static enum status pass_over_made(struct live *live, struct group *group, bool *ret_made, struct err *err) {
     struct product_paths paths;
     *ret_made = false;

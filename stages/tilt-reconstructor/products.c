@@ -17,7 +17,7 @@ static const char *const bases[] = {"blob", "linear", "voxel"};
 enum { PICTURE_SIDE = 1024, GAP = 4, RECORD_LIMIT = 16 << 20 };
 static const double CONTRAST = 3;
 
-/* One of the three slices: value (i, j) with j upwards. */
+/* One of the three slices; in (i, j) j points upwards. */
 struct plane {
     const float *origin;
     size_t step_i, step_j;
@@ -50,7 +50,7 @@ struct canvas {
     double mean, factor;
 };
 
-/* Averages of shrink² values; (left, bottom) from the lower left corner of the picture. */
+/* Paints averages of shrink² values; (left, bottom) counts from the lower left corner of the picture. */
 static void paint(const struct canvas *canvas, const struct plane *plane, int left, int bottom) {
     int s = canvas->shrink;
     for (int j = 0; j < plane->nj / s; j++)
@@ -143,7 +143,7 @@ static json_t *describe_tilts(const struct reconstruction *reconstruction) {
     return list;
 }
 
-/* Names are left to UTF-8's rules by json_string, which gives NULL for what follows none. */
+/* Returns a JSON string, "?" for a text that is not UTF-8. */
 static json_t *text_of(const char *text) {
     json_t *string = json_string(text);
     return string != NULL ? string : json_string("?");

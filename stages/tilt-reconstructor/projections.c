@@ -68,7 +68,7 @@ void projections_source_clear(struct projections_source *source) {
     *source = (struct projections_source){0};
 }
 
-/* A stack is opened once for all its images. */
+/* Opens a stack, once for all its images. */
 static enum status open_stack(struct projections_source *source, const char *path, struct err *err) {
     if (source->path != NULL && strcmp(source->path, path) == 0) return STATUS_OK;
     mrc_close(&source->reader);
@@ -87,7 +87,7 @@ static enum status check_size(const struct tilt *tilt, int nx, int ny, int found
     return STATUS_OK;
 }
 
-/* One image of an MRC stack, a file of its own in any format, or what is in memory. */
+/* Reads one image: of an MRC stack, from a file of its own in any format, or from memory. */
 static enum status read_pixels(const struct tilt *tilt, int nx, int ny, struct projections_source *source,
                                struct err *err) {
     struct image_info info;
@@ -115,11 +115,12 @@ static enum status refuse_nonsense(const struct tilt *tilt, const struct image *
     size_t count = (size_t)image->nx * (size_t)image->ny;
     if (image_values_fit(image->data, count)) return STATUS_OK;
     for (size_t i = 0; i < count; i++)
-        FAIL_IF(!(fabsf(image->data[i]) < IMAGE_VALUE_MAX), err, STATUS_BAD_FORMAT,
-                "%s: view %d (%.2f°) holds %g at column %zu, row %zu, which is no pixel's value: mend the image, "
-                "or leave it out with exclude",
-                tilt->path, tilt->number, tilt->angle, (double)image->data[i], i % (size_t)image->nx + 1,
-                i / (size_t)image->nx + 1);
+        FAIL_IF(
+            !(fabsf(image->data[i]) < IMAGE_VALUE_MAX), err, STATUS_BAD_FORMAT,
+            "%s: view %d (%.2f°) holds %g at column %zu, row %zu, which is not a valid pixel value: mend the image, "
+            "or leave it out with exclude",
+            tilt->path, tilt->number, tilt->angle, (double)image->data[i], i % (size_t)image->nx + 1,
+            i / (size_t)image->nx + 1);
     return STATUS_OK;
 }
 
@@ -146,7 +147,7 @@ static void bin_image(const struct image *in, int bin, int nx, int ny, float *ou
         bin_row(in->data + (size_t)y * (size_t)bin * (size_t)in->nx, in->nx, bin, nx, out + (size_t)y * (size_t)nx);
 }
 
-/* The centres are those of the whole images: what binning cuts off moves the binned one's. */
+/* Resamples about the centre of the whole image: columns and rows that binning cuts off would move it. */
 static void resample(const struct image *in, const struct series *series, const struct tilt_transform *transform,
                      int bin, int nx, int ny, float *out, int threads) {
     struct tilt_transform t = *transform;
@@ -161,8 +162,8 @@ static bool is_identity(const struct tilt_transform *t) {
            fabs(t->dx) < least && fabs(t->dy) < least;
 }
 
-/* Whether all images lie as they are. Then they are cut to whole pixels of the binned ones, and the tilt axis with
- * them; else all are resampled about the centres of the whole images, and none is cut. */
+/* Returns whether no image is turned or shifted. Then images are cut to whole binned pixels, and the tilt axis moves
+ * with them; else all images are resampled about the centres of the whole images, and none is cut. */
 static bool lie_as_they_are(const struct series *series, const struct projections_options *options) {
     for (int i = 0; i < series->count; i++) {
         struct tilt_transform t = projections_transform(&series->tilts[i], options->tilt_axis);
@@ -215,7 +216,7 @@ enum status projections_read(const struct series *series, const struct projectio
     for (int i = 0; i < series->count; i++)
         TRY(read_tilt(series, &series->tilts[i], options, cut, &projections->source,
                       projections->data + (size_t)i * (size_t)nx * (size_t)ny, err));
-    /* The next series may have a file of that name that is another one. */
+    /* The next series may have another file of the same name. */
     mrc_close(&projections->source.reader);
     mem_free(&projections->source.path);
     projections_normalise(projections, options);
@@ -235,7 +236,8 @@ MULTIVERSION static void change(float *values, size_t count, float factor, float
         values[i] = values[i] * factor + offset;
 }
 
-/* Whether means tell masses: all of one sign, none of them small beside the others or its own image's contrast. */
+/* Returns whether the means measure mass: all are positive, and none is small beside the others or the contrast of its
+ * image. */
 static bool means_tell(const struct projections *p, double *ret_mean) {
     double sum = 0, least = INFINITY, most = -INFINITY;
     for (int i = 0; i < p->count; i++) {
@@ -250,7 +252,7 @@ static bool means_tell(const struct projections *p, double *ret_mean) {
     return true;
 }
 
-/* Whether what the images have in common is more than what they show. */
+/* Returns whether the mean of the images exceeds their contrast. */
 static bool stand_on_background(const struct projections *p) {
     double contrast = 0;
     for (int i = 0; i < p->count; i++)

@@ -11,8 +11,8 @@
 #include "common/text.h"
 #include "stages/tilt-reconstructor/coarse.h"
 
-enum { COARSE_SIDE = 512 };        /* px: what shifts are found in */
-static const double WEAK_PEAK = 5; /* σ: below it a shift may be chance */
+enum { COARSE_SIDE = 512 };        /* px of the images in which shifts are searched */
+static const double WEAK_PEAK = 5; /* σ: a lower peak may be chance */
 
 void reconstruction_clear(struct reconstruction *reconstruction) {
     series_clear(&reconstruction->series);
@@ -40,7 +40,7 @@ static void destroy_coarse(struct coarse **coarse) {
     coarse_destroy(coarse);
 }
 
-/* Shifts found in images of at most COARSE_SIDE px become the tilts' transforms. */
+/* Finds shifts in images binned to at most COARSE_SIDE px, and sets the transforms of the tilts. */
 static enum status align(const struct reconstruction_settings *settings, struct reconstruction *reconstruction,
                          struct err *err) {
     struct series *series = &reconstruction->series;
@@ -100,7 +100,7 @@ enum status reconstruction_check_mask(const struct reconstruction_settings *sett
                         reconstruction_depth(settings), err);
 }
 
-/* The file may be another one by now. */
+/* Reads the mask and compares its size again: the file may have changed. */
 static enum status read_mask(const struct reconstruction_settings *settings, struct reconstruction *reconstruction,
                              struct err *err) {
     mem_free(&reconstruction->mask);
@@ -118,7 +118,7 @@ static enum status read_mask(const struct reconstruction_settings *settings, str
     return status;
 }
 
-/* Angles and shifts as the kernel wants them. */
+/* Sets angles and shifts for the kernel. */
 static enum status set_geometry(struct reconstruction *reconstruction, struct err *err) {
     mem_free(&reconstruction->angles);
     mem_free(&reconstruction->shifts);
@@ -155,9 +155,9 @@ enum status reconstruction_read(const struct reconstruction_settings *settings, 
     return read_mask(settings, reconstruction, err);
 }
 
-/* A microscope's angles differ by thousandths of a degree from one series to the next, so that only series of nominal
- * angles keep their plan. A new one is 1 to 4 ms on a CUDA device and at most two hundredths of 25 iterations on the
- * CPU: not worth a second way of making it, out of the old one. */
+/* Returns whether the plan of the last series fits this one. Measured angles differ by thousandths of a degree from one
+ * series to the next, so only series with nominal angles share a plan. A new plan takes 1 to 4 ms on a CUDA device and
+ * at most 2 % of 25 iterations on the CPU: not worth code that changes an old one. */
 static bool plan_fits(const struct reconstruction_plan *plan, const struct tomography_options *options) {
     const struct tomography_geometry *had = &plan->options.geometry, *wanted = &options->geometry;
     if (plan->plan == NULL || options->mask != NULL || plan->masked) return false;
@@ -204,7 +204,7 @@ enum status reconstruction_make(const struct reconstruction_settings *settings, 
                                                     .nz = reconstruction->nz};
     options.mask = reconstruction->mask;
     double begun = clock_monotonic();
-    enum status status = take_plan(plan, &options, err); /* looks first whether there is memory enough */
+    enum status status = take_plan(plan, &options, err); /* first checks that memory suffices */
     if (status == STATUS_OK) status = need_volume(reconstruction, &options.devices[0], err);
     if (status == STATUS_OK)
         status = tomography_run(plan->plan, reconstruction->projections.data, reconstruction->volume, &report, err);
@@ -255,7 +255,7 @@ uint64_t reconstruction_fingerprint(const struct reconstruction_settings *settin
         if (series_excludes(settings->exclude, tilt->number)) continue;
         uint64_t one = text_fnv(TEXT_FNV_BEGIN, path_name(tilt->path), strlen(path_name(tilt->path)));
         one = hash_number(hash_number(one, tilt->angle), tilt->slice);
-        hash += text_fnv(one, &one, sizeof one); /* a sum: the order of arrival does not matter */
+        hash += text_fnv(one, &one, sizeof one); /* a sum, so that the order of arrival does not matter */
     }
     return hash;
 }

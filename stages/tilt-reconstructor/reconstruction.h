@@ -1,5 +1,5 @@
-/* From a series to its tomogram, in three steps that the harness runs beside those of other series: read (images),
- * make, write (reconstruction_products). */
+/* Makes the tomogram of a series. The harness runs the steps beside those of other series: reconstruction_read
+ * (images), reconstruction_make, products_write. */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_RECONSTRUCTION_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_RECONSTRUCTION_H
 
@@ -14,49 +14,49 @@
 
 /* What the user set. */
 struct reconstruction_settings {
-    bool coarse;        /* align by cross-correlation */
-    double tilt_axis;   /* °; NaN: what the .mdoc says, where images are aligned here; else upright */
-    int bin, thickness; /* px of the images as they are in the files */
+    bool coarse;        /* align images by cross-correlation */
+    double tilt_axis;   /* °; NaN: that of the .mdoc if `coarse`, else 0 (upright) */
+    int bin, thickness; /* px of the images in the files */
     enum projections_normalise normalise;
-    bool *exclude; /* TILTS_MAX + 1; NULL: none */
+    bool *exclude; /* [TILTS_MAX + 1] by view number; NULL: none */
     int exclude_greatest;
     const char *mask;     /* MRC of the tomogram's size, or NULL */
-    int mask_nx, mask_ny; /* as its header says; its nz fits the thickness */
+    int mask_nx, mask_ny; /* from its header; nz was compared with the thickness */
     enum mrc_mode mode;
-    struct tomography_options tomography; /* but for geometry and mask */
+    struct tomography_options tomography; /* without geometry and mask */
 };
 
 struct reconstruction {
     struct series series;
     struct projections projections;
-    double *angles, *shifts; /* [tilts], of the projections */
+    double *angles, *shifts; /* [tilts] of the projections: °, px */
     unsigned char *mask;
     int nz;
-    struct device device; /* whose memory the volume is fast for */
+    struct device device; /* copies between it and the volume are fast */
     float *volume;        /* [nz][ny][nx] */
     size_t volume_capacity;
-    double seconds; /* that making it took */
+    double seconds; /* the time of reconstruction_make */
     int iterations, slabs;
     enum tomography_matrix matrix;
     double *residuals;   /* [iterations] */
-    char alignment[200]; /* what aligning found; "": nothing was aligned */
-    double tilt_axis;    /* by which images were turned, °; 0: none */
+    char alignment[200]; /* a report of the alignment; "": none was asked for */
+    double tilt_axis;    /* ° by which images were turned upright; 0: not turned */
 };
 
 void reconstruction_clear(struct reconstruction *reconstruction);
 
-/* Whether the mask is as large as the tomogram of a series will be, without a look at pixels. */
+/* Checks that the mask has the size of the tomogram of a series. Reads no pixels. */
 enum status reconstruction_check_mask(const struct reconstruction_settings *settings, const struct series *series,
                                       struct err *err);
 
-/* Takes over a series: settles it, aligns it where that was asked for, reads its images. `series` is empty after
- * success; also after a failure, but the messages are in err. whole: as series_settle. */
+/* Takes over a series, settles it, aligns it if `coarse`, and reads its images. `series` is empty afterwards, also
+ * after a failure. whole: as in series_settle. */
 enum status reconstruction_read(const struct reconstruction_settings *settings, struct series *series, bool whole,
                                 struct reconstruction *reconstruction, struct err *err);
-/* plan: kept by the caller from one series to the next, made anew where their geometries differ. */
+/* A plan that the caller keeps from one series to the next; reconstruction_make makes it anew if geometries differ. */
 struct reconstruction_plan {
     struct tomography *plan;
-    struct tomography_options options; /* its own, without pointers */
+    struct tomography_options options; /* those of the plan; its pointers are not used */
     double *angles;
     double shift;
     bool masked;
@@ -65,11 +65,13 @@ void reconstruction_plan_clear(struct reconstruction_plan *plan);
 enum status reconstruction_make(const struct reconstruction_settings *settings, struct reconstruction_plan *plan,
                                 struct reconstruction *reconstruction, struct err *err);
 
-/* px of a tomogram along z. */
+/* Returns the size of a tomogram along z, px. */
 int reconstruction_depth(const struct reconstruction_settings *settings);
 
-/* What the tomogram depends on: the tilts that go into it, and what was set. Two that are the same give the same
- * tomogram. */
+/* Returns a hash of all that a tomogram depends on: its tilts and the settings. Equal fingerprints mean equal
+ * tomograms.
+ *
+ *  */
 uint64_t reconstruction_fingerprint(const struct reconstruction_settings *settings, const struct series *series);
 
 #endif

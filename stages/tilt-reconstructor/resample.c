@@ -7,7 +7,7 @@
 
 #include "common/multiversion.h"
 
-/* Catmull-Rom: as IMOD's and most programs' cubic interpolation. */
+/* Weights of Catmull-Rom interpolation at fraction f between the second and the third of four pixels. */
 static inline void cubic(float f, float w[4]) {
     w[0] = f * (-0.5f + f * (1 - 0.5f * f));
     w[1] = 1 + f * f * (-2.5f + 1.5f * f);
@@ -26,7 +26,7 @@ static inline int clamp(int i, int n) {
     return i < 0 ? 0 : i >= n ? n - 1 : i;
 }
 
-/* Columns from..to, near the rim of the image or outside it. */
+/* Resamples columns from..to, near the rim of the image or outside it. */
 static void resample_rim(const struct resampling *r, int y, int from, int to, float *out) {
     int w = r->in->nx, h = r->in->ny;
     for (int x = from; x < to; x++) {
@@ -50,7 +50,8 @@ static void resample_rim(const struct resampling *r, int y, int from, int to, fl
 
 enum { BLOCK = 64 };
 
-/* Places of the first of its 16 pixels, and weights, of columns from..from + count; (int) is floor inside the image. */
+/* Computes, for columns from..from + count, the place of the first of 16 pixels and the weights. Inside the image (int)
+ * is floor. */
 MULTIVERSION static void weigh(const struct resampling *r, int y, int from, int count, int *restrict first,
                                float *restrict wx, float *restrict wy) {
     const double b11 = r->b11, b21 = r->b21, cu = r->b12 * y + r->cx, cv = r->b22 * y + r->cy;
@@ -72,7 +73,8 @@ static inline quad load(const float *at) {
     return value;
 }
 
-/* Four pixels of a row are one vector, which costs less than to gather one pixel each of many places. */
+/* Sums 16 weighted pixels for each column. Four pixels of a row are one vector: this costs less than gathering pixels
+ * from many places. */
 MULTIVERSION static void sum_up(const float *restrict data, size_t w, int count, const int *restrict first,
                                 const float *restrict wx, const float *restrict wy, float *restrict out) {
     for (int k = 0; k < count; k++) {
@@ -84,7 +86,7 @@ MULTIVERSION static void sum_up(const float *restrict data, size_t w, int count,
     }
 }
 
-/* Columns from..to, all of whose 16 pixels are in the image. */
+/* Resamples columns from..to, whose 16 pixels all lie in the image. */
 static void resample_inside(const struct resampling *r, int y, int from, int to, float *out) {
     int first[BLOCK];
     float wx[4 * BLOCK], wy[4 * BLOCK];
@@ -113,7 +115,7 @@ static void resample_row(const struct resampling *r, int y, float *out) {
     int from = 0, to = r->nx;
     keep_inside(r->b11, r->b12 * y + r->cx, r->in->nx, &from, &to);
     keep_inside(r->b21, r->b22 * y + r->cy, r->in->ny, &from, &to);
-    /* Places are counted in int there. */
+    /* resample_inside counts pixels in int. */
     if ((size_t)r->in->nx * (size_t)r->in->ny > INT_MAX) to = from;
     resample_rim(r, y, 0, from, out);
     resample_inside(r, y, from, to, out);

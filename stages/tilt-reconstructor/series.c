@@ -9,9 +9,9 @@
 #include "common/formats/mdoc.h"
 #include "common/memory.h"
 
-/* Angles closer than this are of one tilt: no series has such small steps. */
+/* °: angles closer than this belong to one tilt; no series has such small steps. */
 static const double SAME_ANGLE = 0.1;
-/* A step so many times the usual one is a tilt that is missing. */
+/* A step this many times wider than the usual one means that a tilt is missing. */
 static const double WIDE_STEP = 1.6;
 
 void series_clear(struct series *series) {
@@ -45,8 +45,8 @@ enum status series_note(struct series *series, struct err *err, const char *form
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    json_t *note = json_string(text); /* NULL where a name in it is no UTF-8 */
-    if (note == NULL) note = json_string("a note on the series holds a name that is no UTF-8");
+    json_t *note = json_string(text); /* NULL if the text is not UTF-8 */
+    if (note == NULL) note = json_string("a note on the series holds a name that is not UTF-8");
     FAIL_IF(json_array_append_new(series->notes, note) != 0, err, STATUS_NO_MEMORY,
             "no memory for the notes on a series");
     return STATUS_OK;
@@ -82,7 +82,7 @@ static int by_angle(const void *a, const void *b) {
     return s->taken != t->taken ? (s->taken < t->taken ? -1 : 1) : (s->number > t->number) - (s->number < t->number);
 }
 
-/* Of tilts with one angle the last that was taken stays where they were taken again; else all do. */
+/* Keeps, among tilts at one angle, the one taken last if they were taken again; else keeps all. */
 static enum status drop_duplicates(struct series *series, struct err *err) {
     int kept = 0;
     for (int i = 0; i < series->count; i++) {
@@ -104,7 +104,7 @@ static enum status drop_duplicates(struct series *series, struct err *err) {
         enum status status = series_note(series, err, "view %d at %.2f° was taken again as view %d, which is used",
                                          out.number, out.angle, before->number);
         free(out.path);
-        /* What follows must not be freed twice should this fail. */
+        /* After a failure series_clear must not free a path twice. */
         if (status != STATUS_OK) {
             memmove(&series->tilts[kept], &series->tilts[i + 1], (size_t)(series->count - i - 1) * sizeof *tilt);
             series->count += kept - i - 1;
@@ -141,7 +141,7 @@ static enum status look_for_gaps(struct series *series, struct err *err) {
     return STATUS_OK;
 }
 
-/* Images that were binned on their way here keep their .mdoc. */
+/* Notes that pixel sizes differ: images that were binned later still have the .mdoc of the microscope. */
 static enum status compare_pixel_sizes(struct series *series, struct err *err) {
     double size = series->pixel_size, spacing = series->spacing;
     if (!(size > 0 && spacing > 0) || fabs(size - spacing) <= 0.01 * spacing) return STATUS_OK;

@@ -1,4 +1,4 @@
-/* A series from files: a stack with its angles and transforms, or an .mdoc and what it names. */
+/* Reads a series from files: a stack with its angles and transforms, or an .mdoc and the images that it names. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,10 @@ static bool try_name(const char *stem, size_t length, const char *ending, char o
     return used > 0 && used < PATH_SIZE && file_exists(out);
 }
 
-/* An ending of the stack's name, or of the name that IMOD made the aligned stack's of: TS_ali.mrc of TS. */
+/* Looks for a file with this ending beside the stack TS.mrc, or beside the aligned stack TS_ali.mrc that IMOD made of
+ * TS.
+ *
+ *  */
 static bool try_stems(const char *stem, const char *ending, char out[PATH_SIZE]) {
     static const char *const tails[] = {"", "_ali", "_preali"};
     for (size_t t = 0; t < sizeof tails / sizeof *tails; t++) {
@@ -34,7 +37,7 @@ static bool try_stems(const char *stem, const char *ending, char out[PATH_SIZE])
     return false;
 }
 
-/* Of TS.st: TS.st.mdoc, TS.mrc.mdoc, TS.mdoc. */
+/* Looks for the .mdoc of a stack: for TS.st these are TS.st.mdoc, TS.mrc.mdoc and TS.mdoc. */
 static enum status find_mdoc(const char *stack, char out[PATH_SIZE], bool *ret_found, struct err *err) {
     char stem[PATH_SIZE];
     TRY(path_without_ending(stack, stem, sizeof stem, err));
@@ -43,7 +46,7 @@ static enum status find_mdoc(const char *stack, char out[PATH_SIZE], bool *ret_f
     return STATUS_OK;
 }
 
-/* Angles that were refined before those that were nominal, before what the microscope wrote. */
+/* Looks for refined angles (.tlt), then nominal ones (.rawtlt), then those of the microscope (.mdoc). */
 static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err *err) {
     char stem[PATH_SIZE];
     bool found = false;
@@ -57,9 +60,9 @@ static enum status find_tilts(const char *stack, char out[PATH_SIZE], struct err
     return STATUS_OK;
 }
 
-/* What is known of a stack's images, [images] each. */
+/* Angles and times of a stack's images, [images] each. */
 struct views {
-    double *angles; /* °; NaN: unknown, of one that is excluded */
+    double *angles; /* °; NaN: unknown (an excluded view) */
     double *times;  /* s; NaN: unknown */
 };
 
@@ -73,7 +76,8 @@ static enum status section_without(const char *path, const struct mdoc_tilt *til
          path, tilt->z, what, tilt->z + 1);
 }
 
-/* Of two sections of an image the later counts, as SerialEM writes one anew. */
+/* Copies angles and times from an .mdoc. Of two sections for one image the later counts: SerialEM writes a section
+ * again. */
 static enum status angles_of_mdoc(const struct mdoc *mdoc, const char *path, const char *stack, int images,
                                   const bool *exclude, struct views *views, struct err *err) {
     double *angles = views->angles, *times = views->times;
@@ -102,7 +106,8 @@ static void clear_mdoc(struct mdoc *mdoc) {
     mdoc_clear(mdoc);
 }
 
-/* Headers tell the pixel size of images that were binned on their way; the .mdoc only what they were taken with. */
+/* Copies tilt axis and spacing of an .mdoc. The header of an image has its own pixel size, also after binning; the
+ * .mdoc only that of the microscope. */
 static void take_mdoc(struct series *series, const struct mdoc *mdoc) {
     series->tilt_axis = mdoc->tilt_axis;
     series->spacing = mdoc->pixel_size;
@@ -136,7 +141,8 @@ static enum status stack_views(struct series *series, const char *stack, const c
     return STATUS_OK;
 }
 
-/* Angles may come from elsewhere: the tilt axis stands in the .mdoc alone. One that cannot be read is not needed. */
+/* Looks for the tilt axis, which stands only in the .mdoc, when the angles come from another file. An unreadable .mdoc
+ * is no error. */
 static enum status look_for_axis(const char *stack, struct series *series, struct err *err) {
     _cleanup_(clear_mdoc) struct mdoc mdoc = {0};
     char path[PATH_SIZE];
@@ -148,13 +154,13 @@ static enum status look_for_axis(const char *stack, struct series *series, struc
     return STATUS_OK;
 }
 
-/* So far that nothing of the image is left. */
+/* Returns whether a transform moves the whole image out of sight. */
 static bool leads_away(const struct tilt_transform *t, const struct series *series) {
     double scale = sqrt(fabs(t->a11 * t->a22 - t->a12 * t->a21));
     return hypot(t->dx, t->dy) >= 0.5 * (1 + scale) * hypot(series->nx, series->ny);
 }
 
-/* Shifts may be in pixels of the images before they were binned. */
+/* Notes transforms that move images out of sight: their shifts may be in px of the images before binning. */
 static enum status note_far_transforms(struct series *series, const char *path, const bool *exclude, struct err *err) {
     const struct tilt *first = NULL;
     int count = 0;
@@ -212,8 +218,8 @@ static enum status try_endings(const char *folder, const char *stem, char out[PA
     return STATUS_OK;
 }
 
-/* The image that an .mdoc calls `name`: that file, or what became of it. Programs between the microscope and here
- * change endings, and don't like points in names: what mdoc_find knows is tried. */
+/* Finds the image that an .mdoc calls `name`. Programs that process images on the way change endings, and points in
+ * names into "_": this tries the changes that mdoc_find knows. */
 static enum status find_image(const char *folder, const char *name, char out[PATH_SIZE], bool *ret_found,
                               struct err *err) {
     char stem[PATH_SIZE];
@@ -287,7 +293,8 @@ static enum status read_single_images(const char *path, const struct mdoc *mdoc,
     return STATUS_OK;
 }
 
-/* The stack that belongs to TS.st.mdoc is TS.st; the name inside may be one of another day. */
+/* Finds the stack of an .mdoc: TS.st for TS.st.mdoc, else the file that the .mdoc names. The name inside may be an old
+ * one. */
 static enum status stack_of_mdoc(const char *path, const struct mdoc *mdoc, char stack[PATH_SIZE], struct err *err) {
     char folder[PATH_SIZE];
     struct image_info image;
@@ -314,7 +321,7 @@ static enum status read_mdoc(const char *path, const struct series_files *files,
             "%s: this is the .mdoc of a montage, several pieces a tilt: blend them into one image a tilt first", path);
     FAIL_IF(mdoc.frames && mdoc.count == 1, err, STATUS_BAD_FORMAT,
             "%s: this is the .mdoc of one file of frames, not of a tilt series", path);
-    /* A stack with all images serves better than the frames they were made of. */
+    /* A stack with all images serves better than the frames from which they were made. */
     if (files->images == NULL && stack_of_mdoc(path, &mdoc, stack, NULL) == STATUS_OK)
         return read_stack(stack, files, files->tilts != NULL ? files->tilts : path, series, err);
     bool named = false;
@@ -325,7 +332,7 @@ static enum status read_mdoc(const char *path, const struct series_files *files,
     TRY(begin(series, path, &nothing, err));
     series->retaken = true;
     series->tilt_axis = mdoc.tilt_axis;
-    series->spacing = mdoc.pixel_size; /* counts where no header says more */
+    series->spacing = mdoc.pixel_size; /* used if no header has a pixel size */
     return read_single_images(path, &mdoc, files, series, err);
 }
 

@@ -1,5 +1,5 @@
-/* Broken and foreign files of every kind that a watched folder may hold: each is refused with a message that names it,
- * and nothing crashes, prints, or takes memory on a header's word. */
+/* Opens broken and foreign files of each kind that a watched folder may hold. Each is refused with a message that names
+ * it. No reader crashes, prints, or allocates as much memory as a wrong header asks for. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void assert_refused(const char *path, enum status status, enum status exp
         fail_msg("%s gave %s: %s", path, status_name(status), err->message);
 }
 
-/* Every way in which an image can be opened; `expected` STATUS_OK: any failure will do. */
+/* Opens an image in each possible way. expected STATUS_OK: any failure is right. */
 static void assert_no_image(const char *path, enum status expected) {
     struct err err = {0};
     struct image image = {0};
@@ -135,7 +135,7 @@ static void mrc_headers_that_cannot_be(void **state) {
         if (strstr(err.message, cases[i].says) == NULL)
             fail_msg("\"%s\" is missing in: %s", cases[i].says, err.message);
     }
-    /* Old files lack the mark; then at least the numbers must make sense. */
+    /* Old files lack the mark "MAP"; then the numbers must make sense. */
     _cleanup_(mem_free) unsigned char *bytes = whole_mrc();
     struct err err = {0};
     struct mrc_header header;
@@ -169,7 +169,7 @@ static void what_is_no_image_at_all(void **state) {
     char path[PATH_SIZE];
     scratch_path("foreign.mrc", path);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        /* Long enough for a header, and not. */
+        /* One file is long enough for a header, the other is not. */
         for (int longer = 0; longer < 2; longer++) {
             unsigned char bytes[4096];
             memset(bytes, i == 7 ? 'x' : 0xc3, sizeof bytes);
@@ -210,7 +210,7 @@ static void what_cannot_be_opened(void **state) {
     scratch_path("secret.mrc", path);
     put_file(path, "x", 1);
     assert_int_equal(chmod(path, 0), 0);
-    /* Nothing is unreadable for root. */
+    /* root can read any file. */
     if (access(path, R_OK) != 0 && errno == EACCES) {
         assert_no_image(path, STATUS_IO);
         assert_refused(path, star_read(path, &star, &err), STATUS_IO, &err);
@@ -219,7 +219,7 @@ static void what_cannot_be_opened(void **state) {
     assert_null(star);
 }
 
-/* One strip of 8 × 8 bytes; the directory begins behind it, at byte 72. */
+/* A file with one strip of 8 × 8 bytes; the directory begins behind it, at byte 72. */
 static unsigned char *whole_tiff(size_t *ret_length) {
     char path[PATH_SIZE];
     unsigned char pixels[64] = {1, 2, 3};
@@ -237,7 +237,7 @@ static unsigned char *whole_tiff(size_t *ret_length) {
     return whole_file(path, ret_length);
 }
 
-/* The 12 bytes of a tag in the first directory. */
+/* Returns the 12 bytes of a tag in the first directory. */
 static unsigned char *tag_entry(unsigned char *bytes, uint16_t tag) {
     uint32_t at;
     uint16_t count;
@@ -256,8 +256,8 @@ static void set_tag(unsigned char *bytes, uint16_t tag, uint16_t type, uint32_t 
     memcpy(entry + 8, &value, 4);
 }
 
-/* Not here, because libtiff mends them rightly: a strip's length in one uncompressed strip, a palette without colours.
- */
+/* libtiff repairs two faults correctly, which are left out here: the wrong length of an uncompressed strip, and a
+ * palette without colours. */
 static void tiffs_that_cannot_be(void **state) {
     (void)state;
     enum { LONG = 4 };
@@ -321,13 +321,13 @@ static void tiff_directories_that_lead_nowhere(void **state) {
         assert_no_image(path, STATUS_TRUNCATED);
     }
     memcpy(bytes + 4, &first, 4);
-    /* A ring: the directory follows itself. */
+    /* A ring: the directory points to itself. */
     uint16_t count;
     memcpy(&count, bytes + first, 2);
     memcpy(bytes + first + 2 + 12 * count, &first, 4);
     put_file(path, bytes, length);
     assert_no_image(path, STATUS_BAD_FORMAT);
-    /* Without tags. */
+    /* A directory without tags. */
     memset(bytes + first, 0, 2);
     put_file(path, bytes, length);
     assert_no_image(path, STATUS_BAD_FORMAT);
@@ -349,7 +349,7 @@ static void pictures_that_cannot_be(void **state) {
         struct image_info info = {0};
         enum status probed = image_probe(path, &info, &err), read = image_read(path, &image, &err);
         assert_true(probed == STATUS_OK || strstr(err.message, path) != NULL);
-        /* The end marker's checksum is nobody's business. */
+        /* No reader checks the checksum of the end marker. */
         if (read == STATUS_OK && at < length - 12) fail_msg("byte %zu changed and nobody noticed", at);
         image_destroy(&image);
         bytes[at] ^= 0x55;
@@ -374,7 +374,7 @@ static void stars_that_cannot_be(void **state) {
     assert_refused(path, star_read(path, &file, &err), STATUS_TRUNCATED, &err);
     const char *text = "data_particles\n\nloop_ \n_rlnImageName #1 \n_rlnCoordinateX #2 \n000001@a.mrcs 1.5 \n"
                        "000002@a.mrcs 2.5 \n";
-    /* A loop may end after any of its rows, and after its labels: no cut shows. Everywhere else it does. */
+    /* A loop may end after its labels or any of its rows, so a cut there does not show. Everywhere else it does. */
     for (size_t cut = 0; cut <= strlen(text); cut++) {
         put_file(path, text, cut);
         enum status status = star_read(path, &file, &err);

@@ -1,4 +1,4 @@
-/* Tables with commas: what is read, what is refused, and that what is written comes back. */
+/* Tests tables with commas: reading, refusing, and reading what was written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void broken_ones_are_refused(void **state) {
     struct csv csv = {0};
     struct err err = {0};
     assert_int_equal(read_text("a,b\n\"c,d\n", 9, &csv, &err), STATUS_BAD_FORMAT);
-    assert_non_null(strstr(err.message, "line 2: the quote that begins there is not closed"));
+    assert_non_null(strstr(err.message, "line 2: the quote that begins on this line is not closed"));
     assert_int_equal(read_text("a\n\"c\"d,e\n", 9, &csv, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "line 2: a comma or the line's end is expected"));
     assert_int_equal(read_text("a\0b", 3, &csv, &err), STATUS_BAD_FORMAT);

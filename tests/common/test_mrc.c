@@ -14,7 +14,7 @@
 static const enum mrc_mode MODES[] = {MRC_INT8, MRC_INT16, MRC_FLOAT32, MRC_UINT16, MRC_FLOAT16};
 enum { MODE_COUNT = sizeof MODES / sizeof *MODES };
 
-/* Values that every mode holds exactly, of both signs where it has them. */
+/* Values that each mode holds exactly, of both signs if the mode has signs. */
 static void fill(struct image *image, enum mrc_mode mode, uint32_t seed) {
     for (size_t i = 0; i < image_count(image); i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -43,7 +43,7 @@ static void every_mode_comes_back(void **state) {
         for (int kind = MRC_IMAGE; kind <= MRC_VOLUME; kind++) {
             char path[PATH_SIZE];
             scratch_path("modes.mrc", path);
-            /* More than one chunk, and not a multiple of one. */
+            /* More pixels than one chunk, and not a multiple of a chunk. */
             new_image(&image, 201, 173, kind == MRC_IMAGE ? 1 : 3, 1.25f);
             fill(&image, MODES[m], 7);
             assert_ok(mrc_write(path, &image, (enum mrc_kind)kind, MODES[m], &err));
@@ -96,7 +96,7 @@ static void values_are_rounded_and_clamped(void **state) {
     image_destroy(&again);
 }
 
-/* Against the definition: sign, 5 bits of exponent, 10 of fraction. */
+/* Computes a half by its definition: sign, 5 bits of exponent, 10 of fraction. */
 static void halves_are_exact(void **state) {
     (void)state;
     for (uint32_t half = 0; half < 65536; half++) {
@@ -113,7 +113,7 @@ static void halves_are_exact(void **state) {
         assert_true((double)value == (half & 0x8000 ? -size : size));
         if (exponent < 31) assert_int_equal(mrc_float_to_half(value), half);
     }
-    /* Between two halves: the nearer, in the middle the even one. */
+    /* A value between two halves becomes the nearer one, a value in the middle the even one. */
     for (uint32_t half = 0; half < 0x7bff; half++) {
         float low = mrc_half_to_float((uint16_t)half), high = mrc_half_to_float((uint16_t)(half + 1));
         float middle = (low + high) / 2;
@@ -135,7 +135,8 @@ static void swap_words(unsigned char *bytes, size_t from, size_t to, size_t size
         mrc_swap(bytes + i, 1, size);
 }
 
-/* The other byte order, with its stamp and with nonsense in its place; then data behind an extended header. */
+/* Files in the other byte order are read, with a correct stamp and with a nonsense stamp; then data behind an extended
+ * header. */
 static void both_byte_orders_and_extended_headers_are_read(void **state) {
     (void)state;
     struct err err = {0};
@@ -249,7 +250,7 @@ static void slices_are_written_and_read_one_by_one(void **state) {
     image_destroy(&slice);
 }
 
-/* A volume whose mean dwarfs its deviation: a sum of squares would have lost it. */
+/* The mean of this volume is far larger than its deviation, which a sum of squares would have lost. */
 static void statistics_keep_their_digits(void **state) {
     (void)state;
     struct err err = {0};
@@ -267,7 +268,7 @@ static void statistics_keep_their_digits(void **state) {
     image_destroy(&image);
 }
 
-/* Shape, mode and pixel size by od(1); the means are numpy's. */
+/* Shapes, modes and pixel sizes were read with od(1), means with numpy. */
 static void real_files_are_read(void **state) {
     (void)state;
     static const struct {
@@ -316,7 +317,7 @@ static void real_files_are_read(void **state) {
     image_destroy(&image);
 }
 
-/* The micrograph of mrcfile with its header's cell taken away: what FEI noted in the extended header remains. */
+/* Without a cell in its header, the micrograph of mrcfile still has the pixel size in FEI's extended header. */
 static void fei_pixel_size_stands_in(void **state) {
     (void)state;
     char path[PATH_SIZE];
@@ -353,7 +354,7 @@ static void other_programs_accept_what_we_write(void **state) {
         for (int kind = MRC_IMAGE; kind <= MRC_VOLUME; kind++) {
             snprintf(name, sizeof name, "mode%d_kind%d.%s", MODES[m], kind, kind == MRC_STACK ? "mrcs" : "mrc");
             scratch_path(name, path);
-            /* RELION wants cubes. */
+            /* RELION reads cubes only. */
             new_image(&image, 32, kind == MRC_VOLUME ? 32 : 24,
                       kind == MRC_IMAGE   ? 1
                       : kind == MRC_STACK ? 5

@@ -1,5 +1,5 @@
-/* What RELION's optimiser and sampling files must hold. The labels are those without which relion_refine 3.1.3 refuses
- * one of its own files; that it goes on from ours is tests/stages/relion_continues.py. */
+/* Tests RELION's optimiser and sampling files: they hold the labels without which relion_refine 3.1.3 refuses one of
+ * its own files. tests/stages/relion_continues.py shows that RELION continues from icestream's files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

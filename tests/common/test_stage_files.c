@@ -1,4 +1,5 @@
-/* A stage on files: what becomes of STAR files, images and folders; and the template stage as a person calls it. */
+/* Tests a stage on files: items made from STAR files, images and folders; and the template stage on its command
+ * line. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +101,7 @@ static void rows_of_micrographs_become_items(void **state) {
     scratch_path("in/raw/a.mrc", expected);
     assert_string_equal(absolute, expected);
     clear(&listed);
-    /* What the command line says counts more than the file. */
+    /* The command line wins over the file. */
     assert_ok(list(&reader, "in/micrographs.star", "1.1", &listed, &err));
     assert_true(item_number(listed.items[0], "optics.pixel_size", 0) == 1.1);
     clear(&listed);
@@ -193,7 +194,7 @@ static void images_and_folders(void **state) {
     assert_string_equal(item_id(listed.items[0]), "a");
     assert_string_equal(item_id(listed.items[1]), "b");
     assert_string_equal(item_id(listed.items[2]), "sub/c");
-    /* The header's pixel size, where nobody knows better. */
+    /* The pixel size of the header counts if nothing else gives one. */
     assert_true(item_number(listed.items[0], "optics.pixel_size", 0) == 1.25);
     clear(&listed);
     assert_ok(list(&reader, "folder/sub/c.mrc", "2", &listed, &err));
@@ -219,7 +220,7 @@ static void names_are_refused(const struct stage_descriptor *descriptor, const c
     clear(&listed);
 }
 
-/* Products of both would have the same names, and the later would replace the earlier. */
+/* The products of both would have the same names, and the later would replace the earlier. */
 static void images_that_differ_in_their_endings(void **state) {
     (void)state;
     write_micrograph("pair/a.mrc", 1);
@@ -229,7 +230,7 @@ static void images_that_differ_in_their_endings(void **state) {
     write_micrograph("two/a.mrc", 2);
     names_are_refused(&reader, "one/a.mrc,two/a.mrc", "two/a.mrc would give files of the same name (a…)");
     path_is(&reader, "one/a.mrc,one/a.mrc", "one/a.mrc");
-    /* Beside a micrograph a picture is its preview, whichever comes first; drops are pictures. */
+    /* A picture beside a micrograph is its preview, whichever comes first; images of drops are pictures. */
     write_micrograph("before/a.jpg", 1);
     write_micrograph("before/a.mrc", 1);
     write_micrograph("after/a.mrc", 1);
@@ -263,7 +264,7 @@ static void what_is_no_input_is_refused(void **state) {
     }
 }
 
-/* The template: called as a person would, its exit codes and its products. */
+/* Runs the template as a user would; compares its exit codes and products. */
 static void the_template_stage_runs(void **state) {
     (void)state;
     const char *bin = getenv("ICESTREAM_BIN");

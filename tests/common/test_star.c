@@ -280,7 +280,7 @@ static void numbers_are_kept(void **state) {
     star_destroy(&file);
 }
 
-/* Six decimals as printf rounds them: near half way between two of them too, and exactly there. */
+/* Numbers get six decimals as printf rounds them, also near and exactly half way between two values. */
 static void six_decimals_are_those_of_printf(void **state) {
     (void)state;
     char expected[64], text[64];
@@ -288,10 +288,10 @@ static void six_decimals_are_those_of_printf(void **state) {
     for (int i = 0; i < 2000000; i++) {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         double uniform = (double)(random >> 11) * 0x1p-53, value = (uniform - 0.5) * pow(10, (double)(i % 12) - 2);
-        if (i % 5 == 1) value = rint(value * 1e6) / 1e6;                       /* what was read from a file */
-        if (i % 5 == 2) value = (rint(value * 1e6) + 0.5) / 1e6;               /* about half way */
-        if (i % 5 == 3) value = rint(value * 128) / 128;                       /* half way: 7 decimals that end in 5 */
-        if (i % 5 == 4) value = nextafter((rint(value * 1e6) + 0.5) / 1e6, i); /* next to it */
+        if (i % 5 == 1) value = rint(value * 1e6) / 1e6;         /* a value read from a file */
+        if (i % 5 == 2) value = (rint(value * 1e6) + 0.5) / 1e6; /* nearly half way */
+        if (i % 5 == 3) value = rint(value * 128) / 128;         /* exactly half way: 7 decimals that end in 5 */
+        if (i % 5 == 4) value = nextafter((rint(value * 1e6) + 0.5) / 1e6, i); /* the next value */
         size_t length = text_six_decimals(value, text);
         snprintf(expected, sizeof expected, "%.6f", value);
         if (strcmp(text, expected) != 0 || length != strlen(expected))
@@ -312,7 +312,7 @@ static void columns_are_added_and_missed(void **state) {
         parsed("data_micrographs\nloop_\n_rlnMicrographName\n_rlnDefocusU\na.mrc 1\nb.mrc 2\nc.mrc 3\n");
     struct star_table *table = star_table_at(file, 0);
     int column = -1;
-    /* More than the first stride holds, so that the rows move. */
+    /* More columns than the first stride holds, so that the rows move. */
     for (int i = 0; i < 40; i++) {
         char name[32], fill[32];
         snprintf(name, sizeof name, "rlnMore%d", i);
@@ -329,7 +329,7 @@ static void columns_are_added_and_missed(void **state) {
         assert_cell(table, row, "rlnMore0", "fill0");
         assert_cell(table, row, "rlnMore39", "fill39");
     }
-    /* Shared fill text is not overwritten through one of its cells. */
+    /* Setting one cell does not change the fill text that others share. */
     assert_ok(star_set(table, 1, 2, "x", &err));
     assert_cell(table, 0, "rlnMore0", "fill0");
     assert_cell(table, 1, "rlnMore0", "x");
@@ -350,7 +350,8 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The particles of a long session. The limits are wide (sanitizers, busy machines); the figures are printed. */
+/* Reads and writes the particles of a long session. The time limits are wide (sanitizers, busy machines); the times are
+ * printed. */
 static void long_tables_are_quick(void **state) {
     (void)state;
     enum { ROWS = 300000, COLUMNS = 20 };
@@ -388,8 +389,7 @@ static void long_tables_are_quick(void **state) {
     star_destroy(&again);
 }
 
-/* name, tables, and rows × columns of the last one, counted by hand and by the files' own package. */
-/* Piece by piece gives the file that one table with all rows gives. */
+/* Writing piece by piece gives the same file as one table with all rows. */
 static void rows_are_written_as_they_come(void **state) {
     (void)state;
     char whole[PATH_SIZE], pieces[PATH_SIZE];
@@ -404,7 +404,8 @@ static void rows_are_written_as_they_come(void **state) {
     scratch_path("pieces.star", pieces);
     assert_ok(star_write(all, whole, &err));
     assert_ok(star_writer_create(pieces, &writer, &err));
-    assert_int_equal(star_writer_rows(writer, star_table_at(rest, 0), &err), STATUS_BAD_ARGUMENT); /* no loop begun */
+    assert_int_equal(star_writer_rows(writer, star_table_at(rest, 0), &err),
+                     STATUS_BAD_ARGUMENT); /* no loop has begun */
     assert_ok(star_writer_table(writer, star_table_at(all, 0), &err));
     assert_ok(star_writer_table(writer, star_table_at(first, 0), &err));
     assert_int_equal(star_writer_rows(writer, star_table_at(other, 0), &err), STATUS_BAD_ARGUMENT);

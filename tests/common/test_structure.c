@@ -1,4 +1,4 @@
-/* Structures: what the three formats may hold, which atoms are selected, what is refused and in which words. */
+/* Tests structures: the contents of the three formats, the selection of atoms, refused files and their messages. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static enum status open_text(const char *text, size_t length, const struct struc
     return structure_open_stream(stream, "some.file", topology, reader, err);
 }
 
-/* All structures of a text into models[most]; how many. */
+/* Reads all structures of a text into models[most] and returns their number. */
 static enum status read_all(const char *text, size_t length, const struct structure_model *topology,
                             struct structure_model *models, int most, int *ret_count, struct err *err) {
     _cleanup_(structure_close) struct structure_reader *reader = NULL;
@@ -52,7 +52,7 @@ static void must_fail(const char *text, enum status status, const char *words) {
     structure_model_clear(&model);
 }
 
-/* "name:altloc" of what is selected. */
+/* Lists the selected atoms as "name:altloc". */
 static void selected(const struct structure_model *model, enum structure_what what, const char *chain,
                      const char *residues, char *text, size_t size) {
     struct structure_selection selection;
@@ -129,7 +129,7 @@ static void atoms_are_selected(void **state) {
     struct structure_model models[2] = {{0}};
     must_read(PDB, models, 2);
     const struct structure_model *m = &models[0];
-    /* B has the higher occupancy; CB has only A. The calcium is no alpha carbon. */
+    /* B has the higher occupancy; CB has only A. Calcium is not an alpha carbon. */
     assert_selected(m, STRUCTURE_CA, NULL, NULL, "CA-1  CA52AB CA53 ");
     assert_selected(m, STRUCTURE_BACKBONE, "A", NULL, "N-1  CA-1  CA52AB");
     assert_selected(m, STRUCTURE_HEAVY, NULL, NULL, "N-1  CA-1  CA52AB CB52AA CA53  SE53  CA900 ");
@@ -146,7 +146,7 @@ static void atoms_are_selected(void **state) {
     clear_all(models, 2);
 }
 
-/* An atom without a place in the chosen location; two kinds of residue in one place. */
+/* An atom may be missing in the chosen location; one place may hold two kinds of residue. */
 static void locations_are_chosen(void **state) {
     (void)state;
     static const char text[] = "ATOM      1  CA ALEU A   1       1.000   2.000   3.000  0.50  7.50           C  \n"
@@ -181,7 +181,7 @@ static void wrong_selections_are_told(void **state) {
                      STATUS_BAD_ARGUMENT);
 }
 
-/* Serial and residue numbers that have outgrown their columns. */
+/* Serial and residue numbers may be too large for their columns. */
 static void numbers_outgrow_columns(void **state) {
     (void)state;
     static const char text[] = "ATOM  A0000  CA  GLY A9999      11.104   6.134  -6.504  1.00  0.00           C  \n"
@@ -207,7 +207,7 @@ static void numbers_outgrow_columns(void **state) {
     structure_model_clear(&model);
 }
 
-/* More atoms than five digits count, written and read. */
+/* Writes and reads more atoms than five digits can count. */
 static void large_structures_come_back(void **state) {
     (void)state;
     enum { ATOMS = 100020 };
@@ -265,7 +265,7 @@ static void bad_coordinates_are_told(void **state) {
     assert_ok(structure_take(&model, indices, 1, "a.pdb", xyz, &err));
     assert_int_equal(structure_take(&model, indices, 2, "a.pdb", xyz, &err), STATUS_BAD_FORMAT);
     assert_non_null(
-        strstr(err.message, "a.pdb: line 2: the coordinates of CB of GLY 1 in chain A are no numbers ('********"));
+        strstr(err.message, "a.pdb: line 2: the coordinates of CB of GLY 1 in chain A are not numbers ('********"));
     assert_non_null(strstr(err.message, "too large for their columns"));
     assert_int_equal(structure_take(&model, indices + 2, 1, "a.pdb", xyz, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "line 3"));
@@ -293,7 +293,7 @@ static void broken_pdb_is_told(void **state) {
     assert_non_null(strstr(err.message, "neither text nor a DCD file"));
 }
 
-/* Frames that END parts, models that nothing ends, and chains that only a segment names. */
+/* Frames may be separated by END, models may have no end, and chains may be named by their segment only. */
 static void frames_without_models(void **state) {
     (void)state;
     static const char text[] = "ATOM      1  CA  GLY     1      11.104   6.134  -6.504  1.00  0.00      SEGA C  \r\n"
@@ -376,7 +376,7 @@ static void broken_cif_is_told(void **state) {
     must_fail(text, STATUS_TRUNCATED, "inside a text field");
     snprintf(text, sizeof text, "%s1 2 3 ANAMETHATISTOOLONG\n", head);
     must_fail(text, STATUS_BAD_FORMAT, "'ANAMETHATISTOOLONG' has more than 7 characters");
-    /* No number, in an atom that is asked for. */
+    /* A selected atom has a coordinate that is not a number. */
     snprintf(text, sizeof text, "%s1 NaN 3 CA\n", head);
     struct structure_model model = {0};
     struct err err = {0};
@@ -388,7 +388,7 @@ static void broken_cif_is_told(void **state) {
     structure_model_clear(&model);
 }
 
-/* A trajectory in memory, piece by piece, in either byte order, with lengths of 4 or 8 bytes. */
+/* Builds a trajectory in memory piece by piece, in either byte order, with lengths of 4 or 8 bytes. */
 struct trajectory {
     unsigned char bytes[8192];
     size_t length;
@@ -503,7 +503,7 @@ static void broken_trajectories_are_told(void **state) {
     (void)state;
     struct err err = {0};
     struct trajectory t = make_trajectory(true, false, true, false, FRAMES);
-    /* Wherever it is cut. */
+    /* Cut the file at each place. */
     for (size_t length = 16; length < t.length; length += 7) {
         assert_int_equal(try_trajectory(&t, length, ATOMS, &err), STATUS_TRUNCATED);
         assert_non_null(strstr(err.message, "cut short"));
@@ -517,7 +517,7 @@ static void broken_trajectories_are_told(void **state) {
     assert_non_null(strstr(err.message, "topology"));
     t = make_trajectory(false, false, false, false, FRAMES + 1);
     assert_int_equal(try_trajectory(&t, t.length, ATOMS, &err), STATUS_TRUNCATED);
-    t = make_trajectory(false, false, false, false, 0); /* never brought up to date */
+    t = make_trajectory(false, false, false, false, 0); /* a header that was never updated */
     assert_ok(try_trajectory(&t, t.length, ATOMS, &err));
     t.bytes[0] = 85;
     assert_int_equal(try_trajectory(&t, t.length, ATOMS, &err), STATUS_BAD_FORMAT);
@@ -526,7 +526,7 @@ static void broken_trajectories_are_told(void **state) {
     assert_int_equal(try_trajectory(&t, t.length, ATOMS, &err), STATUS_UNSUPPORTED);
     assert_non_null(strstr(err.message, "velocities"));
     t = make_trajectory(false, false, false, false, FRAMES);
-    t.bytes[t.length - 4] ^= 1; /* the mark at the very end */
+    t.bytes[t.length - 4] ^= 1; /* the last marker */
     struct structure_model topology = {0}, models[FRAMES] = {{0}};
     int count;
     make_topology(&topology, ATOMS);

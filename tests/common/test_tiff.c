@@ -12,7 +12,8 @@
 #include "common/memory.h"
 #include "tests/common/scratch.h"
 
-/* Every file of the shared collection: shape and mean, which Pillow and tifffile find as well, or why it is refused. */
+/* Each file of the shared collection has the shape and mean that Pillow and tifffile find, or is refused for this
+ * reason. */
 static void the_collection_is_read_or_refused(void **state) {
     (void)state;
     static const struct {
@@ -117,7 +118,7 @@ static void the_collection_is_read_or_refused(void **state) {
 }
 
 struct layout {
-    const char *mode; /* of TIFFOpen: byte order and size of offsets */
+    const char *mode; /* for TIFFOpen: byte order and size of offsets */
     uint16_t bits, format, compression;
     uint32_t tile; /* 0: strips of 7 rows */
 };
@@ -227,7 +228,7 @@ static void every_layout_is_read(void **state) {
     image_destroy(&image);
 }
 
-/* TIFF, which begins with the top line, is turned over page by page, MRC not. */
+/* TIFF begins with the top line and is turned over page by page; MRC is not. */
 static void micrographs_begin_with_the_bottom_line(void **state) {
     (void)state;
     struct err err = {0};
@@ -250,8 +251,8 @@ static void micrographs_begin_with_the_bottom_line(void **state) {
     image_destroy(&image);
 }
 
-/* However much of a growing file is there: it is never taken for whole, unless only pages are missing that no
- * directory tells of yet. */
+/* A growing file never counts as whole, however much of it is there, unless only pages are missing to which no
+ * directory points yet. */
 static void a_growing_file_is_never_whole(void **state) {
     (void)state;
     struct err err = {0};
@@ -313,7 +314,7 @@ static void min_is_white_and_palettes_are_applied(void **state) {
                                                       : *e;
             assert_true(fabsf(image.data[i] - *e) < 1e-2f);
         }
-        /* 72 dots an inch and the like are no pixel sizes. */
+        /* 72 dots an inch and the like are not pixel sizes. */
         assert_true(image.pixel_size == 0);
     }
     image_destroy(&image);

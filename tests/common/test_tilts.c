@@ -1,5 +1,5 @@
-/* Readers of .tlt, .xf and .mdoc: what good files hold, what is said of bad ones, and real files where they are there.
- */
+/* Tests the readers of .tlt, .xf and .mdoc: the contents of good files, the messages for bad ones, and real files if
+ * they are there. */
 #include "tests/common/scratch.h"
 
 #include <math.h>
@@ -119,7 +119,7 @@ static void mdoc_is_read(void **state) {
     assert_int_equal(mdoc_find(&mdoc, "TS_01_001_6.0.tif"), -1);
     assert_int_equal(mdoc_find(&mdoc, "TS_01_001_3"), -1);
     mdoc_clear(&mdoc);
-    /* All of its beginnings, as it grows. */
+    /* All beginnings of a file that grows. */
     for (size_t length = 0; length < strlen(MDOC); length++) {
         enum status status = mdoc_parse("t.mdoc", MDOC, length, &mdoc, &err);
         if (status == STATUS_OK) mdoc_clear(&mdoc);
@@ -139,7 +139,7 @@ static struct mdoc two_takes(const char *first, const char *second) {
     return mdoc;
 }
 
-/* A file may be sorted: its order is not that in which tilts were taken. */
+/* A sorted file does not have its tilts in the order in which they were taken. */
 static void times_tell_which_is_later(void **state) {
     (void)state;
     static const struct {
@@ -158,7 +158,7 @@ static void times_tell_which_is_later(void **state) {
         mdoc_clear(&mdoc);
     }
     struct mdoc mdoc = two_takes("08-Oct-21  07:39:08", "29-Feb-2024 23:59:60");
-    /* As `date -u -d '2021-10-08 07:39:08' +%s` has it. */
+    /* The output of `date -u -d '2021-10-08 07:39:08' +%s`. */
     assert_true(fabs(mdoc.tilts[0].time - 1633678748) < 0.5 && fabs(mdoc.tilts[1].time - 1709251200) < 0.5);
     mdoc_clear(&mdoc);
     mdoc = two_takes("99-Oct-21  07:39:08", "08-Oct-21  25:39:08");
@@ -166,7 +166,7 @@ static void times_tell_which_is_later(void **state) {
     mdoc_clear(&mdoc);
 }
 
-/* Programs between the microscope and here change endings, and points. */
+/* Programs that process images on the way change endings and points in names. */
 static void points_in_names(void **state) {
     (void)state;
     static const char text[] = "a = 1\n[ZValue = 0]\nTiltAngle = -6\nSubFramePath = D:\\TS_01_003_-6.0.tif\n"
@@ -179,12 +179,11 @@ static void points_in_names(void **state) {
     assert_int_equal(mdoc_find(&mdoc, "TS_01_003_-6.0.mrc"), 0);
     assert_int_equal(mdoc_find(&mdoc, "TS_01_003_-6_1.mrc"), -1);
     assert_int_equal(mdoc_find(&mdoc, "TS_01_003_-6-0.mrc"), -1);
-    assert_int_equal(mdoc_find(&mdoc, "TS_01_004_3_5.mrc"), 1); /* the name with its points counts before the other */
+    assert_int_equal(mdoc_find(&mdoc, "TS_01_004_3_5.mrc"), 1); /* the name with its points wins */
     assert_int_equal(mdoc_find(&mdoc, "TS_01_004_3.5.mrc"), 2);
     mdoc_clear(&mdoc);
 }
 
-/* The name itself counts before one that differs in its ending. */
 /* The watcher and the reconstructor must give a series the same name, wherever they learn of it. */
 static void a_series_is_named_after_its_mdoc_or_its_stack(void **state) {
     (void)state;
@@ -240,7 +239,7 @@ static void bad_mdocs_are_refused(void **state) {
     }
 }
 
-/* Sections, angle of the last one, tilt axis, whether it is of frames or of a montage. */
+/* Number of sections, angle of the last one, tilt axis, and whether the .mdoc is of frames or of a montage. */
 struct real {
     const char *path;
     int count;

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""tests/docs/links.py: links between the pages of the documentation lead somewhere, headings included, and the README
-stays a page that one reads at once."""
+"""tests/docs/links.py: links between the pages of the documentation lead somewhere, headings included; the files of the
+tree that pages name are there; and the README stays a page that one reads at once."""
+
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+# `stages/extractor/stage.c`, `kernels/alignment`, `docs/handbook`; not `stages/NAME/name.c`, which is a pattern.
+NAMED = re.compile(r"`((?:common|docs|examples|kernels|pipelines|scripts|stages|tests)/[\w./-]+)`")
+PATTERN = re.compile(r"\b(NAME|OP|name)\b|_OP\b|…")
 README_LINES = 150
 
 
@@ -27,6 +31,10 @@ def problems_of(page):
             yield f"{page.relative_to(ROOT)}: {link} is not there"
         elif anchor and anchor not in anchors(target):
             yield f"{page.relative_to(ROOT)}: {link}: no such heading"
+    for name in NAMED.findall(text):
+        # common/files names the two files of that name.
+        if not PATTERN.search(name) and not (ROOT / name).exists() and not (ROOT / f"{name}.h").exists():
+            yield f"{page.relative_to(ROOT)}: {name} is not there"
 
 
 def main():

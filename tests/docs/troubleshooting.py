@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tests/docs/troubleshooting.py [CHAPTER]: the handbook's chapter on troubleshooting has a row for each WARN and ERROR
 log id of the sources, under the program that writes it, and for no other id."""
+
 import pathlib
 import re
 import sys

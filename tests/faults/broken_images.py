@@ -207,14 +207,10 @@ def tiff_images():
     return {
         'tiff_header_cut.tif': Image(b'II*\0', 'TRUNCATED', 'ends at byte 4, inside the TIFF header'),
         'no_directory.tif': Image(tiff(first=0), 'TRUNCATED', 'its first directory is not written yet (bytes 4 to 7'),
-        'directory_outside.tif': Image(
-            tiff(first=1 << 30), 'TRUNCATED', 'a directory is said to lie at byte 1073741824'
-        ),
-        'directory_ring.tif': Image(
-            tiff(follows=lambda d: d[0]), 'BAD_FORMAT', 'form a ring: what follows directory 1'
-        ),
+        'directory_outside.tif': Image(tiff(first=1 << 30), 'TRUNCATED', 'a directory should lie at byte 1073741824'),
+        'directory_ring.tif': Image(tiff(follows=lambda d: d[0]), 'BAD_FORMAT', 'form a ring: directory 1 is followed'),
         'two_in_a_ring.tif': Image(
-            tiff(pages=2, follows=lambda d: d[0]), 'BAD_FORMAT', 'directories form a ring: what follows directory 3'
+            tiff(pages=2, follows=lambda d: d[0]), 'BAD_FORMAT', 'directories form a ring: directory 3 is followed'
         ),
         'directory_empty.tif': Image(tiff(drop=range(65536)), 'BAD_FORMAT', 'the directory at byte 9224 is empty'),
         'directory_cut.tif': Image(tiff(cut=8 + size + 40), 'TRUNCATED', 'directory'),
@@ -234,14 +230,14 @@ def tiff_images():
             tiff({COMPRESSION: (SHORT, 1, 5), COUNTS: (LONG, 1, 1 << 24)}), 'TRUNCATED', 'has 16777216 bytes of pixels'
         ),
         'strips_countless.tif': Image(
-            tiff({COUNTS: (LONG, 0xFFFFFFFF, 8)}), 'TRUNCATED', "a tag's value is said to lie at byte 8"
+            tiff({COUNTS: (LONG, 0xFFFFFFFF, 8)}), 'TRUNCATED', "a tag's value should lie at byte 8"
         ),
         'rows_zero.tif': Image(tiff({ROWS: (LONG, 1, 0)}), 'BAD_FORMAT', 'Bad value 0 for "RowsPerStrip" tag'),
         'one_strip_for_many.tif': Image(
             tiff({ROWS: (LONG, 1, 1)}), 'TRUNCATED', 'strip or tile 2 of 96 is not written yet'
         ),
         'pages_cut.tif': Image(
-            tiff(pages=2, cut=8 + size + 114 + 500), 'TRUNCATED', 'a directory is said to lie at byte 18554'
+            tiff(pages=2, cut=8 + size + 114 + 500), 'TRUNCATED', 'a directory should lie at byte 18554'
         ),
         'pages_differ.tif': Image(
             tiff(pages=2, second={WIDTH: (LONG, 1, SIDE // 2), LENGTH: (LONG, 1, 2 * SIDE), ROWS: (LONG, 1, 2 * SIDE)}),
@@ -311,7 +307,7 @@ def tiff_images():
         'big_directory_cut.tif': Image(
             tiff(big=True, cut=16 + size + 50), 'TRUNCATED', 'it cuts the directory at byte 9232'
         ),
-        'big_directory_outside.tif': Image(tiff(big=True, first=1 << 62), 'TRUNCATED', 'a directory is said to lie'),
+        'big_directory_outside.tif': Image(tiff(big=True, first=1 << 62), 'TRUNCATED', 'a directory should lie'),
         'big_data_cut.tif': Image(
             tiff({OFFSETS: (LONG, 1, 9000)}, big=True), 'TRUNCATED', 'bytes of pixels from byte 9000 on'
         ),

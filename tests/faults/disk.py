@@ -239,7 +239,7 @@ def case_full(rounds):
                 if i == rounds - 1:  # a stage that dies meanwhile comes back
                     os.kill(pids(session)["extractor.0"], signal.SIGKILL)
                     wait_until(
-                        lambda: live.says("starting it again") or live.says("tried again until that works"),
+                        lambda: live.says("starting it again") or live.says("trying again until it works"),
                         60,
                         "the launcher buries it, or says why it waits with that",
                         live,
@@ -334,7 +334,7 @@ def case_begin(rounds):
             check(live.says("No space"), "a new session says so and ends")
         fault.on(session, errno.ENOSPC)
         with Run(path, session, "--until-idle", "1", env=fault.environment) as live:
-            wait_until(lambda: live.says("it is tried again until that works"), 60, "it says what it waits for", live)
+            wait_until(lambda: live.says("trying again until it works"), 60, "it says what it waits for", live)
             fault.off()
             live.finish(0)
         same(calm(), outcome(session, folder), "a full disk at the beginning")

@@ -129,7 +129,7 @@ def with_the_ledger(work, instance, chance):
         wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done", live)
         output = live.drain()
     check(
-        f"{instance} does not answer and keeps the others from the ledger: it is killed" in output,
+        f"{instance} does not answer and blocks the ledger for the others: killing it" in output,
         f"{stage} with the ledger: killed",
     )
     same(calm(), outcome(session, incoming), f"{stage} with the ledger")

@@ -6,6 +6,7 @@
 
 #include "common/files.h"
 #include "pipelines/launcher/graph/graph_check.h"
+#include "pipelines/launcher/graph/graph_print.h"
 #include "pipelines/launcher/program.h"
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/status.h"

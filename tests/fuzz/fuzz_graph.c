@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pipelines/launcher/graph/graph_check.h"
-#include "pipelines/launcher/session.h"
+#include "pipelines/launcher/graph/graph_print.h"
 
 static struct graph *parse(const char *text, size_t length, size_t *ret_errors) {
     struct problems problems;

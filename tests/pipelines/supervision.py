@@ -229,7 +229,7 @@ def case_stop(folder):
     live = session.start()
     session.wait_done("two", 20, live)
     live.send_signal(signal.SIGTERM)
-    assert "run it again" in session.finish(live, 1)
+    assert "run the session again" in session.finish(live, 1)
     assert session.counts("two")[1] < MANY, "nothing was left to go on with"
     session.run()
     all_done(session, MANY)

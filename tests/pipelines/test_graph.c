@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipelines/launcher/graph/graph.h"
+#include "pipelines/launcher/graph/graph_print.h"
 #include "pipelines/launcher/plan.h"
 #include "pipelines/launcher/session.h"
 #include "tests/common/scratch.h"

@@ -279,7 +279,7 @@ def odd_tilts(work, source, names):
     broken = names[3].removesuffix(".mrc")
     check(
         "no .mdoc in the watched folder names it" in reasons.get("stray", "")
-        and "which is no pixel's value" in reasons.get(broken, ""),
+        and "which is not a valid pixel value" in reasons.get(broken, ""),
         f"failed, with reasons: {reasons}",
     )
     check(
@@ -374,7 +374,7 @@ def failing(work, source, names, expected):
     check(
         "few.rawtlt holds" in reasons.get("few", "")
         and "nan.rawtlt: line" in reasons.get("nan", "")
-        and "which is no pixel's value" in reasons.get("pixels", ""),
+        and "which is not a valid pixel value" in reasons.get("pixels", ""),
         "stacks fail with their reasons",
     )
     check(

@@ -88,7 +88,10 @@ def labels(work):
         scorer("--train", f"{work}/drops/labels.txt", "--o", f"{work}/no", expect=1),
         "labels.txt: the name of a table of path,label ends in .csv",
     )
-    said(refused("quote", *good, '"junk_0001.png,junk'), "quote.csv: line 5: the quote that begins there is not closed")
+    said(
+        refused("quote", *good, '"junk_0001.png,junk'),
+        "quote.csv: line 5: the quote that begins on this line is not closed",
+    )
     said(
         scorer(
             "--train",

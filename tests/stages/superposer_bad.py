@@ -34,7 +34,7 @@ def alone(work, made):
     said(superposer("--i", f"{work}/absent.pdb", "--o", out, expect=1), "absent.pdb: there is no such file")
     said(
         superposer("--i", f"{work}/models.pdb", "--o", out, "--residues", "9-3", expect=1),
-        "residues: '9-3' is no range",
+        "residues: '9-3' is not a range",
     )
     said(
         superposer("--i", f"{work}/models.pdb", "--o", out, "--select", "beta", expect=2),
@@ -50,7 +50,7 @@ def alone(work, made):
     )
     said(
         superposer("--i", nan, "--o", out, expect=1),
-        "nan.pdb (structure 2): line 179: the coordinates of CA of ALA -2 in chain A " "are no numbers ('",
+        "nan.pdb (structure 2): line 179: the coordinates of CA of ALA -2 in chain A " "are not numbers ('",
         "nan",
     )
     star = write(

@@ -1,5 +1,5 @@
-/* Images of a series lie where they should: resampling against its definition, images that are resampled beside those
- * that are not, and the picture of a tomogram. */
+/* Tests where images of a series lie: resampling compared with its definition, resampled images beside others, and the
+ * picture of a tomogram. */
 #include "common/formats/image_formats.h"
 #include "tests/common/scratch.h"
 
@@ -12,7 +12,7 @@ static double between(double low, double high) {
     return low + (high - low) * uniform();
 }
 
-/* Keys, 1981, with a = −1/2: Catmull and Rom's. */
+/* The kernel of Keys (1981) with a = −1/2, that of Catmull and Rom. */
 static double cubic(double d) {
     d = fabs(d);
     return d < 1 ? (1.5 * d - 2.5) * d * d + 1 : d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
@@ -24,7 +24,7 @@ static double pixel_at(const struct image *image, int i, int j) {
     return (double)image->data[j * image->nx + i];
 }
 
-/* All pixels of the image for each: what is beyond the rim is as the rim. */
+/* Sums over all pixels of the image; pixels beyond the rim equal the rim. */
 static double value_at(const struct image *image, double u, double v) {
     double sum = 0;
     for (int j = -2; j < image->ny + 2; j++)
@@ -74,7 +74,7 @@ static void resampling_follows_its_definition(void **state) {
             double scale = i < 3 ? 1 : between(0.6, 1.7);
             struct tilt_transform t = {scale * cos(a), -scale * sin(a), scale * sin(a), scale * cos(a), 0, 0};
             t.dx = between(-4, 4);
-            t.dy = i == 5 ? 1000 : between(-4, 4); /* 1000: nothing of the image is left */
+            t.dy = i == 5 ? 1000 : between(-4, 4); /* 1000 moves the whole image out of sight */
             compare_with_definition(&image, &t, sizes[s][2], sizes[s][3]);
         }
         image_destroy(&image);
@@ -88,7 +88,7 @@ static void find_bump(const float *image, int nx, int ny, double *ret_x, double 
     double sum = 0, x = 0, y = 0;
     for (int j = 0; j < ny; j++)
         for (int i = 0; i < nx; i++) {
-            double value = fmax((double)image[j * nx + i] - 0.1, 0); /* not what fills the rim */
+            double value = fmax((double)image[j * nx + i] - 0.1, 0); /* not the fill at the rim */
             sum += value;
             x += value * (i - 0.5 * (nx - 1));
             y += value * (j - 0.5 * (ny - 1));
@@ -97,7 +97,7 @@ static void find_bump(const float *image, int nx, int ny, double *ret_x, double 
     *ret_y = y / sum;
 }
 
-/* Of three images of one bump, how far it lies from where it should in each, counted from the tilt axis; px. */
+/* Returns how far the bump lies from its place in each of three images, counted from the tilt axis; px. */
 static double farthest_off(const double moved[3], double *ret_shift) {
     static float image[SIDE * SIDE];
     for (int j = 0; j < SIDE; j++)
@@ -128,7 +128,7 @@ static double farthest_off(const double moved[3], double *ret_shift) {
     return farthest;
 }
 
-/* What binning cuts off moves the middle of images that are not resampled, and theirs alone. */
+/* Columns that binning cuts off move the middle of images that are not resampled, and of these alone. */
 static void binning_moves_no_tilt_against_another(void **state) {
     (void)state;
     static const double none[] = {0, 0, 0}, some[] = {0, 8, 0}, slightly[] = {1e-4, 1e-4, 1e-4};
@@ -140,7 +140,7 @@ static void binning_moves_no_tilt_against_another(void **state) {
     if (!(off < 0.02) || fabs(shift) > 0) fail_msg("one of three resampled: %g px off, axis at %g px", off, shift);
 }
 
-/* The brightest of panel pixels, counted from its lower left corner. */
+/* Finds the brightest pixel of a panel, counted from its lower left corner. */
 static void brightest(const struct image *picture, int left, int bottom, int nx, int ny, int *ret_x, int *ret_y) {
     float most = -1;
     *ret_x = *ret_y = -1;
@@ -155,7 +155,7 @@ static void brightest(const struct image *picture, int left, int bottom, int nx,
     assert_true(most > 250);
 }
 
-/* One voxel in each of the three slices, each in one alone. factor: by how much the picture is smaller. */
+/* Draws a volume with one bright voxel in each of the three slices. factor: by how much the picture is smaller. */
 static void three_panels(int nx, int ny, int nz, int factor) {
     struct image volume = {0}, picture = {0};
     struct err err;
@@ -182,7 +182,7 @@ static void three_panels(int nx, int ny, int nz, int factor) {
     assert_true(i == at[1][0] / factor && j == at[1][2] / factor);
     brightest(&picture, across + gap, 0, deep, up, &i, &j);
     assert_true(i == at[2][2] / factor && j == at[2][1] / factor);
-    /* Grey where there is nothing: in the middle of black and white. */
+    /* Empty parts are grey, half way between black and white. */
     float grey = picture.data[(picture.ny - 1) * picture.nx];
     assert_true(grey > 100 && grey < 150);
     image_destroy(&volume);

@@ -1,5 +1,5 @@
-/* A series is sorted and looked at; images lie as their transforms say, on one grey scale; the coarse alignment finds
- * shifts that are known. */
+/* Tests that a series is sorted and checked, that images lie as their transforms say, on one grey scale, and that the
+ * coarse alignment finds known shifts. */
 #include "tests/common/scratch.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static void duplicates(void **state) {
     assert_int_equal(series.tilts[1].number, 4);
     assert_true(noted(&series, "view 2 at 0.00° was taken again as view 4"));
     series_clear(&series);
-    /* By their times the one that comes first is the later; one without a time leaves it to the order. */
+    /* By their times the first tilt is the later one; without a time the order decides. */
     series = series_of(angles, 4);
     series.retaken = true;
     series.tilts[1].time = 3600;
@@ -102,7 +102,7 @@ static void exclusion(void **state) {
     series_clear(&series);
 }
 
-/* What is left out needs no angle; what was noted before stays. */
+/* An excluded view needs no angle; earlier notes stay. */
 static void excluded_without_angle(void **state) {
     (void)state;
     static const double angles[] = {-3, NAN, 3};
@@ -158,7 +158,7 @@ static void no_series(void **state) {
 
 enum { NX = 60, NY = 48 };
 
-/* A bump at (x, y) from the centre. */
+/* Draws a bump at (x, y) from the centre. */
 static void draw(float *image, double x, double y) {
     for (int j = 0; j < NY; j++)
         for (int i = 0; i < NX; i++) {
@@ -172,7 +172,7 @@ static void find_bump(const float *image, int nx, int ny, double *ret_x, double 
     for (int j = 0; j < ny; j++)
         for (int i = 0; i < nx; i++) {
             double value =
-                fmax((double)image[(size_t)j * (size_t)nx + (size_t)i] - 0.2, 0); /* not what fills the rim */
+                fmax((double)image[(size_t)j * (size_t)nx + (size_t)i] - 0.2, 0); /* not the fill at the rim */
             sum += value;
             x += value * (i - 0.5 * (nx - 1));
             y += value * (j - 0.5 * (ny - 1));
@@ -200,7 +200,7 @@ static void read_bump(const struct tilt_transform *transform, double tilt_axis, 
     series_clear(&series);
 }
 
-/* X' = A (X − C) + D + C', as IMOD has it. */
+/* X' = A (X − C) + D + C', as in IMOD. */
 static void transforms_move_images(void **state) {
     (void)state;
     const struct tilt_transform shift = {1, 0, 0, 1, 3.25, -2.5}, turn = {0, -1, 1, 0, 1, 2},
@@ -217,7 +217,7 @@ static void transforms_move_images(void **state) {
     assert_true(nx == NY && ny == NX && fabs(x + 3) < 0.02 && fabs(y - 11) < 0.02);
     read_bump(&scale, NAN, 1, &nx, &ny, &x, &y);
     assert_true(fabs(x - 9.9) < 0.05 && fabs(y - 4.4) < 0.05);
-    /* An axis 90° anticlockwise of y, along −x, is turned upright: what lies along it comes to lie along y. */
+    /* An axis 90° anticlockwise of y, along −x, is turned upright: points along the axis come to lie along y. */
     read_bump(NULL, 90, 1, &nx, &ny, &x, &y);
     assert_true(nx == NY && ny == NX && fabs(x - 4) < 0.02 && fabs(y + 9) < 0.02);
 }
@@ -234,8 +234,8 @@ static void grey_scales(void **state) {
         options.positive = positive;
         projections_normalise(&p, &options);
         assert_true(fabs(p.means[0] - 11.5) < 1e-6 && fabs(p.means[1] - 31.5) < 1e-6);
-        /* One mean for both, and the contrast with it: never the other way round. It is a background, and taken off,
-         * but where densities are to be positive. */
+        /* Both images get one mean, and their contrast follows; the contrast is never inverted. The mean is a background
+         * and subtracted, unless densities must be positive. */
         float off = positive ? 0 : 21.5f;
         assert_true(fabsf(p.data[0] + off - 10 * 21.5f / 11.5f) < 1e-4f &&
                     fabsf(p.data[16] + off - 30 * 21.5f / 31.5f) < 1e-4f);
@@ -244,11 +244,11 @@ static void grey_scales(void **state) {
     options.positive = false;
     for (int i = 0; i < 32; i++)
         p.data[i] = i % 16 == 5 ? (i < 16 ? 8.0f : 24.0f) : 0;
-    projections_normalise(&p, &options); /* masses on nothing: nothing is taken off */
+    projections_normalise(&p, &options); /* masses without a background: no mean is subtracted */
     assert_true(fabsf(p.data[5] - 16) < 1e-4f && fabsf(p.data[21] - 16) < 1e-4f && p.data[0] == 0 && p.data[16] == 0);
     for (int i = 0; i < 32; i++)
         p.data[i] = (float)((i < 16 ? -3 : 1) + i % 4);
-    projections_normalise(&p, &options); /* no masses: means are taken off */
+    projections_normalise(&p, &options); /* no masses: means are subtracted */
     assert_true(fabsf(p.data[0] + 1.5f) < 1e-5f && fabsf(p.data[16] + 1.5f) < 1e-5f);
     options.normalise = PROJECTIONS_VARIANCE;
     projections_normalise(&p, &options);
@@ -279,8 +279,8 @@ static void nonsense_is_refused(void **state) {
     series_clear(&series);
 }
 
-/* Noise-free and noisy images of a slab, each off by a known shift. A shift by x cos θ + z sin θ is that of a point
- * through which the axis goes: it is fitted and taken off. */
+/* Aligns noise-free and noisy images of a slab, each moved by a known shift. A shift by x cos θ + z sin θ only moves
+ * the point through which the axis goes: the test fits and subtracts it. */
 static void finds_shifts(double noise, double tolerance) {
     enum { SIDE = 160, TILTS = 27 };
     static double angles[TILTS], dx[TILTS], dy[TILTS], peaks[TILTS], true_x[TILTS], true_y[TILTS];
@@ -353,7 +353,7 @@ static void groups_become_complete(void **state) {
     struct arrival first = arrival_of("a", "a1", 0, 1), second = arrival_of("a", "a2", 3, 2),
                    third = arrival_of("b", "b1", 0, 1);
     assert_ok(groups_submit(groups, &first, &err));
-    assert_ok(groups_submit(groups, &first, &err)); /* the same comes twice after a restart */
+    assert_ok(groups_submit(groups, &first, &err)); /* after a restart the same tilt comes twice */
     assert_ok(groups_submit(groups, &third, &err));
     assert_ok(groups_take_in(groups, 100, &odd, &err));
     assert_int_equal(groups_count(groups), 2);
@@ -365,7 +365,7 @@ static void groups_become_complete(void **state) {
     assert_true(group != NULL && group->series.count == 2);
     group->previewed = 2;
     assert_null(groups_to_preview(groups));
-    assert_ptr_equal(groups_complete(groups, 111, 2, 50, false), group); /* as many as were announced */
+    assert_ptr_equal(groups_complete(groups, 111, 2, 50, false), group); /* the announced number */
     assert_null(groups_complete(groups, 111, 0, 50, false));
     assert_ptr_equal(groups_complete(groups, 160, 0, 50, false),
                      group); /* quiet: b has one tilt, and is a series too */
@@ -395,7 +395,7 @@ static struct group *bring(struct groups *groups, struct arrival arrival, double
     return groups_complete(groups, now, 2, 50, false);
 }
 
-/* Tilts of which no tomogram could be made have failed, but not those that are in one before. */
+/* Tilts fail if no tomogram could be made of them, except those that are in an earlier one. */
 static void groups_fail_and_are_mended(void **state) {
     (void)state;
     struct groups *groups = NULL;
@@ -411,9 +411,9 @@ static void groups_fail_and_are_mended(void **state) {
     group_settle(group, false, items, &count);
     assert_int_equal(count, 2);
     assert_string_equal(items[0], "item-a1");
-    assert_null(groups_complete(groups, 1000, 2, 50, true)); /* not a second time, for nothing has changed */
+    assert_null(groups_complete(groups, 1000, 2, 50, true)); /* not a second time, because nothing has changed */
     assert_null(groups_to_preview(groups));
-    assert_null(bring(groups, second, 1001)); /* a retry: others may be on their way too */
+    assert_null(bring(groups, second, 1001)); /* a retry: other tilts may be on their way too */
     assert_ptr_equal(groups_complete(groups, 1052, 2, 50, false), group);
     group_settle(group, false, items, &count);
     assert_int_equal(count, 1);
@@ -425,7 +425,7 @@ static void groups_fail_and_are_mended(void **state) {
     assert_ptr_equal(groups_to_preview(groups), group);
     assert_ptr_equal(groups_complete(groups, 2002, 2, 50, true), group);
     group_settle(group, true, items, &count);
-    assert_int_equal(count, 3); /* a1, a2, a4 are done after all */
+    assert_int_equal(count, 3); /* a1, a2, a4 are now done */
     assert_null(bring(groups, second, 2003));
     assert_null(groups_complete(groups, 3000, 2, 50, true));
     struct arrival late = arrival_of("a", "a5", 12, 5);

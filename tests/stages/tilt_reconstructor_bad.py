@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is wrong with a tilt series is said on the item: file, place, what was found and expected; the others go on."""
+"""A bad tilt series fails with its reason (file, place, what was found and expected); the others go on."""
 
 import os
 import shutil
@@ -115,7 +115,7 @@ def images(work, stem):
 
 
 def left_out(work, stem):
-    """What is missing of a tilt is said, and how to go on without it; exclude needs neither image nor angle."""
+    """The message names what a tilt lacks and how to go on without it; exclude needs neither image nor angle."""
     out, images = f"{work}/lo", volume(f"{stem}.st")
     sections = [f"[ZValue = {z}]\nTiltAngle = {12 * z - 48}\nSubFramePath = D:\\t{z}.tif\n" for z in range(9)]
     folder = f"{work}/leave"
@@ -173,7 +173,7 @@ def left_out(work, stem):
 
 
 def masks(work, stem, st):
-    """Found before an image is read: here none could be."""
+    """These errors are found before an image is read: here no image could be read."""
     broken = shutil.copy(f"{stem}.st", f"{work}/broken.st")
     shutil.copy(f"{stem}.rawtlt", f"{work}/broken.rawtlt")
     with mrcfile.mmap(broken, "r+") as file:
@@ -251,7 +251,7 @@ def settings(work, stem, truth):
 
 
 def singles(work):
-    """A folder of single tilts: what is broken fails, the rest makes the tomogram."""
+    """In a folder of single tilts broken ones fail; the rest makes the tomogram."""
     stem, _ = simulate(
         f"{work}/singles", size=SIDE, thickness=DEPTH, step=12, **{"from": -48, "to": 48}, files="single"
     )

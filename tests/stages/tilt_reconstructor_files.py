@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""icestream-tilt-reconstructor on files: the tomogram lies the right way round, whatever tells the angles, and in
-whatever order; headers, tables and pictures are what other programs expect."""
+"""Runs icestream-tilt-reconstructor on files: the tomogram lies the right way round for any source and order of angles;
+headers, tables and pictures are as other programs expect."""
 
 import glob
 import json
@@ -17,7 +17,7 @@ FEW = ["--iterations", 8, "--thickness", DEPTH]
 
 
 def bump_series(points):
-    """Gaussians at (x, y, z) from the centre, seen at u = x cos θ + z sin θ: written down here anew."""
+    """Draws Gaussians at (x, y, z) from the centre, seen at u = x cos θ + z sin θ, independently of the program."""
     rows, columns = np.mgrid[:SIDE, :SIDE] - (SIDE - 1) / 2
     images = []
     for angle in np.radians(ANGLES):
@@ -30,7 +30,7 @@ def bump_series(points):
 
 
 def handedness(work):
-    """Where a bump was put, it is: in x, y and z, for either method and any basis."""
+    """A bump appears where it was put, in x, y and z, for both methods and each basis."""
     points = [(14, -9, 6, 1.0), (-11, 17, -4, 2.0)]
     stack = write_stack(f"{work}/hand/ts.st", bump_series(points))
     write(f"{work}/hand/ts.tlt", "".join(f"{a:.2f}\n" for a in ANGLES))
@@ -109,7 +109,7 @@ def headers(work, stem, truth):
 
 
 def lines_down(folder, named):
-    """TIFF files as IMOD and SerialEM write them: the top line first, where MRC has the bottom line."""
+    """Writes TIFF files as IMOD and SerialEM do: the top line first, where MRC has the bottom line."""
     from PIL import Image
 
     os.mkdir(folder)
@@ -118,8 +118,7 @@ def lines_down(folder, named):
 
 
 def orders(work, stem):
-    """The same tomogram, bit for bit, from a sorted stack, a shuffled one, single files, and every way to tell the
-    angles."""
+    """A sorted stack, a shuffled one, single files and each source of angles give the same tomogram, bit for bit."""
     out, images = f"{work}/orders", volume(f"{stem}.st")
     reconstruct("--i", f"{stem}.st", "--o", f"{out}/beside", *FEW)
     expected = open(f"{out}/beside/ts.mrc", "rb").read()
@@ -168,7 +167,7 @@ def orders(work, stem):
 
 
 def retaken(work, stem):
-    """A tilt that was taken again counts once, the later; what is left out does not; both are told."""
+    """Of a tilt that was taken again the later counts; excluded tilts do not count; both are logged."""
     images, out = volume(f"{stem}.st"), f"{work}/retaken"
     keep = [i for i in range(len(ANGLES)) if i != 9]
     stack = write_stack(f"{out}/ts.st", np.concatenate([images[keep], images[5:6] * 0.3, images[5:6]]))
@@ -193,7 +192,7 @@ def retaken(work, stem):
 
 
 def sorted_file(work, stem):
-    """A file sorted by angle puts the tilt that was taken again before the one that it replaces: times tell."""
+    """A file sorted by angle may have a retaken tilt before the one that it replaces: times decide."""
     images, out = volume(f"{stem}.st"), f"{work}/times"
     stack = write_stack(f"{out}/ts.st", np.concatenate([images[:6], images[5:6] * 0.3, images[6:]]))
     angles = [*ANGLES[:6], ANGLES[5] + 0.01, *ANGLES[6:]]
@@ -212,8 +211,7 @@ def sorted_file(work, stem):
 
 
 def pixel_sizes(work, stem):
-    """Images that were binned on their way: their headers count, whichever way they come in, and the difference is
-    told."""
+    """The headers of images that were binned later count, for each way of input, and the difference is logged."""
     images, folder, out = volume(f"{stem}.st"), f"{work}/sizes", f"{work}/sizes-out"
     sections = "".join(
         f"[ZValue = {i}]\nTiltAngle = {a:.2f}\nSubFramePath = D:\\t{i}.tif\n" for i, a in enumerate(ANGLES)
@@ -238,7 +236,7 @@ def pixel_sizes(work, stem):
 
 
 def names(work, stem):
-    """Names that other programs have changed are found in a folder as from the .mdoc; what is of another series is
+    """Images whose names other programs changed are found in a folder and by the .mdoc; images of another series are
     refused."""
     images, folder = volume(f"{stem}.st"), f"{work}/names"
     sections = "".join(
@@ -287,7 +285,7 @@ def alignment(work):
 
 
 def turned_axis(work, stem):
-    """Images as a microscope gives them, with the tilt axis 90° off: turned, they are those of before."""
+    """Images of a microscope whose tilt axis is 90° off become the same images once they are turned."""
     images, folder = volume(f"{stem}.st"), f"{work}/turned"
     # The axis lies along −x: 90° anticlockwise of y. (x, y) of the upright image is at (−y, x) of this one.
     raw = np.ascontiguousarray(np.rot90(images, k=-1, axes=(1, 2)))
@@ -302,8 +300,8 @@ def turned_axis(work, stem):
 
 
 def binning(work):
-    """Sides that bin does not divide: a tilt whose transform is none lies as those whose transform is as good as
-    none."""
+    """If bin does not divide the sides, a tilt without a transform lies as one whose transform changes nearly
+    nothing."""
     folder, rows, columns = f"{work}/rest", *(np.mgrid[:66, :66] - 32.5)
     images = [
         np.exp(-((columns - 9 * np.cos(np.radians(a)) + 5 * np.sin(np.radians(a))) ** 2 + (rows - 7) ** 2) / 60)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""icestream-tilt-reconstructor on what other programs and microscopes have written: stacks of every mode, extended
-headers, their angles, transforms and .mdoc files; a tooth at a synchrotron, a microtubule. What is not there is left
-out, with a line."""
+"""Runs icestream-tilt-reconstructor on files of other programs and microscopes: stacks of each mode, extended headers,
+angles, transforms and .mdoc files; a tooth at a synchrotron, a microtubule. Prints a line for data that is not there.
+"""
 
 import json
 import os
@@ -34,7 +34,7 @@ def data(*parts):
 
 
 def filtered_back_projection(images, angles, side):
-    """Row by row, linear between rays: written down here anew. images[tilt][x], about the middle."""
+    """Reconstructs row by row, linear between rays, independently of the program. images[tilt][x], about the middle."""
     padded = 2 * side
     ramp = np.abs(np.fft.rfftfreq(padded)) * np.cos(np.pi * np.fft.rfftfreq(padded))
     filtered = np.fft.irfft(np.fft.rfft(images, padded, axis=1) * ramp, padded, axis=1)[:, :side]
@@ -79,7 +79,7 @@ def tooth(work):
 
 
 def project(density, angles):
-    """Linear between rays; density[z][y][x]."""
+    """Projects density[z][y][x], linear between rays."""
     nz, ny, nx = density.shape
     z, x = np.mgrid[:nz, :nx]
     images = np.zeros((len(angles), ny, nx + 2))
@@ -100,8 +100,7 @@ def mark_as_imod(path, signed):
 
 
 def microtubule(work):
-    """A subtomogram as a phantom; its projections in every mode, with extended headers, in either order of bytes, are
-    one series."""
+    """Projections of a subtomogram in each mode, with extended headers and in both byte orders, give one series."""
     path = data("cylindra", "tests", "13pf_MT.tif")
     if path is None:
         return
@@ -187,7 +186,7 @@ def float16_images(work):
 
 
 def aretomo(work):
-    """53 transforms that turn by 11° and its refined angles, with images of noise."""
+    """Reads 53 transforms that turn by 11°, and refined angles, with images of noise."""
     folder = data("cryoet_alignment", "tests", "data", "convert", "imod_1")
     if folder is None:
         return
@@ -214,8 +213,8 @@ def aretomo(work):
 
 
 def micrographs(work):
-    """Single images: a tilt pair in negative stain by an .mdoc alone; one of 16-bit counts behind FEI's extended
-    header, thrice."""
+    """Reads single images: a tilt pair in negative stain by an .mdoc alone; three times one of 16-bit counts behind
+    FEI's extended header."""
     pair, fei = data("leginon", "tilt1.mrc"), data("mrcfile", "fei-extended.mrc")
     if pair is not None:
         mdoc = "".join(
@@ -268,7 +267,7 @@ def micrographs(work):
 
 
 def foreign_mdocs(work):
-    """What names things that are not there, or is of something else, is refused with what would help."""
+    """Files that name missing files, or are of another kind, are refused with a remedy."""
     for name, words in {
         ("mdocfile", "tests", "test_data", "tilt_series.mdoc"): (
             "tilt_series.mdoc names TS_01_000_0.0.mrc, which is not in",

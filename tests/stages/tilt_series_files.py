@@ -1,4 +1,4 @@
-"""What tests of the tilt reconstructor share: the program, stacks made with NumPy, checks. Needs numpy and mrcfile."""
+"""Shared by tests of the tilt-reconstructor: the program, stacks made with NumPy, checks. Needs numpy and mrcfile."""
 
 import os
 import subprocess

@@ -97,7 +97,7 @@ enum status graph_put(struct graph_section *section, const char *key, const char
     return STATUS_OK;
 }
 
-/* Of --set. */
+/* Replaces a value for --set. */
 static enum status set_value(struct graph_entry *entry, const char *text, struct err *err) {
     size_t length = strlen(text);
     value_clear(&entry->value);
@@ -154,7 +154,7 @@ out:
     return status;
 }
 
-/* Values. */
+/* ---- Values ---- */
 
 char *graph_value_text(const struct graph_value *value) {
     size_t length = 1;
@@ -173,7 +173,7 @@ char *graph_value_text(const struct graph_value *value) {
 
 static json_t *text_json(const char *text, bool plain) {
     if (plain) {
-        /* A bare number or boolean in JSON's own spelling; anything else ("1e", "0012", "nan") stays text. */
+        /* A bare number or boolean in JSON's own spelling; anything else ("1e", "0012", "nan") stays a text. */
         bool word = strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
         bool number = text[0] == '-' || (text[0] >= '0' && text[0] <= '9');
         json_t *value = word || number ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;

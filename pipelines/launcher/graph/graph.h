@@ -1,12 +1,12 @@
-/* The graph: a YAML file that names stages, their parameters and who feeds whom.
+/* The graph: a YAML file that names stages, their parameters, and which stage feeds which.
  *
  *   session: {pixel_size: 1.62}
  *   stages:
  *     watcher:   {directory: /data/grid3}
  *     extractor: {from: watcher, box: 256}
  *
- * and, before them, `programs: [/opt/mine/stage.py]` where a stage of another's making takes part with `program:`.
- * graph_parse keeps what the file says, with line numbers; graph_check (graph_check.h) fills in what it means. */
+ * and, before these, `programs: [/opt/mine/stage.py]` when a stage from elsewhere takes part with `program:`.
+ * graph_parse keeps what the file says, with line numbers; graph_check (graph_check.h) adds what it means. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_H
 #define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_H
 
@@ -21,7 +21,7 @@ enum { GRAPH_TEXT_MAX = 1 << 20, GRAPH_REPLICAS_MAX = 256, GRAPH_LIST_MAX = 256 
 
 struct graph_value {
     bool is_list;
-    bool is_plain; /* not quoted: may be a number or a boolean */
+    bool is_plain; /* not quoted: it may be a number or a boolean */
     size_t count;  /* 1 for a scalar */
     char **texts;
 };
@@ -42,54 +42,56 @@ struct graph_section {
 struct graph_stage {
     struct graph_section section; /* section.name is the stage's name in the graph */
 
-    /* What graph_check finds out. */
+    /* The members below are filled by graph_check. */
     char *program;    /* absolute path */
-    json_t *describe; /* NULL: the program gives none, and its keys are passed on unchecked */
-    const char *kind; /* the program's own name ("lowpass-picker"), inside describe; section.name without */
+    json_t *describe; /* NULL: the program has no --describe, and its keys are passed on unchecked */
+    const char *kind; /* the program's own name ("lowpass-picker"), inside describe; section.name when there is none */
     size_t *from;     /* indices of the stages that feed it */
     size_t from_count;
-    bool left_out; /* not started: it lacks what it needs, which is no mistake */
+    bool left_out; /* not started, because it lacks an input that is optional */
     bool cumulative;
     int replicas, lanes;
     int threads;      /* 0: the plan decides */
-    bool gpu_auto;    /* each instance its own by turns */
-    int *gpus;        /* as the graph names them */
+    bool gpu_auto;    /* the instances take turns with the GPUs */
+    int *gpus;        /* as in the graph */
     size_t gpu_count; /* 0: the CPU */
-    char *device;     /* as given; NULL: from gpu */
+    char *device;     /* as in the graph; NULL: follows from gpu */
 };
 
 struct graph {
-    char *folder;                /* of the file: relative paths are tried there first */
-    struct graph_entry programs; /* what may be started besides our stages: absolute paths */
+    char *folder;                /* folder of the file: relative paths are tried there first */
+    struct graph_entry programs; /* programs that may be started besides our stages: absolute paths */
     struct graph_section session;
     struct graph_stage *stages;
     size_t stage_count;
-    bool begun;      /* it is the graph of a session that has begun: all was there when it was checked first */
+    bool begun;      /* this is the graph of a session that has begun: all files were there when it was first checked */
     bool tcp;        /* session.transport */
     char listen[16]; /* session.listen, an IPv4 address; "": loopback */
 };
 
-/* name stands for the path in messages. What is wrong with the text goes to problems (and there may still be a graph,
- * of what could be understood); a status other than OK is a failure of the machine. */
+/* Parses a graph. `name` stands for the path in messages. Errors in the text go to problems, and there may still be a
+ * graph of what could be understood; a status other than OK is a failure of the machine. */
 enum status graph_parse(const char *name, const char *text, size_t length, struct problems *problems,
                         struct graph **ret_graph, struct err *err);
 enum status graph_read(const char *path, struct problems *problems, struct graph **ret_graph, struct err *err);
 void graph_destroy(struct graph **graph);
 
-/* "STAGE.KEY=VALUE" or "session.KEY=VALUE": replaces or adds. Hyphens in KEY may stand for underscores. */
+/* Applies "STAGE.KEY=VALUE" or "session.KEY=VALUE": replaces or adds a value. Hyphens in KEY may stand for
+ * underscores. */
 enum status graph_set(struct graph *graph, const char *assignment, struct problems *problems, struct err *err);
 
 struct graph_stage *graph_find(const struct graph *graph, const char *name);
-/* The entry of a key, or NULL. */
+/* Returns the entry of a key, or NULL. */
 struct graph_entry *graph_entry(const struct graph_section *section, const char *key);
-/* Puts a scalar in the place of a key's value, or adds it. */
+/* Replaces a key's value with a scalar, or adds the key. */
 enum status graph_put(struct graph_section *section, const char *key, const char *text, bool plain, struct err *err);
-/* The value as it would be typed on a command line ("3,4"), freed by the caller; NULL: no memory. */
+/* Returns the value as typed on a command line ("3,4"); the caller frees it; NULL: no memory. */
 char *graph_value_text(const struct graph_value *value);
-/* Plain texts that are JSON numbers or true/false become those; all else strings. NULL: no memory. */
+/* Returns the value as JSON: plain texts that are JSON numbers or true/false become those; all others strings. NULL: no
+ * memory. */
 json_t *graph_value_json(const struct graph_value *value);
-bool graph_value_holds(const struct graph_value *value, const char *text); /* as one of its texts */
-/* Whether a text can name a stage, and so is never a path: letters, digits, - and _. */
+bool graph_value_holds(const struct graph_value *value, const char *text); /* whether it is one of the texts */
+/* Returns whether a text can name a stage, and so is never a path: letters, digits, - and _. */
 bool graph_is_stage_name(const char *text);
 bool graph_value_equal(const struct graph_value *a, const struct graph_value *b);
 

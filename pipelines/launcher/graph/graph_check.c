@@ -16,7 +16,7 @@
 enum { KEYS_MAX = 128 };
 static const double DESCRIBE_SECONDS = 10;
 
-/* The offsets serve no struct here: the table only validates and describes. */
+/* No struct belongs to this table: it only validates and describes, so it has no offsets. */
 static const struct param common_table[] = {
     {.name = "replicas",
      .type = PARAM_INT,
@@ -25,7 +25,12 @@ static const struct param common_table[] = {
      .maximum = GRAPH_REPLICAS_MAX,
      .help = "Instances that share the work."},
     {.name = "lanes", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 32, .help = "Items at work at a time."},
-    {.name = "threads", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 4096, .help = "Of each instance."},
+    {.name = "threads",
+     .type = PARAM_INT,
+     .unit = "",
+     .minimum = 1,
+     .maximum = 4096,
+     .help = "Threads of each instance."},
 };
 static const char *const common_keys[] = {"from",    "replicas",  "gpu",     "lanes",
                                           "program", "reject_if", "threads", "device"};
@@ -79,7 +84,7 @@ void graph_unknown_key(struct graph_checks *c, const json_t *described, bool wit
                      section->name, entry->key, advice);
 }
 
-/* One of our stages by its name, or what `programs` lists: nothing else is ever started. */
+/* Chooses one of our stages by its name, or a program from `programs`: nothing else is ever started. */
 static enum status choose_program(struct graph_checks *c, const char *word, char **ret_path, struct err *err) {
     if (graph_is_stage_name(word)) return program_find(word, ret_path, err);
     FAIL_IF(word[0] != '/', err, STATUS_BAD_ARGUMENT,
@@ -111,7 +116,7 @@ static void report_program(struct graph_checks *c, const struct graph_stage *sta
         problems_add(c->problems, PROBLEM_ERROR, line, "%s: %s", stage->section.name, why->message);
 }
 
-/* Which program a stage is, and what that says of itself. */
+/* Finds the program of a stage, and asks it to describe itself. */
 static enum status find_program(struct graph_checks *c, struct graph_stage *stage) {
     const struct graph_entry *entry = graph_entry(&stage->section, "program");
     const char *word = entry == NULL ? stage->section.name : entry->value.count == 1 ? entry->value.texts[0] : "";
@@ -155,7 +160,8 @@ static void check_programs(struct graph_checks *c) {
                          programs->texts[i]);
 }
 
-/* A file whose kind can be told by its first bytes: the stage that reads it would say more, once it had started. */
+/* Checks the first bytes of a file where they show its kind. The stage that reads the file would say more, but only
+ * after it has started. */
 static void check_beginning(struct graph_checks *c, const struct graph_stage *stage, const struct graph_entry *entry,
                             const char *path) {
     const json_t *param = graph_find_param(program_params(stage->describe), entry->key);
@@ -172,7 +178,7 @@ static void check_beginning(struct graph_checks *c, const struct graph_stage *st
                      stage->section.name, entry->key, path, (int)strcspn(begins, "\n"), begins, help ? help : "");
 }
 
-/* A path that must exist: made absolute, as found beside the graph or in the working directory. */
+/* Checks a path that must exist, and makes it absolute, as found beside the graph or in the working directory. */
 static enum status check_path(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
     char path[PATH_SIZE], absolute[PATH_SIZE];
@@ -268,7 +274,7 @@ static enum status check_common_key(struct graph_checks *c, struct graph_stage *
         size_t before = c->problems->errors;
         graph_check_value(c, c->common_params, &stage->section, entry, text);
         if (c->problems->errors > before) return STATUS_OK;
-        int number = atoi(text); /* 0 for "auto": as if it were not there */
+        int number = atoi(text); /* 0 for "auto": as if the key were missing */
         if (number > 0 && strcmp(entry->key, "replicas") == 0)
             stage->replicas = number;
         else if (number > 0 && strcmp(entry->key, "lanes") == 0)
@@ -321,7 +327,7 @@ static void check_required(struct graph_checks *c, const struct graph_stage *sta
     }
 }
 
-/* A refiner has nothing to begin from without a reference, which is no mistake: 2D runs are common. */
+/* A refiner without a reference cannot begin. That is no mistake: 2D runs are common. */
 static bool lacks_reference(const struct graph_stage *stage) {
     return strcmp(stage->kind, "refiner") == 0 && graph_entry(&stage->section, "reference") == NULL;
 }

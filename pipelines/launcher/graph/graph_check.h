@@ -1,5 +1,6 @@
-/* What a graph means, and everything that is wrong with it: programs are found and asked to describe themselves, keys
- * and values are checked against that, edges against what items hold there. Nothing is started. */
+/* Finds out what a graph means, and everything that is wrong with it. Programs are found and asked to describe
+ * themselves; keys and values are checked against their descriptions, and edges against what items hold there. No stage
+ * is started. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_H
 #define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_H
 
@@ -8,15 +9,17 @@
 
 enum status graph_check(struct graph *graph, const struct machine *machine, struct problems *problems, struct err *err);
 
-/* Keys that any stage may have, besides its own ("from", "replicas", …). */
+/* Returns whether any stage may have this key, besides its own ("from", "replicas", …). */
 bool graph_is_common_key(const char *key);
 
-/* Diameters and a box that the graph leaves open, from a diameter that it gives elsewhere (graph_derive.c). */
+/* Derives diameters and a box that the graph leaves open from a diameter that it gives elsewhere (graph_derive.c). */
 enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err);
-/* After the edges are known: images of a watcher whose followers all count in pixels need no pixel size. */
+/* Call this once the edges are known: when all stages after a watcher count in pixels, its images need no pixel
+ * size. */
 enum status graph_derive_scaled(struct graph *graph, struct err *err);
 
-/* Edges (graph_edges.c): who feeds whom, cycles, and whether each stage finds in its items what it needs. */
+/* Checks the edges (graph_edges.c): which stage feeds which, cycles, and whether each stage finds in its items what it
+ * needs. */
 enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the parts of the check share. */
+/* What the files of the check share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_PRIVATE_H
 
@@ -12,21 +12,22 @@ struct graph_checks {
     const struct machine *machine;
     struct problems *problems;
     struct program_names programs;
-    json_t *common_params; /* of keys that any stage may have, described */
+    json_t *common_params; /* descriptions of the keys that any stage may have */
     struct err *err;
 };
 
-/* "--set ", of what was not read from the graph's text. */
+/* Returns "--set " for an entry that is not from the graph's text, else "". */
 const char *graph_set_by(const struct graph_entry *entry);
 const json_t *graph_find_param(const json_t *described, const char *key);
-/* One value against a description; a complaint goes to the problems. */
+/* Checks one value against a description; adds a problem when it does not fit. */
 void graph_check_value(struct graph_checks *c, const json_t *described, const struct graph_section *section,
                        const struct graph_entry *entry, const char *text);
-/* advice: where no key is near. with_common: the keys of any stage may be meant, too. */
+/* Adds the problem of an unknown key. advice: printed when no known key is near. with_common: also looks among the keys
+ * that any stage may have. */
 void graph_unknown_key(struct graph_checks *c, const json_t *described, bool with_common,
                        const struct graph_section *section, const struct graph_entry *entry, const char *advice);
 
-/* The session (graph_check_session.c): its keys; once programs are described and edges known, what a pixel measures. */
+/* The session (graph_check_session.c): checks its keys; once programs are described and edges known, its pixel size. */
 enum status graph_check_session(struct graph_checks *c);
 void graph_check_pixel_size(struct graph_checks *c);
 

@@ -1,4 +1,4 @@
-/* The session of a graph: its keys, and the pixel size that everything needs. */
+/* Checks the session of a graph: its keys, and the pixel size that every stage needs. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
 
-/* The offsets serve no struct here: the table only validates and describes. */
+/* No struct belongs to this table: it only validates and describes, so it has no offsets. */
 static const struct param session_table[] = {
     {.name = "pixel_size", .type = PARAM_FLOAT, .unit = "Å", .minimum = 0.01, .maximum = 1000, .help = "Of a pixel."},
     {.name = "voltage", .type = PARAM_FLOAT, .unit = "kV", .minimum = 1, .maximum = 5000, .help = "Of the microscope."},
@@ -40,7 +40,7 @@ static void check_inputs(struct graph_checks *c, const struct graph_entry *entry
                          entry->value.texts[i]);
 }
 
-/* One address, by which other hosts and this one reach the sockets: so not 0.0.0.0, which is none. */
+/* Checks the address by which other hosts and this one reach the sockets: 0.0.0.0 is no such address. */
 static void check_listen(struct graph_checks *c, const struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
     struct in_addr address;
@@ -86,7 +86,7 @@ enum status graph_check_session(struct graph_checks *c) {
     return STATUS_OK;
 }
 
-/* Whether a STAR file of CTF values says what a pixel measures. */
+/* Returns whether a STAR file of CTF values gives the pixel size. */
 static bool star_has_pixel_size(const char *path) {
     static const char *const columns[] = {"rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize",
                                           "rlnImagePixelSize", "rlnDetectorPixelSize"};
@@ -100,7 +100,7 @@ static bool star_has_pixel_size(const char *path) {
     return found;
 }
 
-/* Structures of molecules have no pixels. A watcher that feeds nobody is taken for one of micrographs. */
+/* Structures of molecules have no pixels. A watcher that feeds no stage counts as a watcher of micrographs. */
 static bool feeds_structures_only(const struct graph *graph, size_t watcher) {
     bool feeds = false;
     for (size_t i = 0; i < graph->stage_count; i++) {
@@ -115,7 +115,7 @@ static bool feeds_structures_only(const struct graph *graph, size_t watcher) {
     return feeds;
 }
 
-/* Of a session that has begun the table was good, and may just be written anew: its stage waits for it. */
+/* In a session that has begun the table was good, and may just be rewritten now: its stage waits for it. */
 void graph_check_pixel_size(struct graph_checks *c) {
     if (graph_entry(&c->graph->session, "pixel_size") != NULL || c->graph->begun) return;
     for (size_t i = 0; i < c->graph->stage_count; i++) {
@@ -125,7 +125,8 @@ void graph_check_pixel_size(struct graph_checks *c) {
         if (feeds_structures_only(c->graph, i) ||
             (scaled != NULL && scaled->value.count == 1 && strcmp(scaled->value.texts[0], "false") == 0))
             continue;
-        /* An .mdoc tells it, and what brought tilts into shape writes headers; an image that has neither fails. */
+        /* An .mdoc gives the pixel size, and programs that align tilts write headers; an image that has neither
+         * fails. */
         if (graph_entry(&stage->section, "series") != NULL) continue;
         const struct graph_entry *ctf = graph_entry(&stage->section, "ctf");
         if (ctf == NULL || ctf->value.count != 1 || !star_has_pixel_size(ctf->value.texts[0]))

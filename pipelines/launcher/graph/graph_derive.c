@@ -1,4 +1,5 @@
-/* What a graph leaves open and another of its values tells: one diameter serves every stage. */
+/* Fills in values that a graph leaves open and that follow from another of its values: one diameter serves every
+ * stage. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "pipelines/launcher/graph/graph_check.h"
 
-/* A mask leaves a little room around the particle, a box about as much again. */
+/* A mask leaves a little room around the particle, and a box leaves more. */
 static const double MASK_OVER_PARTICLE = 1.1, BOX_OVER_PARTICLE = 1.5;
 enum { BOX_DEFAULT = 128, BOX_MAX = 8192 };
 
@@ -18,7 +19,7 @@ static bool has_mask(const struct graph_stage *stage) {
     return is_kind(stage, "classifier") || is_kind(stage, "refiner");
 }
 
-/* NaN when the key is not there, or no number. */
+/* Returns NaN when the key is missing or its value is no number above 0. */
 static double number_of(const struct graph_section *section, const char *key) {
     const struct graph_entry *entry = graph_entry(section, key);
     if (entry == NULL || entry->value.count != 1) return NAN;
@@ -27,7 +28,8 @@ static double number_of(const struct graph_section *section, const char *key) {
     return end != entry->value.texts[0] && *end == '\0' && isfinite(number) && number > 0 ? number : NAN;
 }
 
-/* The particle's diameter, and the stage that says so: the picker first, whose diameter is no mask. */
+/* Finds the particle's diameter and the stage that gives it: the picker first, whose diameter is that of the particle
+ * itself. */
 static double find_particle(const struct graph *graph, const struct graph_stage **ret_from) {
     for (int masks = 0; masks < 2; masks++)
         for (size_t i = 0; i < graph->stage_count; i++) {
@@ -50,7 +52,7 @@ static enum status put_number(struct graph_stage *stage, const char *key, double
     return STATUS_OK;
 }
 
-/* Even, and a product of 2, 3 and 5, for the Fourier transforms. */
+/* Returns an even size that is a product of 2, 3 and 5, for the Fourier transforms. */
 static int box_of(double least) {
     for (int box = 2 * (int)ceil(least / 2); box <= BOX_MAX; box += 2) {
         int rest = box;
@@ -62,7 +64,8 @@ static int box_of(double least) {
     return BOX_DEFAULT;
 }
 
-/* Whether all that follow the watcher count in pixels. One that feeds nobody is taken for one of micrographs. */
+/* Returns whether all stages after the watcher count in pixels. A watcher that feeds no stage counts as one of
+ * micrographs. */
 static bool feeds_unscaled_only(const struct graph *graph, size_t watcher) {
     bool feeds = false;
     for (size_t i = 0; i < graph->stage_count; i++)

@@ -1,3 +1,4 @@
+/* Checks the edges of a graph: which stage feeds which, and whether each finds what it needs in its items. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "common/text.h"
 #include "pipelines/launcher/graph/graph_check.h"
 
-/* Set of members that stands for "nobody knows": what a program without --describe adds. */
+/* Set of members that stands for "unknown": what a program without --describe adds. */
 static const char ANYTHING[] = "*";
 
 static const char *describe_text(const struct graph_stage *stage, const char *key) {
@@ -29,7 +30,7 @@ static void unknown_from(struct graph *graph, const struct graph_stage *stage, c
                  stage->section.name, name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-/* The stages that `from` names. */
+/* Finds the stages that `from` names. */
 static enum status resolve_from(struct graph *graph, struct graph_stage *stage, struct problems *problems,
                                 struct err *err) {
     const struct graph_entry *entry = graph_entry(&stage->section, "from");
@@ -61,7 +62,7 @@ static enum status resolve_from(struct graph *graph, struct graph_stage *stage, 
     return STATUS_OK;
 }
 
-/* Order in which every stage comes after those that feed it; *ret_count is less than all when there is a cycle. */
+/* Orders the stages so that each comes after those that feed it; *ret_count is less than all when there is a cycle. */
 static void sort(const struct graph *graph, size_t *order, bool *sorted, size_t *ret_count) {
     size_t count = 0;
     for (bool moved = true; moved;) {
@@ -78,7 +79,7 @@ static void sort(const struct graph *graph, size_t *order, bool *sorted, size_t 
     *ret_count = count;
 }
 
-/* Walks upstream among what could not be sorted until a stage comes again, and names the round. */
+/* Walks upstream among the stages that could not be sorted until one comes again, and reports the cycle. */
 static enum status report_cycle(const struct graph *graph, const bool *sorted, struct problems *problems,
                                 struct err *err) {
     size_t at = 0;
@@ -124,7 +125,7 @@ static enum status add_words(json_t *set, const char *words, struct err *err) {
     return STATUS_OK;
 }
 
-/* "particles|selection": one of them is enough. */
+/* Returns whether the set has one member of "particles|selection": one is enough. */
 static bool set_has_one_of(const json_t *set, const char *alternatives, size_t length) {
     if (json_object_get(set, ANYTHING) != NULL) return true;
     while (length > 0) {
@@ -143,7 +144,7 @@ static bool set_has_one_of(const json_t *set, const char *alternatives, size_t l
     return false;
 }
 
-/* A stage whose output would fit, as a suggestion. */
+/* Suggests a stage whose output would fit. */
 static const char *who_gives(const struct graph *graph, const char *need, size_t length) {
     for (size_t i = 0; i < graph->stage_count; i++) {
         const char *out = describe_text(&graph->stages[i], "out");
@@ -186,7 +187,7 @@ static void check_source(const struct graph *graph, const struct graph_stage *st
     }
 }
 
-/* What the items hold that leave a stage: what all its inputs hold, and what it adds. */
+/* Collects what the items that leave a stage hold: what all its inputs hold, and what the stage adds. */
 static enum status collect_members(const struct graph_stage *stage, json_t **provided, json_t *set, struct err *err) {
     if (stage->describe == NULL || describe_text(stage, "out") == NULL) return add_words(set, ANYTHING, err);
     for (size_t k = 0; !stage->cumulative && k < stage->from_count; k++) {

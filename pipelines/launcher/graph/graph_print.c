@@ -1,11 +1,13 @@
+#include "pipelines/launcher/graph/graph_print.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/memory.h"
-#include "pipelines/launcher/session.h"
 
-/* Which can change between runs of a session: they say where the work is done, not what comes out. */
+/* Returns false for keys that may change between runs of a session: they decide where the work is done, not its
+ * results. */
 static bool matters(const char *key) {
     static const char *const free_keys[] = {"threads", "gpu", "device", "lanes", "transport", "listen", "inputs"};
     for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
@@ -13,7 +15,7 @@ static bool matters(const char *key) {
     return true;
 }
 
-/* JSON is YAML; a number keeps the spelling it was given. */
+/* Prints a text in JSON, which is YAML too; a number keeps its spelling. */
 static bool print_text(char *given, bool is_plain, FILE *out) {
     const struct graph_value value = {.count = 1, .texts = &given, .is_plain = is_plain};
     json_t *json = graph_value_json(&value);
@@ -79,7 +81,8 @@ enum status graph_print(const struct graph *graph, char **ret_text, struct err *
     return STATUS_OK;
 }
 
-/* Values of old that differ in new, or are not there; with both != 0 only what is missing is looked for. */
+/* Finds the first value of `old` that is missing in `new` or, with `forth`, differs there. `program` is the resolved
+ * path of the stage's program: an entry that names this path does not differ. */
 static bool section_differs(const struct graph_section *old, const struct graph_section *new, bool forth,
                             const char *program, char *text, size_t size) {
     for (size_t i = 0; i < old->count; i++) {

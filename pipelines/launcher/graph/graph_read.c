@@ -1,3 +1,4 @@
+/* Reads a graph from YAML, with line numbers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static int line_of(const yaml_node_t *node) {
     return (int)node->start_mark.line + 1;
 }
 
-/* The text of a scalar node, or NULL; a NUL inside would hide what follows it. */
+/* Returns the text of a scalar node, or NULL; a NUL inside the text would hide what follows it. */
 static const char *scalar_text(const yaml_node_t *node) {
     if (node->type != YAML_SCALAR_NODE) return NULL;
     const char *text = (const char *)node->data.scalar.value;
@@ -51,7 +52,7 @@ static enum status read_list(struct reader *r, const yaml_node_t *node, const ch
     return STATUS_OK;
 }
 
-/* One "key: value" of a section. */
+/* Reads one "key: value" of a section. */
 static enum status read_entry(struct reader *r, const yaml_node_t *key_node, const yaml_node_t *value_node,
                               struct graph_section *section) {
     const char *key = scalar_text(key_node);
@@ -103,7 +104,7 @@ bool graph_is_stage_name(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == strlen(name);
 }
 
-/* Folders of the session that a stage's products must not fall into. */
+/* Returns whether the name is that of a session folder in which a stage's products must not lie. */
 static bool is_reserved_name(const char *name) {
     static const char *const reserved[] = {"session", "ledger", "log", "replay"};
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
@@ -151,7 +152,7 @@ static enum status read_stages(struct reader *r, const yaml_node_t *node, struct
     return STATUS_OK;
 }
 
-/* The list of programs that the graph may start. */
+/* Reads the list of programs that the graph may start. */
 static enum status read_programs(struct reader *r, const yaml_node_t *node, struct graph *graph) {
     graph->programs.line = line_of(node);
     if (is_null(node)) return STATUS_OK;
@@ -162,7 +163,7 @@ static enum status read_programs(struct reader *r, const yaml_node_t *node, stru
 }
 
 static enum status read_top(struct reader *r, struct graph *graph) {
-    /* "icestream" is what `run` adds to the graph.yaml of a session: versions. */
+    /* `run` adds "icestream" (versions) to the graph.yaml of a session. */
     static const char *const known[] = {"session", "stages", "programs", "icestream"};
     enum { SESSION, STAGES, PROGRAMS, VERSIONS, KNOWN };
     bool seen[KNOWN] = {false};

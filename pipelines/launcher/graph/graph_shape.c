@@ -1,12 +1,12 @@
-/* The shape of a graph's YAML, before any of it is kept: depth, lengths, one document. libyaml takes time with the square
- * of the depth, so that a small text could keep it busy for hours. */
+/* Checks the shape of a graph's YAML before any of it is kept: depth, lengths, a single document. libyaml's time grows
+ * with the square of the depth, so a small text could keep it busy for hours. */
 #include <yaml.h>
 
 #include "pipelines/launcher/graph/graph_private.h"
 
 enum { DEPTH_MAX = 32, SCALAR_MAX = 4095 };
 
-/* What one event is wrong with, in `text`; false for nothing. */
+/* Finds what is wrong with one event, as a message in `text`; returns false for nothing. */
 static bool is_wrong(const yaml_event_t *event, int *depth, int *documents, char *text, size_t size) {
     text[0] = '\0';
     switch (event->type) {
@@ -41,7 +41,7 @@ enum status graph_check_shape(const char *text, size_t length, struct problems *
     while (good && !ended) {
         yaml_event_t event;
         char wrong[128];
-        /* What is no YAML at all is told by the one who reads it next. */
+        /* The parser that reads the text next reports text that is not YAML. */
         if (!yaml_parser_parse(&parser, &event)) break;
         if (is_wrong(&event, &depth, &documents, wrong, sizeof wrong)) {
             problems_add(problems, PROBLEM_ERROR, (int)event.start_mark.line + 1, "%s", wrong);

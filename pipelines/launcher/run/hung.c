@@ -14,7 +14,7 @@ enum { HELLOS_HELD = 4 };
 struct hung {
     const struct plan *plan;
     struct transport *transport;
-    struct transport_socket **acks; /* of each edge; NULL until it is needed */
+    struct transport_socket **acks; /* one for each edge; NULL until it is needed */
     char token[MESSAGE_TOKEN_SIZE];
 };
 
@@ -51,7 +51,7 @@ static enum status say_hello(struct hung *hung, size_t edge, int replica, struct
     TRY(message_encode(&hello, NULL, &text, &length, err));
     if (hung->acks[edge] == NULL)
         TRY(transport_open(hung->transport, TRANSPORT_ACK_OUT, planned->ack, HELLOS_HELD, &hung->acks[edge], err));
-    /* One that is not taken is said again a moment later. */
+    /* A hello that the socket does not take is sent again a moment later. */
     bool sent;
     return transport_send(hung->acks[edge], text, length, &sent, err);
 }
@@ -88,6 +88,6 @@ bool hung_is_stopped(pid_t pid) {
 
 void hung_tend(struct hung *hung) {
     int count = 0;
-    /* Who is not reached now is tried again by the next hello. */
+    /* On an error the next hello tries again. */
     transport_mend(hung->transport, &count, NULL);
 }

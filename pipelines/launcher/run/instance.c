@@ -1,12 +1,13 @@
+#include "pipelines/launcher/run/instance.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "pipelines/launcher/program.h"
-#include "pipelines/launcher/session.h"
 
-/* What the launcher alone needs to know. */
+/* Keys that only the launcher needs. */
 static const char *const session_only[] = {"transport", "listen", "inputs"};
 static bool for_launcher_only(const char *key) {
     static const char *const keys[] = {"from", "replicas", "program", "gpu", "threads", "device"};
@@ -39,8 +40,8 @@ static void add_folder(json_t *list, const char *path) {
     json_array_append_new(list, json_string(path));
 }
 
-/* A source reads what its tables name beside them; of other files that the graph names, only these themselves, and of what
- * is away, and may be a folder, too. */
+/* Adds the input folders of a stage. A source may read what its tables name, beside these tables; of the other files
+ * that the graph names, only the files themselves. A path that is away may be a folder, too. */
 static void add_inputs(json_t *list, const struct graph_stage *stage) {
     size_t i;
     const json_t *param;
@@ -57,7 +58,8 @@ static void add_inputs(json_t *list, const struct graph_stage *stage) {
     }
 }
 
-/* Where items may name files, besides the session: input folders, and folders of stages that the user has put elsewhere. */
+/* Lists where items may name files besides the session: input folders, and folders of stages that the user has put
+ * elsewhere. */
 static json_t *folders_json(const struct session *session, const struct plan *plan,
                             const struct instance_orders *orders) {
     json_t *list = json_array();
@@ -104,7 +106,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
 }
 
-/* The orders of an encrypted session hold its secret. */
+/* The orders of an encrypted session hold its secret key. */
 static enum status write_orders(const char *path, const char *text, bool secret, struct err *err) {
     struct file_output *output = NULL;
     TRY(file_create(path, &output, err));
@@ -113,7 +115,7 @@ static enum status write_orders(const char *path, const char *text, bool secret,
         file_discard(&output);
         FAIL(err, STATUS_IO, "%s: cannot be kept from other users: %s", path, strerror(errno));
     }
-    (void)!fputs(text, stream); /* file_commit looks at the stream's error mark */
+    (void)!fputs(text, stream); /* file_commit checks the stream's error mark */
     return file_commit(&output, err);
 }
 
@@ -121,9 +123,9 @@ enum status instance_write(const struct session *session, const struct plan *pla
                            const struct instance_orders *orders, struct err *err) {
     char path[PATH_SIZE];
     TRY(session_file(session, "log", plan->instances[index].name, ".instance.json", path, err));
-    struct err inner = {0};
-    json_t *object = instance_json(session, plan, index, orders, &inner);
-    FAIL_IF(object == NULL, err, STATUS_NO_MEMORY, "%s: %s", path, inner.message[0] ? inner.message : "no memory");
+    struct err own = {0};
+    json_t *object = instance_json(session, plan, index, orders, &own);
+    FAIL_IF(object == NULL, err, STATUS_NO_MEMORY, "%s: %s", path, own.message[0] ? own.message : "no memory");
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);

@@ -7,11 +7,13 @@
 
 #include "common/clock.h"
 #include "pipelines/launcher/check.h"
+#include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/run/run_private.h"
 #include "pipelines/launcher/status.h"
 
 enum { MISCOUNT_LIMIT = 20 };
-/* s that a ledger is waited for while stages run, which nobody looks after meanwhile. What it was wanted for is tried again. */
+/* s to wait for a ledger while stages run: meanwhile nobody watches the stages. What could not be done is done
+ * later. */
 static const double PATIENCE = 2;
 
 static void inject_kills(struct run *run, struct supervisor *supervisor) {
@@ -31,7 +33,7 @@ static void inject_kills(struct run *run, struct supervisor *supervisor) {
     }
 }
 
-/* The stream ends when all files are in and the sources have seen each of them. */
+/* Ends the stream when all files are in place and the sources have seen each of them. */
 static void end_replay(struct run *run, struct supervisor *supervisor) {
     int64_t seen = 0;
     for (size_t i = 0; i < run->tally.count; i++)
@@ -42,7 +44,7 @@ static void end_replay(struct run *run, struct supervisor *supervisor) {
         if (run->children[i].source) supervisor_kill(supervisor, i, SIGINT);
 }
 
-/* Whether the instance sends to somebody, and all to whom it sends have ended. */
+/* Returns whether the instance sends to some stage, and all instances to which it sends have ended. */
 static bool receivers_ended(const struct run *run, const struct supervisor *supervisor, size_t instance) {
     bool sends = false;
     for (size_t e = 0; e < run->plan->edge_count; e++)
@@ -54,8 +56,8 @@ static bool receivers_ended(const struct run *run, const struct supervisor *supe
     return sends;
 }
 
-/* A stage that dies just as its end was acknowledged comes back to say it again. When those that it would tell have
- * ended, its ledger says that it need not. */
+/* A stage that dies just after its end was acknowledged starts again to announce its end. When all its receivers have
+ * ended, this writes into its ledger that it need not. */
 static enum status release_senders(struct run *run, const struct supervisor *supervisor, struct err *err) {
     for (size_t i = 0; i < run->plan->instance_count; i++) {
         const struct plan_instance *instance = &run->plan->instances[i];
@@ -63,7 +65,7 @@ static enum status release_senders(struct run *run, const struct supervisor *sup
         if (run->released[i] || supervisor_state(supervisor, i) == CHILD_ENDED || !receivers_ended(run, supervisor, i))
             continue;
         TRY(session_ledger(&run->session, run->graph->stages[instance->stage].section.name, false, &ledger, err));
-        if (ledger == NULL) continue; /* perhaps not yet */
+        if (ledger == NULL) continue; /* perhaps it comes later */
         enum status status = ledger_end_output(ledger, instance->replica, run->session.run, err);
         ledger_close(&ledger);
         TRY(status);
@@ -72,7 +74,7 @@ static enum status release_senders(struct run *run, const struct supervisor *sup
     return STATUS_OK;
 }
 
-/* A ledger that cannot be read for a moment is no reason to stop the stages; one that cannot be read at all is. */
+/* A ledger that cannot be read for a moment is no reason to stop the stages; one that can never be read is. */
 static enum status miscount(struct run *run, struct err *err) {
     run->tally_at = clock_monotonic();
     if (err->status == STATUS_UNAVAILABLE) return err->status;
@@ -81,8 +83,8 @@ static enum status miscount(struct run *run, struct err *err) {
     return STATUS_OK;
 }
 
-/* Our own stages see to their logs while they run. What goes on in an old file is others' output: a program that is
- * started again, or opens its log for each line, comes to the new one. */
+/* Our own stages rotate their logs while they run. This handles the output of other programs: a program that starts
+ * again, or opens its log for each line, gets the new file. */
 static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
     int64_t size = (int64_t)(run->options->log_size * (1 << 20));
     for (size_t i = 0; i < run->plan->instance_count; i++)
@@ -100,14 +102,14 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
     look_around(run, supervisor);
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
     TRY(release_senders(run, supervisor, err));
-    /* Counting may cost no more than a twentieth of a core, however long the session gets. */
+    /* Counting may cost at most a twentieth of a core, however long the session gets. */
     double pause = run->replay != NULL && run->replay->kill_count > 0 ? 0 : 1;
     if (20 * run->tally_cost > pause) pause = 20 * run->tally_cost;
     double begin = clock_monotonic();
     if (begin - run->tally_at < pause) return STATUS_OK;
     struct tally tally;
     if (tally_take(&run->session, run->planned, TALLY_LIVE, &tally, err) != STATUS_OK) {
-        /* The counts stay what they were; states and notes go on. */
+        /* The counts stay as they were; states and notes go on. */
         progress_draw(&run->progress, &run->session, run->plan, &run->tally);
         return miscount(run, err);
     }
@@ -135,7 +137,7 @@ static void tick(void *context, struct supervisor *supervisor) {
     if (status == STATUS_OK || run->waits) return;
     run->failed = true;
     progress_say(&run->progress, run->failure.message);
-    kill(getpid(), SIGTERM); /* the supervisor takes it and stops */
+    kill(getpid(), SIGTERM); /* the supervisor handles it and stops */
 }
 
 static void say(void *context, const char *text) {
@@ -143,7 +145,7 @@ static void say(void *context, const char *text) {
     progress_say(&run->progress, text);
 }
 
-/* The end. */
+/* ---- The end ---- */
 
 static int conclude(struct run *run, enum supervisor_outcome outcome, struct err *err) {
     struct tally tally;
@@ -191,12 +193,12 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     char log[PATH_SIZE];
     TRY(session_file(&run->session, "log", "icestream", ".log", log, err));
     struct err own = {0};
-    /* Without a log it can do its work all the same. */
+    /* A run without a log can still do its work. */
     if (log_open(log, "icestream", LOG_ERROR + 1, &run->log, &own) == STATUS_OK)
         log_set_size(run->log, (int64_t)(run->options->log_size * (1 << 20)));
     else
         progress_say(&run->progress, own.message);
-    /* Nobody may listen to what it says any more. */
+    /* Whoever read the output may be gone. */
     signal(SIGPIPE, SIG_IGN);
     log_write(run->log, LOG_INFO, "start", "run %d, process %d", run->session.run, (int)getpid());
     TRY(run_prepare(run, err));
@@ -217,8 +219,8 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     return status;
 }
 
-/* A session that was begun before comes back by itself, perhaps while the disk is full: it waits for what the machine
- * lacks. A new one has a person before it, who is told at once. */
+/* A session that has begun before may be restarted by the system, perhaps while the disk is full: it waits for what the
+ * machine lacks. A new session has a user in front of it, who sees the error at once. */
 static enum status begin(struct run *run, struct err *err) {
     struct session found;
     bool known = session_find(run->options->session, &found, NULL) == STATUS_OK;
@@ -228,7 +230,7 @@ static enum status begin(struct run *run, struct err *err) {
         enum status status = session_begin(run->options->session, run->plan, &run->session, &own);
         if (status == STATUS_OK) return STATUS_OK;
         FAIL_IF(status != STATUS_UNAVAILABLE || !known, err, status, "%s", own.message);
-        if (!said) fprintf(stderr, "icestream: %s; it is tried again until that works\n", own.message);
+        if (!said) fprintf(stderr, "icestream: %s; trying again until it works\n", own.message);
         clock_pause(wait);
         wait = wait < 15 ? 2 * wait : 30;
     }

@@ -1,4 +1,4 @@
-/* A session from start to end: its folder, its processes, what they are told, and what came of it. */
+/* Runs a session from start to end: its folder, its processes, their instance files, and the final counts. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_H
 

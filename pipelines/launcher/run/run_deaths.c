@@ -1,3 +1,4 @@
+/* Handles deaths and silence of the processes of a run: writes them into the ledgers, and passes items on. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -6,11 +7,10 @@
 #include "pipelines/launcher/run/run_private.h"
 
 enum { CRASH_LIMIT = 3 };
-static const double STUCK =
-    3; /* s of silence after which one that was stopped while it holds a ledger's lock is killed */
+static const double STUCK = 3; /* s of silence before a stopped process that holds a ledger's lock is killed */
 
-/* The item on whose account the child died; empty: none. That of the thread that the signal came from, where the stage
- * could tell; else the one that was in process. */
+/* Finds the item that killed the child; "": none. If the stage could tell, it is the item of the thread that got the
+ * signal; otherwise it is the item that was in process. */
 static void take_current(const struct child_texts *texts, char *id, size_t size) {
     static const off_t places[] = {PATH_SIZE, 0};
     int file = open(texts->current, O_RDONLY | O_CLOEXEC);
@@ -23,8 +23,8 @@ static void take_current(const struct child_texts *texts, char *id, size_t size)
     id[strcspn(id, "\n")] = '\0';
 }
 
-/* Whether a death speaks against the item: a SIGKILL comes from outside, the memory killer included, and an exit for
- * SIGTERM was asked for. */
+/* Returns whether a death speaks against the item. SIGKILL comes from outside (the kernel's memory killer, too), and an
+ * exit for SIGTERM was asked for. */
 static bool is_crash(int wait_status) {
     if (WIFEXITED(wait_status))
         return WEXITSTATUS(wait_status) != 128 + SIGTERM && WEXITSTATUS(wait_status) != EXIT_UNAVAILABLE;
@@ -58,7 +58,7 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
     struct ledger_counts counts;
     take_current(&run->texts[child], id, sizeof id);
     if (id[0] != '\0' && is_crash(wait_status)) TRY(count_crash(run, ledger, child, id, wait_status, err));
-    /* Counted once, even where what follows must be tried again. */
+    /* A crash counts once, even if the rest must be tried again. */
     unlink(run->texts[child].current);
     TRY(ledger_release_instance(ledger, instance->replica, err));
     TRY(ledger_counts(ledger, &counts, err));
@@ -66,8 +66,8 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
     return STATUS_OK;
 }
 
-/* A process that was stopped while it wrote keeps all others from its ledger: it goes, whatever else is to be done. One that
- * is not stopped may wait for a slow disk, and is given the time that any silent one has. */
+/* Kills a process that was stopped while it wrote to the ledger: it keeps all others from the ledger, so it has to go
+ * first. A process that is not stopped may wait for a slow disk; it gets the time of any silent process. */
 static bool kill_stuck_writer(struct run *run, size_t stage) {
     char path[PATH_SIZE];
     struct err err = {0};
@@ -81,7 +81,7 @@ static bool kill_stuck_writer(struct run *run, size_t stage) {
         double limit = hung_is_stopped(writer) ? STUCK : options->hang_report + options->hang_kill;
         if (supervisor_silence(run->supervisor, i) < limit) continue;
         char text[160];
-        snprintf(text, sizeof text, "%s does not answer and keeps the others from the ledger: it is killed",
+        snprintf(text, sizeof text, "%s does not answer and blocks the ledger for the others: killing it",
                  run->children[i].name);
         progress_say(&run->progress, text);
         supervisor_kill(run->supervisor, i, SIGKILL);
@@ -97,7 +97,7 @@ enum status run_died(void *context, size_t child, int wait_status, int64_t *ret_
     kill_stuck_writer(run, stage);
     TRY(session_ledger(&run->session, run->graph->stages[stage].section.name, false, &ledger, err));
     if (ledger == NULL) {
-        /* A third party's: what it has acknowledged is what it has finished. */
+        /* A third party's stage has no ledger: what it has acknowledged is what it has finished. */
         const struct tally_stage *tally = tally_find(&run->tally, run->graph->stages[stage].section.name);
         *ret_finished = tally ? tally->done + tally->rejected + tally->failed : 0;
         return STATUS_OK;
@@ -107,7 +107,7 @@ enum status run_died(void *context, size_t child, int wait_status, int64_t *ret_
     return status;
 }
 
-/* Whether another replica of the same stage answers. */
+/* Returns whether another replica of the same stage answers. */
 static bool has_substitute(const struct run *run, size_t child) {
     for (size_t i = 0; i < run->plan->instance_count; i++)
         if (i != child && run->plan->instances[i].stage == run->plan->instances[child].stage &&
@@ -123,7 +123,7 @@ const char *run_silent(void *context, struct supervisor *supervisor, size_t chil
     run->supervisor = supervisor;
     if (kill_stuck_writer(run, run->plan->instances[child].stage) || !has_substitute(run, child)) return NULL;
     if (hung_let_go(run->hung, &run->session, child, &err) == STATUS_OK) return "its items go to the other replicas";
-    /* It is asked again four times a second. */
+    /* The supervisor asks four times a second; a repeated reason is not reported again. */
     if (strncmp(run->unheard, err.message, sizeof run->unheard - 1) != 0) progress_say(&run->progress, err.message);
     snprintf(run->unheard, sizeof run->unheard, "%s", err.message);
     return NULL;

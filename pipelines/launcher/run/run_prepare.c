@@ -1,3 +1,4 @@
+/* Prepares a run: sockets, instance files, arguments and environment of each process. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,11 +9,12 @@
 
 #include "common/edges/transport_keys.h"
 #include "common/memory.h"
+#include "pipelines/launcher/run/instance.h"
 #include "pipelines/launcher/run/run_private.h"
 
-static const double REPLAY_IDLE = 2; /* s without a new file after which a replay's stream ends */
+static const double REPLAY_IDLE = 2; /* s without a new file before the stream of a replay ends */
 
-/* Sockets live in a folder of their own, which only this user may enter, and whose path is short. */
+/* Makes a folder for the sockets, which only this user may enter, and whose path is short. */
 static enum status make_socket_folder(struct run *run, struct err *err) {
     const char *const parents[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
     struct stat info;
@@ -20,10 +22,10 @@ static enum status make_socket_folder(struct run *run, struct err *err) {
         if (parents[i] == NULL || parents[i][0] != '/' || strlen(parents[i]) > PLAN_IPC_MAX - 32 ||
             access(parents[i], W_OK | X_OK) != 0 || stat(parents[i], &info) != 0)
             continue;
-        /* Where others may rename what is ours, they could put a folder of theirs in its place. */
+        /* Where others may rename our folder, they could put one of theirs in its place. */
         if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0) continue;
         snprintf(run->sockets, sizeof run->sockets, "%s/icestream-XXXXXX", parents[i]);
-        /* Whatever the umask left of its mode. */
+        /* The umask may have taken bits away. */
         if (mkdtemp(run->sockets) != NULL && chmod(run->sockets, 0700) == 0) return STATUS_OK;
     }
     run->sockets[0] = '\0';
@@ -45,7 +47,7 @@ void run_remove_sockets(const char *path) {
     rmdir(path);
 }
 
-/* A launcher that was killed has left its folder; its name is kept in log/sockets. */
+/* A launcher that was killed has left its folder, whose name is in log/sockets. */
 static enum status replace_socket_folder(struct run *run, struct err *err) {
     char path[PATH_SIZE];
     _cleanup_(mem_free) char *old = NULL;
@@ -57,7 +59,7 @@ static enum status replace_socket_folder(struct run *run, struct err *err) {
     return file_write_whole(path, run->sockets, strlen(run->sockets), err);
 }
 
-/* GPU i of what this process may see, as CUDA numbers them. */
+/* Appends the name of GPU i among those that this process may see, as CUDA numbers them. */
 static void append_gpu(char *text, size_t size, int gpu) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     size_t used = strlen(text);
@@ -77,7 +79,7 @@ static enum status fill_environment(const struct plan_instance *instance, struct
     bool well = asprintf(&texts->env[count++], "OMP_NUM_THREADS=%d", instance->threads) >= 0 &&
                 (texts->env[count++] = strdup("OMP_WAIT_POLICY=passive")) != NULL &&
                 (texts->env[count++] = strdup("OPENBLAS_NUM_THREADS=1")) != NULL;
-    /* With a device of its own choice a stage sees all GPUs. */
+    /* A stage that chooses its device itself sees all GPUs. */
     if (well && (instance->gpu_count > 0 || strcmp(instance->device, "cpu") == 0))
         well = asprintf(&texts->env[count], "CUDA_VISIBLE_DEVICES=%s", gpus) >= 0;
     FAIL_IF(!well, err, STATUS_NO_MEMORY, "no memory for the environment of %s", instance->name);
@@ -112,7 +114,7 @@ static enum status prepare_child(struct run *run, size_t index, const struct ins
     return STATUS_OK;
 }
 
-/* Claims that an earlier launcher's processes held when they went down with it. */
+/* Releases claims that the processes of an earlier launcher held when they died with it. */
 static enum status release_claims(struct run *run, struct err *err) {
     for (size_t i = 0; i < run->plan->instance_count; i++) {
         const struct plan_instance *instance = &run->plan->instances[i];

@@ -1,5 +1,5 @@
-/* What the files of a run share: what is made before it begins (run_prepare.c), what follows from deaths and silence
- * (run_deaths.c), and the rest (run.c). */
+/* What the files of a run share: run_prepare.c (preparations), run_deaths.c (deaths and silence), run.c (everything
+ * else). */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 
@@ -15,7 +15,7 @@
 
 enum { RUN_ENV_MAX = 8 };
 
-/* Texts of one child, which its spec points into. */
+/* Texts of one child, to which its spec points. */
 struct child_texts {
     char *argv[4];
     char *env[RUN_ENV_MAX];
@@ -29,25 +29,25 @@ struct run {
     struct replay *replay;
     struct session session;
     json_t *planned;
-    bool *released;          /* instances that no receiver is left for */
-    char sockets[PATH_SIZE]; /* folder of the ipc endpoints */
+    bool *released;          /* instances whose receivers have all ended */
+    char sockets[PATH_SIZE]; /* folder of the ipc endpoints; "": none */
     struct supervisor_child *children;
-    struct supervisor *supervisor; /* once it runs */
+    struct supervisor *supervisor; /* set once the supervisor runs */
     struct child_texts *texts;
     struct hung *hung;
     struct tally tally;
     double tally_at, tally_cost;
-    struct log *log; /* of the launcher itself */
-    double look_at;  /* when what need not be done all the time is next done */
+    struct log *log; /* the launcher's own log */
+    double look_at;  /* time of the next work that is done only now and then */
     int miscounts;   /* in a row */
     struct progress progress;
-    bool waits;         /* the machine lacks something; said */
-    char unheard[256];  /* why the items of one that hangs could not be let go, as last said */
-    struct err failure; /* of a hook */
+    bool waits;         /* the machine lacks something, which was reported */
+    char unheard[256];  /* the last reported reason why the items of an instance that hangs could not be passed on */
+    struct err failure; /* error of a hook */
     bool failed;
 };
 
-/* Sockets, instance files and what each process is started with; claims that are left of an earlier run are let go. */
+/* Makes sockets, instance files and what each process is started with; releases the claims that an earlier run left. */
 enum status run_prepare(struct run *run, struct err *err);
 void run_remove_sockets(const char *path);
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/files.h"
 
 static const double SILENCE_TOLD = 0.25; /* s between calls of the hook `silent` */
 
@@ -23,17 +24,19 @@ struct child {
     enum child_state state;
     pid_t pid;
     int wait_status;
-    bool unburied; /* WAITING: what its death means could not be written down yet */
-    int lacks;     /* times in a row that the machine lacked something: it could not start, be buried, or said so */
-    int deaths;    /* in a row, of the stage's, with nothing finished between them */
-    int frail;     /* in a row, of its own, each soon after its start: another replica may finish what it does not */
+    bool unburied; /* WAITING: the consequences of its death could not be written down yet */
+    int lacks;     /* times in a row that the machine lacked something: the child could not start, could not be buried,
+                      or exited saying so */
+    int deaths;    /* deaths in a row of its stage, with nothing finished between them */
+    int frail;     /* deaths in a row of this child, each soon after its start: another replica may finish items in
+                      between */
     int restarts;
-    int64_t finished; /* at the last death */
-    double start_at;  /* WAITING: when to start */
-    double alive_at;  /* last sign of life */
+    int64_t finished; /* finished items at the last death */
+    double start_at;  /* WAITING: time of the next start */
+    double alive_at;  /* time of the last sign of life */
     double started_at;
-    struct timespec beat; /* time of the heartbeat file, as last seen */
-    double told_at;       /* when the hook last heard that it is silent */
+    struct timespec beat; /* last seen time of the heartbeat file */
+    double told_at;       /* time of the last call of the hook `silent` */
     bool beaten, reported, interrupt;
 };
 
@@ -43,10 +46,10 @@ struct supervisor {
     struct child *children;
     const struct supervisor_options *options;
     const struct supervisor_hooks *hooks;
-    int signals; /* signalfd */
+    int signals; /* a signalfd */
     sigset_t old_mask;
     bool draining, stopping, gave_up;
-    double kill_at; /* stopping: when SIGKILL follows; infinite once sent */
+    double kill_at; /* stopping: time of the next SIGKILL */
 };
 
 void supervisor_defaults(struct supervisor_options *ret_options) {
@@ -92,13 +95,13 @@ static void say(const struct supervisor *s, const char *format, ...) {
     if (s->hooks->say != NULL) s->hooks->say(s->hooks->context, text);
 }
 
-/* The child's side of the fork: does not return. */
+/* Runs the child's side of the fork; does not return. */
 static void become(const struct supervisor *s, const struct supervisor_child *spec, pid_t parent) {
     setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(127);
     int input = open("/dev/null", O_RDONLY);
     int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
-    /* Without a log, what it says comes out where the supervisor's own words do. */
+    /* Without a log, the child's output goes where the supervisor's output goes. */
     if (input < 0 || dup2(input, 0) < 0 || (output >= 0 && (dup2(output, 1) < 0 || dup2(output, 2) < 0))) _exit(127);
     signal(SIGPIPE, SIG_DFL);
     for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
@@ -112,14 +115,14 @@ static void become(const struct supervisor *s, const struct supervisor_child *sp
 static enum status start(struct supervisor *s, size_t index, struct err *err) {
     const struct supervisor_child *spec = &s->specs[index];
     struct child *child = &s->children[index];
-    /* One left by an earlier process would speak for this one. */
+    /* Removes the heartbeat of an earlier process, which would count for this one. */
     if (spec->heartbeat != NULL && unlink(spec->heartbeat) != 0)
         FAIL_IF(errno != ENOENT, err, STATUS_UNAVAILABLE, "%s: cannot be removed: %s", spec->heartbeat,
                 strerror(errno));
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) become(s, spec, parent);
     FAIL_IF(pid < 0, err, STATUS_UNAVAILABLE, "%s cannot be started: %s", spec->name, strerror(errno));
-    setpgid(pid, pid); /* in case the child has not come to it yet */
+    setpgid(pid, pid); /* in case the child has not got there yet */
     child->pid = pid;
     child->state = CHILD_RUNNING;
     child->started_at = child->alive_at = clock_monotonic();
@@ -128,7 +131,7 @@ static enum status start(struct supervisor *s, size_t index, struct err *err) {
     return STATUS_OK;
 }
 
-/* Signals to all children. */
+/* ---- Signals to all children ---- */
 
 static void signal_all(struct supervisor *s, int signal) {
     for (size_t i = 0; i < s->count; i++)
@@ -155,7 +158,7 @@ static void give_up(struct supervisor *s) {
     stop(s);
 }
 
-/* Deaths. */
+/* ---- Deaths ---- */
 
 static void describe_death(int wait_status, char *text, size_t size) {
     if (WIFSIGNALED(wait_status))
@@ -164,7 +167,7 @@ static void describe_death(int wait_status, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", WEXITSTATUS(wait_status));
 }
 
-/* Whether a line is one of a stage's log, and not what a library wrote as it ended the process. */
+/* Returns whether a line comes from a stage's log, not from a library that wrote it as the process ended. */
 static bool is_log_line(const char *line) {
     static const char *const levels[] = {" DEBUG ", " INFO ", " WARN ", " ERROR "};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
@@ -172,8 +175,8 @@ static bool is_log_line(const char *line) {
     return false;
 }
 
-/* The message of the last ERROR line in a log, or a last word that is no line of it, or "": what a person would open the
- * log for. */
+/* Finds what a user would open the log for: the message of the last ERROR line, or last words that are no log line, or
+ * "". */
 static void last_error(const char *log, char *text, size_t size) {
     text[0] = '\0';
     FILE *file = fopen(log, "r");
@@ -183,7 +186,7 @@ static void last_error(const char *log, char *text, size_t size) {
         rewind(file);
     while (fgets(line, sizeof line, file) != NULL) {
         const char *mark = strstr(line, " ERROR ");
-        if (strstr(line, " INFO start ") != NULL) text[0] = '\0'; /* what came before is another process's */
+        if (strstr(line, " INFO start ") != NULL) text[0] = '\0'; /* what came before belongs to another process */
         if (mark == NULL && (is_log_line(line) || text[0] != '\0')) continue;
         snprintf(text, size, ": %s", mark != NULL ? mark + strlen(" ERROR ") : line);
         text[strcspn(text, "\n")] = '\0';
@@ -191,76 +194,88 @@ static void last_error(const char *log, char *text, size_t size) {
     fclose(file);
 }
 
-/* The machine lacks something that may come back: tried again, however often, and said once. */
-static void wait_for_machine(struct supervisor *s, size_t index, const char *why) {
-    struct child *child = &s->children[index];
-    double wait = s->options->backoff;
-    for (int i = 0; i < child->lacks && wait < s->options->backoff_max; i++)
-        wait *= 2;
-    wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
-    child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
-    child->start_at = clock_monotonic() + wait;
-    if (child->lacks++ == 0) say(s, "%s; it is tried again until that works", why);
+/* Shows how a child died, why (from its log), and what follows. */
+static void report_death(const struct supervisor *s, size_t index, const char *what_follows) {
+    const struct supervisor_child *spec = &s->specs[index];
+    char how[128], why[512];
+    describe_death(s->children[index].wait_status, how, sizeof how);
+    last_error(spec->log, why, sizeof why);
+    say(s, "%s %s%s%s", spec->name, how, why, what_follows);
 }
 
-static enum status bury(struct supervisor *s, size_t index, struct err *err) {
-    const struct supervisor_child *spec = &s->specs[index];
+/* Starts the child again after a pause, which doubles so many times up to its limit. */
+static void start_later(struct supervisor *s, struct child *child, int doublings) {
+    double wait = s->options->backoff;
+    for (int i = 0; i < doublings && wait < s->options->backoff_max; i++)
+        wait *= 2;
+    child->start_at = clock_monotonic() + (wait < s->options->backoff_max ? wait : s->options->backoff_max);
+}
+
+/* The machine lacks something that may come back: tries again, however often, and reports it once. */
+static void wait_for_machine(struct supervisor *s, size_t index, const char *why) {
     struct child *child = &s->children[index];
-    int wait_status = child->wait_status;
-    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
-    if (code == 0 || code == 3) { /* 3: done, but for items that failed */
-        child->state = CHILD_ENDED;
-        return STATUS_OK;
-    }
-    int64_t finished = 0;
-    child->state = CHILD_WAITING;
-    if (s->hooks->died != NULL) TRY(s->hooks->died(s->hooks->context, index, wait_status, &finished, err));
-    if (s->stopping) {
-        child->state = CHILD_ENDED;
-        return STATUS_OK;
-    }
-    if (code == EXIT_UNAVAILABLE) {
-        char why[512], text[640];
-        last_error(spec->log, why, sizeof why);
-        snprintf(text, sizeof text, "%s cannot go on%s", spec->name, why);
-        wait_for_machine(s, index, text);
-        return STATUS_OK;
-    }
+    child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
+    start_later(s, child, child->lacks);
+    if (child->lacks++ == 0) say(s, "%s; trying again until it works", why);
+}
+
+static void lack_something(struct supervisor *s, size_t index) {
+    char why[512], text[640];
+    last_error(s->specs[index].log, why, sizeof why);
+    snprintf(text, sizeof text, "%s cannot go on%s", s->specs[index].name, why);
+    wait_for_machine(s, index, text);
+}
+
+/* Counts a death with which the machine has nothing to do. */
+static void count_death(const struct supervisor *s, struct child *child, int64_t finished) {
+    bool soon = clock_monotonic() - child->started_at < s->options->backoff_max;
+    bool outside = WIFSIGNALED(child->wait_status) && WTERMSIG(child->wait_status) == SIGKILL;
     child->lacks = 0;
     child->deaths = finished > child->finished ? 1 : child->deaths + 1;
     child->finished = finished;
-    bool soon = clock_monotonic() - child->started_at < s->options->backoff_max;
-    bool outside = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
     child->frail = outside ? child->frail : soon ? child->frail + 1 : 1;
-    char how[128];
-    describe_death(wait_status, how, sizeof how);
-    if (code == 2 || code == 127) { /* usage, or not startable: the next time would be the same */
-        char why[512];
-        last_error(spec->log, why, sizeof why);
-        say(s, "%s %s%s; see %s", spec->name, how, why, spec->log);
+}
+
+/* Gives the whole run up after a death, or starts the child again. */
+static void give_up_or_start_again(struct supervisor *s, size_t index, int code) {
+    struct child *child = &s->children[index];
+    bool hopeless = code == 2 || code == 127; /* usage, or it cannot be started: the next time would be the same */
+    char text[PATH_SIZE + 160];
+    if (hopeless || child->deaths > s->options->restart_limit) {
+        if (hopeless)
+            snprintf(text, sizeof text, "; see %s", s->specs[index].log);
+        else
+            snprintf(text, sizeof text,
+                     "; %d deaths in a row, with nothing finished between them, so icestream gives up. See %s",
+                     child->deaths, s->specs[index].log);
+        report_death(s, index, text);
         child->state = CHILD_ENDED;
         give_up(s);
-        return STATUS_OK;
-    }
-    if (child->deaths > s->options->restart_limit) {
-        char why[512];
-        last_error(spec->log, why, sizeof why);
-        say(s, "%s %s%s; %d deaths in a row, with nothing finished between them, so this gives up. See %s", spec->name,
-            how, why, child->deaths, spec->log);
-        child->state = CHILD_ENDED;
-        give_up(s);
-        return STATUS_OK;
+        return;
     }
     int row = child->deaths > child->frail ? child->deaths : child->frail;
-    double wait = s->options->backoff;
-    for (int i = 1; i < row && wait < s->options->backoff_max; i++)
-        wait *= 2;
-    wait = wait < s->options->backoff_max ? wait : s->options->backoff_max;
-    child->start_at = clock_monotonic() + wait;
+    start_later(s, child, row - 1);
     child->restarts++;
-    char why[512];
-    last_error(spec->log, why, sizeof why);
-    say(s, "%s %s%s; starting it again%s", spec->name, how, why, row > 1 ? " after a pause" : "");
+    report_death(s, index, row > 1 ? "; starting it again after a pause" : "; starting it again");
+}
+
+/* Decides what follows from the end of a child. */
+static enum status bury(struct supervisor *s, size_t index, struct err *err) {
+    struct child *child = &s->children[index];
+    int code = WIFEXITED(child->wait_status) ? WEXITSTATUS(child->wait_status) : -1;
+    int64_t finished = 0;
+    bool well = code == 0 || code == 3; /* 3: done, but some items failed */
+    child->state = well ? CHILD_ENDED : CHILD_WAITING;
+    if (!well && s->hooks->died != NULL)
+        TRY(s->hooks->died(s->hooks->context, index, child->wait_status, &finished, err));
+    if (s->stopping) child->state = CHILD_ENDED;
+    if (well || s->stopping) return STATUS_OK;
+    if (code == EXIT_UNAVAILABLE) {
+        lack_something(s, index);
+    } else {
+        count_death(s, child, finished);
+        give_up_or_start_again(s, index, code);
+    }
     return STATUS_OK;
 }
 
@@ -278,16 +293,16 @@ static enum status reap(struct supervisor *s, struct err *err) {
     for (size_t i = 0; i < s->count; i++) {
         struct child *child = &s->children[i];
         if (child->state != CHILD_RUNNING || waitpid(child->pid, &child->wait_status, WNOHANG) <= 0) continue;
-        /* What it started goes with it. */
+        /* The children of the child die with it. */
         kill(-child->pid, SIGKILL);
         TRY(bury_when_possible(s, i, err));
     }
     return STATUS_OK;
 }
 
-/* Time. */
+/* ---- Time ---- */
 
-/* Whether heartbeats can be written at all: the disk may be full, or the folder closed. */
+/* Returns whether a heartbeat can be written at all: the disk may be full, or the folder closed. */
 static bool takes_writes(const char *heartbeat) {
     static const char block[4096];
     char path[4096];
@@ -299,7 +314,7 @@ static bool takes_writes(const char *heartbeat) {
     return takes;
 }
 
-/* Said once; the hook is told again, since who listens to it may do so late. */
+/* Reports silence once. Calls the hook again and again, because some senders may hear late that the child hangs. */
 static void report_silence(struct supervisor *s, size_t index, double silent) {
     struct child *child = &s->children[index];
     const char *measure = NULL;
@@ -326,11 +341,11 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
         if (child->reported) say(s, "%s answers again", spec->name);
         child->reported = false;
     }
-    /* What it lacked is there by now; what it lacks next is worth a word again. */
+    /* What the child lacked is there by now; the next lack is worth a new report. */
     if (child->beaten && clock_monotonic() - child->started_at > s->options->backoff_max) child->lacks = 0;
     double silent = supervisor_silence(s, index);
     if (silent > s->options->hang_report && !takes_writes(spec->heartbeat)) {
-        /* Nobody can be blamed for a heartbeat that cannot be written; it is looked at again in a second. */
+        /* A missing heartbeat that cannot be written is nobody's fault; looks again in a second. */
         child->alive_at = clock_monotonic() - s->options->hang_report + 1;
         return;
     }
@@ -338,7 +353,7 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
     if (silent > s->options->hang_report + s->options->hang_kill) kill(-child->pid, SIGKILL);
 }
 
-/* A source is told to end its search once it has shown that it listens: before that, SIGINT would kill it. */
+/* Interrupts a source only after it has shown that it handles signals: before that, SIGINT would kill it. */
 static void pass_interrupt(struct supervisor *s, size_t index) {
     struct child *child = &s->children[index];
     const struct supervisor_child *spec = &s->specs[index];
@@ -376,10 +391,10 @@ static enum status advance(struct supervisor *s, struct err *err) {
 static void take_signal(struct supervisor *s, int signal) {
     if (signal == SIGCHLD) return;
     if (signal == SIGINT && !s->draining && !s->stopping) {
-        say(s, "draining: no new items are taken in; what is on its way is finished (once more to stop now)");
+        say(s, "draining: finishing what has started; nothing new is taken in (Ctrl-C again to stop at once)");
         drain(s);
     } else if (!s->stopping) {
-        say(s, "stopping now; run it again to go on from here");
+        say(s, "stopping now; run the session again to go on from here");
         stop(s);
     }
 }
@@ -414,7 +429,7 @@ static enum status loop(struct supervisor *s, struct err *err) {
     return STATUS_OK;
 }
 
-/* After an error: nothing may be left running. */
+/* After an error, no child may be left running. */
 static void kill_rest(struct supervisor *s) {
     signal_all(s, SIGKILL);
     for (size_t i = 0; i < s->count; i++)

@@ -1,0 +1,14 @@
+/* The commands of icestream. Each one runs with the parsed options and returns the exit code (options.h). */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_COMMANDS_H
+#define ICESTREAM_PIPELINES_LAUNCHER_COMMANDS_H
+
+#include "pipelines/launcher/options.h"
+
+int command_check(const struct options *options);  /* check.c */
+int command_stages(const struct options *options); /* stages.c */
+int command_run(const struct options *options);    /* run/run.c */
+int command_replay(const struct options *options); /* replay_command.c */
+int command_status(const struct options *options); /* status.c */
+int command_retry(const struct options *options);  /* retry.c */
+
+#endif

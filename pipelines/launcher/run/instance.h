@@ -1,0 +1,20 @@
+/* Writes the instance file (NAME.instance.json), which tells one process of a stage what to do. */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_INSTANCE_H
+#define ICESTREAM_PIPELINES_LAUNCHER_RUN_INSTANCE_H
+
+#include <stdint.h>
+
+#include "pipelines/launcher/plan.h"
+#include "pipelines/launcher/session.h"
+
+/* Orders that are the same for all instances of a run. */
+struct instance_orders {
+    double until_idle;                       /* s; negative: none */
+    int64_t log_size;                        /* bytes */
+    const char *recorded;                    /* the folder of a replay, to which files may be linked; NULL: none */
+    const char *curve_public, *curve_secret; /* NULL: no encryption */
+};
+enum status instance_write(const struct session *session, const struct plan *plan, size_t instance,
+                           const struct instance_orders *orders, struct err *err);
+
+#endif
