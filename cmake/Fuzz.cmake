@@ -77,7 +77,7 @@ function(icestream_add_fuzz name)
   file(MAKE_DIRECTORY ${found})
   math(EXPR limit "${ICESTREAM_FUZZ_SECONDS} + 110")
   # libFuzzer by default exits with 77, which here would be a skip.
-  icestream_add_script_test(fuzz_${name} LABELS fuzz TIMEOUT ${limit}
+  icestream_add_script_test(fuzz_${name} LABELS fuzz slow TIMEOUT ${limit}
     COMMAND ${program} -error_exitcode=1 -max_total_time=${ICESTREAM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=3072 -max_len=65536
       -print_final_stats=1 -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/ ${found} ${kept} ${f_CORPUS})
 endfunction()

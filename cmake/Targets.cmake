@@ -41,7 +41,8 @@ function(icestream_add_stage name)
 endfunction()
 
 # icestream_add_test(NAME LABELS LABEL... SOURCES FILE... [LIBRARIES LIB...]): a cmocka program and its CTest entry.
-# Exit 77 is a skip, with its reason printed.
+# Exit 77 is a skip, with its reason printed. The target tests_LABEL builds what the tests of a label run, so that a build
+# with sanitizers need not build everything.
 function(icestream_add_test name)
   cmake_parse_arguments(t "" "TIMEOUT" "LABELS;SOURCES;LIBRARIES" ${ARGN})
   if(NOT t_TIMEOUT)
@@ -52,6 +53,7 @@ function(icestream_add_test name)
   target_link_libraries(${name} PRIVATE ${t_LIBRARIES} icestream-kernels icestream-common PkgConfig::cmocka)
   add_test(NAME ${name} COMMAND ${name})
   icestream_test_properties(${name} TIMEOUT ${t_TIMEOUT} LABELS ${t_LABELS})
+  icestream_test_needs("${t_LABELS}" ${name})
 endfunction()
 
 # icestream_add_script_test(NAME LABELS LABEL... COMMAND ...): a script as a test, under the same rules.
@@ -62,6 +64,21 @@ function(icestream_add_script_test name)
   endif()
   add_test(NAME ${name} COMMAND ${t_COMMAND})
   icestream_test_properties(${name} TIMEOUT ${t_TIMEOUT} LABELS ${t_LABELS})
+  string(REGEX MATCHALL "TARGET_FILE:[^>]+" named "${t_COMMAND}")
+  string(REPLACE "TARGET_FILE:" "" named "${named}")
+  icestream_test_needs("${t_LABELS}" ${named})
+endfunction()
+
+# icestream_test_needs(LABELS TARGET...): the tests with one of these labels run these targets.
+function(icestream_test_needs labels)
+  foreach(label ${labels})
+    if(NOT TARGET tests_${label})
+      add_custom_target(tests_${label})
+    endif()
+    if(ARGN)
+      add_dependencies(tests_${label} ${ARGN})
+    endif()
+  endforeach()
 endfunction()
 
 # BIN: programs of this build; SHARED: real data, where a checkout has it beside it.

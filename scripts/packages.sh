@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/packages.sh [--tests]: installs what icestream is built from, on Debian 12 and Ubuntu 24.04.
 # --tests adds what the tests compare with and work with: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile
-# and pyzmq, strace, clang and its libFuzzer.
+# and pyzmq, strace, clang and its libFuzzer, and what checks the form of the sources: clang-format, shellcheck, flake8.
 # Does nothing, and needs no privileges, when everything is there already.
 set -euo pipefail
 
@@ -12,7 +12,7 @@ packages=(gcc g++ cmake ninja-build pkg-config
 optional=(libxgboost-dev)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
   python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace
-  clang libclang-rt-dev)
+  clang libclang-rt-dev clang-format-14 shellcheck flake8)
 
 is_there() { dpkg-query -W -f '${Status}\n' "$1" 2>/dev/null | grep -q '^install ok installed'; }
 is_known() { apt-cache show "$1" >/dev/null 2>&1; }

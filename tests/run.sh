@@ -1,30 +1,50 @@
 #!/usr/bin/env bash
-# tests/run.sh: installs what is needed, builds every preset, runs every test; ends with CTest's summary of preset cpu.
+# tests/run.sh [--ci | --all]: installs what is needed, builds, tests; ends with CTest's summary of preset cpu.
 #
-#   cpu   everything but the label `long`
-#   asan  everything but whole pipelines      (AddressSanitizer, UndefinedBehaviorSanitizer)
-#   tsan  common and stages, less `heavy`     (ThreadSanitizer)
-#   cuda  compiled where nvcc is; the tests of common and kernels run, those that need a GPU skip with a reason
+#   tests/run.sh         before a commit, in minutes:
+#     cpu   every test but the labels `slow` and `long`; the fuzz targets are not built
+#     asan  the tests of common and kernels             (AddressSanitizer, UndefinedBehaviorSanitizer)
+#     tsan  the tests of common                         (ThreadSanitizer)
+#     cuda  the kernels are compiled, where nvcc is
+#   tests/run.sh --ci    all that guards a promise of the docs, before a change lands:
+#     cpu   `slow` as well: whole pipelines, faults, RELION on the same data
+#     asan  everything but whole pipelines
+#     tsan  stages as well, less `heavy`
+#     cuda  everything is compiled; the tests of common and kernels run, those that need a GPU skip with a reason
+#   tests/run.sh --all   as --ci, and then what is `long`
 #
 # With CI=true a test may skip only for want of a GPU, of the right to mount something in a name space of its own
 # (faults_disk_full; faults_disk_refused needs none), or of the real data beside the checkout (../shared/data) where that is
 # not there at all: any other skip fails the run, and so does a build without fuzz targets.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 failed=()
+mode=${1:-}
+case "$mode" in
+  '' | --ci | --all) ;;
+  *)
+    echo "tests/run.sh: '$mode' is no option: leave it out, or give --ci or --all" >&2
+    exit 2
+    ;;
+esac
 
-say() { printf '\n==== %s\n' "$*"; }
-step() { # step NAME COMMAND...: runs it, remembers a failure, goes on
-  local name=$1; shift
+say() { printf '\n==== %s (%d s)\n' "$*" "$SECONDS"; }
+step() { # step NAME COMMAND...: runs the command, remembers a failure, goes on
+  local name=$1
+  shift
   "$@" || { failed+=("$name"); echo "FAILED: $name"; }
 }
-build() {
-  cmake --preset "$1" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; return 1; }
-  cmake --build --preset "$1" >"build/$1.build.log" 2>&1 || { tail -n 60 "build/$1.build.log"; return 1; }
+build() { # build PRESET [TARGET...]
+  local preset=$1
+  shift
+  cmake --preset "$preset" "${configure[@]}" >"build/$preset.configure.log" 2>&1 || { cat "build/$preset.configure.log"; return 1; }
+  cmake --build --preset "$preset" ${1:+--target "$@"} >"build/$preset.build.log" 2>&1 ||
+    { tail -n 60 "build/$preset.build.log"; return 1; }
 }
-check() { # check PRESET [CTEST ARGUMENT...]; with --quiet as an argument only the summary is shown, or all of a failure
-  local preset=$1 log="$PWD/build/$1.ctest.log"; shift
-  ctest --preset "$preset" "$@" --output-log "$log"
+check() { # check BUILD [CTEST ARGUMENT...]; with --quiet as an argument only the summary is shown, or all of a failure
+  local name=$1 log="$PWD/build/$1.ctest.log"
+  shift
+  ctest --test-dir "build/$name" --output-on-failure -j 2 "$@" --output-log "$log"
   local status=$?
   case " $* " in *' --quiet '*)
     if [ "$status" -eq 0 ]; then sed -n '/% tests passed/,$p' "$log"; else cat "$log"; fi ;;
@@ -35,7 +55,7 @@ check() { # check PRESET [CTEST ARGUMENT...]; with --quiet as an argument only t
     skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" |
       grep -v -e '^gpu_' -e '^faults_disk_full$' || true)
     if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # which need none of it
-      echo "skipped, since there is no real data in ../shared/data:" $skipped
+      echo "skipped, since there is no real data in ../shared/data: ${skipped//$'\n'/ }"
     elif [ -n "$skipped" ]; then
       echo "skipped, though this is CI and no GPU is missed: $skipped"
       status=1
@@ -49,28 +69,51 @@ say "packages"
 scripts/packages.sh --tests >build/packages.log 2>&1 || { tail -n 30 build/packages.log; exit 1; }
 
 say "build cpu"
+configure=()
+[ -n "$mode" ] || configure=(-DICESTREAM_FUZZ=OFF)
 build cpu || exit 1
+configure=()
+
+# What each mode builds and runs.
+asan_targets=() asan_tests=(-LE 'long|pipeline')
+tsan_targets=(tests_common tests_stages) tsan_tests=(-L 'common|stages' -LE 'long|pipeline|heavy')
+cuda_targets=() cpu_tests=(-LE long)
+if [ -z "$mode" ]; then
+  asan_targets=(tests_common tests_kernels) asan_tests=(-L 'common|kernels' -LE 'long|slow|pipeline' -E '^check_')
+  tsan_targets=(tests_common) tsan_tests=(-L common -LE 'long|slow|pipeline|heavy' -E '^check_')
+  cuda_targets=(icestream-kernels) cpu_tests=(-LE 'long|slow')
+fi
 
 say "asan: build and test"
-if build asan; then step asan check asan -j 2 --quiet; else failed+=("asan build"); fi
+if build asan "${asan_targets[@]}"; then step asan check asan "${asan_tests[@]}" --quiet; else failed+=("asan build"); fi
 
 say "tsan: build and test"
-if build tsan; then step tsan check tsan -j 2 --quiet; else failed+=("tsan build"); fi
+if build tsan "${tsan_targets[@]}"; then step tsan check tsan "${tsan_tests[@]}" --quiet; else failed+=("tsan build"); fi
 
 say "cuda: build and test"
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   PATH=$PATH:/usr/local/cuda/bin
-  if build cuda; then step cuda check cuda -j 2 --quiet -L 'common|kernels'; else failed+=("cuda build"); fi
+  if ! build cuda "${cuda_targets[@]}"; then
+    failed+=("cuda build")
+  elif [ -n "$mode" ]; then
+    step cuda check cuda -L 'common|kernels' -LE long -E '^check_' --quiet
+  fi
 else
   echo "no nvcc here: the CUDA kernels are not compiled"
 fi
 
-if [ "${CI:-}" = true ] && ctest --preset cpu -N -L fuzz | grep -q '^Total Tests: 0$'; then
+if [ "${CI:-}" = true ] && [ -n "$mode" ] && ctest --test-dir build/cpu -N -L fuzz | grep -q '^Total Tests: 0$'; then
   failed+=("no fuzz targets: clang has no libFuzzer here")
 fi
 
-say "cpu: every test"
-step cpu check cpu -j 2
+if [ "$mode" = --all ]; then
+  say "cpu: what is long"
+  step long check cpu -L long
+fi
+
+say "cpu: tests"
+step cpu check cpu "${cpu_tests[@]}"
+say "done"
 
 if [ ${#failed[@]} -gt 0 ]; then
   echo "FAILED: ${failed[*]}"

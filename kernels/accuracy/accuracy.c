@@ -16,6 +16,7 @@ enum status accuracy_estimate(const struct accuracy_input *input, struct workspa
     const struct accuracy_work *work = work_on(workspace_or_null);
     FAIL_IF(projector_grid(input->projector).workspace != workspace_or_null, err, STATUS_BAD_ARGUMENT,
             "accuracies cannot be estimated here: the reference lies in another memory");
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU estimates accuracies");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: only the CPU can estimate accuracies");
     return work->estimate(input, workspace_or_null, ret_angles, ret_offsets, err);
 }

@@ -1,4 +1,4 @@
-/* What the CPU and CUDA files of this folder share. */
+/* Definitions shared by the CPU and CUDA files of this folder. */
 #ifndef ICESTREAM_KERNELS_ACCURACY_ACCURACY_PRIVATE_H
 #define ICESTREAM_KERNELS_ACCURACY_ACCURACY_PRIVATE_H
 

@@ -20,7 +20,7 @@ static enum status check_options(const struct alignment_options *o, struct err *
                 o->max_significant < 1 || o->max_significant > 1 << 25,
             err, STATUS_BAD_ARGUMENT,
             "particles of %d px of %g Å in a circle of %g px cannot be compared with a reference: the box must be even "
-            "and at least 8 px, the others positive",
+            "and at least 8 px; pixel size, mask radius and memory must be positive",
             o->box, o->pixel_size, o->mask_radius);
     return STATUS_OK;
 }
@@ -40,7 +40,7 @@ static enum status build(struct alignment *a, struct err *err) {
     TRY(find_memory(&a->options, err));
     a->work = work_on(&a->options.device);
     FAIL_IF(a->work == NULL, err, STATUS_UNSUPPORTED,
-            "this program was built without CUDA: an E-step can run on the CPU only");
+            "this program was built without CUDA: only the CPU can compare particles");
     return a->work->create(a, err);
 }
 
@@ -120,17 +120,18 @@ static enum status check_particles(const struct alignment *a, const struct align
                                    struct err *err) {
     FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "particles cannot be compared outside of an iteration");
     FAIL_IF(count < 0 || count > alignment_batch(a), err, STATUS_BAD_ARGUMENT,
-            "%d particles were to be compared at a time, %d at most", count, alignment_batch(a));
+            "%d particles cannot be compared at a time, at most %d can", count, alignment_batch(a));
     for (int i = 0; i < count; i++)
         FAIL_IF(particles[i].optics < 0 || particles[i].optics >= a->iteration.optics_count, err, STATUS_BAD_ARGUMENT,
-                "a particle is of optics group %d, there are %d", particles[i].optics + 1, a->iteration.optics_count);
+                "a particle belongs to optics group %d, but there are only %d", particles[i].optics + 1,
+                a->iteration.optics_count);
     return STATUS_OK;
 }
 
 enum status alignment_scale(struct alignment *a, const struct alignment_particle *particles, int count,
                             double *ret_mean, double *dots, double *norms, struct err *err) {
     TRY(check_particles(a, particles, count, err));
-    FAIL_IF(a->iteration.local, err, STATUS_BAD_ARGUMENT, "a grey scale is looked for in all orientations");
+    FAIL_IF(a->iteration.local, err, STATUS_BAD_ARGUMENT, "a grey scale cannot be measured in a local search");
     return a->work->scale(a, particles, count, ret_mean, dots, norms, err);
 }
 
@@ -162,7 +163,7 @@ double alignment_log_poses(const struct alignment_iteration *iteration, const in
 }
 
 enum status alignment_finish(struct alignment *a, struct err *err) {
-    FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "no iteration was begun");
+    FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "an iteration cannot be finished before it has begun");
     a->begun = false;
     return a->work->finish != NULL ? a->work->finish(a, err) : STATUS_OK;
 }

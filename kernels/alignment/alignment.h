@@ -48,7 +48,7 @@ struct alignment_options {
     int box;            /* px; shells are 0 .. box/2 */
     double pixel_size;  /* Å */
     double mask_radius; /* px; edge 5 px */
-    /* most coarse samples of a particle whose children are compared: the best ones, more only for ties with the last;
+    /* Most coarse samples of a particle whose children are compared: the best ones, more only for ties with the last;
      * at most 2^25 */
     int max_significant;
     enum alignment_norm reliability; /* how an image's change of residual weights what it gives to the map */
@@ -80,7 +80,7 @@ struct alignment_iteration {
     int reference_count;
     struct projector *const *references; /* their maps are set for pixels->size */
     struct accumulator *const *sums;     /* one per reference; cleared for pixels->size */
-    /* sums lie in the workspace, have at least that size, and are not empty: alignment_finish adds to them, and nothing
+    /* Sums lie in the workspace, have at least that size, and are not empty: alignment_finish adds to them, and nothing
      * does before */
     bool add_to;
     const float *reference_log_prior; /* [reference_count]; NULL: all equal */

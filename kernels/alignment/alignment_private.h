@@ -40,8 +40,7 @@ struct alignment {
     struct alignment_cuda *cuda;
 };
 
-/* What each device does for the functions of alignment.h; alignment.c checks the arguments first. NULL: nothing to
- * do. */
+/* Ops of a device for the functions of alignment.h; alignment.c checks the arguments first. NULL: nothing to do. */
 struct alignment_work {
     enum status (*create)(struct alignment *a, struct err *err);
     void (*destroy)(struct alignment *a); /* also called after a create that failed */

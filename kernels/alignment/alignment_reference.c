@@ -152,7 +152,7 @@ static enum status keep_poses(struct comparison *c, size_t most, double *ret_lea
         above += sorted[++last];
     double threshold = sorted[last];
     if (last + 1 < c->pose_count) c->margin = fmin(c->margin, 1 - sorted[last + 1] / threshold);
-    /* How close the sum came to crossing one weight earlier or later. */
+    /* The margin measures how close the sum came to crossing one weight earlier or later. */
     double crossed = above - FRACTION * sum;
     c->margin = fmin(c->margin, fmin(crossed, threshold - crossed) / ((1 - FRACTION) * sum));
     *ret_significant = last + 1;

@@ -17,19 +17,20 @@ static const struct averages_work *work_on(const struct workspace *workspace_or_
 static enum status build(struct averages *a, struct err *err) {
     a->work = work_on(a->options.workspace);
     FAIL_IF(a->work == NULL, err, STATUS_UNSUPPORTED,
-            "this program was built without CUDA: the CPU keeps class averages");
+            "this program was built without CUDA: only the CPU can keep class averages");
     TRY(mem_new((size_t)a->options.capacity, sizeof *a->classes, "classes", &a->classes, err));
     return a->work->open(a, err);
 }
 
 enum status averages_create(const struct averages_options *options, struct averages **ret_averages, struct err *err) {
     struct averages *a = NULL;
-    FAIL_IF(options->capacity < 1 || options->box < 4 || options->box % 2 != 0 || options->box > 2048 ||
-                options->max_size < 2 || options->max_size > options->box,
-            err, STATUS_BAD_ARGUMENT,
-            "%d class averages of %d px, of a Fourier size of %d px: at least one, an even box of 4 to 2048 px, and no "
-            "larger size were expected",
-            options->capacity, options->box, options->max_size);
+    FAIL_IF(
+        options->capacity < 1 || options->box < 4 || options->box % 2 != 0 || options->box > 2048 ||
+            options->max_size < 2 || options->max_size > options->box,
+        err, STATUS_BAD_ARGUMENT,
+        "%d class averages of %d px with a Fourier size of %d px cannot be made: expected at least one, an even box of "
+        "4 to 2048 px, and a size within the box",
+        options->capacity, options->box, options->max_size);
     TRY(mem_new(1, sizeof *a, "class averages", &a, err));
     a->options = *options;
     if (a->options.threads < 1) a->options.threads = 1;

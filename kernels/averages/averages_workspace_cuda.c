@@ -85,9 +85,10 @@ static enum status open_classes(struct averages *a, struct err *err) {
     d->slots_bytes = parts_of(a, NULL).bytes;
     size_t need = averages_bytes(o) + arena_need(d->scratch, 1) + d->slots_bytes;
     arena_close(w->arena, ARENA_ITERATION); /* ends an iteration that the caller abandoned */
-    FAIL_IF(need > arena_left(w->arena) / 2, err, STATUS_NO_MEMORY,
-            "%d class averages of %d px need %zu MiB of the device's memory, half of %zu are left", o->capacity, o->box,
-            need >> 20, arena_left(w->arena) >> 20);
+    FAIL_IF(
+        need > arena_left(w->arena) / 2, err, STATUS_NO_MEMORY,
+        "%d class averages of %d px need %zu MiB of the device's memory, but may take only half of the %zu MiB left",
+        o->capacity, o->box, need >> 20, arena_left(w->arena) >> 20);
     TRY(arena_take(w->arena, 2 * (size_t)o->capacity, sums_bytes(o), "the sums of a reference", &d->sums, err));
     TRY(arena_take(w->arena, (size_t)o->capacity, reference_bytes(o), "a reference", &d->references, err));
     TRY(device_host_new(&w->device, d->slots_bytes, 1, "class averages", &d->slots, err));

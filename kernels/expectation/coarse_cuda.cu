@@ -51,7 +51,7 @@ __global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, co
         m[i] = GRID_PAD * matrices[slice * 9 + i];
     float2 p = at < n_pixels ? grid_sample(grid, m, pixels.kx[at], pixels.ky[at]) : make_float2(0, 0);
     if (squares) squares[slice * norm_row + at] = p.x * p.x + p.y * p.y;
-    /* Rows are filled up, so that rows of n terms may be longer than half of those of 2·n. */
+    /* Rows are filled up to multiples of COARSE_STEP: a row of n terms may continue where a row of 2·n terms ends. */
     float *out = slices + slice * row;
     int terms = (int)(row / (SPLIT ? 3 : 1));
     if (2 * at >= terms) return;

@@ -166,7 +166,7 @@ enum status expectation_coarse_part(struct expectation *e, int n_pixels, const f
                                     const double (*shifts)[2], int n_shifts, float *ret_diff2, size_t stride,
                                     struct err *err) {
     FAIL_IF(n_pixels < 1 || n_pixels > e->pixels->count, err, STATUS_BAD_ARGUMENT,
-            "%d Fourier pixels were to be compared, the list has %d", n_pixels, e->pixels->count);
+            "%d Fourier pixels cannot be compared: the list has %d", n_pixels, e->pixels->count);
     if (n_orientations < 1 || n_particles < 1 || n_shifts < 1) return STATUS_OK;
     size_t n = (size_t)n_pixels;
     struct coarse_job job = {.n = n_pixels,
@@ -253,7 +253,7 @@ enum status expectation_fine(struct expectation *e, int n_pixels, const float *s
                              const int *slice_of_pose, const int *shift_of_pose, int n_poses, float *ret_diff2,
                              struct err *err) {
     FAIL_IF(n_pixels < 1 || n_pixels > e->pixels->count, err, STATUS_BAD_ARGUMENT,
-            "%d Fourier pixels were to be compared, the list has %d", n_pixels, e->pixels->count);
+            "%d Fourier pixels cannot be compared: the list has %d", n_pixels, e->pixels->count);
     size_t n = (size_t)n_pixels;
     /* The row after the shifted images holds the weighted image before any shift. */
     TRY(reserve(&e->columns, ((size_t)n_shifts + 1) * 2 * n, err));

@@ -17,7 +17,7 @@ extern "C" {
 struct top_sum {
     double total; /* sum of all weights */
     float least;  /* posterior_cuda: the smallest difference, whose weight is 1 */
-    /* largest v for which the weights >= v sum to more than the fraction, or, if that is larger, the last of the `most`
+    /* Largest v for which the weights >= v sum to more than the fraction, or, if that is larger, the last of the `most`
      * largest; 0 if all weights are 0 */
     float threshold;
     uint32_t count; /* number of weights that reach the threshold of the fraction alone */

@@ -44,11 +44,11 @@ enum { FRACTION, MOST, TARGETS };
 
 /* State from round to round. */
 struct progress {
-    unsigned mask, prefix[TARGETS]; /* mask of the known bits */
+    unsigned mask, prefix[TARGETS]; /* mask of the known bits, and these bits */
     unsigned counted[TARGETS];      /* number of weights above the bucket */
     double above, wanted, total;
-    double whole,
-        below; /* sums of weights that are not in the source too, if `whole` is not negative: of all, of smaller ones */
+    /* Sums of weights that are not in the source too, if `whole` is not negative: of all, of smaller ones. */
+    double whole, below;
     bool empty, limited, apart; /* MOST is not known to be below FRACTION; MOST is above FRACTION */
     int position, last;
     double2 part[THREADS / 32];

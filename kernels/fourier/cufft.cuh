@@ -1,4 +1,4 @@
-/* What .cu files with cuFFT share: CUFFT_TRY checks every call, as CUDA_TRY of common/device_cuda.h does; sizes of
+/* Tools for .cu files with cuFFT: CUFFT_TRY checks every call, as CUDA_TRY of common/device_cuda.h does; sizes of
  * launches and of parts of scratch memory; integer square roots; sums over a warp or a block. */
 #ifndef ICESTREAM_KERNELS_FOURIER_CUFFT_CUH
 #define ICESTREAM_KERNELS_FOURIER_CUFFT_CUH

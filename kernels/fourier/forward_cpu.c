@@ -30,7 +30,7 @@ enum status fourier_forward_create(int size, int columns, int threads, struct fo
                                    struct err *err) {
     struct fourier_forward *f = NULL;
     FAIL_IF(size < 2 || size % 2 || columns < 1 || columns > size / 2 + 1, err, STATUS_BAD_ARGUMENT,
-            "%d columns of the transform of a square of %d px", columns, size);
+            "%d columns cannot be transformed in a square of %d px", columns, size);
     TRY(mem_new(1, sizeof *f, "Fourier transform", &f, err));
     f->size = size;
     f->columns = columns;

@@ -21,7 +21,7 @@
 
 struct padded_cuda {
     int dimensions, box, n;
-    /* depth of the map (box or 1) and of lines (n or 1); first index of the map in the padded map */
+    /* Depth of the map (box or 1) and of lines (n or 1); first index of the map in the padded map */
     int depth, n_z, first, first_z;
     int batch;                               /* lines per plan */
     cufftHandle complex, to_real, from_real; /* 0: no plan */

@@ -141,8 +141,8 @@ enum status padded_begin(struct padded_cuda *p, int columns, int size, void *scr
                          struct padded_memory *ret_memory, struct err *err) {
     char *at = (char *)scratch;
     cufftHandle plans[] = {p->complex, p->to_real, p->from_real};
-    FAIL_IF(columns > columns_most(p, size), err, STATUS_BAD_ARGUMENT, "%d columns of a Fourier size of %d px", columns,
-            size);
+    FAIL_IF(columns > columns_most(p, size), err, STATUS_BAD_ARGUMENT, "%d columns do not fit a Fourier size of %d px",
+            columns, size);
     for (int i = 0; i < 3; i++) {
         CUFFT_TRY(cufftSetStream(plans[i], stream), err, "choosing a stream");
         CUFFT_TRY(cufftSetWorkArea(plans[i], at), err, "giving memory to a Fourier plan");

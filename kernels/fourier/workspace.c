@@ -16,8 +16,9 @@ enum status workspace_create(const struct device *device, struct arena *arena, v
                              struct device_busy *busy_or_null, struct workspace **ret_workspace, struct err *err) {
     struct workspace *w = NULL;
     FAIL_IF(work_on_device() == NULL, err, STATUS_UNSUPPORTED,
-            "this program was built without CUDA: grids are kept in the host's memory only");
-    FAIL_IF(device->kind != DEVICE_CUDA, err, STATUS_UNSUPPORTED, "the CPU keeps grids in the host's memory");
+            "this program was built without CUDA: only host memory can keep grids");
+    FAIL_IF(device->kind != DEVICE_CUDA, err, STATUS_UNSUPPORTED,
+            "a CPU has no workspace: its grids are in host memory");
     TRY(mem_new(1, sizeof *w, "a device's workspace", &w, err));
     *w = (struct workspace){.device = *device, .arena = arena, .stream = stream, .busy = busy_or_null};
     *ret_workspace = w;
@@ -40,7 +41,7 @@ size_t workspace_capacity(const struct workspace *w) {
 
 enum status workspace_volumes_bytes(struct workspace *w, int box, size_t *ret_bytes, struct err *err) {
     const struct workspace_work *work = work_on_device();
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU masks maps");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can mask maps");
     return work->volumes_bytes(w, box, ret_bytes, err);
 }
 

@@ -18,6 +18,7 @@ enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, st
 enum status fsc_maps_on(struct workspace *workspace_or_null, int box, const float *a, const float *b, float *ret_fsc,
                         struct err *err) {
     const struct fsc_work *work = work_on(workspace_or_null);
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU correlates maps");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: only the CPU can correlate maps");
     return work->maps(workspace_or_null, box, a, b, ret_fsc, err);
 }

@@ -164,7 +164,7 @@ enum status postprocess_make_mask(int box, double pixel_size, const float *map, 
     size_t n = (size_t)box, voxels = n * n * n;
     _cleanup_(mem_free) float *mask = NULL;
     _cleanup_(mem_free) float *spare = NULL;
-    FAIL_IF(box > LARGEST, err, STATUS_BAD_ARGUMENT, "a map of %d px is too large for a mask: %d px at most", box,
+    FAIL_IF(box > LARGEST, err, STATUS_BAD_ARGUMENT, "a map of %d px is too large for a mask: at most %d px", box,
             LARGEST);
     TRY(mem_new_unset(voxels, sizeof *mask, "mask", &mask, err));
     TRY(mem_new_unset(voxels, sizeof *spare, "mask", &spare, err));

@@ -13,13 +13,13 @@ static const struct solvent_work *work_on_device(void) {
 enum status solvent_find_on(struct workspace *workspace, const struct solvent_sphere *sphere, double pixel_size,
                             double shell, const float *map, float *ret_mask, double *ret_inside, struct err *err) {
     const struct solvent_work *work = work_on_device();
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU makes masks");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can make masks");
     return work->find(workspace, sphere, pixel_size, shell, map, ret_mask, ret_inside, err);
 }
 
 enum status solvent_flatten_on(struct workspace *workspace, const struct solvent_sphere *sphere,
                                const float *mask_or_null, double shared, float *map, struct err *err) {
     const struct solvent_work *work = work_on_device();
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU masks maps");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can mask maps");
     return work->flatten(workspace, sphere, mask_or_null, shared, map, err);
 }

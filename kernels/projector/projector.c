@@ -79,7 +79,8 @@ enum status projector_set_map_on(struct projector *p, struct workspace *workspac
                                  struct err *err) {
     const struct projector_work *work = work_on(workspace);
     TRY(check_size(p, size, err));
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: only the CPU can prepare maps");
     enum status status = work->set_map(p, workspace, map, size, err);
     p->work = work_on(p->workspace);
     return status;
@@ -89,7 +90,8 @@ enum status projector_place(struct projector *p, struct workspace *workspace, fl
                             struct err *err) {
     const struct projector_work *work = work_on(workspace);
     TRY(check_size(p, size, err));
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU prepares maps");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: only the CPU can prepare maps");
     projector_shape(p, size);
     p->device_grid = values;
     p->workspace = workspace;
@@ -99,7 +101,7 @@ enum status projector_place(struct projector *p, struct workspace *workspace, fl
 
 enum status projector_set_shells(struct projector *p, const float *map, int last_shell, struct err *err) {
     FAIL_IF(p->r_max == 0 || last_shell < 0, err, STATUS_BAD_ARGUMENT,
-            "shells up to %d of a reference cannot be set: it has no map yet, or there are none", last_shell);
+            "shells up to %d of a reference cannot be set: it has no map yet, or the shell is negative", last_shell);
     return p->work->set_shells(p, map, last_shell, err);
 }
 

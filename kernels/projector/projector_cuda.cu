@@ -132,8 +132,8 @@ extern "C" enum status projector_cuda_copy_inner(const struct grid_cuda *inner, 
                                                  struct err *err) {
     size_t points = projector_cuda_bytes(inner) / sizeof(float2);
     FAIL_IF(inner->dimensions != grid->dimensions || inner->reach > grid->reach || radius < 0, err, STATUS_BAD_ARGUMENT,
-            "a grid of %d px in %d dimensions is no part of one of %d px in %d", 2 * inner->r_max, inner->dimensions,
-            2 * grid->r_max, grid->dimensions);
+            "a grid of %d px in %d dimensions is not part of a grid of %d px in %d", 2 * inner->r_max,
+            inner->dimensions, 2 * grid->r_max, grid->dimensions);
     copy_inner<<<blocks_for(points, THREADS), THREADS, 0, (cudaStream_t)stream>>>((const float2 *)inner_values, *inner,
                                                                                   radius, *grid, (float2 *)values);
     CUDA_TRY(cudaGetLastError(), err, "setting shells of a reference");

@@ -143,8 +143,8 @@ enum status accumulator_add(struct accumulator *a, const struct fourier_pixels *
                             const float *matrices, const float *data, const float *weight, int threads,
                             struct err *err) {
     FAIL_IF(count < 0 || count > pixels->count, err, STATUS_BAD_ARGUMENT,
-            "%d Fourier pixels were to be added, of a list of %d", count, pixels->count);
-    FAIL_IF(a->workspace != NULL, err, STATUS_UNSUPPORTED, "the CPU adds slices to sums in the host's memory only");
+            "%d Fourier pixels cannot be added: the list has %d", count, pixels->count);
+    FAIL_IF(a->workspace != NULL, err, STATUS_UNSUPPORTED, "slices can be added to sums in host memory only");
     int slabs = a->dimensions == 2 || threads < 1 ? 1 : threads > MAX_SLABS ? MAX_SLABS : threads;
     int first[MAX_SLABS + 1] = {0, a->nz};
     if (slabs > 1) balance(a, n, matrices, slabs, first);
@@ -179,7 +179,7 @@ enum status accumulator_cpu_merge(struct accumulator *a, const struct accumulato
 }
 
 enum status accumulator_scale(struct accumulator *a, double factor, struct err *err) {
-    FAIL_IF(a->workspace != NULL, err, STATUS_UNSUPPORTED, "sums are multiplied in the host's memory only");
+    FAIL_IF(a->workspace != NULL, err, STATUS_UNSUPPORTED, "sums can be multiplied in host memory only");
     size_t count = accumulator_voxels(a);
     for (size_t i = 0; i < count; i++)
         a->voxels[i] *= factor;

@@ -64,7 +64,7 @@ enum status accumulator_clear(struct accumulator *a, int size, struct err *err) 
 
 enum status accumulator_clear_on(struct accumulator *a, struct workspace *workspace, int size, struct err *err) {
     const struct accumulator_work *work = work_on(workspace);
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can keep sums");
     TRY(check_size(a, size, err));
     set_shape(a, size);
     return work->clear(a, workspace, err);
@@ -73,7 +73,7 @@ enum status accumulator_clear_on(struct accumulator *a, struct workspace *worksp
 enum status accumulator_place(struct accumulator *a, struct workspace *workspace, double *values, int size,
                               struct err *err) {
     const struct accumulator_work *work = work_on(workspace);
-    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: the CPU keeps sums");
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can keep sums");
     TRY(check_size(a, size, err));
     set_shape(a, size);
     a->device_voxels = values;
@@ -114,8 +114,7 @@ struct accumulator_grid accumulator_grid(struct accumulator *a) {
 }
 
 static enum status same_place(const struct accumulator *a, const struct accumulator *b, struct err *err) {
-    FAIL_IF(a->workspace != b->workspace, err, STATUS_BAD_ARGUMENT,
-            "sums in different memories cannot be worked on together");
+    FAIL_IF(a->workspace != b->workspace, err, STATUS_BAD_ARGUMENT, "sums in different memories cannot be combined");
     FAIL_IF(a->box != b->box || a->dimensions != b->dimensions, err, STATUS_BAD_ARGUMENT,
             "halves with boxes of %d and %d px in %d and %d dimensions cannot be joined or correlated", a->box, b->box,
             a->dimensions, b->dimensions);
@@ -157,6 +156,6 @@ enum status reconstruct_scratch(struct workspace *workspace, int dimensions, int
                                 const struct symmetry *symmetry_or_null, size_t *ret_bytes, struct err *err) {
     const struct accumulator_work *work = work_on(workspace);
     FAIL_IF(work == NULL || work->scratch == NULL, err, STATUS_UNSUPPORTED,
-            "this program was built without CUDA: the CPU makes maps");
+            "this program was built without CUDA: only the CPU can make maps");
     return work->scratch(workspace, dimensions, box, size, symmetry_or_null, ret_bytes, err);
 }

@@ -53,7 +53,7 @@ struct accumulator_work {
     /* Does reconstruct_scratch; NULL on the CPU. */
     enum status (*scratch)(struct workspace *workspace, int dimensions, int box, int size,
                            const struct symmetry *symmetry_or_null, size_t *ret_bytes, struct err *err);
-    /* the table for sums in host memory that this device works on; NULL on the CPU */
+    /* The table for sums in host memory that this device works on; NULL on the CPU */
     const struct accumulator_work *beside;
 };
 extern const struct accumulator_work accumulator_cpu_work;

@@ -90,7 +90,7 @@ __global__ void fill_lines(wiener w, const double *totals, int first_y, int n_z,
     }
 }
 
-/* How the padded reals become a map. */
+/* Parameters for cutting the map out of the padded reals. */
 struct cut {
     const float *padded; /* [depth][box][n + 2] */
     int box, depth, n, first;

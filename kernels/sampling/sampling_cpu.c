@@ -117,7 +117,7 @@ static enum status finish(struct sampling *s, enum status status, struct samplin
 enum status sampling_create(int order, const struct symmetry *symmetry, double offset_range, double offset_step,
                             struct sampling *ret_sampling, struct err *err) {
     FAIL_IF(order < 0 || order > SAMPLING_MAX_ORDER, err, STATUS_BAD_ARGUMENT,
-            "a HEALPix order of %d was asked for: it must be 0 to %d", order, SAMPLING_MAX_ORDER);
+            "a HEALPix order of %d cannot be used: it must be 0 to %d", order, SAMPLING_MAX_ORDER);
     TRY(check_shifts(offset_range, offset_step, err));
     struct sampling s = {.dimensions = 3,
                          .order = order,

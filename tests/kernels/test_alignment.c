@@ -622,14 +622,14 @@ static void the_grey_scale_is_found(void **state) {
     struct alignment *a = NULL;
     double mean = -1, again = -1, dots = 0, norms = 0;
     for (int i = 0; i < PARTICLES; i++)
-        /* of a projection: images do not include the depth of the blobs */
+        /* Of a projection: images do not include the depth of the blobs */
         d->particles[i].scale = 0.5 * sqrt(3 * M_PI);
     OK(alignment_create(&d->options, &a, &failure));
     OK(alignment_begin(a, &d->iteration, &failure));
     OK(alignment_scale(a, d->particles, PARTICLES, &mean, NULL, NULL, &failure));
     OK(alignment_scale(a, d->particles, PARTICLES, &again, &dots, &norms, &failure));
     assert_true(mean > 0 && mean == again);
-    /* less than 0.5: the coarse grid misses the best poses by up to 15° */
+    /* Less than 0.5: the coarse grid misses the best poses by up to 15° */
     near("the scale", 0, dots / norms, 0.42, 0.1);
     alignment_destroy(&a);
     destroy_data(d);

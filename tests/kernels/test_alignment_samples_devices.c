@@ -199,7 +199,7 @@ static void weights_become_lists(void **state) {
 }
 
 static void near(double found, double truth, const char *what, int particle) {
-    /* sums of doubles in another order */
+    /* Sums of doubles in another order */
     if (!(fabs(found - truth) <= 1e-12 * fabs(truth) + 1e-300))
         fail_msg("%s of particle %d: %.17g, expected %.17g", what, particle, found, truth);
 }

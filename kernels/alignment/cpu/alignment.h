@@ -1,4 +1,4 @@
-/* What the files of the E-step on the CPU share.
+/* Definitions shared by the files of the E-step on the CPU.
  *
  * A row is an orientation of the grid in a reference: reference · orientations + orientation. Memory is divided into
  * quarters: images and shifted images of a batch, coarse slices, coarse weights, and fine slices. */

@@ -337,7 +337,7 @@ static enum status fine_particle(const struct alignment_cpu *a, struct batch_par
                                  struct err *err) {
     size_t n = (size_t)a->pixels.count;
     FAIL_IF((double)b->significant.count * a->rotations * a->translations > INT_MAX / 2, err, STATUS_UNSUPPORTED,
-            "%d samples of a particle are alike, too many to compare all their children: is a reference empty?",
+            "%d samples of a particle fit equally well, too many to compare all their children: is a reference empty?",
             b->significant.count);
     TRY(reserve_poses(s, b->significant.count * a->rotations * a->translations, err));
     int poses = list_poses(a, b, s);

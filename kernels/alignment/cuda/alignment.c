@@ -161,7 +161,7 @@ static enum status convert_sums(struct alignment_cuda *a, struct err *err) {
 
 static enum status finish(struct alignment *alignment, struct err *err) {
     struct alignment_cuda *a = alignment->cuda;
-    /* no transfer to the device uses this block any more */
+    /* No transfer to the device uses this block any more */
     struct sums_fill *fill = (struct sums_fill *)(void *)a->put_block;
     TRY(stream_cuda_begin(a->stream, err));
     TRY(alignment_cuda_sums_flush(a, err));
@@ -169,7 +169,7 @@ static enum status finish(struct alignment *alignment, struct err *err) {
     TRY(stream_cuda_end(a->stream, err));
     TRY(stream_cuda_wait(a->stream, err));
     FAIL_IF(fill->overflow, err, STATUS_BAD_STATE,
-            "sums over particles went beyond what they hold: images are not normalised (their background's standard "
+            "sums over particles overflowed: images are not normalised (their background's standard "
             "deviation should be about 1)");
     TRY(stream_cuda_begin(a->stream, err));
     TRY(convert_sums(a, err));

@@ -44,9 +44,8 @@ struct references_cuda {
     struct pixels_cuda pixels;
     const short *shell;
     int coarse_pixels;
-    const float
-        /* of all rows for the fine pass (alignment_cuda_fine_slices); NULL: interpolated from grids when needed */
-        *slices;
+    /* Slices of all rows for the fine pass (alignment_cuda_fine_slices); NULL: interpolated from grids when needed. */
+    const float *slices;
 };
 
 /* A batch of particles. stride ≥ pixels.count. */
@@ -237,9 +236,9 @@ struct sums_cuda {
  * clearings; 10^6 if unknown. CTFs may reach 2 in the shell of least noise, and the largest pixels may average 64 σ
  * there.
  *
- * Of 62 bits, 10^6 particles use 20. A σ of noise then gives 2^36 units where noise is least, and 2^36 r where σ is 1/r
- * times as large; c²/σ² gives 2^40 and 2^40 r² units. r² is at least 2^-24: filtered images have shells with less noise
- * than 2^-24 of the most, and their 1/σ² is cut off at weight_most.
+ * 10^6 particles use 20 of the 62 bits. A σ of noise then gives 2^36 units where noise is least, and 2^36 r where σ is
+ * 1/r times as large; c²/σ² gives 2^40 and 2^40 r² units. r² is at least 2^-24: filtered images have shells with less
+ * noise than 2^-24 of the most, and their 1/σ² is cut off at weight_most.
  *
  * sigma2[optics][shells] is in host memory. Shells 1 .. r_max count, except those without noise. */
 void alignment_cuda_sums_scale(const float *sigma2, int optics, int shells, double particles, struct sums_cuda *sums);

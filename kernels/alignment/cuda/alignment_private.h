@@ -1,4 +1,4 @@
-/* What the C files of the alignment on a CUDA device share. */
+/* Definitions shared by the C files of the alignment on a CUDA device. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_PRIVATE_H
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_PRIVATE_H
 
@@ -37,7 +37,7 @@ struct alignment_cuda_found {
 struct alignment_cuda_images {
     char *end;
     size_t bytes;
-    int *entries, count; /* of numbers */
+    int *entries, count; /* count: numbers with an entry */
     int used, room;
 };
 
@@ -90,15 +90,15 @@ struct alignment_cuda {
     size_t put_used;
     char *sums_block; /* page-locked: sums for host memory, on their way from the device */
     size_t sums_bytes;
-    /* [particles], in host memory; of the part that is being compared */
+    /* [particles], in host memory; near: of the part that is being compared. */
     struct sampling_subset *near_of[STREAM_SLOTS], *near;
     void *near_block; /* page-locked: lists of the near poses */
     size_t near_bytes;
+    /* Job of the worker: copies the images of the next particles to the device, and finds the poses near them. */
     struct bringing {
         struct alignment_cuda *alignment;
         const struct alignment_particle *particles;
         int count, slot;
-        /* job of the worker: copies the images of the next particles to the device, and finds the poses near them */
     } bringing;
     struct worker *worker;
 };

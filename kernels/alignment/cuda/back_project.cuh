@@ -1,4 +1,4 @@
-/* What the files of the back-projection share: back_project*.cu. */
+/* Definitions shared by the files of the back-projection, back_project*.cu. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_BACK_PROJECT_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_BACK_PROJECT_CUH
 

@@ -40,7 +40,7 @@ __device__ inline pose_cuda pose_at(unsigned long long place) {
     return {(uint32_t)(place >> 32), (uint16_t)(place >> 16), (uint16_t)place};
 }
 
-/* Of equal weights, the first pose in the order of contributions counts. */
+/* If weights are equal, the first pose in the order of contributions counts. */
 __device__ inline void take_larger(tally &mine, float weight, unsigned long long pose) {
     if (weight < mine.largest || (weight == mine.largest && pose >= mine.pose)) return;
     mine.largest = weight;

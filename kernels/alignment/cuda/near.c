@@ -113,10 +113,11 @@ static void fill_lists(const struct alignment_cuda *a, int first, int count, str
 
 static enum status make_lists(struct alignment_cuda *a, int first, int count, struct near_lists *l, struct err *err) {
     count_lists(a, first, count, l);
-    FAIL_IF(l->count > UINT32_MAX / 2, err, STATUS_UNSUPPORTED,
-            "%d particles near %zu poses and %d shifts are more samples than a list numbers: set `memory` to less, or "
-            "search fewer shifts",
-            count, l->row_count, a->sampling.shift_count);
+    FAIL_IF(
+        l->count > UINT32_MAX / 2, err, STATUS_UNSUPPORTED,
+        "%d particles near %zu poses and %d shifts are more samples than a list can number: set `memory` to less, or "
+        "search fewer shifts",
+        count, l->row_count, a->sampling.shift_count);
     TRY(reserve_lists(a, count, l, err));
     fill_lists(a, first, count, l);
     return STATUS_OK;

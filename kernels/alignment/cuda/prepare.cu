@@ -286,7 +286,7 @@ extern "C" enum status prepare_cuda_run(struct prepare_cuda *p, const struct ref
                                         void *memory, struct particles_cuda *particles, void *stream, struct err *err) {
     int n = references->pixels.count, count = particles->count;
     FAIL_IF(shared_shell < 0 || shared_shell >= p->box / 2, err, STATUS_BAD_ARGUMENT,
-            "shells up to %d of images of %d px cannot be masked by themselves", shared_shell, p->box);
+            "shells up to %d of images of %d px cannot be masked separately", shared_shell, p->box);
     FAIL_IF(references->pixels.box != p->box || n > p->members || (size_t)n > particles->stride, err,
             STATUS_BAD_ARGUMENT, "%d Fourier pixels of a box of %d px cannot be taken from particles of %d px", n,
             references->pixels.box, p->box);

@@ -1,4 +1,4 @@
-/* What the two ways to prepare particles share (prepare.cu, prepare_fused.cu). */
+/* Definitions shared by the two ways to prepare particles, prepare.cu and prepare_fused.cu. */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_PREPARE_CUH
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_PREPARE_CUH
 
@@ -46,7 +46,7 @@ struct spectra {
     const float *sigma2;
     float *masked, *unmasked, *ctf, *weight;
     double *sums; /* [image][shells]: Σ |X|² of the masked image */
-    /* masked in two bands: last shell of the lower one, its number of pixels; 0: one band */
+    /* Masked in two bands: last shell of the lower one, its number of pixels; 0: one band */
     int shared_shell, low_count;
     const float *spread;
     /* [image][1 + low_count]: lower band of the unmasked image; at the origin minus the mean of its background */

@@ -44,7 +44,7 @@ __device__ inline void place_pose(const job &j, const pose_cuda &of, pose *ret_p
     ret_pose->y = shift_turns(j.sampling.child_shifts[2 * of.shift + 1], j.references.pixels.box);
 }
 
-/* Where slices come from. */
+/* Source of slices. */
 enum source { STORED, QUADS, VALUES };
 
 /* Returns the number of a stored slice. For other slices it is enough to distinguish consecutive ones: returns how many

@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
 }
 
-/* What turns the values of listed samples into weights. */
+/* Data that turn the values of listed samples into weights. */
 struct priors {
     samples_cuda samples;
     const float *shift_log_prior;

@@ -11,7 +11,7 @@ struct candidate {
     size_t index;
 };
 
-/* Of equal candidates the first wins, as on the CPU. */
+/* If candidates are equal, the first one wins, as on the CPU. */
 __device__ inline bool better(const candidate &a, const candidate &b) {
     return a.fit > b.fit || (a.fit == b.fit && a.index < b.index);
 }
