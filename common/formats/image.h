@@ -19,7 +19,7 @@ struct image {
 
 enum image_format { IMAGE_MRC, IMAGE_TIFF, IMAGE_PNG, IMAGE_JPEG };
 
-/* What a file's header says about its image. */
+/* Data of an image from the header of its file. */
 struct image_info {
     enum image_format format;
     int nx, ny, nz;

@@ -150,7 +150,7 @@ static bool begins(const unsigned char *bytes, size_t length, struct magic magic
     return magic.bytes != NULL && length >= magic.length && memcmp(bytes, magic.bytes, magic.length) == 0;
 }
 
-/* bytes: the first of the file. NULL: no format of ours. */
+/* Returns the format of a file by its first bytes; NULL: a format that icestream does not read. */
 static const struct format *recognise(const unsigned char *bytes, size_t length) {
     for (size_t f = 0; f < FORMAT_COUNT; f++)
         for (size_t m = 0; m < MAGICS; m++)
@@ -160,7 +160,7 @@ static const struct format *recognise(const unsigned char *bytes, size_t length)
     return NULL;
 }
 
-/* "MRC, TIFF, PNG or JPEG" */
+/* Writes "MRC, TIFF, PNG or JPEG" for a message. */
 static void list_names(char *out, size_t size) {
     size_t used = 0;
     for (size_t f = 0; f < FORMAT_COUNT && used < size; f++) {

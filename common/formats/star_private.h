@@ -1,4 +1,4 @@
-/* What star.c (tables in memory), star_read.c and star_write.c share. */
+/* Shared by star.c (tables in memory), star_read.c and star_write.c. */
 #ifndef ICESTREAM_COMMON_FORMATS_STAR_PRIVATE_H
 #define ICESTREAM_COMMON_FORMATS_STAR_PRIVATE_H
 

@@ -1,4 +1,4 @@
-/* What the readers of the three formats share. */
+/* Shared by the readers of the three formats. */
 #ifndef ICESTREAM_COMMON_FORMATS_STRUCTURE_PRIVATE_H
 #define ICESTREAM_COMMON_FORMATS_STRUCTURE_PRIVATE_H
 

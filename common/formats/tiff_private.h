@@ -1,4 +1,4 @@
-/* What tiff.c, tiff_walk.c and tiff_pixels.c share. */
+/* Shared by tiff.c, tiff_walk.c and tiff_pixels.c. */
 #ifndef ICESTREAM_COMMON_FORMATS_TIFF_PRIVATE_H
 #define ICESTREAM_COMMON_FORMATS_TIFF_PRIVATE_H
 

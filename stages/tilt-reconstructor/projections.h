@@ -10,11 +10,16 @@
 #include "common/formats/mrc.h"
 #include "stages/tilt-reconstructor/series.h"
 
-/* How images get one grey scale. mass: a projection holds the same mass at every tilt, so each image is scaled to the
- * mean of all images. If this mean exceeds the contrast of the images, it is a background (the beam of a bright-field
- * image) or fills the field. No volume of the tomogram's size gives such a mean at every tilt, so it is then
- * subtracted, unless densities must be positive. If means are too near 0 for both (images without their background),
- * each image's own mean is subtracted. mean: each image's own mean is subtracted. variance: mean 0, variance 1. */
+/* How images get one grey scale.
+ *
+ * mass: a projection holds the same mass at every tilt, so each image is scaled to the mean of all images. If this mean
+ * exceeds the contrast of the images, it is a background (the beam of a bright-field image) or fills the field. No
+ * volume of the tomogram's size gives such a mean at every tilt, so it is then subtracted, unless densities must be
+ * positive. If means are too near 0 for both (images without their background), each image's own mean is subtracted.
+ *
+ * mean: each image's own mean is subtracted.
+ *
+ * variance: mean 0, variance 1. */
 enum projections_normalise { PROJECTIONS_AS_THEY_ARE, PROJECTIONS_MASS, PROJECTIONS_MEAN, PROJECTIONS_VARIANCE };
 #define PROJECTIONS_NORMALISE_CHOICES "none|mass|mean|variance"
 

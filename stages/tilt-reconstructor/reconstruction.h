@@ -12,7 +12,7 @@
 #include "stages/tilt-reconstructor/projections.h"
 #include "stages/tilt-reconstructor/series.h"
 
-/* What the user set. */
+/* Settings for all series of a session. */
 struct reconstruction_settings {
     bool coarse;        /* align images by cross-correlation */
     double tilt_axis;   /* °; NaN: that of the .mdoc if `coarse`, else 0 (upright) */

@@ -46,7 +46,7 @@ enum status series_note(struct series *series, struct err *err, const char *form
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     json_t *note = json_string(text); /* NULL if the text is not UTF-8 */
-    if (note == NULL) note = json_string("a note on the series holds a name that is not UTF-8");
+    if (note == NULL) note = json_string("a note on the series holds a name that is no UTF-8");
     FAIL_IF(json_array_append_new(series->notes, note) != 0, err, STATUS_NO_MEMORY,
             "no memory for the notes on a series");
     return STATUS_OK;

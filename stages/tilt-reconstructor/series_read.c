@@ -76,7 +76,7 @@ static enum status section_without(const char *path, const struct mdoc_tilt *til
          path, tilt->z, what, tilt->z + 1);
 }
 
-/* Copies angles and times from an .mdoc. Of two sections for one image the later counts: SerialEM writes a section
+/* Copies angles and times from an .mdoc. If an image has two sections, the later counts: SerialEM writes a section
  * again. */
 static enum status angles_of_mdoc(const struct mdoc *mdoc, const char *path, const char *stack, int images,
                                   const bool *exclude, struct views *views, struct err *err) {
@@ -285,10 +285,11 @@ static enum status read_single_images(const char *path, const struct mdoc *mdoc,
         TRY(series_note(series, err, "view %d at %.2f°: %.100s is not there: it is left out", tilt->z + 1, tilt->angle,
                         name));
     }
-    FAIL_IF(
-        missing != NULL && found_count < 2, err, STATUS_NOT_FOUND,
-        "%s names %s, which is not in %s, as %d of its %d images are not: put it there, or name the folder with images",
-        path, missing, folder, missing_count, found_count + missing_count);
+    FAIL_IF(missing != NULL && found_count < 2, err, STATUS_NOT_FOUND,
+            "%s names %s, which is not in %s (%d of its %d images are missing there): put it there, or name the folder "
+            "with "
+            "images",
+            path, missing, folder, missing_count, found_count + missing_count);
     if (isnan(series->pixel_size)) series->pixel_size = series->spacing;
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* What follows from the parameters: the settings of a reconstruction, the devices, the .mdoc that was given. */
+/* Derives settings from the parameters: those of a reconstruction, the devices, the .mdoc that the user gave. */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_SETTINGS_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_SETTINGS_H
 

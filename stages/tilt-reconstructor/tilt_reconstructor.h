@@ -14,7 +14,7 @@
 struct stage;
 struct stage_descriptor;
 
-/* What a user sets (parameters.c). */
+/* Options that a user sets (parameters.c). */
 struct tilt_reconstructor_options {
     char *tilts, *transforms, *images, *exclude, *mask; /* paths, or as the help says; NULL: not set */
     int method, basis, matrix, start, align, normalise, roll_off, precision; /* places in the choices */

@@ -18,12 +18,13 @@
 #include "common/status.h"
 
 enum folder_order { FOLDER_OLDEST, FOLDER_NEWEST };
-/* What an earlier run has done with an id: nothing; it is settled; it failed, and goes on if it is whole now. */
+/* The state of an id after earlier runs: not seen; settled; failed, so that the file goes on if it is whole now. */
 enum folder_past { FOLDER_UNSEEN, FOLDER_SETTLED, FOLDER_FAILED_THEN };
 
 struct folder_options {
     const char *directory;
-    /* Globs such as "*.mrc,*.tif"; case does not matter. A glob with a slash is matched with the path below directory. */
+    /* Globs such as "*.mrc,*.tif"; case does not matter. A glob with a slash is matched with the path below
+     * directory. */
     const char *pattern;
     const char *skip[2]; /* folders below directory not to enter (the session, the stage's own), or NULL */
     bool recursive;

@@ -1,5 +1,5 @@
-/* What folder.c (looks at files), folder_sweep.c (lists folders) and folder_queue.c (files that wait for a look)
- * share. */
+/* Shared by folder.c (looks at files), folder_sweep.c (lists folders) and folder_queue.c (files that wait for a
+ * look). */
 #ifndef ICESTREAM_STAGES_WATCHER_FOLDER_PRIVATE_H
 #define ICESTREAM_STAGES_WATCHER_FOLDER_PRIVATE_H
 

@@ -66,7 +66,7 @@ static enum status name_watch(struct notices *notices, int watch, const char *fo
 
 enum status notices_add(struct notices *notices, const char *folder, struct err *err) {
     int watch = inotify_add_watch(notices->descriptor, folder, EVENTS);
-    FAIL_IF(watch < 0 && (errno == ENOENT || errno == ENOTDIR), err, STATUS_NOT_FOUND, "%s is no folder any more",
+    FAIL_IF(watch < 0 && (errno == ENOENT || errno == ENOTDIR), err, STATUS_NOT_FOUND, "%s is no longer a folder",
             folder);
     FAIL_IF(watch < 0, err, STATUS_UNSUPPORTED, "%s cannot be watched by inotify (%s), so it is only swept", folder,
             errno == ENOSPC ? "no more watches are allowed: raise fs.inotify.max_user_watches" : strerror(errno));

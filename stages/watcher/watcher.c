@@ -31,7 +31,7 @@ static void watch_folder(void *context, const char *path) {
     watcher->watches_ran_out = true;
 }
 
-/* In the session folder itself the watcher would take the maps of other stages for micrographs. */
+/* Refuses to watch the session folder itself, where the watcher would take maps of other stages for micrographs. */
 static enum status refuse_session_itself(struct stage *stage, const char *directory, struct err *err) {
     char graph[PATH_SIZE];
     struct stat root, watched;

@@ -9,7 +9,7 @@
 struct stage;
 struct stage_descriptor;
 
-/* What a user sets (parameters.c). */
+/* Options that a user sets (parameters.c). */
 struct watcher_options {
     char *directory, *pattern, *ctf, *series; /* ctf, series: NULL: not set */
     bool recursive, notices, scaled;

@@ -1,5 +1,5 @@
-/* What becomes of each file that the folder hands out: an image is sent on, held until its CTF values or its tilt angle
- * come, or set aside as failed. */
+/* Decides about each file that the folder hands out: sends its item on, holds it until its CTF values or its tilt angle
+ * come, or sets it aside as failed. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "common/memory.h"
 #include "stages/watcher/watcher_private.h"
 
-/* What the CTF file and the .mdoc files, or names, say about an image. */
+/* Data of an image from the CTF file, and from .mdoc files or names. */
 struct metadata {
     bool is_tilt, has_angle; /* series are set and the image is a tilt; its series and angle were found */
     struct tilt_place tilt;

@@ -1,5 +1,4 @@
-/* What watcher.c (rounds: folder, notices, CTF file, disk space) and watcher_files.c (what becomes of each file) share.
- */
+/* Shared by watcher.c (rounds: folder, notices, CTF file, disk space) and watcher_files.c (decides about each file). */
 #ifndef ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
 #define ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
 
