@@ -13,8 +13,7 @@
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 
-/* px; what a mask of at least 8 px needs, and what can be transformed */
-enum { DATASET_BOX_MIN = 10, DATASET_BOX_MAX = 2048 };
+enum { DATASET_BOX_MIN = 10 }; /* px; what a mask of at least 8 px needs */
 
 struct dataset_particle {
     int batch, row;   /* its row in the table of that batch */
@@ -45,7 +44,7 @@ struct dataset_stack {
 /* A table that came in: one micrograph's particles, or a whole particles.star. */
 struct dataset_batch {
     struct star_file *file;
-    struct star_table *optics, *table; /* of `file`; optics may be NULL */
+    const struct star_table *optics, *table; /* of `file`; optics may be NULL */
     struct dataset_particle *particles;
     struct dataset_stack *stacks;
     int stack_count;

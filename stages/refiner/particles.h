@@ -50,6 +50,8 @@ struct particle_stack {
     char *path, *name; /* absolute or from the working directory; as in particle.name */
     char *given;       /* as the file called it that named it last */
     int source;        /* that file */
+    int images;
+    double pixel_size; /* Å, of its header; 0: unknown */
 };
 
 struct particle_set {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/particle_table.h"
 #include "common/formats/relion.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
@@ -33,12 +34,6 @@ static enum status fill_row(struct star_table *t, size_t row, struct err *err) {
     for (size_t c = 0; c < star_column_count(t); c++)
         if (*star_get(t, row, (int)c) == '\0') TRY(star_set(t, row, (int)c, "0", err));
     return STATUS_OK;
-}
-
-static struct star_table *particle_table(struct star_file *file) {
-    struct star_table *t = star_table_find(file, "particles");
-    if (t == NULL) t = star_table_find(file, "images");
-    return t != NULL ? t : star_table_find(file, "");
 }
 
 static enum status export_optics(const struct particle_set *set, struct star_file *file, struct err *err) {
@@ -75,7 +70,7 @@ static enum status export_particle(const struct particle_set *set, const struct 
     size_t row;
     double rot, tilt, psi;
     TRY(new_row(t, "rlnImageName", &row, err));
-    TRY(copy_row(particle_table(set->sources[p->source].file), p->row, t, row, err));
+    TRY(copy_row(particle_table_find(set->sources[p->source].file), p->row, t, row, err));
     matrix_to_euler(p->pose, &rot, &tilt, &psi);
     const struct star_cell cells[] = {
         {.column = "rlnOpticsGroup", .value = p->optics + 1, .integer = true},

@@ -441,11 +441,11 @@ static void bad_tables_are_refused(void **state) {
         {"0@part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
         {"1@odd.mrcs 1\n", "box must be even"},
         {"1@part0.mrcs 1 nan\n", "row 1: its CTF", NULL, "rlnDefocusU"},
-        {"1@part0.mrcs 1 12\n2@part0.mrcs 1 many\n", "row 2: its CTF", NULL, "rlnDefocusU"},
+        {"1@part0.mrcs 1 12\n2@part0.mrcs 1 many\n", "row 2: rlnDefocusU is \"many\"; a number", NULL, "rlnDefocusU"},
         {"1@part0.mrcs 1 -1e6\n", "row 1: its CTF", NULL, "rlnCtfBfactor"},
         {"1@part0.mrcs 1\n", "row 1: its CTF", "1 4 0", NULL},
         {"1@part0.mrcs 7\n", "row 1 is of optics group 7", "1 4 300", NULL},
-        {"1@part0.mrcs 1\n", "pixel size is not known", "1 small 300", NULL},
+        {"1@part0.mrcs 1\n", "rlnImagePixelSize is \"small\"; a number", "1 small 300", NULL},
         {"1@part0.mrcs 1 0\n2@part0.mrcs 1 1\n", "multiplied by their CTF", NULL, "rlnCtfDataAreCtfPremultiplied"},
         {"1@part0.mrcs 1\n2@part0.mrcs 2\n", "row 2: particles of 5 Å/px among", "1 4 300\n2 5 300", NULL},
     };
