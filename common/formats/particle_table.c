@@ -8,6 +8,8 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 
+static const double TOLERANCE = 1e-3; /* of pixel sizes */
+
 /* What the particles of an optics group share. */
 enum shared { PIXEL_SIZE, VOLTAGE, SPHERICAL_ABERRATION, AMPLITUDE_CONTRAST, PREMULTIPLIED, SHARED };
 static const char *const SHARED_NAMES[SHARED] = {
@@ -236,8 +238,8 @@ static enum status fill_pixel_size(const struct particle_table *t, size_t row, d
     return STATUS_OK;
 }
 
-static bool same_pixel_size(double a, double b, double tolerance) {
-    return fabs(a / b - 1) <= tolerance;
+static bool same_pixel_size(double a, double b) {
+    return fabs(a / b - 1) <= TOLERANCE;
 }
 
 static enum status need_pixel_size(double pixel_size, const char *path, struct err *err) {
@@ -251,7 +253,7 @@ static enum status need_pixel_size(double pixel_size, const char *path, struct e
 static enum status check_pixel_size(struct particle_table *t, size_t row, double pixel_size, struct err *err) {
     TRY(need_pixel_size(pixel_size, t->path, err));
     if (t->pixel_size == 0) t->pixel_size = pixel_size;
-    FAIL_IF(!same_pixel_size(pixel_size, t->pixel_size, t->rules.tolerance), err, STATUS_BAD_FORMAT,
+    FAIL_IF(!same_pixel_size(pixel_size, t->pixel_size), err, STATUS_BAD_FORMAT,
             "%s, row %zu: particles of %.5g Å/px among others of %.5g Å/px: extract all particles at one pixel size",
             t->path, row + 1, pixel_size, t->pixel_size);
     return STATUS_OK;
@@ -308,10 +310,9 @@ enum status particle_join_box(int *common, int box, const struct particle_rules 
     return STATUS_OK;
 }
 
-enum status particle_join_pixel_size(double *common, double pixel_size, const struct particle_rules *rules,
-                                     const char *path, struct err *err) {
+enum status particle_join_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
     TRY(need_pixel_size(pixel_size, path, err));
-    FAIL_IF(*common != 0 && !same_pixel_size(pixel_size, *common, rules->tolerance), err, STATUS_UNSUPPORTED,
+    FAIL_IF(*common != 0 && !same_pixel_size(pixel_size, *common), err, STATUS_UNSUPPORTED,
             "%s has particles of %.5g Å/px, those before had %.5g Å/px: extract all particles at one pixel size", path,
             pixel_size, *common);
     if (*common == 0) *common = pixel_size;

@@ -52,7 +52,7 @@ void dataset_batch_destroy(struct dataset_batch **batch) {
     *batch = NULL;
 }
 
-static const struct particle_rules RULES = {.tolerance = 0.01, .least_box = DATASET_BOX_MIN};
+static const struct particle_rules RULES = {.least_box = DATASET_BOX_MIN};
 
 static enum status add_stack(struct dataset_batch *batch, const char *path, const struct particle_stack_header *header,
                              struct err *err) {
@@ -188,7 +188,7 @@ static enum status submit_locked(struct dataset *d, struct dataset_batch **batch
     int box = d->box;
     double pixel_size = d->pixel_size;
     TRY(particle_join_box(&box, b->box, &RULES, path, err));
-    TRY(particle_join_pixel_size(&pixel_size, b->pixel_size, &RULES, path, err));
+    TRY(particle_join_pixel_size(&pixel_size, b->pixel_size, path, err));
     TRY(grow((void **)&d->pending, &d->pending_capacity, d->pending_count + 1, sizeof *d->pending, err));
     d->box = box;
     d->pixel_size = pixel_size;

@@ -20,10 +20,10 @@ struct reading {
     int *optics_map; /* optics group of the table → index into set->optics; −1: not there yet */
 };
 
-static const struct particle_rules RULES = {.tolerance = 1e-3, .least_box = 16, .zero_defocus = true};
+static const struct particle_rules RULES = {.least_box = 16, .zero_defocus = true};
 
 enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
-    return particle_join_pixel_size(common, pixel_size, &RULES, path, err);
+    return particle_join_pixel_size(common, pixel_size, path, err);
 }
 
 enum status particle_same_box(int *common, int box, const char *path, struct err *err) {

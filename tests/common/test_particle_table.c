@@ -16,7 +16,7 @@
 #include "common/formats/mrc.h"
 #include "tests/common/scratch.h"
 
-static const struct particle_rules RULES = {.tolerance = 1e-3, .least_box = 16};
+static const struct particle_rules RULES = {.least_box = 16};
 
 static struct star_file *file;
 static struct particle_table *table;
@@ -108,6 +108,20 @@ static void a_missing_pixel_size_comes_from_magnification_session_or_header(void
     expect_row_refused(0, "the pixel size is not known");
 }
 
+static void pixel_sizes_may_differ_by_a_thousandth(void **state) {
+    (void)state;
+    assert_int_equal(open_rows("", "_rlnImagePixelSize\n", "1@a 1\n2@a 1.0009\n3@a 0.9991\n4@a 1.0011"), STATUS_OK);
+    for (size_t row = 0; row < 3; row++)
+        read_row(row);
+    expect_row_refused(3, "row 4: particles of 1.0011 Å/px among others of 1 Å/px");
+    double common = 0;
+    assert_int_equal(particle_join_pixel_size(&common, 2, "a", &err), STATUS_OK);
+    assert_int_equal(particle_join_pixel_size(&common, 2.001, "b", &err), STATUS_OK);
+    assert_true(common == 2);
+    expect_refusal(particle_join_pixel_size(&common, 2.01, "c", &err),
+                   "c has particles of 2.01 Å/px, those before had 2 Å/px");
+}
+
 static void what_is_no_number_is_refused(void **state) {
     (void)state;
     assert_int_equal(open_rows("", "_rlnDefocusU\n", "1@a 1e4\n2@a many"), STATUS_OK);
@@ -187,6 +201,7 @@ int main(void) {
         TEST(a_table_of_any_name_with_images_is_found),
         TEST(optics_come_from_the_group_then_the_row_then_the_defaults),
         TEST(a_missing_pixel_size_comes_from_magnification_session_or_header),
+        TEST(pixel_sizes_may_differ_by_a_thousandth),
         TEST(what_is_no_number_is_refused),
         TEST(a_group_must_be_in_the_optics_table),
         TEST(premultiplied_particles_are_refused),

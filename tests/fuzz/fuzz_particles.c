@@ -139,7 +139,7 @@ static void classify(const char *first, const char *second) {
         const struct dataset_particle *p = dataset_at(dataset, i);
         const float *image;
         size_t row;
-        FUZZ_CHECK(ctf_is_plausible(&p->ctf) && fabs(p->pixel_size / dataset_pixel_size(dataset) - 1) < 0.03);
+        FUZZ_CHECK(ctf_is_plausible(&p->ctf) && fabs(p->pixel_size / dataset_pixel_size(dataset) - 1) < 0.003);
         FUZZ_CHECK(dataset_image(dataset, i, scratch, &image, NULL) == STATUS_OK && !p->unusable);
         const struct star_table *table = dataset_row(dataset, i, &row);
         FUZZ_CHECK(strchr(star_get(table, row, star_column_find(table, "rlnImageName")), '@') != NULL);
