@@ -285,7 +285,7 @@ enum status particle_table_row(struct particle_table *t, size_t row, struct part
     TRY(number_or(t->rows, row, c->scale, 1, &r->scale, err));
     /* Tables that were joined hold 0 in columns that only some of them had. */
     if (r->scale == 0) r->scale = 1;
-    r->has_ctf = t->rules.zero_defocus ? c->defocus_u >= 0 : r->defocus_u != 0;
+    r->has_ctf = r->defocus_u != 0;
     return STATUS_OK;
 }
 

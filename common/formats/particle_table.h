@@ -5,6 +5,7 @@
  *    optics.h. An unknown pixel size is that of detector and magnification (RELION 3.0), else that of the session, else
  *    that in the header of the first stack.
  *  - Pixel sizes may differ by 0.1 %: over a box of 512 px, an image is then off by a quarter of a pixel at its edge.
+ *  - A defocus of 0 stands for an unknown CTF: tables that were joined hold 0 where one of them had no such column.
  *  - Particles that are multiplied by their CTF are refused, as are rows whose images a stack does not hold.
  * Column indices are looked up once. Reading a row allocates nothing. */
 #ifndef ICESTREAM_COMMON_FORMATS_PARTICLE_TABLE_H
@@ -22,7 +23,6 @@ enum { PARTICLE_BOX_MOST = 2048 }; /* px */
 /* Rules that classifier and refiner do not share yet. */
 struct particle_rules {
     int least_box; /* px */
-    bool zero_defocus;
 };
 
 struct particle_table;

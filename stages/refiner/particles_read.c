@@ -20,7 +20,7 @@ struct reading {
     int *optics_map; /* optics group of the table → index into set->optics; −1: not there yet */
 };
 
-static const struct particle_rules RULES = {.least_box = 16, .zero_defocus = true};
+static const struct particle_rules RULES = {.least_box = 16};
 
 enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
     return particle_join_pixel_size(common, pixel_size, path, err);

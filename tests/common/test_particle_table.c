@@ -168,6 +168,15 @@ static void images_are_numbered_from_one(void **state) {
     expect_refusal(particle_table_check_image(table, 0, &image, "/b/a.mrcs", 11, &err), "image 12 was asked for");
 }
 
+static void a_defocus_of_zero_is_no_ctf(void **state) {
+    (void)state;
+    assert_int_equal(open_rows("", "_rlnDefocusU\n_rlnDefocusV\n", "1@a 0 0\n2@a 1e4 0"), STATUS_OK);
+    assert_false(read_row(0).has_ctf);
+    assert_true(read_row(1).has_ctf);
+    assert_int_equal(open_rows("", "", "1@a"), STATUS_OK);
+    assert_false(read_row(0).has_ctf);
+}
+
 static void a_scale_of_zero_is_none(void **state) {
     (void)state;
     assert_int_equal(open_rows("", "_rlnDefocusU\n_rlnCtfScalefactor\n", "1@a 1e4 0\n2@a 1e4 0.5"), STATUS_OK);
@@ -206,6 +215,7 @@ int main(void) {
         TEST(a_group_must_be_in_the_optics_table),
         TEST(premultiplied_particles_are_refused),
         TEST(images_are_numbered_from_one),
+        TEST(a_defocus_of_zero_is_no_ctf),
         TEST(a_scale_of_zero_is_none),
         TEST(particle_images_are_square),
     };
