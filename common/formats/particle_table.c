@@ -39,8 +39,7 @@ struct particle_table {
     struct columns columns;
     struct group *groups;
     int group_count, last_group;
-    int group_name; /* column of the optics table */
-    struct particle_rules rules;
+    int group_name;                               /* column of the optics table */
     double session_pixel_size, header_pixel_size; /* Å; NaN: unknown */
     double pixel_size;                            /* of the particles so far; 0: there are none */
 };
@@ -104,8 +103,7 @@ static enum status read_groups(struct particle_table *t, struct err *err) {
 }
 
 enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
-                                double expected_pixel_size, const struct particle_rules *rules,
-                                struct particle_table **ret_table, struct err *err) {
+                                double expected_pixel_size, struct particle_table **ret_table, struct err *err) {
     _cleanup_(particle_table_close) struct particle_table *t = NULL;
     TRY(mem_new(1, sizeof *t, "a table of particles", &t, err));
     *t = (struct particle_table){
@@ -115,7 +113,6 @@ enum status particle_table_open(struct star_file *file, const char *path, double
         .session_pixel_size = session_pixel_size,
         .header_pixel_size = NAN,
         .pixel_size = expected_pixel_size,
-        .rules = *rules,
     };
     FAIL_IF(t->rows == NULL, err, STATUS_BAD_FORMAT, "%s: no table of particles (column rlnImageName) in it", path);
     if (t->optics != NULL && star_row_count(t->optics) == 0) t->optics = NULL;
@@ -298,11 +295,10 @@ enum status particle_table_bad_ctf(const struct particle_table *t, size_t row, c
          r->optics.amplitude_contrast, r->b_factor);
 }
 
-enum status particle_join_box(int *common, int box, const struct particle_rules *rules, const char *path,
-                              struct err *err) {
-    FAIL_IF(box % 2 != 0 || box < rules->least_box || box > PARTICLE_BOX_MOST, err, STATUS_UNSUPPORTED,
+enum status particle_join_box(int *common, int box, const char *path, struct err *err) {
+    FAIL_IF(box % 2 != 0 || box < PARTICLE_BOX_LEAST || box > PARTICLE_BOX_MOST, err, STATUS_UNSUPPORTED,
             "%s: particles of %d px cannot be compared: the box must be even, at least %d px and at most %d px", path,
-            box, rules->least_box, PARTICLE_BOX_MOST);
+            box, PARTICLE_BOX_LEAST, PARTICLE_BOX_MOST);
     FAIL_IF(*common != 0 && box != *common, err, STATUS_UNSUPPORTED,
             "%s has images of %d × %d px, %d × %d px were expected: extract all particles with one box", path, box, box,
             *common, *common);

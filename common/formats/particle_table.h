@@ -6,6 +6,7 @@
  *    that in the header of the first stack.
  *  - Pixel sizes may differ by 0.1 %: over a box of 512 px, an image is then off by a quarter of a pixel at its edge.
  *  - A defocus of 0 stands for an unknown CTF: tables that were joined hold 0 where one of them had no such column.
+ *  - Boxes are even, and from 16 to 2048 px.
  *  - Particles that are multiplied by their CTF are refused, as are rows whose images a stack does not hold.
  * Column indices are looked up once. Reading a row allocates nothing. */
 #ifndef ICESTREAM_COMMON_FORMATS_PARTICLE_TABLE_H
@@ -18,12 +19,7 @@
 #include "common/formats/star.h"
 #include "common/status.h"
 
-enum { PARTICLE_BOX_MOST = 2048 }; /* px */
-
-/* Rules that classifier and refiner do not share yet. */
-struct particle_rules {
-    int least_box; /* px */
-};
+enum { PARTICLE_BOX_LEAST = 16, PARTICLE_BOX_MOST = 2048 }; /* px */
 
 struct particle_table;
 
@@ -33,8 +29,7 @@ struct star_table *particle_table_find(struct star_file *file);
 /* Reads columns and optics groups. The file and the path (for messages) must outlive the table.
  * session_pixel_size: Å, NaN: not set. expected_pixel_size: Å, that of particles read before; 0: the first row decides. */
 enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
-                                double expected_pixel_size, const struct particle_rules *rules,
-                                struct particle_table **ret_table, struct err *err);
+                                double expected_pixel_size, struct particle_table **ret_table, struct err *err);
 void particle_table_close(struct particle_table **table);
 
 const struct star_table *particle_table_rows(const struct particle_table *table);
@@ -87,8 +82,7 @@ enum status particle_table_bad_ctf(const struct particle_table *table, size_t ro
 
 /* Fails if particles of this box or pixel size cannot join the others. *common: that of the others; 0: there are none, and
  * it is set. path: of the file that the particles come from, for the message. */
-enum status particle_join_box(int *common, int box, const struct particle_rules *rules, const char *path,
-                              struct err *err);
+enum status particle_join_box(int *common, int box, const char *path, struct err *err);
 enum status particle_join_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
 
 #endif

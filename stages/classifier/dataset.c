@@ -52,8 +52,6 @@ void dataset_batch_destroy(struct dataset_batch **batch) {
     *batch = NULL;
 }
 
-static const struct particle_rules RULES = {.least_box = DATASET_BOX_MIN};
-
 static enum status add_stack(struct dataset_batch *batch, const char *path, const struct particle_stack_header *header,
                              struct err *err) {
     struct dataset_stack *stacks = realloc(batch->stacks, ((size_t)batch->stack_count + 1) * sizeof *stacks);
@@ -85,7 +83,7 @@ static enum status find_stack(struct reading *r, const char *name, int *ret_stac
         }
     struct particle_stack_header header;
     TRY(particle_stack_read(path, &header, err));
-    TRY(particle_join_box(&batch->box, header.box, &RULES, path, err));
+    TRY(particle_join_box(&batch->box, header.box, path, err));
     particle_table_note_stack(r->table, &header);
     TRY(add_stack(batch, path, &header, err));
     *ret_stack = batch->stack_count - 1;
@@ -138,7 +136,7 @@ enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, 
     _cleanup_(dataset_batch_destroy) struct dataset_batch *batch = calloc(1, sizeof *batch);
     FAIL_IF(batch == NULL, err, STATUS_NO_MEMORY, "no memory for a table of particles");
     TRY(star_read(star_path, &batch->file, err));
-    TRY(particle_table_open(batch->file, star_path, fallback, 0, &RULES, &table, err));
+    TRY(particle_table_open(batch->file, star_path, fallback, 0, &table, err));
     batch->table = particle_table_rows(table);
     batch->optics = star_table_find(batch->file, "optics");
     batch->count = star_row_count(batch->table);
@@ -187,7 +185,7 @@ static enum status submit_locked(struct dataset *d, struct dataset_batch **batch
     const char *path = b->stacks[0].path;
     int box = d->box;
     double pixel_size = d->pixel_size;
-    TRY(particle_join_box(&box, b->box, &RULES, path, err));
+    TRY(particle_join_box(&box, b->box, path, err));
     TRY(particle_join_pixel_size(&pixel_size, b->pixel_size, path, err));
     TRY(grow((void **)&d->pending, &d->pending_capacity, d->pending_count + 1, sizeof *d->pending, err));
     d->box = box;

@@ -13,8 +13,6 @@
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 
-enum { DATASET_BOX_MIN = 10 }; /* px; what a mask of at least 8 px needs */
-
 struct dataset_particle {
     int batch, row;   /* its row in the table of that batch */
     int stack, slice; /* slice from 0 */

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/formats/particle_table.h"
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
@@ -89,11 +90,6 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
  * common (0: it has none). Looks at the root and at what is a setting only, so that several threads may ask. */
 enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path, int *ret_box,
                              double *ret_pixel_size, struct err *err);
-/* Maps have one grid, so all particles of a set have one box and one pixel size: the first ones decide (*common was 0).
- */
-enum status particle_same_box(int *common, int box, const char *path, struct err *err);
-enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
-
 struct particle *particle_find(const struct particle_set *set, const char *name);
 
 /* From the one to the other, which come in pairs, a copy of particles, optics and sources may be exported, from another

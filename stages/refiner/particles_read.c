@@ -20,16 +20,6 @@ struct reading {
     int *optics_map; /* optics group of the table → index into set->optics; −1: not there yet */
 };
 
-static const struct particle_rules RULES = {.least_box = 16};
-
-enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
-    return particle_join_pixel_size(common, pixel_size, path, err);
-}
-
-enum status particle_same_box(int *common, int box, const char *path, struct err *err) {
-    return particle_join_box(common, box, &RULES, path, err);
-}
-
 static bool same_optics(const struct particle_optics *o, const struct optics *values) {
     return o->voltage == values->voltage && o->spherical_aberration == values->spherical_aberration &&
            o->amplitude_contrast == values->amplitude_contrast;
@@ -85,7 +75,7 @@ static enum status add_groups(struct reading *r, struct err *err) {
     for (int i = 0; i < count && !particle_table_rows_have_optics(r->table); i++) {
         const struct optics optics = particle_table_group_optics(r->table, i);
         double pixel_size = r->set->pixel_size;
-        if (particle_same_pixel_size(&pixel_size, optics.pixel_size, r->path, NULL) == STATUS_OK)
+        if (particle_join_pixel_size(&pixel_size, optics.pixel_size, r->path, NULL) == STATUS_OK)
             TRY(add_group(r, i, &optics, err));
     }
     return STATUS_OK;
@@ -128,7 +118,7 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     struct particle_set *set = r->set;
     struct particle_stack_header header;
     TRY(particle_stack_read(path, &header, err));
-    TRY(particle_same_box(&set->box, header.box, path, err));
+    TRY(particle_join_box(&set->box, header.box, path, err));
     TRY(particle_list_append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
     struct particle_stack *stack = &set->stacks[set->stack_count - 1];
     stack->source = r->source;
@@ -249,7 +239,7 @@ static enum status read_first(struct reading *r, struct err *err) {
 
 static enum status merge_rows(struct reading *r, struct star_file *file, bool replace, struct err *err) {
     struct particle_set *set = r->set;
-    TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->pixel_size, &RULES, &r->table, err));
+    TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->pixel_size, &r->table, err));
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
     r->subset = star_column_find(rows, "rlnRandomSubset");

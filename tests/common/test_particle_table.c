@@ -16,8 +16,6 @@
 #include "common/formats/mrc.h"
 #include "tests/common/scratch.h"
 
-static const struct particle_rules RULES = {.least_box = 16};
-
 static struct star_file *file;
 static struct particle_table *table;
 static struct err err;
@@ -33,7 +31,7 @@ static int close_table(void **state) {
 static enum status open_text(const char *text, double session) {
     close_table(NULL);
     assert_int_equal(star_parse("p.star", text, strlen(text), &file, NULL), STATUS_OK);
-    return particle_table_open(file, "p.star", session, 0, &RULES, &table, &err);
+    return particle_table_open(file, "p.star", session, 0, &table, &err);
 }
 
 /* Opens a table whose rows are images of a stack with 4 Å/px in its header. */
@@ -184,6 +182,20 @@ static void a_scale_of_zero_is_none(void **state) {
     assert_true(read_row(0).defocus_v == 1e4);
 }
 
+static void boxes_are_even_and_from_16_to_2048_px(void **state) {
+    (void)state;
+    int common = 0;
+    static const int BAD[] = {14, 17, 2050};
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
+        expect_refusal(particle_join_box(&common, BAD[i], "a", &err), "the box must be even, at least 16 px");
+    assert_int_equal(particle_join_box(&common, 16, "a", &err), STATUS_OK);
+    assert_int_equal(common, 16);
+    expect_refusal(particle_join_box(&common, 2048, "b", &err),
+                   "b has images of 2048 × 2048 px, 16 × 16 px were expected");
+    common = 0;
+    assert_int_equal(particle_join_box(&common, 2048, "b", &err), STATUS_OK);
+}
+
 static void particle_images_are_square(void **state) {
     (void)state;
     char folder[PATH_SIZE], path[PATH_SIZE];
@@ -217,6 +229,7 @@ int main(void) {
         TEST(images_are_numbered_from_one),
         TEST(a_defocus_of_zero_is_no_ctf),
         TEST(a_scale_of_zero_is_none),
+        TEST(boxes_are_even_and_from_16_to_2048_px),
         TEST(particle_images_are_square),
     };
     return scratch_run("particle_table", tests, sizeof tests / sizeof *tests);

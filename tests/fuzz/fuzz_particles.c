@@ -89,8 +89,8 @@ static bool take_file(struct particle_set *set, const char *path, bool replace) 
     /* As keep_arrival of the stage: what it takes can be merged. */
     int common_box = set->box;
     double common_size = set->pixel_size;
-    whole = whole && (box == 0 || particle_same_box(&common_box, box, path, &err) == STATUS_OK) &&
-            (pixel_size == 0 || particle_same_pixel_size(&common_size, pixel_size, path, &err) == STATUS_OK);
+    whole = whole && (box == 0 || particle_join_box(&common_box, box, path, &err) == STATUS_OK) &&
+            (pixel_size == 0 || particle_join_pixel_size(&common_size, pixel_size, path, &err) == STATUS_OK);
     if (!whole) {
         FUZZ_CHECK(err.message[0] != '\0');
         star_destroy(&file);
