@@ -182,6 +182,16 @@ enum status particle_table_image(const struct particle_table *t, size_t row, str
     return STATUS_OK;
 }
 
+static bool is_in(const char *folder, const char *name, char path[PATH_SIZE]) {
+    return path_join(folder, name, path, PATH_SIZE, NULL) == STATUS_OK && file_exists(path);
+}
+
+bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]) {
+    char folder[PATH_SIZE];
+    bool beside = path_folder(star_path, folder, sizeof folder, NULL) == STATUS_OK && is_in(folder, name, path);
+    return beside || (root != NULL && is_in(root, name, path));
+}
+
 enum status particle_stack_read(const char *path, struct particle_stack_header *ret_header, struct err *err) {
     struct mrc_header header;
     TRY(mrc_read_header(path, &header, err));

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/files.h"
 #include "common/formats/optics.h"
 #include "common/formats/star.h"
 #include "common/status.h"
@@ -50,6 +51,10 @@ struct particle_image {
 };
 enum status particle_table_image(const struct particle_table *table, size_t row, struct particle_image *ret_image,
                                  struct err *err);
+
+/* Finds the stack that a table names: beside the table's file, else below the root (NULL: none), where RELION has it.
+ * Returns false if it is in neither. */
+bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]);
 
 /* The header of a stack of particles. */
 struct particle_stack_header {

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "common/files.h"
+#include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "kernels/alignment/alignment.h"
 #include "stages/classifier/parameters.h"
@@ -96,12 +97,10 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     dataset_batch_destroy(&lane->batch);
 }
 
-/* Beside the STAR file, else from the session or the working directory. */
 static enum status resolve(void *context, const char *star_path, const char *name, char *absolute, struct err *err) {
-    char folder[PATH_MAX];
-    TRY(path_folder(star_path, folder, sizeof folder, err));
-    TRY(path_join(folder, name, absolute, PATH_MAX, err));
-    return file_exists(absolute) ? stage_may_read(context, absolute, err) : stage_resolve(context, name, absolute, err);
+    const struct stage *stage = context;
+    bool found = particle_stack_find(stage_root(stage), star_path, name, absolute);
+    return found ? stage_may_read(stage, absolute, err) : stage_resolve(stage, name, absolute, err);
 }
 
 static enum status read_item(struct stage *stage, const struct item *item, struct dataset_batch **ret_batch,

@@ -91,22 +91,6 @@ static enum status optics_of_row(struct reading *r, const struct particle_row *v
     return STATUS_OK;
 }
 
-/* Relative stacks are looked for below the root, beside the file, and in the working directory. */
-static enum status resolve_stack(struct reading *r, const char *name, char *out, struct err *err) {
-    char folder[PATH_SIZE];
-    if (r->set->root != NULL) {
-        TRY(path_join(r->set->root, name, out, PATH_SIZE, err));
-        if (file_exists(out)) return STATUS_OK;
-    }
-    TRY(path_folder(r->path, folder, sizeof folder, err));
-    TRY(path_join(folder, name, out, PATH_SIZE, err));
-    if (file_exists(out)) return STATUS_OK;
-    FAIL_IF(!file_exists(name), err, STATUS_NOT_FOUND,
-            "%s names the stack %s, which is neither in the session, nor beside the file, nor in the working directory",
-            r->path, name);
-    return path_join("", name, out, PATH_SIZE, err);
-}
-
 /* Below the root: relative to it, so that the session can be moved and is RELION's project folder. */
 static const char *name_below(const char *root, const char *path) {
     size_t length = root != NULL ? strlen(root) : 0;
@@ -131,6 +115,14 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
 
 static bool same_text(const char *a, const char *b) {
     return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+static enum status resolve_stack(const struct reading *r, const char *given, char path[PATH_SIZE], struct err *err) {
+    if (particle_stack_find(r->set->root, r->path, given, path)) return STATUS_OK;
+    FAIL_IF(!file_exists(given), err, STATUS_NOT_FOUND,
+            "%s names the stack %s, which is neither beside the file, nor in the session, nor in the working directory",
+            r->path, given);
+    return path_join("", given, path, PATH_SIZE, err);
 }
 
 /* Rows of one stack follow each other, and looking for a file costs more than comparing a name. */

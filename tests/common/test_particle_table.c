@@ -215,6 +215,31 @@ static void particle_images_are_square(void **state) {
     assert_true(header.box == 20 && header.images == 3 && header.pixel_size == 2);
 }
 
+static void put_file(const char *folder, const char *name, char path[PATH_SIZE]) {
+    assert_int_equal(path_join(folder, name, path, PATH_SIZE, NULL), STATUS_OK);
+    assert_int_equal(file_make_parents(path, 0755, NULL), STATUS_OK);
+    assert_int_equal(file_write_whole(path, "", 0, NULL), STATUS_OK);
+}
+
+/* A stack of a common name (particles.mrcs) beside its table is meant, even if the session has another one. */
+static void a_stack_is_looked_for_beside_the_table_then_below_the_root(void **state) {
+    (void)state;
+    char root[PATH_SIZE], star[PATH_SIZE], both[PATH_SIZE], beside[PATH_SIZE], below[PATH_SIZE], found[PATH_SIZE];
+    scratch_path("root", root);
+    put_file(root, "import/p.star", star);
+    put_file(root, "both.mrcs", both);
+    put_file(root, "import/both.mrcs", beside);
+    put_file(root, "extractor/below.mrcs", below);
+    assert_true(particle_stack_find(root, star, "both.mrcs", found));
+    assert_string_equal(found, beside);
+    assert_true(particle_stack_find(root, star, "extractor/below.mrcs", found));
+    assert_string_equal(found, below);
+    assert_true(particle_stack_find(root, star, both, found));
+    assert_string_equal(found, both);
+    assert_false(particle_stack_find(root, star, "nowhere.mrcs", found));
+    assert_false(particle_stack_find(NULL, star, "extractor/below.mrcs", found));
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, close_table)
 
 int main(void) {
@@ -229,6 +254,7 @@ int main(void) {
         TEST(images_are_numbered_from_one),
         TEST(a_defocus_of_zero_is_no_ctf),
         TEST(a_scale_of_zero_is_none),
+        TEST(a_stack_is_looked_for_beside_the_table_then_below_the_root),
         TEST(boxes_are_even_and_from_16_to_2048_px),
         TEST(particle_images_are_square),
     };
