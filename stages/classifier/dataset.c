@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/formats/mrc.h"
+#include "common/formats/particle_image.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 
@@ -256,18 +257,11 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
 }
 
-static double mean_square(const float *values, size_t count) {
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (double)values[i] * (double)values[i];
-    return sum / (double)count;
-}
-
 /* What says nothing is all zeros. */
 static void check_values(const struct dataset *d, struct dataset_particle *p, float *image) {
     size_t pixels = (size_t)d->box * (size_t)d->box;
     bool fits = image_values_fit(image, pixels);
-    p->unusable = p->unusable || !fits || (d->strongest > 0 && mean_square(image, pixels) > d->strongest);
+    p->unusable = p->unusable || !fits || (d->strongest > 0 && particle_image_strength(image, pixels) > d->strongest);
     if (p->unusable) memset(image, 0, pixels * sizeof *image);
 }
 
@@ -303,25 +297,18 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     return STATUS_OK;
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, struct err *err) {
-    static const double STRONGEST = 1e4; /* of mean squares */
     size_t pixels = (size_t)d->box * (size_t)d->box, usable = 0;
-    _cleanup_(mem_free) double *squares = NULL;
+    _cleanup_(mem_free) double *strengths = NULL;
     _cleanup_(mem_free) float *scratch = NULL;
-    TRY(mem_new(count, sizeof *squares, "particles", &squares, err));
+    TRY(mem_new(count, sizeof *strengths, "particles", &strengths, err));
     TRY(mem_new(pixels, sizeof *scratch, "a particle", &scratch, err));
     for (size_t i = 0; i < count; i++) {
         const float *image = NULL;
         TRY(dataset_image(d, which[i], scratch, &image, err));
-        if (!d->particles[which[i]].unusable) squares[usable++] = mean_square(image, pixels);
+        if (!d->particles[which[i]].unusable) strengths[usable++] = particle_image_strength(image, pixels);
     }
-    qsort(squares, usable, sizeof *squares, by_size);
-    d->strongest = usable > 0 ? STRONGEST * squares[usable / 2] : 0;
+    d->strongest = particle_image_limit(strengths, usable);
     for (size_t i = 0; i < d->count; i++)
         if (d->particles[i].image != NULL) check_values(d, &d->particles[i], d->particles[i].image);
     return STATUS_OK;
