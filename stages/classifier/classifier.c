@@ -11,8 +11,10 @@
 enum { EMPTY_FROM_UPDATE = 6, SPLITS_PER_UPDATE = 3 };
 
 void classifier_init(struct classifier *c, const struct classifier_options *options, struct dataset *dataset) {
-    *c = (struct classifier){
-        .options = *options, .dataset = dataset, .random = options->seed * 2654435761u + 1, .last_changed = 1};
+    *c = (struct classifier){.options = *options,
+                             .dataset = dataset,
+                             .random = (unsigned)options->seed * 2654435761u + 1,
+                             .last_changed = 1};
 }
 
 void classifier_clear(struct classifier *c) {
@@ -68,7 +70,7 @@ enum status classifier_start(struct classifier *c, struct err *err) {
                                   .offset_range = o->offset_range,
                                   .offset_step = o->offset_step,
                                   .device = o->device,
-                                  .memory = o->memory,
+                                  .memory = o->memory * 0x1p30,
                                   .threads = o->threads};
     TRY(model_create(&model, &c->model, err));
     c->model->sigma_offset = 10 / pixel_size;
@@ -115,7 +117,7 @@ static enum status seed(struct classifier *c, struct err *err) {
         for (int s = 0; s <= box / 2; s++)
             m->classes[k].tau2[s] = m->sigma2[s];
     int angles = 2 * (int)ceil(360 / c->options.psi_step - 1e-6);
-    TRY(seed_sums(m, c->dataset, c->order, count, angles, c->options.seed, err));
+    TRY(seed_sums(m, c->dataset, c->order, count, angles, (unsigned)c->options.seed, err));
     int size = m->size;
     TRY(model_maximise(m, err));
     for (int k = 0; k < m->class_count; k++)

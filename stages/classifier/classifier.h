@@ -12,20 +12,27 @@
 #include "stages/classifier/model.h"
 #include "stages/classifier/quality.h"
 
+struct stage_descriptor;
+
 struct classifier_options {
+    /* What a user sets (parameters.c). */
     int classes;
     double diameter;                                       /* Å; NaN: 0.8 of the box */
-    double tau_fudge, psi_step, offset_range, offset_step; /* °, px, px */
-    double resolution;                                     /* Å: nothing finer is compared */
+    double tau_fudge, psi_step, offset_range, offset_step; /* 1, °, px, px */
+    char *keep;                                            /* the text of `rule` */
+    double off_centre; /* Å: particles farther from their picks are left out; NaN: see off_centre_limit in snapshot.c */
+    double resolution; /* Å: finer detail is not compared */
     int particles_per_class, minimum_particles;
-    double visits;        /* of each particle before the final passes */
-    int final_passes;     /* at most */
-    struct device device; /* of the E-step */
-    double memory;        /* bytes to compare in, of the device, or of the host; 0: as kernels/alignment finds */
+    double visits; /* of each particle before the final passes */
+    int final_passes;
+    double snapshot_interval; /* s */
+    int image_memory;         /* MiB */
+    double memory;            /* GiB for comparing, of the device or of the host; 0: as kernels/alignment finds */
+    int seed;
+    /* What the stage adds. */
+    struct quality_rule rule; /* which classes are kept */
+    struct device device;     /* of the E-step */
     int threads;
-    unsigned seed;
-    struct quality_rule keep;
-    double off_centre; /* Å: farther from their picks, particles do not go on; NaN: 0.13 of the diameter, or more */
 };
 
 struct classifier {
@@ -49,7 +56,9 @@ struct classifier {
     unsigned random;
 };
 
-/* The dataset stays the caller's. */
+extern const struct stage_descriptor classifier_stage;
+
+/* The caller keeps the dataset. */
 void classifier_init(struct classifier *classifier, const struct classifier_options *options, struct dataset *dataset);
 void classifier_clear(struct classifier *classifier);
 

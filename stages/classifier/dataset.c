@@ -208,13 +208,6 @@ enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch
     return status;
 }
 
-size_t dataset_waiting(struct dataset *dataset) {
-    pthread_mutex_lock(&dataset->lock);
-    size_t waiting = dataset->pending_particles;
-    pthread_mutex_unlock(&dataset->lock);
-    return waiting;
-}
-
 static enum status merge_locked(struct dataset *d, struct err *err) {
     TRY(grow((void **)&d->batches, &d->batch_capacity, d->batch_count + d->pending_count, sizeof *d->batches, err));
     TRY(grow((void **)&d->particles, &d->capacity, d->count + d->pending_particles, sizeof *d->particles, err));

@@ -65,9 +65,6 @@ void dataset_destroy(struct dataset **dataset);
 
 /* Any thread. Takes the batch over (nulls it), or refuses it: its box or pixel size are not those of the others. */
 enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err);
-/* Particles that have been submitted and not merged. Any thread. */
-size_t dataset_waiting(struct dataset *dataset);
-
 enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err);
 size_t dataset_count(const struct dataset *dataset);
 int dataset_box(const struct dataset *dataset);           /* 0 before the first batch */

@@ -206,7 +206,7 @@ enum status snapshot_write_optimiser(struct classifier *c, const struct snapshot
         .iteration = s->iteration,
         .iterations = s->iteration + MORE,
         .correct_ctf = has_ctf(c),
-        .seed = c->options.seed,
+        .seed = (unsigned)c->options.seed,
         .diameter = 2 * m->options.mask_radius * m->options.pixel_size,
         .join_resolution = -1,
         .finest = c->options.resolution,

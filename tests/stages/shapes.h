@@ -143,10 +143,10 @@ static inline struct classifier_options options_of(int classes) {
                                    .final_passes = 4,
                                    .threads = 2,
                                    .device = {.kind = DEVICE_CPU},
-                                   .memory = 0x1p30,
+                                   .memory = 1,
                                    .seed = 3,
                                    .off_centre = NAN};
-    OK(quality_rule_parse("auto", &o.keep, &err));
+    OK(quality_rule_parse("auto", &o.rule, &err));
     return o;
 }
 

@@ -18,7 +18,7 @@
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 #include "stages/classifier/snapshot.h"
-#include "stages/classifier/stage.h"
+#include "stages/classifier/snapshot_restore.h"
 #include "tests/stages/shapes.h"
 
 static void run(struct classifier *c, bool final, int most) {
@@ -85,7 +85,7 @@ static void shapes_are_told_apart(void **state) {
     struct classifier_options o = options_of(8);
     classifier_init(&c, &o, dataset);
     run(&c, true, 10000);
-    OK(quality_judge(c.model, dataset, &o.keep, &err));
+    OK(quality_judge(c.model, dataset, &o.rule, &err));
     measure(&c, &pure, &dropped);
     printf("batch: %.3f pure and kept, %.3f of the noise dropped, %d updates\n", pure, dropped, c.updates);
     assert_true(pure >= 0.9);
@@ -116,7 +116,7 @@ static void a_stream_ends_like_a_batch(void **state) {
     }
     run(&c, true, 10000);
     assert_int_equal(dataset_count(dataset), COUNT);
-    OK(quality_judge(c.model, dataset, &o.keep, &err));
+    OK(quality_judge(c.model, dataset, &o.rule, &err));
     measure(&c, &pure, &dropped);
     printf("stream: %.3f pure and kept, %.3f of the noise dropped\n", pure, dropped);
     assert_true(pure >= 0.85);
@@ -378,7 +378,7 @@ static void batches_become_smaller(void **state) {
     for (int part = 0; part < PARTS; part++)
         submit(dataset, part);
     struct classifier_options o = options_of(8);
-    o.memory = 3 << 20;
+    o.memory = 3.0 / 1024;
     classifier_init(&c, &o, dataset);
     run(&c, false, 2); /* of the first batch something is compared */
     int first = c.model->size;

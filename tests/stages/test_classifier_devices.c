@@ -4,7 +4,7 @@
 #include "common/device.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
-#include "stages/classifier/stage.h"
+#include "stages/classifier/classifier.h"
 #include "tests/stages/shapes.h"
 
 enum { LOOKED_AT = 256 };
@@ -136,7 +136,7 @@ static void shapes_are_told_apart(void **state) {
     int table[16][SHAPES + 1] = {{0}}, pure = 0;
     begin(&c, &o, DEVICE_CUDA);
     go_on(&c, 100);
-    OK(quality_judge(c.classifier.model, c.dataset, &o.keep, &err));
+    OK(quality_judge(c.classifier.model, c.dataset, &o.rule, &err));
     for (size_t i = 0; i < COUNT; i++)
         table[dataset_at(c.dataset, i)->class_index][shape_of((int)i)]++;
     for (int k = 0; k < c.classifier.model->class_count; k++) {
@@ -156,7 +156,7 @@ static void little_memory_is_enough_or_refused(void **state) {
     struct classifier_options o = options_of(8);
     begin(&plenty, &o, DEVICE_CUDA);
     go_on(&plenty, 1);
-    o.memory = 1e6;
+    o.memory = 1e6 / 0x1p30;
     for (;; o.memory *= 1.2) {
         struct err err = {0};
         struct classifier_progress progress = {.more = true};
@@ -165,10 +165,10 @@ static void little_memory_is_enough_or_refused(void **state) {
         while (status == STATUS_OK && !progress.updated)
             status = classifier_step(&little.classifier, true, &progress, &err);
         if (status == STATUS_OK) break;
-        if (status != STATUS_NO_MEMORY || o.memory > 1e9) fail_msg("%s", err.message);
+        if (status != STATUS_NO_MEMORY || o.memory > 1e9 / 0x1p30) fail_msg("%s", err.message);
         end(&little);
     }
-    print_message("%.1f MB are enough\n", o.memory / 1e6);
+    print_message("%.1f MB are enough\n", o.memory * 0x1p30 / 1e6);
     for (int k = 0; k < plenty.classifier.model->class_count; k++)
         assert_true(correlation(plenty.classifier.model->classes[k].map, little.classifier.model->classes[k].map) >
                     0.999);

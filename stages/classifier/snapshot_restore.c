@@ -1,4 +1,5 @@
-/* A classification goes on from its last snapshot. */
+#include "stages/classifier/snapshot_restore.h"
+
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
