@@ -1,9 +1,9 @@
-/* 2-D classification of a growing set of particles: which batch comes next, when classes are added or replaced, and
- * when all is settled.
+/* Classifies a growing set of particles in 2-D: chooses the next batch, adds and replaces classes, and decides when
+ * the classification has converged.
  *
- * Stepwise EM: batches of a few hundred particles, new ones first; sums of earlier batches fade so that they stand for
- * at most one pass over all particles. Every particle is seen again until it has had its share of visits. At the end of
- * the stream full passes follow until fewer than 3 % of the particles change class. */
+ * Stepwise EM: a batch holds a few hundred particles, new particles first. Sums of earlier batches fade, so that they
+ * stand for at most one pass over all particles. Each particle is compared again until it has had its share of visits.
+ * At the end of the stream, passes over all particles follow until fewer than 3 % of the particles change class. */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
 #define ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
 
@@ -43,16 +43,16 @@ struct classifier {
     size_t *order; /* of particles in the pass under way */
     size_t order_count, order_next, order_capacity;
     size_t *batch;
-    size_t batch_count, batch_next, batch_capacity; /* those of one half before those of the other */
-    size_t *sorted, sorted_capacity;                /* to sort them in */
-    struct estep_result pass;                       /* since the pass began */
-    double pass_seen, last_changed;                 /* fraction of the last whole pass */
+    size_t batch_count, batch_next, batch_capacity; /* one half after the other */
+    size_t *sorted, sorted_capacity;                /* space for sorting a batch */
+    struct estep_result pass;                       /* sums since the pass began */
+    double pass_seen, last_changed;                 /* fraction of particles that changed class in the last pass */
     double probability;
-    double visits; /* of all particles so far */
+    double visits; /* by all particles so far */
     int updates, final_done;
     size_t first_unseen; /* all particles before it have been visited */
     bool batch_is_everything;
-    bool restored; /* the sums are empty: the first batch must be everything */
+    bool restored; /* the sums are empty: the first batch must hold all particles */
     unsigned random;
 };
 
@@ -63,13 +63,13 @@ void classifier_init(struct classifier *classifier, const struct classifier_opti
 void classifier_clear(struct classifier *classifier);
 
 struct classifier_progress {
-    bool more;    /* there is work left */
+    bool more;    /* work is left */
     bool updated; /* the averages have changed */
 };
-/* One slice of work, about a second at most. final: no more particles come. */
+/* Does one slice of work, about a second at most. final: no more particles come. */
 enum status classifier_step(struct classifier *classifier, bool final, struct classifier_progress *ret_progress,
                             struct err *err);
-/* Makes the model and the workspaces for the particles' box; nothing when they are there. */
+/* Makes the model and the workspaces for the box of the particles. Does nothing if they exist. */
 enum status classifier_start(struct classifier *classifier, struct err *err);
 
 #endif

@@ -13,7 +13,7 @@
 #include "common/memory.h"
 
 struct dataset {
-    pthread_mutex_t lock; /* pending, and the shape that batches must have */
+    pthread_mutex_t lock; /* for pending batches, box and pixel size */
     struct dataset_batch **pending;
     size_t pending_count, pending_capacity, pending_particles;
     int box;
@@ -24,7 +24,7 @@ struct dataset {
     struct dataset_particle *particles;
     size_t count, capacity;
     size_t memory_limit, memory_used;
-    double strongest;          /* mean square of an image's values that is still believed; 0: not known yet */
+    double strongest;          /* greatest strength of a usable image (particle_image.h); 0: unknown */
     struct mrc_reader *reader; /* the stack that was read last */
     int reader_batch, reader_stack;
 };
@@ -72,7 +72,7 @@ struct reading {
     void *context;
 };
 
-/* Finds the stack in the batch. A new stack is opened once, to see that it is there and what size it has. */
+/* Finds the stack in the batch, or adds it. The header of a new stack is read once. */
 static enum status find_stack(struct reading *r, const char *name, int *ret_stack, struct err *err) {
     struct dataset_batch *batch = r->batch;
     char path[PATH_MAX];
@@ -250,7 +250,7 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
 }
 
-/* What says nothing is all zeros. */
+/* Sets the image of an unusable particle to zero. */
 static void check_values(const struct dataset *d, struct dataset_particle *p, float *image) {
     size_t pixels = (size_t)d->box * (size_t)d->box;
     bool fits = image_values_fit(image, pixels);

@@ -15,7 +15,7 @@
 #include "common/memory.h"
 #include "stages/classifier/snapshot_private.h"
 
-/* A row of a table that may have no column yet. */
+/* Adds a row to a table that may have no column yet. */
 static enum status add_row(struct star_table *t, const char *first_column, size_t *ret_row, struct err *err) {
     int column;
     TRY(star_column_add(t, first_column, "0", &column, err));
@@ -28,7 +28,7 @@ static enum status put_text(struct star_table *t, size_t row, const char *name, 
     return star_set(t, row, column, value, err);
 }
 
-/* The group of the joined optics table that says the same as `row` of `from`; added where it is new. */
+/* Finds the group of the joined optics table that equals `row` of `from`, or adds it. */
 static enum status optics_group(struct star_table *joined, const struct star_table *from, size_t row, long *ret_group,
                                 struct err *err) {
     size_t groups = star_row_count(joined);
@@ -47,7 +47,7 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
     }
     size_t added;
     TRY(add_row(joined, star_column_name(from, 0), &added, err));
-    /* Columns that only other tables have: RELION wants a value in each. */
+    /* RELION wants a value in each column, also in columns that only other tables have. */
     for (size_t c = 0; c < star_column_count(joined); c++)
         TRY(star_set(joined, added, (int)c, "0", err));
     for (size_t c = 0; c < star_column_count(from); c++)
@@ -73,12 +73,12 @@ static const char *const RESULT_NAMES[RESULTS] = {
     [GROUP_NAME] = "rlnGroupName",
 };
 
-/* Where the columns of the table that the last row came from go. */
+/* Maps columns of the table of the last row to columns of the table that is written. */
 struct columns {
     const struct star_table *table, *optics;
     size_t optics_row;
     long group;
-    double own[4]; /* of the last row without an optics table, and its group; 0: none yet */
+    double own[4]; /* optics of the last row without an optics table, and its group; 0: none yet */
     long own_group;
     int *to;
     size_t capacity;
@@ -105,7 +105,7 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
     return STATUS_OK;
 }
 
-/* Before RELION 3.1 there was no optics table: the group of what the row itself says. */
+/* Makes a group from the values of a row: before RELION 3.1 there was no optics table. */
 static enum status own_group(const struct classifier *c, const struct dataset_particle *p, struct columns *map,
                              struct star_table *joined, struct err *err) {
     const double own[4] = {p->ctf.voltage, p->ctf.spherical_aberration, p->ctf.amplitude_contrast, p->pixel_size};
@@ -166,7 +166,7 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
     TRY(star_set_number(table, row, map->results[PROBABILITY], p->probability, err));
     TRY(star_set_integer(table, row, map->results[SIGNIFICANT], p->significant, err));
     TRY(star_set_integer(table, row, map->results[OPTICS_GROUP], map->group, err));
-    /* There is one noise spectrum: for RELION 3.1 that is one group. */
+    /* One noise spectrum means one group in RELION 3.1. */
     return star_set(table, row, map->results[GROUP_NAME], SNAPSHOT_GROUP, err);
 }
 
@@ -180,8 +180,9 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A pick that stands well beside its particle caught the rim of one, or the gap between two. What is usual among the
- * picks widens the limit, so that a picker that centres badly loses nothing. In px of the particles. */
+/* Returns the largest distance (px) of a particle from its pick. A pick farther away has caught the rim of a particle
+ * or the gap between two. The limit widens with the median distance, so that a picker that centres badly loses
+ * nothing. */
 static enum status off_centre_limit(struct classifier *c, double *ret_limit, struct err *err) {
     const struct classifier_options *o = &c->options;
     double px = c->model->options.pixel_size;
@@ -204,7 +205,7 @@ static enum status off_centre_limit(struct classifier *c, double *ret_limit, str
     return STATUS_OK;
 }
 
-/* All particles, or those of kept classes that lie within `limit` px of their picks. */
+/* Writes all particles, or those of kept classes that lie within `limit` px of their picks. */
 static enum status write_particles(struct classifier *c, const char *root, const char *path, bool kept_only,
                                    double limit, size_t *ret_count, struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
@@ -262,7 +263,7 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     double limit;
     TRY(off_centre_limit(c, &limit, err));
     TRY(write_particles(c, s->root, path, true, limit, &s->kept, err));
-    /* The model last: where it is there, the others are. */
+    /* The model comes last: if it exists, the other files exist. */
     TRY(snapshot_write_sampling(c, s, err));
     TRY(snapshot_write_optimiser(c, s, err));
     return snapshot_write_model(c, s, err);

@@ -6,22 +6,23 @@
 
 struct snapshot {
     const char *folder;   /* absolute */
-    const char *relative; /* the same, as written in STAR files: "classifier" */
-    const char *root;     /* what paths in these are relative to; NULL: images keep the names that their tables give */
+    const char *relative; /* the folder as written in STAR files: "classifier" */
+    const char *root;     /* paths in STAR files are relative to it; NULL: images keep the names of their tables */
     int iteration;
     bool final;
-    size_t kept; /* particles of kept classes: filled by snapshot_write and snapshot_restore */
+    size_t kept; /* particles that are selected: set by snapshot_write and snapshot_restore */
     int kept_classes, classes;
 };
 
-/* run_itNNN_classes.mrcs, _classes.png, _data.star, _model.star and selected_itNNN.star. Classes are judged first. */
+/* Judges the classes, then writes run_itNNN_classes.mrcs, _classes.png, _data.star, _model.star, _sampling.star,
+ * _optimiser.star and selected_itNNN.star. */
 enum status snapshot_write(struct classifier *classifier, struct snapshot *snapshot, struct err *err);
 /* Appends a line to history.jsonl. */
 enum status snapshot_history(const struct classifier *classifier, const struct snapshot *snapshot, struct err *err);
 /* Removes the run_itNNN files of an earlier iteration, or its selection. */
 void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection);
 
-/* All class averages in one picture, largest class first; kept ones in a green frame, the others dimmed. */
+/* Draws all class averages in one picture, the largest class first; kept classes have a green frame, others are dim. */
 enum status snapshot_picture(const struct model *model, const char *path, struct err *err);
 
 #endif

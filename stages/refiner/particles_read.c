@@ -1,4 +1,4 @@
-/* From a STAR file into the set: its optics groups, its stacks, its rows. */
+/* Reads STAR files into the set of particles: optics groups, stacks and rows. */
 #include "stages/refiner/particles_private.h"
 
 #include <limits.h>
@@ -17,7 +17,7 @@ struct reading {
     struct particle_table *table;
     int subset; /* column rlnRandomSubset; −1: absent */
     int source;
-    int *optics_map; /* optics group of the table → index into set->optics; −1: not there yet */
+    int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
 };
 
 static bool same_optics(const struct particle_optics *o, const struct optics *values) {
@@ -25,7 +25,8 @@ static bool same_optics(const struct particle_optics *o, const struct optics *va
            o->amplitude_contrast == values->amplitude_contrast;
 }
 
-/* Finds the optics of that name and values in the set, or adds them. group: row of the file's optics table; −1: none. */
+/* Finds the optics of that name and values in the set, or adds them. group: row of the file's optics table; −1: none.
+ */
 static enum status add_optics(struct reading *r, int group, const char *name, const struct optics *values,
                               int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
@@ -91,7 +92,8 @@ static enum status optics_of_row(struct reading *r, const struct particle_row *v
     return STATUS_OK;
 }
 
-/* Below the root: relative to it, so that the session can be moved and is RELION's project folder. */
+/* Returns a path relative to the root if it lies below the root, so that the session can be moved and serves RELION as
+ * its project folder. */
 static const char *name_below(const char *root, const char *path) {
     size_t length = root != NULL ? strlen(root) : 0;
     bool below = length > 0 && strncmp(path, root, length) == 0 && path[length] == '/';
@@ -125,7 +127,8 @@ static enum status resolve_stack(const struct reading *r, const char *given, cha
     return path_join("", given, path, PATH_SIZE, err);
 }
 
-/* Rows of one stack follow each other, and looking for a file costs more than comparing a name. */
+/* Finds a stack in the set, or adds it. Compares with the last name first: rows of one stack follow each other, and
+ * looking for a file costs more. */
 static enum status stack_index(struct reading *r, const char *given, int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
     char path[PATH_SIZE];
