@@ -167,7 +167,7 @@ with tempfile.TemporaryDirectory() as folder:
     check(len(names) == COUNT and all(os.path.exists(name.split("@")[1]) for name in names), f"stacks of {names[0]}")
     os.chdir("../..")
 
-    # Images that say nothing, and particles without a CTF, are told of.
+    # The log counts images that are ignored and particles without a CTF.
     with mrcfile.open("p.mrcs", "r+") as stack:
         stack.data[3, 5, 5] = np.nan
         stack.data[8] *= 1e6
@@ -193,7 +193,7 @@ with tempfile.TemporaryDirectory() as folder:
         text=True,
     )
     check(run.returncode == 0, f"exit {run.returncode}: {run.stderr}")
-    check(f"2 of {COUNT} images hold values" in run.stderr, f"nothing of spoiled images: {run.stderr}")
+    check(f"2 of {COUNT} images are ignored" in run.stderr, f"nothing of spoiled images: {run.stderr}")
     check(f"{COUNT} of {COUNT} particles have no CTF" in run.stderr, f"nothing of missing CTFs: {run.stderr}")
 
     if shutil.which("relion_star_handler") is None:

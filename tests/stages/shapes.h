@@ -1,5 +1,5 @@
-/* Made-up particles for tests of the classifier only: three shapes, turned, shifted and noisy, and images of noise, in
- * stacks with tables as an extractor leaves them. */
+/* Makes particles for tests of the classifier: three shapes, turned, shifted and noisy, and images of noise, in stacks
+ * with tables as the extractor writes them. */
 #ifndef ICESTREAM_TESTS_STAGES_SHAPES_H
 #define ICESTREAM_TESTS_STAGES_SHAPES_H
 
@@ -41,14 +41,15 @@ static inline double gaussian(unsigned *state) {
     return sqrt(-2 * log(u + 1e-12)) * cos(2 * M_PI * v);
 }
 
-/* Blobs that no rotation takes into each other's: (x, y, width) in px. */
+/* Blobs of each shape: (x, y, width) in px. No rotation turns one shape into another. */
 static const double BLOBS[SHAPES][3][3] = {
     {{-6, 0, 2}, {6, 0, 2}, {0, 0, 2}},
     {{0, 6, 3}, {-5, -3, 2}, {5, -3, 2}},
     {{0, 0, 4.5}, {4, 4, 1.5}, {5, 3, 1.5}},
 };
 
-/* Shape at an angle and shift, 0 for noise alone. Particle i has shape i % 4, 3 being nothing, as far as they go. */
+/* Returns the value of a shape at an angle and shift; 0 for noise alone. Particle i has shape i % 4; shape 3 is noise.
+ */
 static inline int shape_of(int i) {
     return i < 4 * NOISE ? i % 4 : i % SHAPES;
 }
@@ -70,7 +71,7 @@ static inline void draw(int i, float *image, unsigned *random) {
         }
 }
 
-/* PARTS tables with stacks of their own, as an extractor would leave them; column truth holds the shape. */
+/* Writes PARTS tables with a stack each, as the extractor does; the column truth holds the shape. */
 static inline int make_particles(void **state) {
     (void)state;
     unsigned random = 12345;
@@ -143,10 +144,10 @@ static inline struct classifier_options options_of(int classes) {
                                    .final_passes = 4,
                                    .threads = 2,
                                    .device = {.kind = DEVICE_CPU},
-                                   .memory = 0x1p30,
+                                   .memory = 1,
                                    .seed = 3,
                                    .off_centre = NAN};
-    OK(quality_rule_parse("auto", &o.keep, &err));
+    OK(quality_rule_parse("auto", &o.rule, &err));
     return o;
 }
 
