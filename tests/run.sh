@@ -29,7 +29,7 @@ case "$mode" in
 esac
 
 say() { printf '\n==== %s (%d s)\n' "$*" "$SECONDS"; }
-step() { # step NAME COMMAND...: runs the command, remembers a failure, goes on
+step() { # step NAME COMMAND...: runs the command, remembers a failure, continues
   local name=$1
   shift
   "$@" || { failed+=("$name"); echo "FAILED: $name"; }
@@ -41,7 +41,7 @@ build() { # build PRESET [TARGET...]
   cmake --build --preset "$preset" ${1:+--target "$@"} >"build/$preset.build.log" 2>&1 ||
     { tail -n 60 "build/$preset.build.log"; return 1; }
 }
-check() { # check BUILD [CTEST ARGUMENT...]; with --quiet as an argument only the summary is shown, or all of a failure
+check() { # check BUILD [CTEST ARGUMENT...]: --quiet prints only the summary, or everything after a failure
   local name=$1 log="$PWD/build/$1.ctest.log"
   shift
   ctest --test-dir "build/$name" --output-on-failure -j 2 "$@" --output-log "$log"
@@ -50,11 +50,11 @@ check() { # check BUILD [CTEST ARGUMENT...]; with --quiet as an argument only th
     if [ "$status" -eq 0 ]; then sed -n '/% tests passed/,$p' "$log"; else cat "$log"; fi ;;
   esac
   if [ "${CI:-}" = true ]; then
-    # CTest lists what skipped as "  12 - name (Skipped)"; tests for a GPU are called gpu_*.
+    # CTest lists skipped tests as " 12 - name (Skipped)". Tests that need a GPU are called gpu_*.
     local skipped
     skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" |
       grep -v -e '^gpu_' -e '^faults_disk_full$' || true)
-    if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # which need none of it
+    if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # fault tests need no real data
       echo "skipped, since there is no real data in ../shared/data: ${skipped//$'\n'/ }"
     elif [ -n "$skipped" ]; then
       echo "skipped, though this is CI and no GPU is missed: $skipped"

@@ -1,5 +1,5 @@
-/* Time of picking one micrograph beside its floor: the inverse transforms, templates × rotations of them, spread over
- * the threads. bench_picker [SIZE PIXEL_SIZE TEMPLATES THREADS]: by default two micrographs of the usual sizes. */
+/* Times the picking of one micrograph beside its floor: the inverse transforms, templates × rotations of them, spread
+ * over the threads. bench_picker [SIZE PIXEL_SIZE TEMPLATES THREADS]: by default two micrographs of the usual sizes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds of one inverse transform on one thread, the best of many. */
+/* Returns the time (s) of one inverse transform on one thread, the best of many. */
 static double transform_time(int work) {
     struct fft_plan *plan = NULL;
     struct fft_options options = {.rank = 2, .shape = {work, work}, .direction = FFT_INVERSE};

@@ -1,6 +1,9 @@
-/* Time of the search of one micrograph, and of its correlation part beside the bare transforms of the same size and
- * number, in one run. bench_search [DEVICE [SIZE LOWPASS]]: by default on the first CUDA device, else the CPU, a 4096²
- * micrograph at 20 Å; LOWPASS 0: none. */
+/* Times the search of one micrograph, and its correlation part beside the bare transforms of the same size and number,
+ * in one run.
+ *
+ *   bench_search [DEVICE [SIZE LOWPASS]]
+ *
+ * Default: the first CUDA device, else the CPU; a 4096² micrograph at 20 Å. LOWPASS 0: no low-pass. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +72,7 @@ static enum status make(struct bench *b, const struct device *device, int size, 
     return STATUS_OK;
 }
 
-/* Median of several runs, s, from host memory or from the device's. */
+/* Returns the median of several runs (s), from host memory or from the device's. */
 static enum status time_search(struct bench *b, struct search *search, const struct search_input *input, int runs,
                                double *ret_seconds) {
     struct search_maps maps = {0};
@@ -147,7 +150,7 @@ static enum status bench_cuda(struct bench *b, int runs) {
 }
 #endif
 
-/* The bare transforms on as many threads, each with its own. */
+/* Times the bare transforms on as many threads, each with its own. */
 static enum status bench_cpu(struct bench *b) {
     const struct search_options *o = &b->options;
     struct fft_plan *plan = NULL;

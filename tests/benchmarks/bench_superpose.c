@@ -1,10 +1,10 @@
-/* Times of all pairs of an ensemble, best of three, beside the floor: half of the product X Xᵀ by OpenBLAS with as many
- * threads on a CPU, at 67 TFLOP/s on a CUDA device.
+/* Times all pairs of an ensemble, the best of three, beside the floor: half of the product X Xᵀ, by OpenBLAS with as
+ * many threads on a CPU, at 67 TFLOP/s on a CUDA device.
  *
  *   bench_superpose [DEVICE [COUNT ATOMS THREADS [XYZ RMSD]]]
  *
- * XYZ: float [COUNT][ATOMS][3] in Å to read instead of random structures; RMSD: a file that the upper triangle is
- * written to. By default on the first CUDA device, else the CPU, 1000 structures of 500 atoms, two threads. */
+ * XYZ: a file of float [COUNT][ATOMS][3] in Å, which replaces random structures. RMSD: the file that gets the upper
+ * triangle. Default: the first CUDA device, else the CPU; 1000 structures of 500 atoms, two threads. */
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static double read_clock(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds on the wall, and of all threads. */
+/* Wall time, and processor time of all threads (s). */
 struct lap {
     double wall, cpu;
 };

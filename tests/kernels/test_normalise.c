@@ -1,4 +1,5 @@
-/* Normalisation: mean 0 and deviation 1, outliers cut, noise around, the same for any number of threads. */
+/* Tests normalisation: mean 0 and deviation 1, cut outliers, noise around the image, the same result for any number of
+ * threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +74,7 @@ static void one_kind_of_outlier_hides_no_other(void **state) {
     float *in = mem_aligned(N * N, sizeof *in), *out = mem_aligned(N * N, sizeof *out);
     for (int i = 0; i < N * N; i++)
         in[i] = i % N == 200 ? 65535 : i % N == 50 ? 0 : 1000 + 40 * uniform();
-    in[0] = 1e30f; /* nor does a wild first pixel */
+    in[0] = 1e30f; /* a wild first pixel must not hide others either */
     float deviation = normalise_micrograph(in, N, N, 8, N, 1, 1, out);
     assert_float_equal(deviation, 40 / sqrt(12), 0.2);
     double mean = 0, spread = 0;
