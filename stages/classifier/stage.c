@@ -239,14 +239,9 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     s->iteration++;
     struct snapshot snapshot = describe(stage, s, final);
     enum status status;
-    struct stage_patience patience = {0};
-    do
-        status = snapshot_write(&s->classifier, &snapshot, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, snapshot_write(&s->classifier, &snapshot, err));
     TRY(status);
-    do
-        status = snapshot_history(&s->classifier, &snapshot, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, snapshot_history(&s->classifier, &snapshot, err));
     TRY(status);
     if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
     if (s->iteration > KEPT_SELECTIONS) snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);

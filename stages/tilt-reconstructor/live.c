@@ -163,11 +163,9 @@ static bool is_of_series(enum status status) {
 /* Writes the products. Waits while the disk is full, so that nothing is computed twice. */
 static enum status write_products(struct live *live, const struct reconstruction *reconstruction,
                                   const struct products *paths, uint64_t fingerprint, struct err *err) {
-    struct stage_patience patience = {0};
     enum status status;
-    do
-        status = products_write(&live->settings->reconstruction, reconstruction, paths, fingerprint, err);
-    while (stage_wait_out(live->stage, status, err, &patience));
+    STAGE_PERSIST(live->stage, status, err,
+                  products_write(&live->settings->reconstruction, reconstruction, paths, fingerprint, err));
     return status;
 }
 
