@@ -321,11 +321,8 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     *ret_work = STAGE_WORK_MORE;
     TRY(pass_over_made(live, group, &made, err));
     if (made || group->series.count == 0) return STATUS_OK;
-    struct stage_patience patience = {0};
     enum status status;
-    do
-        status = make_tomogram(live, group, &problem);
-    while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &problem, &patience));
+    STAGE_PERSIST(live->stage, status, &problem, make_tomogram(live, group, &problem));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
     if (status == STATUS_OK) {
         group_drop_pixels(group);
