@@ -365,11 +365,11 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
 
 enum status estep_place(struct estep *e, struct model *m, struct err *err) {
     struct workspace *workspace = alignment_workspace(e->alignment);
-    struct err inner = {0};
+    struct err own = {0};
     if (workspace == NULL) return STATUS_OK;
-    enum status status = model_place(m, workspace, &inner);
+    enum status status = model_place(m, workspace, &own);
     if (status == STATUS_OK || status == STATUS_NO_MEMORY) return STATUS_OK;
-    if (err != NULL) *err = inner;
+    if (err != NULL) *err = own;
     return status;
 }
 

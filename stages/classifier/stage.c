@@ -151,20 +151,20 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
  * ret_snapshot: the snapshot that was read; iteration 0: none. */
 static enum status restore_latest(struct stage *stage, struct state *s, int last, struct snapshot *ret_snapshot,
                                   struct err *err) {
-    struct err inner = {0};
+    struct err own = {0};
     TRY(classifier_start(&s->classifier, err));
     for (int i = last; i > 0; i = snapshot_last(stage_folder(stage), i)) {
         struct snapshot snapshot = describe(stage, s, false);
         snapshot.iteration = i;
         bool final = false;
-        enum status status = snapshot_restore(&s->classifier, &snapshot, &final, &inner);
+        enum status status = snapshot_restore(&s->classifier, &snapshot, &final, &own);
         if (status == STATUS_OK) {
             s->finished = final ? dataset_count(s->dataset) : 0;
             *ret_snapshot = snapshot;
             return STATUS_OK;
         }
-        FAIL_IF(!status_is_of_file(status), err, status, "%s", inner.message);
-        stage_log(stage, LOG_WARN, "not-restored", "iteration %d cannot be restored: %s", i, inner.message);
+        FAIL_IF(!status_is_of_file(status), err, status, "%s", own.message);
+        stage_log(stage, LOG_WARN, "not-restored", "iteration %d cannot be restored: %s", i, own.message);
     }
     stage_log(stage, LOG_WARN, "not-restored", "the classification begins anew with all %zu particles",
               dataset_count(s->dataset));
@@ -239,14 +239,9 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     s->iteration++;
     struct snapshot snapshot = describe(stage, s, final);
     enum status status;
-    struct stage_patience patience = {0};
-    do
-        status = snapshot_write(&s->classifier, &snapshot, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, snapshot_write(&s->classifier, &snapshot, err));
     TRY(status);
-    do
-        status = snapshot_history(&s->classifier, &snapshot, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, snapshot_history(&s->classifier, &snapshot, err));
     TRY(status);
     if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
     if (s->iteration > KEPT_SELECTIONS) snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
