@@ -11,6 +11,7 @@
 
 #include "common/formats/image_formats.h"
 #include "common/formats/star.h"
+#include "common/harness/item_optics.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
@@ -99,41 +100,41 @@ static bool cell_number(const struct star_table *table, size_t row, const char *
     return index >= 0 && star_get_number(table, row, index, ret_value, NULL) == STATUS_OK && isfinite(*ret_value);
 }
 
-struct optics {
+struct table_row {
     const struct star_table *table; /* or NULL */
     size_t row;
 };
 
-/* Takes the session's value, else that of the optics table, else that of the micrograph's row, else the fallback. */
-static enum status set_optics_number(struct item *item, const char *member, double session_value, struct optics optics,
-                                     struct optics own, const char *column, double fallback, struct err *err) {
-    double value = session_value;
-    if (isnan(value) && !cell_number(optics.table, optics.row, column, &value) &&
-        !cell_number(own.table, own.row, column, &value))
-        value = fallback;
-    return isnan(value) ? STATUS_OK : item_set_number(item, member, value, err);
+/* Reads a value from the optics table, else from the micrograph's row; NaN where neither has a number. */
+static double read_optics_number(struct table_row optics, struct table_row own, const char *column) {
+    double value;
+    bool found =
+        cell_number(optics.table, optics.row, column, &value) || cell_number(own.table, own.row, column, &value);
+    return found ? value : NAN;
 }
 
-static enum status set_optics(const struct stage *stage, struct item *item, struct optics optics, struct optics own,
-                              double header_pixel_size, struct err *err) {
-    const struct stage_session *session = &stage->session;
+static enum status set_optics(const struct stage *stage, struct item *item, struct table_row optics,
+                              struct table_row own, double header_pixel_size, struct err *err) {
     int name = optics.table != NULL ? star_column_find(optics.table, "rlnOpticsGroupName") : -1;
     const char *group = name >= 0 ? star_get(optics.table, optics.row, name) : "opticsGroup1";
     TRY(item_set_string(item, "optics.group", item_text_fits(group) ? group : "opticsGroup1", err));
+    struct optics values = session_optics(&stage->session);
+    const struct optics tables = {
+        .pixel_size = read_optics_number(optics, own, "rlnMicrographPixelSize"),
+        .voltage = read_optics_number(optics, own, "rlnVoltage"),
+        .spherical_aberration = read_optics_number(optics, own, "rlnSphericalAberration"),
+        .amplitude_contrast = read_optics_number(optics, own, "rlnAmplitudeContrast"),
+    };
+    optics_fill(&values, &tables);
     double fallback = header_pixel_size > 0 ? header_pixel_size : NAN, detector, magnification;
     /* RELION 3.0: the detector's pixel in µm, divided by the magnification. */
     if (cell_number(own.table, own.row, "rlnDetectorPixelSize", &detector) &&
         cell_number(own.table, own.row, "rlnMagnification", &magnification) && magnification > 0)
         fallback = 1e4 * detector / magnification;
-    TRY(set_optics_number(item, "optics.pixel_size", session->pixel_size, optics, own, "rlnMicrographPixelSize",
-                          fallback, err));
-    TRY(set_optics_number(item, "optics.original_pixel_size", NAN, optics, own, "rlnMicrographOriginalPixelSize",
-                          item_number(item, "optics.pixel_size", NAN), err));
-    TRY(set_optics_number(item, "optics.voltage", session->voltage, optics, own, "rlnVoltage", 300, err));
-    TRY(set_optics_number(item, "optics.spherical_aberration", session->spherical_aberration, optics, own,
-                          "rlnSphericalAberration", 2.7, err));
-    return set_optics_number(item, "optics.amplitude_contrast", session->amplitude_contrast, optics, own,
-                             "rlnAmplitudeContrast", 0.1, err);
+    if (isnan(values.pixel_size)) values.pixel_size = fallback;
+    optics_fill_defaults(&values);
+    double original = read_optics_number(optics, own, "rlnMicrographOriginalPixelSize");
+    return item_set_optics(item, &values, isnan(original) ? values.pixel_size : original, err);
 }
 
 /* Adds shape and pixel size when the file states them; a file that cannot be read is left for the stage to report. */
@@ -163,14 +164,15 @@ static enum status set_columns(struct item *item, const struct star_table *table
 }
 
 /* Finds the row of the optics table that the micrograph's group names, or its only row when no group is named. */
-static struct optics find_optics(struct star_file *star, const struct star_table *table, size_t row) {
+static struct table_row find_optics(struct star_file *star, const struct star_table *table, size_t row) {
     struct star_table *optics = star_table_find(star, "optics");
     double group, other;
-    if (optics == NULL || star_row_count(optics) == 0) return (struct optics){NULL, 0};
+    if (optics == NULL || star_row_count(optics) == 0) return (struct table_row){NULL, 0};
     if (cell_number(table, row, "rlnOpticsGroup", &group))
         for (size_t i = 0; i < star_row_count(optics); i++)
-            if (cell_number(optics, i, "rlnOpticsGroup", &other) && other == group) return (struct optics){optics, i};
-    return (struct optics){optics, 0};
+            if (cell_number(optics, i, "rlnOpticsGroup", &other) && other == group)
+                return (struct table_row){optics, i};
+    return (struct table_row){optics, 0};
 }
 
 struct star_input {
@@ -190,7 +192,7 @@ static enum status add_micrograph(const struct star_input *input, struct star_ta
     double pixel_size = 0;
     TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
     TRY(set_columns(item, table, row, err));
-    struct optics optics = find_optics(input->file, table, row), own = {table, row};
+    struct table_row optics = find_optics(input->file, table, row), own = {table, row};
     return set_optics(input->stage, item, optics, own, pixel_size, err);
 }
 
@@ -235,7 +237,7 @@ static enum status add_pick_row(const struct star_input *input, const char *name
         double pixel_size = 0;
         TRY(stage_files_path(input->stage, name, input->folder, path, err));
         TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
-        TRY(set_optics(input->stage, item, (struct optics){0}, (struct optics){0}, pixel_size, err));
+        TRY(set_optics(input->stage, item, (struct table_row){0}, (struct table_row){0}, pixel_size, err));
     }
     TRY(stage_files_path(input->stage, picks, input->folder, path, err));
     return item_set_string(item, "picks.star", path, err);
@@ -310,7 +312,7 @@ enum status stage_files_image(const struct stage *stage, const char *path, const
     TRY(list_need(list, id, "micrograph", &item, err));
     double pixel_size = 0;
     TRY(set_micrograph(stage, item, text, &pixel_size, err));
-    return set_optics(stage, item, (struct optics){0}, (struct optics){0}, pixel_size, err);
+    return set_optics(stage, item, (struct table_row){0}, (struct table_row){0}, pixel_size, err);
 }
 
 int stage_files_by_name(const FTSENT **a, const FTSENT **b) {

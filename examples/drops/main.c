@@ -130,12 +130,12 @@ static enum status write_pictures(const struct options *options, const struct pi
     enum status status = STATUS_OK;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int i = 0; i < count; i++) {
-        struct err mine = {0};
-        enum status came = write_one(options, &pictures[i], &mine);
+        struct err own = {0};
+        enum status came = write_one(options, &pictures[i], &own);
 #pragma omp critical
         if (came != STATUS_OK && status == STATUS_OK) {
             status = came;
-            *err = mine;
+            *err = own;
         }
     }
     return status;

@@ -11,12 +11,14 @@
 enum { EMPTY_FROM_UPDATE = 6, SPLITS_PER_UPDATE = 3 };
 
 void classifier_init(struct classifier *c, const struct classifier_options *options, struct dataset *dataset) {
-    *c = (struct classifier){
-        .options = *options, .dataset = dataset, .random = options->seed * 2654435761u + 1, .last_changed = 1};
+    *c = (struct classifier){.options = *options,
+                             .dataset = dataset,
+                             .random = (unsigned)options->seed * 2654435761u + 1,
+                             .last_changed = 1};
 }
 
 void classifier_clear(struct classifier *c) {
-    model_destroy(&c->model); /* what of it lies on a device is the E-step's memory */
+    model_destroy(&c->model); /* first: parts of it lie in the E-step's memory on a device */
     estep_destroy(&c->estep);
     mem_free(&c->order);
     mem_free(&c->batch);
@@ -68,7 +70,7 @@ enum status classifier_start(struct classifier *c, struct err *err) {
                                   .offset_range = o->offset_range,
                                   .offset_step = o->offset_step,
                                   .device = o->device,
-                                  .memory = o->memory,
+                                  .memory = o->memory * 0x1p30,
                                   .threads = o->threads};
     TRY(model_create(&model, &c->model, err));
     c->model->sigma_offset = 10 / pixel_size;
@@ -93,9 +95,9 @@ static int wanted_classes(const struct classifier *c) {
     return by_count < least ? least : by_count > all ? all : (int)by_count;
 }
 
-enum { SAMPLE = 2000 }; /* particles that stand for all */
+enum { SAMPLE = 2000 }; /* as many particles represent all */
 
-/* First references: averages of random subsets, low-passed. */
+/* Makes the first references: low-pass filtered averages of random subsets. */
 static enum status seed(struct classifier *c, struct err *err) {
     struct model *m = c->model;
     size_t count = dataset_count(c->dataset);
@@ -110,12 +112,12 @@ static enum status seed(struct classifier *c, struct err *err) {
         TRY(model_set_map(m, k, 0, err));
     TRY(dataset_judge(c->dataset, c->order, count, err));
     TRY(seed_noise(m, c->dataset, c->order, count, err));
-    /* Signal variance before anything is known: as much as noise, so that the averages come out half-weighted. */
+    /* The signal variance is unknown yet. Set to that of the noise, it gives averages half their weight. */
     for (int k = 0; k < m->class_count; k++)
         for (int s = 0; s <= box / 2; s++)
             m->classes[k].tau2[s] = m->sigma2[s];
     int angles = 2 * (int)ceil(360 / c->options.psi_step - 1e-6);
-    TRY(seed_sums(m, c->dataset, c->order, count, angles, c->options.seed, err));
+    TRY(seed_sums(m, c->dataset, c->order, count, angles, (unsigned)c->options.seed, err));
     int size = m->size;
     TRY(model_maximise(m, err));
     for (int k = 0; k < m->class_count; k++)
@@ -132,7 +134,7 @@ static size_t batch_size(const struct classifier *c) {
     return size < 150 ? 150 : size > most ? most : size;
 }
 
-/* New particles first, then on through the pass; a particle comes once in a batch. */
+/* Chooses new particles first, then the next particles of the pass. A batch holds each particle once. */
 static enum status choose_batch(struct classifier *c, bool everything, struct err *err) {
     size_t n = dataset_count(c->dataset);
     size_t size = everything ? n : batch_size(c);
@@ -165,7 +167,7 @@ static enum status choose_batch(struct classifier *c, bool everything, struct er
     return STATUS_OK;
 }
 
-/* How much of the sums stays when the batch is added. */
+/* Returns the fraction of the sums that stays when the batch is added. */
 static double fade_factor(const struct classifier *c) {
     double n = (double)dataset_count(c->dataset), batch = (double)c->batch_count;
     if (c->updates == 0 || c->restored || batch >= n) return 0;
@@ -173,7 +175,7 @@ static double fade_factor(const struct classifier *c) {
     return fmin(fmax(1 - batch / target, 0), 0.95);
 }
 
-/* More classes as particles come, and new ones for those that nearly died out: the largest class is halved. */
+/* Splits the largest class to add a class as particles come, or to replace a class with hardly any particles. */
 static enum status renew_classes(struct classifier *c, struct err *err) {
     struct model *m = c->model;
     int wanted = wanted_classes(c);
@@ -195,7 +197,7 @@ static enum status renew_classes(struct classifier *c, struct err *err) {
     return STATUS_OK;
 }
 
-/* The halves of a batch are added one after the other. */
+/* Sorts a batch by half: the halves are added one after the other. */
 static enum status sort_batch(struct classifier *c, struct err *err) {
     size_t at = 0;
     if (c->sorted_capacity < c->batch_capacity) {
@@ -218,7 +220,7 @@ static enum status open_batch(struct classifier *c, bool everything, struct err 
     size_t sample = c->batch_count < SAMPLE ? c->batch_count : SAMPLE;
     if (c->restored) TRY(dataset_judge(c->dataset, c->batch, sample, err));
     if (c->updates == 0 || c->restored) TRY(estep_place(c->estep, c->model, err));
-    /* The priors over classes come from the old sums, before they fade. */
+    /* estep_begin takes the priors over classes from the old sums, so that it comes before model_fade. */
     TRY(estep_begin(c->estep, c->model, everything ? 0 : random_unit(c) - 0.5, err));
     if (everything || c->pass_seen >= (double)dataset_count(c->dataset)) {
         c->pass = (struct estep_result){0};
@@ -229,7 +231,7 @@ static enum status open_batch(struct classifier *c, bool everything, struct err 
     return STATUS_OK;
 }
 
-/* All or nothing: images may be away, and it is tried again. */
+/* Opens a batch wholly or not at all: if images are away for a while, the caller tries again. */
 static enum status begin_batch(struct classifier *c, bool everything, struct err *err) {
     size_t unseen = c->first_unseen, next = c->order_next;
     enum status status = open_batch(c, everything, err);
@@ -240,8 +242,8 @@ static enum status begin_batch(struct classifier *c, bool everything, struct err
     return status;
 }
 
-/* What is usual among the norms: median, and the spread from the median of the distances to it. Of so many particles,
- * evenly among all, that either is known to 2 %: an update must not take longer the more came before. */
+/* Measures the median of the norms and their spread, from the median distance to the median. An even sample of the
+ * particles, which gives both to 2 %, keeps the time of an update from growing with the number of particles. */
 static enum status measure_norms(struct classifier *c, struct err *err) {
     enum { MOST = 4096 };
     size_t n = dataset_count(c->dataset), every = n / MOST + 1, count = 0;
@@ -302,7 +304,7 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
     }
-    size_t done = 0, left = c->batch_count - c->batch_next; /* 0: the batch could not be ended */
+    size_t done = 0, left = c->batch_count - c->batch_next; /* 0: ending the batch failed before */
     if (left > 0) {
         enum status status =
             estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, left, &c->pass, &done, err);

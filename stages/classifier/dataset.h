@@ -1,8 +1,8 @@
-/* The particles of a classification: where their images lie, their CTFs, and what is known of each so far.
+/* Holds the particles of a classification: where their images are, their CTFs, and the classes and poses found so far.
  *
- * Tables come in from I/O threads (dataset_submit, locked) and are taken over by the one thread that computes
- * (dataset_merge); all else belongs to that thread. Images are read when they are first needed and kept in memory up
- * to a limit; beyond it they are read again each time. */
+ * I/O threads submit tables (dataset_submit takes a lock); the one computing thread adds them to the dataset
+ * (dataset_merge) and calls all other functions. An image is read when it is first needed, and is kept in memory up to
+ * a limit; images beyond the limit are read again each time. */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_DATASET_H
 #define ICESTREAM_STAGES_CLASSIFIER_DATASET_H
 
@@ -13,11 +13,8 @@
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 
-/* px; what a mask of at least 8 px needs, and what can be transformed */
-enum { DATASET_BOX_MIN = 10, DATASET_BOX_MAX = 2048 };
-
 struct dataset_particle {
-    int batch, row;   /* its row in the table of that batch */
+    int batch, row;   /* batch, and row in its table */
     int stack, slice; /* slice from 0 */
     int optics;       /* row of the batch's optics table, -1: none */
     bool has_ctf;
@@ -30,9 +27,9 @@ struct dataset_particle {
     float x, y;           /* px: the shift that centres the image */
     float probability;    /* of the likeliest pose */
     float log_likelihood; /* rlnLogLikeliContribution */
-    float evidence;       /* ln of how much better the classes explain the image than nothing does */
+    float evidence;       /* ln(likelihood of the classes / likelihood of noise alone) */
     float norm;
-    bool unusable;   /* its image holds values that are no numbers, or far too large: in the empty class */
+    bool unusable;   /* the image holds NaN, infinite or far too large values: it is in the empty class */
     int significant; /* coarse poses */
     int visits;
 };
@@ -42,10 +39,10 @@ struct dataset_stack {
     int slices;
 };
 
-/* A table that came in: one micrograph's particles, or a whole particles.star. */
+/* A table as it was submitted: the particles of one micrograph, or a whole particles.star. */
 struct dataset_batch {
     struct star_file *file;
-    struct star_table *optics, *table; /* of `file`; optics may be NULL */
+    const struct star_table *optics, *table; /* parts of `file`; optics may be NULL */
     struct dataset_particle *particles;
     struct dataset_stack *stacks;
     int stack_count;
@@ -54,10 +51,11 @@ struct dataset_batch {
     double pixel_size;
 };
 
-/* Turns a path of a STAR file into one that can be opened. */
+/* Finds the file that a STAR file names. absolute: PATH_MAX. */
 typedef enum status dataset_resolve(void *context, const char *star_path, const char *name, char *absolute,
                                     struct err *err);
-/* fallback: Å/px where the table does not say; NaN: what the header of the first stack says. */
+/* Reads a table and the headers of its stacks. fallback: Å/px for a table without pixel size; NaN: that in the header
+ * of the first stack. */
 enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context, double fallback,
                                struct dataset_batch **ret_batch, struct err *err);
 void dataset_batch_destroy(struct dataset_batch **batch);
@@ -66,26 +64,26 @@ struct dataset;
 enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, struct err *err);
 void dataset_destroy(struct dataset **dataset);
 
-/* Any thread. Takes the batch over (nulls it), or refuses it: its box or pixel size are not those of the others. */
+/* Takes the batch over and nulls it. Refuses a batch whose box or pixel size are not those of the others. Any thread.
+ */
 enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err);
-/* Particles that have been submitted and not merged. Any thread. */
-size_t dataset_waiting(struct dataset *dataset);
-
+/* Adds all submitted batches. ret_added may be NULL. */
 enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err);
 size_t dataset_count(const struct dataset *dataset);
 int dataset_box(const struct dataset *dataset);           /* 0 before the first batch */
 double dataset_pixel_size(const struct dataset *dataset); /* Å/px */
 struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
-/* The particle's image: in memory, or read into scratch[box²]. One that is not finite, or far stronger than the others,
- * is all zeros, and the particle becomes `unusable`. */
+/* Returns the image of a particle, from memory or read into scratch[box²]. An image that is not finite, or far stronger
+ * than the others, is set to zero, and its particle becomes `unusable`. */
 enum status dataset_image(struct dataset *dataset, size_t index, float *scratch, const float **ret_image,
                           struct err *err);
-/* From some images, half of which at least are as they should be, how strong one may be: a hundred times as strong as
- * the median. Images that are in memory already are looked at again. */
+/* Finds from some images how strong an image may be (particle_image.h); at least half of these must be good. Checks
+ * images that are in memory again. */
 enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t count, struct err *err);
-/* Text of the particle's row: its table and the row in it. */
+/* Returns the table that holds the particle's row. */
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row);
-const char *dataset_stack(const struct dataset *dataset, size_t index); /* where its image is, absolute */
+const char *dataset_stack(const struct dataset *dataset, size_t index); /* path of the stack that holds the image */
+/* Returns the optics table of the particle; NULL: none. */
 const struct star_table *dataset_optics(const struct dataset *dataset, size_t index, size_t *ret_row);
 
 #endif

@@ -6,36 +6,36 @@
 #include "common/memory.h"
 #include "kernels/alignment/alignment.h"
 
-/* How far from the median, in (robust) standard deviations. */
+/* An image is an outlier if its norm is so many (robust) standard deviations from the median. */
 static const double OUTLIER_SPREADS = 6;
 enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20 };
 
 struct estep {
     struct estep_options options;
-    int box, shells, capacity; /* classes that there is room for */
+    int box, shells, capacity; /* capacity: most classes */
     double pixel_size, mask_radius;
     struct alignment *alignment;
     struct sampling sampling;
     struct fourier_pixels pixels;
-    int half;                      /* whose particles are added at present; -1: none were yet */
-    size_t added, lost;            /* of them, so far; by the last estep_run */
-    struct model_sums before_half; /* as they were before the first of them */
-    struct estep_result result;    /* so was this */
+    int half;                      /* half that is being added; -1: none yet */
+    size_t added, lost;            /* particles of the half so far; lost by the last estep_run */
+    struct model_sums before_half; /* copy of the sums before the half began */
+    struct estep_result result;    /* copy of the result before the half began */
     bool with_empty;
     double log_empty;
 
     struct alignment_iteration iteration;
-    struct projector **projectors; /* [capacity], as alignment takes them */
+    struct projector **projectors; /* [capacity], for the alignment */
     struct accumulator **sums;
     float *log_class;
 
-    int batch, room; /* particles at a time: that are compared, no more than there is room for */
-    float *images;   /* [image_room][box²]: of those that are not kept in memory */
+    int batch, room; /* particles compared at a time; most particles that the arrays hold */
+    float *images;   /* [image_room][box²]: images that the dataset does not keep in memory */
     int image_room;
-    size_t *indices; /* [room]: of the dataset */
+    size_t *indices; /* [room]: into the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
-    int *before;             /* [room]: the class that each was in */
+    int *before;             /* [room]: former class of each */
     float *powers, *weights; /* [room][shells], [room][capacity] */
 };
 
@@ -104,14 +104,14 @@ void estep_destroy(struct estep **estep) {
 size_t estep_image_bytes(double memory, const struct model *m) {
     const struct model_options *o = &m->options;
     const struct averages_options averages = model_averages(o);
-    /* What the batch adds, and what it is compared with. */
+    /* Sums that the batch adds, and references. */
     size_t classes = (size_t)o->class_capacity, taken = classes * accumulator_bytes(2, o->max_size);
     taken += m->placed ? averages_bytes(&averages) : classes * projector_bytes(2, o->max_size);
     return (double)taken < memory ? (size_t)((memory - (double)taken) / 4) : 0;
 }
 
-/* As many as are compared at a time, but not too many images that are not kept in memory. Fewer than before, as classes
- * become more and averages finer, have room. */
+/* Makes room for the particles that are compared at a time, but for a limited number of images that are not in memory.
+ * The number of particles falls as classes are added and averages become finer; then the old arrays have room. */
 static enum status reserve_batch(struct estep *e, struct err *err) {
     size_t pixels = (size_t)e->box * (size_t)e->box, most = IMAGE_BYTES / (pixels * sizeof *e->images);
     size_t n = (size_t)alignment_batch(e->alignment);
@@ -134,7 +134,8 @@ static enum status reserve_batch(struct estep *e, struct err *err) {
     return STATUS_OK;
 }
 
-/* The size beyond which angles of a step apart no longer differ: 1.5 pixels at the rim of the particle. */
+/* Returns the Fourier size at which one step of the angle moves the rim of the particle by 1.5 px; angles of the
+ * coarse grid do not differ beyond. */
 static int coarse_size(const struct estep *e, int size) {
     double rotated = M_PI * 2 * e->mask_radius * e->sampling.psi_step / 360;
     int coarse = 2 * (int)ceil(e->box * 1.5 / rotated);
@@ -149,7 +150,7 @@ enum status estep_begin(struct estep *e, const struct model *m, double jitter, s
     sampling_perturb(&e->sampling, jitter);
     for (int k = 0; k < m->class_count; k++) {
         e->projectors[k] = averages_reference(m->averages, k);
-        /* No class is ruled out for good by one batch in which it had no member. */
+        /* A least prior: one batch without members must not rule a class out for good. */
         e->log_class[k] = (float)log(fmax(model_fraction(m, k), 0.1 / (m->class_count + 1)));
     }
     e->with_empty = m->options.with_empty && m->empty_active;
@@ -199,7 +200,7 @@ static enum status need_half(struct estep *e, struct model *m, const struct data
     return STATUS_OK;
 }
 
-/* A particle that stands far out is toned down or up by twice at most. */
+/* Returns the scale that brings an image to the average norm: 0.5 to 2. */
 static double norm_scale(const struct model *m, const struct dataset_particle *p) {
     return p->visits == 0 ? 1 : fmin(fmax(m->average_norm / p->norm, 0.5), 2);
 }
@@ -208,7 +209,7 @@ static double squared(double x) {
     return x * x;
 }
 
-/* All but the image and its number, which are there. */
+/* Fills all members but the image and its number, which load has filled. */
 static void describe(const struct estep *e, const struct model *m, const struct dataset_particle *in,
                      struct alignment_particle *p) {
     *p = (struct alignment_particle){.image = p->image,
@@ -220,13 +221,13 @@ static void describe(const struct estep *e, const struct model *m, const struct 
                                      .norm_most = INFINITY};
     p->nothing = e->log_empty + alignment_log_poses(&e->iteration, p->shift);
     if (!e->with_empty || !(m->norm_spread > 0)) return;
-    /* Contamination, a hot pixel, an edge: such an image is not like the rest, whatever class it resembles. */
+    /* An image with contamination, a hot pixel or an edge has an unusual norm, whatever class it resembles. */
     double far = OUTLIER_SPREADS * m->norm_spread;
     p->norm_least = squared(fmax(m->norm_median - far, 0) * p->scale) / 2;
     p->norm_most = squared((m->norm_median + far) * p->scale) / 2;
 }
 
-/* The class of the likeliest pose, or that of nothing where nothing is likelier than any class. */
+/* Chooses the class of the likeliest pose, or the empty class if that is likelier than each other class. */
 static void choose(const struct estep *e, const struct model *m, const struct alignment_particle *p,
                    const struct alignment_result *r, struct dataset_particle *out) {
     bool empty = r->left_out;
@@ -246,11 +247,11 @@ static void choose(const struct estep *e, const struct model *m, const struct al
     out->evidence = (float)(r->evidence - log_poses);
     out->log_likelihood = (float)(r->log_likelihood - log_poses);
     out->significant = r->significant;
-    /* The spread of what no class explains, as if noise of all shells had been measured in real space. */
+    /* Standard deviation of the residual, as if noise of all shells were measured in real space. */
     out->norm = (float)fmax(sqrt(2 * r->norm_sum) / p->scale, 1e-6);
 }
 
-/* What a particle gives to noise, priors and norms; to averages it has given. */
+/* Adds a particle to noise, priors and norms. alignment_add has added it to the averages. */
 static void add_particle(struct model *m, const struct alignment_result *r, const struct dataset_particle *p) {
     m->effective++;
     m->norm_sum += p->norm;
@@ -262,7 +263,7 @@ static void add_particle(struct model *m, const struct alignment_result *r, cons
     m->offset_count += r->weight_sum;
 }
 
-/* The rest of it: classes and shells share nothing, and each is summed in the order of particles. */
+/* Adds all particles to classes and shells in parallel. Each sum runs in the order of particles. */
 static void add_all(const struct estep *e, struct model *m, int count) {
     const struct alignment_result *r = e->results;
 #pragma omp parallel num_threads(e->options.threads)
@@ -278,7 +279,7 @@ static void add_all(const struct estep *e, struct model *m, int count) {
     }
 }
 
-/* Such an image is compared with nothing. */
+/* Counts an unusable particle as a member of the empty class. */
 static void pass_over(struct model *m, struct dataset_particle *p, struct estep_result *result) {
     result->changed += p->class_index != m->class_count;
     result->probability_sum += 1;
@@ -290,7 +291,7 @@ static void pass_over(struct model *m, struct dataset_particle *p, struct estep_
     m->effective++;
 }
 
-/* Images of particles of the half at work, which alignment_add takes in one go. */
+/* Loads images of the current half, as many as one alignment_add takes. */
 static enum status load(struct estep *e, struct dataset *dataset, const size_t *which, size_t count, int *ret_loaded,
                         size_t *ret_done, struct err *err) {
     size_t done = 0, pixels = (size_t)e->box * (size_t)e->box;
@@ -310,8 +311,8 @@ static enum status load(struct estep *e, struct dataset *dataset, const size_t *
     return STATUS_OK;
 }
 
-/* The sums hold one knows not what: the half begins anew. */
-static void give_up(struct estep *e, struct model *m, struct estep_result *result) {
+/* Resets the sums, which may hold parts of particles: the half begins anew. */
+static void reset_half(struct estep *e, struct model *m, struct estep_result *result) {
     model_restore_sums(m, e->half, &e->before_half);
     *result = e->result;
     e->lost = e->added;
@@ -336,7 +337,7 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
         describe(e, m, dataset_at(dataset, e->indices[i]), &e->particles[i]);
     enum status status = alignment_add(e->alignment, e->particles, loaded, e->results, err);
     if (status != STATUS_OK) {
-        give_up(e, m, result);
+        reset_half(e, m, result);
         return status;
     }
     *ret_done = done;

@@ -1,5 +1,5 @@
-/* A batch of particles against all classes (kernels/alignment), and the sums that the next averages are made of. A batch
- * is begun, particles are added, all of one half before those of the other, and it is ended. */
+/* Compares a batch of particles with all classes (kernels/alignment) and sums what the next averages are made from.
+ * Begin a batch, run its particles, one half after the other, and end the batch. */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 #define ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 
@@ -11,7 +11,7 @@ struct estep_options {
     double psi_step;                  /* ° */
     double offset_range, offset_step; /* px */
     struct device device;
-    double memory; /* bytes to compare in, of the device, or of the host; 0: as kernels/alignment finds */
+    double memory; /* bytes for comparing, of the device or of the host; 0: as kernels/alignment finds */
     int threads;
 };
 
@@ -20,36 +20,36 @@ enum status estep_create(const struct estep_options *options, const struct model
                          struct err *err);
 void estep_destroy(struct estep **estep);
 
-/* Averages in every half are told apart by this. */
+/* Returns the half that a particle belongs to: 0 or 1. */
 static inline int estep_half(size_t particle) {
     return (int)(particle & 1);
 }
 
-/* Bytes of a device's memory that images may stay in: a quarter of what sums and references of all classes, at their
- * largest, leave of it. */
+/* Returns how many bytes of a device's memory images may occupy: a quarter of what the sums and references of all
+ * classes, at their largest size, leave free. */
 size_t estep_image_bytes(double memory, const struct model *model);
-/* Before a batch before which all sums are given up: the model's averages go where particles are compared, if there is
- * room, and stay there. */
+/* Call before a batch that starts from empty sums. Moves the averages to the device that compares particles, if they
+ * fit; they stay there. */
 enum status estep_place(struct estep *estep, struct model *model, struct err *err);
 
-/* A batch with the model as it is, which must not change until estep_end; `jitter` (-0.5 .. 0.5) moves the grids of
- * angles and shifts by that part of a step. A batch that was not ended is given up. */
+/* Begins a batch and drops one that was not ended. The model must not change until estep_end. jitter (-0.5 .. 0.5)
+ * moves the grids of angles and shifts by that part of a step. */
 enum status estep_begin(struct estep *estep, const struct model *model, double jitter, struct err *err);
 
 struct estep_result {
-    double changed; /* how many went to another class than before */
+    double changed; /* number of particles that changed class */
     double probability_sum;
 };
 
-/* As many of which[count], count >= 1, as are compared at a time and are of the first one's half: updates them and adds
- * them to the model's sums. */
+/* Compares the next particles of which[count], count >= 1: as many as fit one batch, all from the half of the first.
+ * Updates them and adds them to the model's sums. */
 enum status estep_run(struct estep *estep, struct model *model, struct dataset *dataset, const size_t *which,
                       size_t count, struct estep_result *result, size_t *ret_done, struct err *err);
-/* After estep_run has failed: how many particles before these are to be added again, because what they gave is lost with
- * what these may have given. 0 where nothing of these was added, as where an image could not be read. */
+/* Call after estep_run has failed. Returns how many particles before these must be added again, because the sums of
+ * their half were reset. 0: none of these was added, for example because an image could not be read. */
 size_t estep_lost(struct estep *estep);
 enum status estep_end(struct estep *estep, struct model *model, struct err *err);
-/* s that the device has been at work so far; of the CPU 0. */
+/* Seconds for which the device has worked so far; 0 for the CPU. */
 enum status estep_device_seconds(struct estep *estep, double *ret_seconds, struct err *err);
 
 #endif

@@ -94,7 +94,7 @@ double model_fraction(const struct model *m, int index) {
     return weight / total;
 }
 
-/* Raised cosine from shell rp-2 to rp. */
+/* Filters with a raised cosine from shell rp-2 to rp. */
 static void lowpass(struct model *m, float *map, int shell) {
     int box = m->options.box;
     double rp = shell + 1;
@@ -149,7 +149,7 @@ static void exchange(double *a, double *b, bool back) {
     *(back ? a : b) = *(back ? b : a);
 }
 
-/* Both ways: to `values`, or back from there. */
+/* Copies the sums to `values`, or back. */
 static void exchange_sums(struct model *m, int half, double *values, bool back) {
     double *const singles[] = {&m->empty_weight, &m->sigma2_count, &m->offset_sum, &m->offset_count,
                                &m->norm_sum,     &m->norm_count,   &m->effective};
@@ -215,8 +215,8 @@ static void update_noise(struct model *m) {
     model_floor_noise(m);
 }
 
-/* The last shell at which the best class is more signal than noise; it may grow by no more than `increment` at a time.
- */
+/* Finds the last shell at which the best class holds more signal than noise, and sets the next size to at most
+ * `increment` shells more. */
 static void update_size(struct model *m) {
     int half = m->options.box / 2, best = MINRES_SHELL;
     for (int k = 0; k < m->class_count; k++) {
@@ -233,7 +233,7 @@ static void update_size(struct model *m) {
     m->size = size < m->options.max_size ? size : m->options.max_size;
 }
 
-/* Those of two classes, or of all, that have members. */
+/* Makes the averages of the classes that have members: `count` classes from `first` on. */
 static enum status maximise_classes(struct model *m, int first, int count, int step, struct err *err) {
     int made = 0;
     for (int i = 0, k = first; i < count; i++, k += step)

@@ -11,7 +11,7 @@ static const char *const NAMES[] = {"quality", "distribution", "resolution", "me
 static const char *const COMPARISONS[] = {">=", "<=", ">", "<"};
 static const char AUTO_RULE[] = "quality >= 0.3";
 
-/* A class whose average is more than so many times as strong as the usual one loses quality. */
+/* A class loses quality if its average is more than so many times as strong as the median. */
 static const double STRONGEST = 3;
 
 static const char *skip_space(const char *text) {
@@ -20,7 +20,7 @@ static const char *skip_space(const char *text) {
     return text;
 }
 
-/* One of the words at `text`, which is moved behind it; -1: none. */
+/* Returns which word `text` begins with and moves `text` behind it; -1: none. */
 static int take_word(const char **text, const char *const *words, int count) {
     *text = skip_space(*text);
     for (int i = 0; i < count; i++) {
@@ -75,7 +75,7 @@ static bool obeys(const struct quality_rule *rule, const struct model_class *c, 
     return true;
 }
 
-/* Last shell before signal falls below noise, as a resolution. */
+/* Returns the resolution (Å) of the last shell before the signal falls below the noise. */
 static double estimated_resolution(const struct model *m, const struct model_class *c) {
     int half = m->options.box / 2, s = 1;
     while (s <= half && c->ssnr[s] >= 1)
@@ -83,8 +83,8 @@ static double estimated_resolution(const struct model *m, const struct model_cla
     return m->options.box * m->options.pixel_size / (s > 1 ? s - 1 : 1);
 }
 
-/* How many shells of the average the halves of the class have in common, up to where two in a row are not. The first
- * shell has three pixels and next to no contrast: it says nothing. */
+/* Sums the agreement of the two halves over shells, up to two shells in a row that do not agree. Leaves out the first
+ * shell, which has three pixels and hardly any contrast. */
 static double reproducible_detail(const struct model *m, const struct model_class *c) {
     double sum = 0;
     for (int s = 2; 2 * s <= m->size; s++) {
@@ -94,7 +94,7 @@ static double reproducible_detail(const struct model *m, const struct model_clas
     return sum;
 }
 
-/* Σ |P|² / σ² over the pixels compared, with a mean CTF² of ½: how strong the average stands out of the noise. */
+/* Returns Σ |P|² / σ² over the pixels compared, with a mean CTF² of ½. */
 static double strength(const struct model *m, const struct model_class *c) {
     double sum = 0;
     for (int s = 1; 2 * s <= m->size; s++)
@@ -111,7 +111,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The value below which half of the weight lies; 0 when there is none. */
+/* Returns the value below which half of the weight lies; 0: there is no weight. */
 static double weighted_median(struct weighed *list, int count) {
     double total = 0, sum = 0;
     qsort(list, (size_t)count, sizeof *list, by_value);
@@ -139,7 +139,7 @@ static double count_members(struct model *m, struct dataset *dataset) {
     return classified;
 }
 
-/* At most 1, and less as far as `value` stays below `reference`. */
+/* Returns value / reference, limited to 0 to 1. */
 static double part(double value, double reference) {
     return reference > 0 ? fmin(fmax(value / reference, 0), 1) : 0;
 }
@@ -155,7 +155,7 @@ enum status quality_judge(struct model *m, struct dataset *dataset, const struct
         c->detail = c->members > 0 ? reproducible_detail(m, c) : 0;
         list[k] = (struct weighed){strength(m, c), c->members};
     }
-    /* Ice, carbon and whatever else is far stronger than what most particles look like. */
+    /* Lowers the quality of ice, carbon and other images far stronger than most particles. */
     double usual_strength = weighted_median(list, m->class_count);
     for (int k = 0; k < m->class_count; k++) {
         struct model_class *c = &m->classes[k];
@@ -163,7 +163,7 @@ enum status quality_judge(struct model *m, struct dataset *dataset, const struct
         c->quality = excess * excess;
         list[k] = (struct weighed){c->evidence, c->members * fmax(c->evidence, 0) * c->quality};
     }
-    /* Weighed by itself, so that many picks of noise do not make little evidence the usual. */
+    /* The median of the evidence is weighted by evidence, so that many picks of noise do not lower it. */
     double usual_evidence = weighted_median(list, m->class_count);
     for (int k = 0; k < m->class_count; k++) {
         struct model_class *c = &m->classes[k];
@@ -173,7 +173,7 @@ enum status quality_judge(struct model *m, struct dataset *dataset, const struct
     double usual_detail = weighted_median(list, m->class_count);
     for (int k = 0; k < m->class_count; k++) {
         struct model_class *c = &m->classes[k];
-        if (usual_detail > 0) /* else there are too few particles to tell */
+        if (usual_detail > 0) /* else there are too few particles to judge by detail */
             c->quality *= part(c->detail, usual_detail);
         c->kept = c->members > 0 && obeys(rule, c, classified);
     }

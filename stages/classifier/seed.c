@@ -6,11 +6,11 @@
 #include "kernels/prepare/prepare.h"
 #include "stages/classifier/estep.h"
 
-/* One particle, over the pixels of the model's size. */
+/* Space for one particle over the Fourier pixels of the model's size. */
 struct sample {
     struct fourier_pixels pixels;
     struct prepare *prepare;
-    float *image; /* box²: where it is not kept in memory */
+    float *image; /* box²: for an image that is not in memory */
     float *masked, *unmasked, *ctf, *weight, *power;
 };
 
@@ -47,7 +47,7 @@ static enum status sample_take(struct sample *s, const struct model *m, struct d
     return STATUS_OK;
 }
 
-/* Data c X/σ² and weight c²/σ², for the sums. */
+/* Turns data into c X/σ² and makes weights c²/σ², for the sums. */
 static void sample_weigh(struct sample *s, const struct model *m, const struct dataset_particle *p) {
     int n = s->pixels.count;
     for (int i = 0; i < n; i++)
@@ -71,8 +71,8 @@ static enum status add_noise(struct sample *s, struct model *m, struct dataset *
         for (int shell = 1; shell <= half; shell++)
             power[shell] += (double)s->power[shell] / (double)count;
     }
-    /* The signal of one particle is small beside its noise: the power itself will do until the first averages are
-     * there to be taken away. */
+    /* The signal of one particle is small beside its noise: its power serves as noise until the first averages can be
+     * subtracted. */
     for (int shell = 1; shell <= half; shell++)
         m->sigma2[shell] = power[shell] > 0 ? (float)power[shell] : shell > 1 ? m->sigma2[shell - 1] : 1;
     model_floor_noise(m);

@@ -6,27 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
 #include "stages/classifier/snapshot_private.h"
 
-static enum status put(struct star_table *t, size_t row, const char *name, double value, struct err *err) {
-    int column;
-    TRY(star_column_add(t, name, "0", &column, err));
-    return star_set_number(t, row, column, value, err);
-}
-
-static enum status put_integer(struct star_table *t, size_t row, const char *name, long value, struct err *err) {
-    int column;
-    TRY(star_column_add(t, name, "0", &column, err));
-    return star_set_integer(t, row, column, value, err);
-}
-
-/* A row of a table that may have no column yet. */
+/* Adds a row to a table that may have no column yet. */
 static enum status add_row(struct star_table *t, const char *first_column, size_t *ret_row, struct err *err) {
     int column;
     TRY(star_column_add(t, first_column, "0", &column, err));
@@ -39,7 +28,7 @@ static enum status put_text(struct star_table *t, size_t row, const char *name, 
     return star_set(t, row, column, value, err);
 }
 
-/* The group of the joined optics table that says the same as `row` of `from`; added where it is new. */
+/* Finds the group of the joined optics table that equals `row` of `from`, or adds it. */
 static enum status optics_group(struct star_table *joined, const struct star_table *from, size_t row, long *ret_group,
                                 struct err *err) {
     size_t groups = star_row_count(joined);
@@ -58,40 +47,43 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
     }
     size_t added;
     TRY(add_row(joined, star_column_name(from, 0), &added, err));
-    /* Columns that only other tables have: RELION wants a value in each. */
+    /* RELION wants a value in each column, also in columns that only other tables have. */
     for (size_t c = 0; c < star_column_count(joined); c++)
         TRY(star_set(joined, added, (int)c, "0", err));
     for (size_t c = 0; c < star_column_count(from); c++)
         TRY(put_text(joined, added, star_column_name(from, c), star_get(from, row, (int)c), err));
-    TRY(put_integer(joined, added, "rlnOpticsGroup", (long)added + 1, err));
+    const struct star_cell number = {.column = "rlnOpticsGroup", .value = (double)added + 1, .integer = true};
+    TRY(star_cells_put(joined, added, &number, 1, err));
     *ret_group = (long)added + 1;
     return STATUS_OK;
 }
 
 /* Columns that classification adds, in this order. */
-static const char *const RESULTS[] = {"rlnAnglePsi",
-                                      "rlnOriginXAngst",
-                                      "rlnOriginYAngst",
-                                      "rlnClassNumber",
-                                      "rlnNormCorrection",
-                                      "rlnLogLikeliContribution",
-                                      "rlnMaxValueProbDistribution",
-                                      "rlnNrOfSignificantSamples",
-                                      "rlnOpticsGroup",
-                                      "rlnGroupName"};
-enum { RESULT_COUNT = sizeof RESULTS / sizeof *RESULTS };
+enum result { PSI, X, Y, CLASS, NORM, LIKELIHOOD, PROBABILITY, SIGNIFICANT, OPTICS_GROUP, GROUP_NAME, RESULTS };
+static const char *const RESULT_NAMES[RESULTS] = {
+    [PSI] = "rlnAnglePsi",
+    [X] = "rlnOriginXAngst",
+    [Y] = "rlnOriginYAngst",
+    [CLASS] = "rlnClassNumber",
+    [NORM] = "rlnNormCorrection",
+    [LIKELIHOOD] = "rlnLogLikeliContribution",
+    [PROBABILITY] = "rlnMaxValueProbDistribution",
+    [SIGNIFICANT] = "rlnNrOfSignificantSamples",
+    [OPTICS_GROUP] = "rlnOpticsGroup",
+    [GROUP_NAME] = "rlnGroupName",
+};
 
-/* Where the columns of the table that the last row came from go. */
+/* Maps columns of the table of the last row to columns of the table that is written. */
 struct columns {
     const struct star_table *table, *optics;
     size_t optics_row;
     long group;
-    double own[4]; /* of the last row without an optics table, and its group; 0: none yet */
+    double own[4]; /* optics of the last row without an optics table, and its group; 0: none yet */
     long own_group;
     int *to;
     size_t capacity;
     int image; /* rlnImageName */
-    int results[RESULT_COUNT];
+    int results[RESULTS];
 };
 
 static enum status map_columns(struct columns *map, const struct star_table *from, struct star_table *to,
@@ -106,14 +98,14 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
     }
     for (size_t c = 0; c < count; c++)
         TRY(star_column_add(to, star_column_name(from, c), "0", &map->to[c], err));
-    for (int i = 0; i < RESULT_COUNT; i++)
-        TRY(star_column_add(to, RESULTS[i], "0", &map->results[i], err));
+    for (int i = 0; i < RESULTS; i++)
+        TRY(star_column_add(to, RESULT_NAMES[i], "0", &map->results[i], err));
     TRY(star_column_add(to, "rlnImageName", "0", &map->image, err));
     map->table = from;
     return STATUS_OK;
 }
 
-/* Before RELION 3.1 there was no optics table: the group of what the row itself says. */
+/* Makes a group from the values of a row: before RELION 3.1 there was no optics table. */
 static enum status own_group(const struct classifier *c, const struct dataset_particle *p, struct columns *map,
                              struct star_table *joined, struct err *err) {
     const double own[4] = {p->ctf.voltage, p->ctf.spherical_aberration, p->ctf.amplitude_contrast, p->pixel_size};
@@ -123,13 +115,16 @@ static enum status own_group(const struct classifier *c, const struct dataset_pa
         const size_t row = 0;
         TRY(star_create(&file, err));
         TRY(star_table_add(file, "optics", false, &t, err));
-        TRY(put_text(t, row, "rlnOpticsGroupName", "opticsGroup1", err));
-        TRY(put(t, row, "rlnVoltage", own[0], err));
-        TRY(put(t, row, "rlnSphericalAberration", own[1], err));
-        TRY(put(t, row, "rlnAmplitudeContrast", own[2], err));
-        TRY(put(t, row, "rlnImagePixelSize", own[3], err));
-        TRY(put_integer(t, row, "rlnImageSize", c->model->options.box, err));
-        TRY(put_integer(t, row, "rlnImageDimensionality", 2, err));
+        const struct star_cell cells[] = {
+            {.column = "rlnOpticsGroupName", .text = "opticsGroup1"},
+            {.column = "rlnVoltage", .value = own[0]},
+            {.column = "rlnSphericalAberration", .value = own[1]},
+            {.column = "rlnAmplitudeContrast", .value = own[2]},
+            {.column = "rlnImagePixelSize", .value = own[3]},
+            {.column = "rlnImageSize", .value = c->model->options.box, .integer = true},
+            {.column = "rlnImageDimensionality", .value = 2, .integer = true},
+        };
+        TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
         TRY(optics_group(joined, t, row, &map->own_group, err));
         memcpy(map->own, own, sizeof own);
     }
@@ -154,7 +149,7 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
     }
     TRY(star_row_add(table, &row, err));
     size_t columns = star_column_count(from);
-    if (star_column_count(table) > columns + RESULT_COUNT)
+    if (star_column_count(table) > columns + RESULTS)
         for (size_t k = 0; k < star_column_count(table); k++)
             TRY(star_set(table, row, (int)k, "0", err));
     for (size_t k = 0; k < columns; k++)
@@ -162,17 +157,17 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
     snapshot_image(root, c->dataset, index, name);
     TRY(star_set(table, row, map->image, name, err));
     double px = p->pixel_size;
-    TRY(star_set_number(table, row, map->results[0], p->psi, err));
-    TRY(star_set_number(table, row, map->results[1], p->x * px, err));
-    TRY(star_set_number(table, row, map->results[2], p->y * px, err));
-    TRY(star_set_integer(table, row, map->results[3], p->class_index + 1, err));
-    TRY(star_set_number(table, row, map->results[4], p->norm, err));
-    TRY(star_set_number(table, row, map->results[5], p->log_likelihood, err));
-    TRY(star_set_number(table, row, map->results[6], p->probability, err));
-    TRY(star_set_integer(table, row, map->results[7], p->significant, err));
-    TRY(star_set_integer(table, row, map->results[8], map->group, err));
-    /* There is one noise spectrum: for RELION 3.1 that is one group. */
-    return star_set(table, row, map->results[9], SNAPSHOT_GROUP, err);
+    TRY(star_set_number(table, row, map->results[PSI], p->psi, err));
+    TRY(star_set_number(table, row, map->results[X], p->x * px, err));
+    TRY(star_set_number(table, row, map->results[Y], p->y * px, err));
+    TRY(star_set_integer(table, row, map->results[CLASS], p->class_index + 1, err));
+    TRY(star_set_number(table, row, map->results[NORM], p->norm, err));
+    TRY(star_set_number(table, row, map->results[LIKELIHOOD], p->log_likelihood, err));
+    TRY(star_set_number(table, row, map->results[PROBABILITY], p->probability, err));
+    TRY(star_set_integer(table, row, map->results[SIGNIFICANT], p->significant, err));
+    TRY(star_set_integer(table, row, map->results[OPTICS_GROUP], map->group, err));
+    /* One noise spectrum means one group in RELION 3.1. */
+    return star_set(table, row, map->results[GROUP_NAME], SNAPSHOT_GROUP, err);
 }
 
 static bool in_kept_class(struct classifier *c, size_t index) {
@@ -185,8 +180,9 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* A pick that stands well beside its particle caught the rim of one, or the gap between two. What is usual among the
- * picks widens the limit, so that a picker that centres badly loses nothing. In px of the particles. */
+/* Returns the largest distance (px) of a particle from its pick. A pick farther away has caught the rim of a particle
+ * or the gap between two. The limit widens with the median distance, so that a picker that centres badly loses
+ * nothing. */
 static enum status off_centre_limit(struct classifier *c, double *ret_limit, struct err *err) {
     const struct classifier_options *o = &c->options;
     double px = c->model->options.pixel_size;
@@ -195,7 +191,7 @@ static enum status off_centre_limit(struct classifier *c, double *ret_limit, str
         return STATUS_OK;
     }
     *ret_limit = INFINITY;
-    if (o->keep.count == 0) return STATUS_OK;
+    if (o->rule.count == 0) return STATUS_OK;
     _cleanup_(mem_free) float *distances = NULL;
     TRY(mem_new(dataset_count(c->dataset), sizeof *distances, "distances from the picks", &distances, err));
     size_t count = 0;
@@ -209,7 +205,7 @@ static enum status off_centre_limit(struct classifier *c, double *ret_limit, str
     return STATUS_OK;
 }
 
-/* All particles, or those of kept classes that lie within `limit` px of their picks. */
+/* Writes all particles, or those of kept classes that lie within `limit` px of their picks. */
 static enum status write_particles(struct classifier *c, const char *root, const char *path, bool kept_only,
                                    double limit, size_t *ret_count, struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
@@ -252,7 +248,7 @@ static enum status write_stack(const struct model *m, const char *path, struct e
 enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err *err) {
     char path[PATH_MAX];
     size_t all;
-    TRY(quality_judge(c->model, c->dataset, &c->options.keep, err));
+    TRY(quality_judge(c->model, c->dataset, &c->options.rule, err));
     s->classes = c->model->class_count + c->model->options.with_empty;
     s->kept_classes = 0;
     for (int k = 0; k < c->model->class_count; k++)
@@ -267,7 +263,7 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     double limit;
     TRY(off_centre_limit(c, &limit, err));
     TRY(write_particles(c, s->root, path, true, limit, &s->kept, err));
-    /* The model last: where it is there, the others are. */
+    /* The model comes last: if it exists, the other files exist. */
     TRY(snapshot_write_sampling(c, s, err));
     TRY(snapshot_write_optimiser(c, s, err));
     return snapshot_write_model(c, s, err);
@@ -275,8 +271,6 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
 
 enum status snapshot_history(const struct classifier *c, const struct snapshot *s, struct err *err) {
     char path[PATH_MAX], prefix[64];
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     snprintf(prefix, sizeof prefix, "run_it%03d", s->iteration);
     json_t *files = json_array();
     static const char *const endings[] = {"_classes.mrcs", "_classes.png", "_data.star", "_model.star"};
@@ -285,11 +279,10 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
     json_array_append_new(files, json_sprintf("%s/selected_it%03d.star", s->relative, s->iteration));
     double resolution = c->model->options.box * c->model->options.pixel_size /
                         (c->model->current_shell > 0 ? c->model->current_shell : 1);
-    json_t *line = json_pack("{s:f, s:s, s:i, s:I, s:I, s:i, s:i, s:f, s:b, s:o}", "time",
-                             (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "event", "classes", "iteration",
-                             s->iteration, "particles", (json_int_t)dataset_count(c->dataset), "kept",
-                             (json_int_t)s->kept, "classes", s->classes, "kept_classes", s->kept_classes, "resolution",
-                             resolution, "final", s->final, "files", files);
+    json_t *line = json_pack("{s:f, s:s, s:i, s:I, s:I, s:i, s:i, s:f, s:b, s:o}", "time", clock_realtime(), "event",
+                             "classes", "iteration", s->iteration, "particles", (json_int_t)dataset_count(c->dataset),
+                             "kept", (json_int_t)s->kept, "classes", s->classes, "kept_classes", s->kept_classes,
+                             "resolution", resolution, "final", s->final, "files", files);
     char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
     json_decref(line);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a line of history");

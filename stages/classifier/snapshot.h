@@ -1,57 +1,28 @@
-/* Files of one state of a classification, as RELION names them, and reading the last ones back. */
+/* Writes the files of one state of a classification, with the names that RELION gives them. */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_SNAPSHOT_H
 #define ICESTREAM_STAGES_CLASSIFIER_SNAPSHOT_H
 
-#include "common/formats/image.h"
 #include "stages/classifier/classifier.h"
 
 struct snapshot {
     const char *folder;   /* absolute */
-    const char *relative; /* the same, as written in STAR files: "classifier" */
-    const char *root;     /* what paths in these are relative to; NULL: images keep the names that their tables give */
+    const char *relative; /* the folder as written in STAR files: "classifier" */
+    const char *root;     /* paths in STAR files are relative to it; NULL: images keep the names of their tables */
     int iteration;
     bool final;
-    size_t kept; /* particles of kept classes: filled by snapshot_write and snapshot_restore */
+    size_t kept; /* particles that are selected: set by snapshot_write and snapshot_restore */
     int kept_classes, classes;
 };
 
-/* run_itNNN_classes.mrcs, _classes.png, _data.star, _model.star and selected_itNNN.star. Classes are judged first. */
+/* Judges the classes, then writes run_itNNN_classes.mrcs, _classes.png, _data.star, _model.star, _sampling.star,
+ * _optimiser.star and selected_itNNN.star. */
 enum status snapshot_write(struct classifier *classifier, struct snapshot *snapshot, struct err *err);
 /* Appends a line to history.jsonl. */
 enum status snapshot_history(const struct classifier *classifier, const struct snapshot *snapshot, struct err *err);
 /* Removes the run_itNNN files of an earlier iteration, or its selection. */
 void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection);
 
-/* All class averages in one picture, largest class first; kept ones in a green frame, the others dimmed. */
+/* Draws all class averages in one picture, the largest class first; kept classes have a green frame, others are dim. */
 enum status snapshot_picture(const struct model *model, const char *path, struct err *err);
-
-/* The number of the last complete snapshot before that one below the folder, as far as names tell; 0: none. */
-int snapshot_last(const char *folder, int before);
-
-/* What a snapshot's files hold: all of it, and such as a classification can have written, or nothing. */
-struct snapshot_state {
-    int class_count, size;             /* without the empty class; Fourier px */
-    double average_norm, sigma_offset; /* 1, px */
-    double particles, kept;
-    bool final;
-    float *sigma2;     /* box/2+1 */
-    double *fractions; /* of the classes, then of the empty one where there is one */
-    struct image stack;
-    struct star_file *data; /* has a table of particles */
-};
-/* For a model of these options. An error says in which file what is wrong. */
-enum status snapshot_read(const char *folder, int iteration, const struct model_options *options,
-                          struct snapshot_state *ret_state, struct err *err);
-void snapshot_state_clear(struct snapshot_state *state);
-/* Its particles' classes and poses, to those of the dataset; classes: the empty one included. root: that of the snapshot.
- * ret_known: how many. */
-enum status snapshot_particles(const struct snapshot_state *state, struct dataset *dataset, const char *root,
-                               int classes, size_t *ret_known, struct err *err);
-
-/* Averages, priors, noise and assignments from a snapshot. The classifier has been started and its particles merged.
- * Files that are not whole change nothing: another snapshot may be tried. ret_final: it was the last of a finished
- * stream, and no particle has come since. */
-enum status snapshot_restore(struct classifier *classifier, struct snapshot *snapshot, bool *ret_final,
-                             struct err *err);
 
 #endif

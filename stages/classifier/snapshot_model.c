@@ -1,4 +1,4 @@
-/* The tables of model, sampling and optimiser files, with RELION's names. */
+/* Writes model, sampling and optimiser files, with RELION's names. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static enum status add_class(struct star_table *t, const struct model *m, int k,
     const struct star_cell cells[] = {
         {.column = "rlnReferenceImage", .text = image},
         {.column = "rlnClassDistribution", .value = model_fraction(m, k)},
-        /* As RELION does before it has estimated them. */
+        /* RELION writes 999 before it has estimated them. */
         {.column = "rlnAccuracyRotations", .value = 999},
         {.column = "rlnAccuracyTranslationsAngst", .value = 999},
         {.column = "rlnEstimatedResolution", .value = c->resolution},
@@ -97,7 +97,7 @@ static enum status add_classes(struct star_file *file, const struct model *m, co
     return STATUS_OK;
 }
 
-/* The empty class has nothing in any shell. */
+/* Writes the spectra of a class; those of the empty class are 0. */
 static enum status add_spectra(struct star_file *file, const struct model *m, int k, struct err *err) {
     const struct model_class *c = k < m->class_count ? &m->classes[k] : NULL;
     struct star_table *t;
@@ -160,7 +160,7 @@ enum status snapshot_write_model(struct classifier *c, const struct snapshot *s,
     for (int k = 0; k < all_classes(m); k++)
         TRY(add_spectra(file, m, k, err));
     TRY(add_group(file, c, err));
-    /* As RELION 3.1 looks for it, and as later ones do. */
+    /* RELION 3.1 looks for the first name, later versions for the second. */
     TRY(add_noise(file, m, "model_group_1", err));
     TRY(add_noise(file, m, "model_optics_group_1", err));
     snapshot_name(s, "_model.star", path, s->folder);
@@ -189,7 +189,7 @@ static bool has_ctf(struct classifier *c) {
 }
 
 enum status snapshot_write_optimiser(struct classifier *c, const struct snapshot *s, struct err *err) {
-    enum { MORE = 25, MASK_EDGE = 5 }; /* iterations that RELION adds unless it is told otherwise */
+    enum { MORE = 25, MASK_EDGE = 5 }; /* MORE: iterations that RELION adds by default */
     const struct model *m = c->model;
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *t;
@@ -206,7 +206,7 @@ enum status snapshot_write_optimiser(struct classifier *c, const struct snapshot
         .iteration = s->iteration,
         .iterations = s->iteration + MORE,
         .correct_ctf = has_ctf(c),
-        .seed = c->options.seed,
+        .seed = (unsigned)c->options.seed,
         .diameter = 2 * m->options.mask_radius * m->options.pixel_size,
         .join_resolution = -1,
         .finest = c->options.resolution,

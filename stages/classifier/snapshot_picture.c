@@ -9,7 +9,7 @@
 
 enum { FRAME = 3, DIGIT_WIDTH = 3, DIGIT_HEIGHT = 5 };
 
-/* Rows of three bits, top first. */
+/* Digits as rows of three bits, the top row first. */
 static const unsigned char DIGITS[10][DIGIT_HEIGHT] = {
     {7, 5, 5, 5, 7}, {2, 6, 2, 2, 7}, {7, 1, 7, 4, 7}, {7, 1, 7, 1, 7}, {5, 5, 7, 1, 1},
     {7, 4, 7, 1, 7}, {7, 4, 7, 5, 7}, {7, 1, 2, 2, 2}, {7, 5, 7, 5, 7}, {7, 5, 7, 1, 7},
@@ -35,7 +35,7 @@ static void draw_number(struct canvas *c, int x, int y, int scale, long number, 
                     set_pixel(c, x + column, y + row, colour);
 }
 
-/* Grey from -3 to 3 standard deviations of what lies inside the mask. */
+/* Draws a class in grey, from -3 to 3 standard deviations of the pixels inside the mask. */
 static void draw_class(struct canvas *canvas, const struct model *m, int k, int x0, int y0, int zoom) {
     const struct model_class *c = &m->classes[k];
     int box = m->options.box, half = box / 2;
@@ -77,7 +77,7 @@ enum status snapshot_picture(const struct model *m, const char *path, struct err
     TRY(mem_new((size_t)canvas.nx * (size_t)canvas.ny, 3, "montage of classes", &pixels, err));
     TRY(mem_new((size_t)count, sizeof *order, "montage of classes", &order, err));
     canvas.pixels = pixels;
-    for (int i = 0; i < count; i++) { /* by insertion: there are few */
+    for (int i = 0; i < count; i++) { /* insertion sort: there are few classes */
         int at = i;
         while (at > 0 && m->classes[order[at - 1]].members < m->classes[i].members) {
             order[at] = order[at - 1];

@@ -1,20 +1,23 @@
-/* What the harness calls. Items only bring particles in; classification goes on whenever there is time. */
-#include "stages/classifier/stage.h"
-
+/* The classifier as a stage: the callbacks that the harness runs, and the descriptor. Items bring particles in; the
+ * classification works on them in the idle callback. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/particle_table.h"
+#include "common/harness/item_optics.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
 #include "kernels/alignment/alignment.h"
 #include "stages/classifier/parameters.h"
 #include "stages/classifier/snapshot.h"
+#include "stages/classifier/snapshot_restore.h"
 
-/* Selections stay longer than the rest: one that was sent may still wait to be read. */
 static const double LEAST_MEMORY = 0.25; /* GiB */
+/* Selections are kept longer than other files: the next stage may not have read them yet. */
 enum { KEPT_SNAPSHOTS = 3, KEPT_SELECTIONS = 20, FIRST_SNAPSHOT_UPDATE = 4 };
 
 struct state {
@@ -23,13 +26,13 @@ struct state {
     struct classifier_options options;
     char relative[PATH_MAX];
     int iteration;
-    bool resumed;    /* items were already done when this run began */
-    bool restored;   /* or there was nothing to restore */
-    bool told;       /* where averages are made */
-    bool warned;     /* of particles without a CTF */
-    size_t unusable; /* images that were told of */
-    size_t finished; /* the last run ended with these very particles, so many; 0: it did not */
-    double last_time;
+    bool resumed;            /* items were already done when this run began */
+    bool restored;           /* the state of the last run is restored, or there was none */
+    bool warned_of_averages; /* that they are made on the host */
+    bool warned_of_ctf;      /* that particles have none */
+    size_t unusable;         /* images that the log has counted */
+    size_t finished;         /* count of particles with which the last run ended; 0: the last run did not end */
+    double last_time;        /* s, of the last snapshot, with its particles and updates */
     size_t last_count;
     int last_updates;
 };
@@ -38,47 +41,25 @@ struct lane {
     struct dataset_batch *batch;
 };
 
-static double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
-    const struct classifier_params *p = stage_params(stage);
-    s->options = (struct classifier_options){
-        .classes = p->classes,
-        .diameter = p->diameter,
-        .tau_fudge = p->tau_fudge,
-        .psi_step = p->psi_step,
-        .offset_range = p->offset_range,
-        .offset_step = p->offset_step,
-        .resolution = p->resolution,
-        .particles_per_class = p->particles_per_class,
-        .minimum_particles = p->minimum_particles,
-        .visits = p->visits,
-        .device = *stage_device(stage),
-        .memory = p->memory * 0x1p30,
-        .final_passes = p->final_passes,
-        .threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1,
-        .seed = (unsigned)p->seed,
-        .off_centre = p->off_centre,
-    };
-    FAIL_IF(p->memory > 0 && p->memory < LEAST_MEMORY, err, STATUS_BAD_ARGUMENT,
-            "memory is %g GiB: at least %g are needed, or 0 for what is free", p->memory, LEAST_MEMORY);
-    /* One of four or more is empty, and compared with no particle. */
-    FAIL_IF(s->options.device.kind == DEVICE_CUDA && p->classes > ALIGNMENT_REFERENCES_MOST + 1, err,
-            STATUS_BAD_ARGUMENT,
+    struct classifier_options *o = &s->options;
+    *o = *(const struct classifier_options *)stage_params(stage);
+    o->device = *stage_device(stage);
+    o->threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
+    FAIL_IF(o->memory > 0 && o->memory < LEAST_MEMORY, err, STATUS_BAD_ARGUMENT,
+            "memory is %g GiB: at least %g are needed, or 0 for what is free", o->memory, LEAST_MEMORY);
+    /* One of four or more is empty: no particle is compared with it. */
+    FAIL_IF(o->device.kind == DEVICE_CUDA && o->classes > ALIGNMENT_REFERENCES_MOST + 1, err, STATUS_BAD_ARGUMENT,
             "classes is %d: a CUDA device compares particles with at most %d; take fewer classes, or device: cpu",
-            p->classes, ALIGNMENT_REFERENCES_MOST + 1);
-    TRY(quality_rule_parse(p->keep != NULL ? p->keep : "auto", &s->options.keep, err));
-    /* Below the root where that is so, as in a session. */
+            o->classes, ALIGNMENT_REFERENCES_MOST + 1);
+    TRY(quality_rule_parse(o->keep != NULL ? o->keep : "auto", &o->rule, err));
+    /* Names in files are relative to the root if the folder lies below the root, as in a session. */
     const char *root = stage_root(stage), *folder = stage_folder(stage);
     size_t length = strlen(root);
     bool below = strncmp(folder, root, length) == 0 && folder[length] == '/';
     snprintf(s->relative, sizeof s->relative, "%s", below ? folder + length + 1 : folder);
-    TRY(dataset_create((size_t)p->image_memory << 20, &s->dataset, err));
+    TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
     classifier_init(&s->classifier, &s->options, s->dataset);
     return STATUS_OK;
 }
@@ -96,12 +77,10 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     dataset_batch_destroy(&lane->batch);
 }
 
-/* Beside the STAR file, else from the session or the working directory. */
 static enum status resolve(void *context, const char *star_path, const char *name, char *absolute, struct err *err) {
-    char folder[PATH_MAX];
-    TRY(path_folder(star_path, folder, sizeof folder, err));
-    TRY(path_join(folder, name, absolute, PATH_MAX, err));
-    return file_exists(absolute) ? stage_may_read(context, absolute, err) : stage_resolve(context, name, absolute, err);
+    const struct stage *stage = context;
+    bool found = particle_stack_find(stage_root(stage), star_path, name, absolute);
+    return found ? stage_may_read(stage, absolute, err) : stage_resolve(stage, name, absolute, err);
 }
 
 static enum status read_item(struct stage *stage, const struct item *item, struct dataset_batch **ret_batch,
@@ -118,7 +97,7 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
 static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
     struct state *s = state;
     struct dataset_batch *batch = NULL;
-    if (strcmp(item_kind(item), "selection") == 0) return STATUS_OK; /* what this stage has sent itself */
+    if (strcmp(item_kind(item), "selection") == 0) return STATUS_OK; /* a product of this stage */
     s->resumed = true;
     TRY(read_item(stage, item, &batch, err));
     enum status status = batch != NULL ? dataset_submit(s->dataset, &batch, err) : STATUS_OK;
@@ -156,19 +135,22 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
     TRY(item_set_string(item, "selection.star", star, err));
     TRY(item_set_number(item, "selection.count", (double)snapshot->kept, err));
     TRY(item_set_number(item, "selection.iteration", snapshot->iteration, err));
-    const struct dataset_particle *first = dataset_at(s->dataset, 0);
+    const struct ctf *ctf = &dataset_at(s->dataset, 0)->ctf;
+    const struct optics optics = {
+        .pixel_size = dataset_pixel_size(s->dataset),
+        .voltage = ctf->voltage,
+        .spherical_aberration = ctf->spherical_aberration,
+        .amplitude_contrast = ctf->amplitude_contrast,
+    };
     TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
-    TRY(item_set_number(item, "optics.pixel_size", dataset_pixel_size(s->dataset), err));
-    TRY(item_set_number(item, "optics.voltage", first->ctf.voltage, err));
-    TRY(item_set_number(item, "optics.spherical_aberration", first->ctf.spherical_aberration, err));
-    TRY(item_set_number(item, "optics.amplitude_contrast", first->ctf.amplitude_contrast, err));
+    TRY(item_set_optics(item, &optics, NAN, err));
     return stage_emit(stage, item, NULL, err);
 }
 
-/* Several snapshots are kept: where the files of the last one are broken, those of one before serve, and without any
- * it begins anew. No particle is lost by it. ret_snapshot: the one that serves; iteration 0: none. */
-static enum status take_up(struct stage *stage, struct state *s, int last, struct snapshot *ret_snapshot,
-                           struct err *err) {
+/* Continues from the latest snapshot with files that can be read, or begins anew. No particle is lost either way.
+ * ret_snapshot: the snapshot that was read; iteration 0: none. */
+static enum status restore_latest(struct stage *stage, struct state *s, int last, struct snapshot *ret_snapshot,
+                                  struct err *err) {
     struct err own = {0};
     TRY(classifier_start(&s->classifier, err));
     for (int i = last; i > 0; i = snapshot_last(stage_folder(stage), i)) {
@@ -182,38 +164,39 @@ static enum status take_up(struct stage *stage, struct state *s, int last, struc
             return STATUS_OK;
         }
         FAIL_IF(!status_is_of_file(status), err, status, "%s", own.message);
-        stage_log(stage, LOG_WARN, "not-restored", "iteration %d cannot be gone on from: %s", i, own.message);
+        stage_log(stage, LOG_WARN, "not-restored", "iteration %d cannot be restored: %s", i, own.message);
     }
-    stage_log(stage, LOG_WARN, "not-restored", "begins anew, with all of the %zu particles", dataset_count(s->dataset));
+    stage_log(stage, LOG_WARN, "not-restored", "the classification begins anew with all %zu particles",
+              dataset_count(s->dataset));
     classifier_clear(&s->classifier);
     classifier_init(&s->classifier, &s->options, s->dataset);
     ret_snapshot->iteration = 0;
     return STATUS_OK;
 }
 
-/* Once, before the first step: the state of the last run, where there is one. */
+/* Restores the state of the last run, once, before the first step. */
 static enum status restore(struct stage *stage, struct state *s, struct err *err) {
     if (s->restored) return STATUS_OK;
     TRY(dataset_merge(s->dataset, NULL, err));
     if (dataset_count(s->dataset) == 0) return STATUS_OK;
     int last = s->resumed ? snapshot_last(stage_folder(stage), INT_MAX) : 0;
     struct snapshot snapshot = {0};
-    if (last > 0) TRY(take_up(stage, s, last, &snapshot, err));
+    if (last > 0) TRY(restore_latest(stage, s, last, &snapshot, err));
     s->restored = true;
     s->iteration = last;
-    s->last_time = now_seconds() - 1e6; /* the first snapshot is due at once */
+    s->last_time = clock_monotonic() - 1e6; /* the first snapshot is due at once */
     if (snapshot.iteration == 0) return STATUS_OK;
-    stage_log(stage, LOG_INFO, "restored", "goes on from iteration %d with %zu particles", snapshot.iteration,
+    stage_log(stage, LOG_INFO, "restored", "continues from iteration %d with %zu particles", snapshot.iteration,
               dataset_count(s->dataset));
     s->last_count = dataset_count(s->dataset);
-    s->last_time = now_seconds();
+    s->last_time = clock_monotonic();
     s->last_updates = s->classifier.updates;
-    /* Its selection may not have got out before the end came; a known one is not sent again. */
+    /* The last run may have ended before it sent the selection. The harness does not send a known selection again. */
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }
 
-/* Averages of noise alone explain that noise by some 10 to 15 at the most, because each image is in its own average:
- * quality compares classes with one another, and cannot tell that none of them is any good. */
+/* Averages of pure noise have an evidence of 10 to 15 at most, because each image is part of its own average. Quality
+ * compares classes with each other, so that quality alone does not show that all classes are bad. */
 static const double WEAK_EVIDENCE = 20;
 
 static void warn_if_weak(struct stage *stage, const struct model *m) {
@@ -224,13 +207,14 @@ static void warn_if_weak(struct stage *stage, const struct model *m) {
             members += m->classes[k].members;
         }
     if (members > 0 && sum / members < WEAK_EVIDENCE)
-        stage_log(stage, LOG_WARN, "weak",
-                  "the classes explain their particles hardly better than averages of noise would (evidence %.1f, less "
-                  "than %g): look at the picture of the classes before trusting the selection",
-                  sum / members, WEAK_EVIDENCE);
+        stage_log(
+            stage, LOG_WARN, "weak",
+            "the classes explain their particles hardly better than averages of noise (evidence %.1f, less than %g): "
+            "look at the picture of the classes before you trust the selection",
+            sum / members, WEAK_EVIDENCE);
 }
 
-/* What makes averages worse than they could be, and would not be seen in them. */
+/* Logs defects of particles that make averages worse without being visible in them. */
 static void warn_of_particles(struct stage *stage, struct state *s) {
     size_t count = dataset_count(s->dataset), unusable = 0, without_ctf = 0;
     for (size_t i = 0; i < count; i++) {
@@ -238,34 +222,30 @@ static void warn_of_particles(struct stage *stage, struct state *s) {
         without_ctf += !dataset_at(s->dataset, i)->has_ctf;
     }
     if (unusable > s->unusable)
-        stage_log(stage, LOG_WARN, "images",
-                  "%zu of %zu images hold values that are no numbers, or are a hundred times as strong as the others: "
-                  "they are compared with nothing",
-                  unusable, count);
-    if (without_ctf > 0 && !s->warned)
+        stage_log(
+            stage, LOG_WARN, "images",
+            "%zu of %zu images are ignored: NaN or infinite pixels, or more than 100 times stronger than the median "
+            "image",
+            unusable, count);
+    if (without_ctf > 0 && !s->warned_of_ctf)
         stage_log(stage, LOG_WARN, "ctf",
-                  "%zu of %zu particles have no CTF (rlnDefocusU): they are taken as if the microscope had none",
+                  "%zu of %zu particles have no CTF (rlnDefocusU): their images are not corrected for a CTF",
                   without_ctf, count);
     s->unusable = unusable;
-    s->warned = without_ctf > 0;
+    s->warned_of_ctf = without_ctf > 0;
 }
 
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
     s->iteration++;
     struct snapshot snapshot = describe(stage, s, final);
     enum status status;
-    struct stage_patience patience = {0};
-    do
-        status = snapshot_write(&s->classifier, &snapshot, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, snapshot_write(&s->classifier, &snapshot, err));
     TRY(status);
-    do
-        status = snapshot_history(&s->classifier, &snapshot, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, snapshot_history(&s->classifier, &snapshot, err));
     TRY(status);
     if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
     if (s->iteration > KEPT_SELECTIONS) snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
-    s->last_time = now_seconds();
+    s->last_time = clock_monotonic();
     s->last_count = dataset_count(s->dataset);
     s->last_updates = s->classifier.updates;
     stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
@@ -276,16 +256,16 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }
 
-/* Once: why it takes longer should be no riddle. */
-static void tell_if_on_host(struct stage *stage, struct state *s) {
+/* Logs, once, why the classification takes longer. */
+static void warn_if_on_host(struct stage *stage, struct state *s) {
     const struct model *m = s->classifier.model;
-    if (!s->told && s->options.device.kind == DEVICE_CUDA && !m->placed)
-        stage_log(
-            stage, LOG_WARN, "averages-on-host",
-            "the averages of up to %d classes of %d px do not fit on the device beside the particles: they are made "
-            "on the host, which takes longer; a larger `memory`, or fewer classes, makes room",
-            m->options.class_capacity, m->options.box);
-    s->told = true;
+    if (!s->warned_of_averages && s->options.device.kind == DEVICE_CUDA && !m->placed)
+        stage_log(stage, LOG_WARN, "averages-on-host",
+                  "the averages of up to %d classes of %d px do not fit on the device beside the particles and are "
+                  "made on the "
+                  "host, which takes longer; a larger `memory` or fewer classes make room",
+                  m->options.class_capacity, m->options.box);
+    s->warned_of_averages = true;
 }
 
 static void note(struct stage *stage, struct state *s) {
@@ -296,7 +276,7 @@ static void note(struct stage *stage, struct state *s) {
     }
     const struct model *m = c->model;
     double length = m->options.box * m->options.pixel_size;
-    tell_if_on_host(stage, s);
+    warn_if_on_host(stage, s);
     stage_note(stage, "update %d, %zu particles, %d classes, %.1f Å", c->updates, dataset_count(s->dataset),
                m->class_count, length / (m->current_shell > 0 ? m->current_shell : 1));
 }
@@ -304,7 +284,6 @@ static void note(struct stage *stage, struct state *s) {
 static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
     struct state *s = state;
     struct classifier *c = &s->classifier;
-    const struct classifier_params *p = stage_params(stage);
     struct classifier_progress progress;
     TRY(restore(stage, s, err));
     TRY(classifier_step(c, false, &progress, err));
@@ -312,10 +291,10 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     if (progress.updated || (!progress.more && c->model == NULL)) note(stage, s);
     if (c->model == NULL || c->updates < FIRST_SNAPSHOT_UPDATE || c->updates == s->last_updates) return STATUS_OK;
     size_t count = dataset_count(s->dataset);
-    bool rested = !progress.more; /* nothing new has come and all had their share */
+    bool rested = !progress.more; /* no new particles, and all had their share of visits */
     bool grown = (double)count >= 1.05 * (double)s->last_count && (double)c->first_unseen >= 0.9 * (double)count;
-    /* A state that is only better, not larger, is worth files less often. */
-    double due = s->last_time + p->snapshot_interval * (grown ? 1 : 6), now = now_seconds();
+    /* Snapshots of better averages without more particles are written less often. */
+    double due = s->last_time + s->options.snapshot_interval * (grown ? 1 : 6), now = clock_monotonic();
     if ((rested || (grown && progress.updated)) && now >= due) return take_snapshot(stage, s, false, err);
     return STATUS_OK;
 }
@@ -327,7 +306,7 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     if (s->finished > 0 && s->finished == dataset_count(s->dataset)) return STATUS_OK;
     struct classifier_progress progress = {.more = true};
     while (progress.more) {
-        if (stage_stopping(stage)) FAIL(err, STATUS_CANCELLED, "stopped before the last passes were through");
+        if (stage_stopping(stage)) FAIL(err, STATUS_CANCELLED, "stopped before the final passes were complete");
         TRY(classifier_step(&s->classifier, true, &progress, err));
         if (progress.updated) note(stage, s);
     }
@@ -343,9 +322,9 @@ const struct stage_descriptor classifier_stage = {
     .summary = "2-D class averages of a growing set of particles, and which particles go on",
     .in = "particles",
     .out = "selection",
-    .params = classifier_params,
-    .param_count = CLASSIFIER_PARAMS,
-    .params_size = sizeof(struct classifier_params),
+    .params = classifier_parameters,
+    .param_count = CLASSIFIER_PARAMETERS,
+    .params_size = sizeof(struct classifier_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
     .cumulative = true,

@@ -9,6 +9,7 @@
 #endif
 
 #include "common/files.h"
+#include "common/harness/item_optics.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
 
@@ -178,25 +179,22 @@ enum status extractor_cut(struct extractor *extractor, struct extractor_lane *la
     return STATUS_OK;
 }
 
-static double first_known(double a, double b, double fallback) {
-    return !isnan(a) ? a : !isnan(b) ? b : fallback;
-}
-
 enum status extractor_item_optics(const struct item *item, const struct stage_session *session, double file_pixel_size,
                                   struct extractor_optics *ret_optics, struct err *err) {
-    struct extractor_optics o = {.group = item_string(item, "optics.group")};
-    if (o.group == NULL) o.group = "opticsGroup1";
-    o.pixel_size = first_known(item_number(item, "optics.pixel_size", NAN), session->pixel_size, file_pixel_size);
+    const char *group = item_string(item, "optics.group");
+    const struct optics known = item_optics(item, session);
+    struct extractor_optics o = {
+        .group = group != NULL ? group : "opticsGroup1",
+        .pixel_size = isnan(known.pixel_size) ? file_pixel_size : known.pixel_size,
+        .voltage = known.voltage,
+        .spherical_aberration = known.spherical_aberration,
+        .amplitude_contrast = known.amplitude_contrast,
+    };
     FAIL_IF(!(o.pixel_size > 0), err, STATUS_BAD_ARGUMENT,
             "the pixel size of %s is not known: neither the session, nor a STAR file, nor its header says it; set "
             "session.pixel_size",
             item_id(item));
     o.original_pixel_size = item_number(item, "optics.original_pixel_size", o.pixel_size);
-    o.voltage = first_known(item_number(item, "optics.voltage", NAN), session->voltage, 300);
-    o.spherical_aberration =
-        first_known(item_number(item, "optics.spherical_aberration", NAN), session->spherical_aberration, 2.7);
-    o.amplitude_contrast =
-        first_known(item_number(item, "optics.amplitude_contrast", NAN), session->amplitude_contrast, 0.1);
     *ret_optics = o;
     return STATUS_OK;
 }

@@ -135,13 +135,13 @@ static enum status visit(const struct item *item, void *context, struct err *err
     char relative[PATH_MAX], path[PATH_MAX];
     TRY(stage_product(walk->stage, item, "_extract.star", relative, path, err));
     if (!file_exists(path)) return STATUS_OK; /* it had no picks */
-    struct err mine = {0};
-    enum status status = walk->add(walk->join, path, &mine);
+    struct err own = {0};
+    enum status status = walk->add(walk->join, path, &own);
     if (status_is_of_file(status)) { /* one that a disk has lost does not take the others with it */
-        if (walk->unreadable++ == 0) walk->first = mine;
+        if (walk->unreadable++ == 0) walk->first = own;
         return STATUS_OK;
     }
-    if (status != STATUS_OK && err != NULL) *err = mine;
+    if (status != STATUS_OK && err != NULL) *err = own;
     return status;
 }
 

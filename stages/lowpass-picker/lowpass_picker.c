@@ -8,6 +8,7 @@
 #include "common/formats/image_formats.h"
 #include "common/formats/picture.h"
 #include "common/formats/star.h"
+#include "common/harness/item_optics.h"
 #include "common/text.h"
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/maps_file.h"
@@ -222,18 +223,15 @@ enum status lowpass_picker_reconfigure(struct stage *stage, void *state, struct 
 
 /* Whether the item's defocus is known; then its CTF. */
 static bool item_ctf(const struct stage *stage, const struct item *item, struct ctf *ret_ctf) {
-    const struct stage_session *session = stage_session(stage);
     double u = item_number(item, "columns.rlnDefocusU", NAN);
     if (isnan(u)) return false;
-    double voltage = item_number(item, "optics.voltage", session->voltage);
-    double aberration = item_number(item, "optics.spherical_aberration", session->spherical_aberration);
-    double contrast = item_number(item, "optics.amplitude_contrast", session->amplitude_contrast);
+    const struct optics optics = item_optics(item, stage_session(stage));
     *ret_ctf = (struct ctf){.defocus_u = u,
                             .defocus_v = item_number(item, "columns.rlnDefocusV", u),
                             .defocus_angle = item_number(item, "columns.rlnDefocusAngle", 0),
-                            .voltage = isnan(voltage) ? 300 : voltage,
-                            .spherical_aberration = isnan(aberration) ? 2.7 : aberration,
-                            .amplitude_contrast = isnan(contrast) ? 0.1 : contrast,
+                            .voltage = optics.voltage,
+                            .spherical_aberration = optics.spherical_aberration,
+                            .amplitude_contrast = optics.amplitude_contrast,
                             .phase_shift = item_number(item, "columns.rlnPhaseShift", 0),
                             .b_factor = item_number(item, "columns.rlnCtfBfactor", 0),
                             .scale = item_number(item, "columns.rlnCtfScalefactor", 1)};

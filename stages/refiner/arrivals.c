@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/formats/particle_table.h"
 #include "common/memory.h"
 
 enum status arrivals_init(struct arrivals *a, struct err *err) {
@@ -29,14 +30,9 @@ void arrival_clear(struct arrival *a) {
 /* Finds the stack where particles_read.c will look for it. ret_images: how many images the stack has. */
 static enum status check_stack(struct stage *stage, const char *star_path, const char *name, int *ret_images,
                                struct err *err) {
-    char folder[PATH_SIZE], path[PATH_SIZE];
+    char path[PATH_SIZE];
     struct mrc_reader *reader = NULL;
-    TRY(path_join(stage_root(stage), name, path, sizeof path, err));
-    if (!file_exists(path)) {
-        TRY(path_folder(star_path, folder, sizeof folder, err));
-        TRY(path_join(folder, name, path, sizeof path, err));
-    }
-    if (file_exists(path))
+    if (particle_stack_find(stage_root(stage), star_path, name, path))
         TRY(stage_may_read(stage, path, err));
     else
         TRY(stage_resolve(stage, name, path, err));

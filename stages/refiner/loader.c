@@ -5,6 +5,7 @@
 
 #include "common/formats/image.h"
 #include "common/formats/mrc.h"
+#include "common/formats/particle_image.h"
 #include "common/memory.h"
 #include "common/worker.h"
 
@@ -111,13 +112,6 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
     return STATUS_OK;
 }
 
-static double mean_square(const float *values, size_t count) {
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (double)values[i] * values[i];
-    return sum / (double)count;
-}
-
 static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader, int *stack,
                             struct err *err) {
     const char *path = set->stacks[job->stack].path;
@@ -136,8 +130,8 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     size_t pixels = (size_t)set->box * (size_t)set->box;
     TRY(mrc_read_slices(*reader, job->slice, 1, job->to, err));
     /* One NaN or huge value would spread over the whole map. */
-    job->spoiled =
-        !image_values_fit(job->to, pixels) || (set->strongest > 0 && mean_square(job->to, pixels) > set->strongest);
+    job->spoiled = !image_values_fit(job->to, pixels) ||
+                   (set->strongest > 0 && particle_image_strength(job->to, pixels) > set->strongest);
     if (job->spoiled) memset(job->to, 0, pixels * sizeof *job->to);
     return STATUS_OK;
 }
@@ -236,30 +230,24 @@ enum status loader_take(struct loader *l, const int *indices, int count, const f
     return STATUS_OK;
 }
 
-static int by_size(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 enum status loader_judge(struct loader *l, const int *indices, int count, struct err *err) {
     enum { AT_A_TIME = 128 };
-    static const double STRONGEST = 1e4; /* mean square, over the median */
     struct particle_set *set = l->set;
-    size_t pixels = (size_t)set->box * (size_t)set->box;
-    _cleanup_(mem_free) double *squares = NULL;
-    TRY(mem_new((size_t)count, sizeof *squares, "particles", &squares, err));
+    size_t pixels = (size_t)set->box * (size_t)set->box, usable = 0;
+    _cleanup_(mem_free) double *strengths = NULL;
+    TRY(mem_new((size_t)count, sizeof *strengths, "particles", &strengths, err));
     for (int first = 0, part; first < count; first += part) {
         const float *const *images = NULL;
         part = count - first < AT_A_TIME ? count - first : AT_A_TIME;
         TRY(loader_take(l, indices + first, part, &images, err));
         for (int i = 0; i < part; i++)
-            squares[first + i] = mean_square(images[i], pixels);
+            if (!set->particles[indices[first + i]].spoiled)
+                strengths[usable++] = particle_image_strength(images[i], pixels);
     }
-    qsort(squares, (size_t)count, sizeof *squares, by_size);
-    set->strongest = count > 0 ? STRONGEST * squares[count / 2] : 0;
+    set->strongest = particle_image_limit(strengths, usable);
     for (size_t i = 0; set->strongest > 0 && i < set->count; i++) {
         float *image = set->particles[i].image;
-        if (image == NULL || !(mean_square(image, pixels) > set->strongest)) continue;
+        if (image == NULL || !(particle_image_strength(image, pixels) > set->strongest)) continue;
         memset(image, 0, pixels * sizeof *image);
         set->particles[i].spoiled = true;
     }

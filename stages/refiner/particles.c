@@ -38,7 +38,7 @@ void particle_set_destroy(struct particle_set *set) {
 
 uint64_t particle_hash(const char *name, unsigned seed) {
     uint64_t h = text_fnv(TEXT_FNV_BEGIN ^ ((uint64_t)seed * 0x9e3779b97f4a7c15u), name, strlen(name));
-    /* Names differ in their last characters, which have reached the low bits only. */
+    /* Names differ in their last characters, which so far affect the low bits only. */
     h ^= h >> 31;
     h *= 0xbf58476d1ce4e5b9u;
     return h ^ h >> 29;

@@ -1,5 +1,5 @@
-/* The particles of a refinement: where each comes from, its half, its CTF, and what has been found out about it.
- * They accumulate, are replaced by a new selection, and come back; what is known of one stays with its image's name. */
+/* Holds the particles of a refinement: where each comes from, its half, its CTF and the results so far. Particles
+ * accumulate, leave with a new selection and come back; the name of an image keeps the results of its particle. */
 #ifndef ICESTREAM_STAGES_REFINER_PARTICLES_H
 #define ICESTREAM_STAGES_REFINER_PARTICLES_H
 
@@ -7,23 +7,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/formats/particle_table.h"
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 
 struct particle {
-    char *name;       /* "000001@stack", the stack relative to the root where it lies below it */
+    char *name;       /* "000001@stack"; the stack relative to the root if it lies below the root */
     int stack, slice; /* index into stacks; slice from 0 */
     int source;       /* index into sources, or −1: not in the present set */
     size_t row;
     int optics;
     int half;     /* 0 or 1 */
-    bool aligned; /* the pose has been found in an iteration */
+    bool aligned; /* an iteration has found the pose */
     int class_index;
     struct ctf ctf;
     bool has_ctf;
     double pose[9];
-    double origin[2]; /* px: shift that centres the image */
+    double origin[2]; /* px: the shift that centres the image */
     double norm;
     double log_likelihood, max_probability;
     int significant;    /* coarse samples that mattered */
@@ -31,7 +32,7 @@ struct particle {
     double residual;    /* at the best pose of the last iteration, over shells up to residual_shell; < 0: unknown */
     int residual_shell;
     float *image; /* box², or NULL: read when needed (loader.h) */
-    bool spoiled; /* the image that was read says nothing, and counts as empty */
+    bool spoiled; /* the image is not finite or far too strong, and counts as empty */
 };
 
 struct particle_optics {
@@ -42,14 +43,16 @@ struct particle_optics {
 };
 
 struct particle_source {
-    struct star_file *file; /* NULL: no particle needs it any more */
+    struct star_file *file; /* NULL: released, no particle needs it */
     char *path;
 };
 
 struct particle_stack {
     char *path, *name; /* absolute or from the working directory; as in particle.name */
-    char *given;       /* as the file called it that named it last */
-    int source;        /* that file */
+    char *given;       /* as the last file named the stack */
+    int source;        /* index of that file */
+    int images;
+    double pixel_size; /* Å, of its header; 0: unknown */
 };
 
 struct particle_set {
@@ -67,39 +70,35 @@ struct particle_set {
     int box;           /* px; 0 until the first particle */
     double pixel_size; /* Å */
     size_t cached_bytes, cache_limit;
-    double strongest; /* mean square of an image's values that is still believed; 0: not known yet */
+    double strongest; /* greatest strength of an image (particle_image.h); 0: unknown */
     unsigned seed;
-    char *root;                 /* what relative paths are tried against first */
-    double fallback_pixel_size; /* where a file does not say; NaN: none */
-    int held;                   /* by particle_set_hold, so many times */
-    bool outdated;              /* some file could be let go */
+    char *root;                 /* stacks not beside their table are looked for below it; NULL: none */
+    double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */
+    int held;                   /* number of holds (particle_set_hold) */
+    bool outdated;              /* some files can be released */
 };
 
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);
 void particle_set_destroy(struct particle_set *set);
 
-/* The particles of a STAR file (RELION 3.1 with optics, or one table). It is consumed, whatever the outcome. replace:
- * those that are not in it leave the set. ret_new: how many joined that were not in the set before. */
+/* Adds the particles of a STAR file (RELION 3.1 with optics, or one table), which is consumed also on failure.
+ * replace: particles that are not in the file leave the set. ret_new: the number of particles that were not in the set
+ * before. */
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
                                size_t *ret_new, struct err *err);
 
-/* Whether a set like this one, and empty, would take the file, which stays the caller's; and what its particles have in
- * common (0: it has none). Looks at the root and at what is a setting only, so that several threads may ask. */
+/* Checks whether an empty set with the settings of this one would accept the file, which the caller keeps. Returns box
+ * and pixel size of its particles (0: it has none). Reads settings only, so that several threads may call it. */
 enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path, int *ret_box,
                              double *ret_pixel_size, struct err *err);
-/* Maps have one grid, so all particles of a set have one box and one pixel size: the first ones decide (*common was 0).
- */
-enum status particle_same_box(int *common, int box, const char *path, struct err *err);
-enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
-
 struct particle *particle_find(const struct particle_set *set, const char *name);
 
-/* From the one to the other, which come in pairs, a copy of particles, optics and sources may be exported, from another
- * thread: files that no particle needs any more stay. */
+/* Between hold and let_go, which come in pairs, another thread may export a copy of particles, optics and sources: no
+ * file is released. */
 void particle_set_hold(struct particle_set *set);
 void particle_set_let_go(struct particle_set *set);
 
-/* A number that depends on the name and seed alone. */
+/* Returns a number that depends on the name and the seed alone. */
 uint64_t particle_hash(const char *name, unsigned seed);
 
 #endif

@@ -1,4 +1,4 @@
-/* From a STAR file into the set: its optics groups, its stacks, its rows. */
+/* Reads STAR files into the set of particles: optics groups, stacks and rows. */
 #include "stages/refiner/particles_private.h"
 
 #include <limits.h>
@@ -8,160 +8,92 @@
 #include <string.h>
 
 #include "common/files.h"
-#include "common/formats/mrc.h"
+#include "common/formats/particle_table.h"
 #include "common/memory.h"
-
-/* Columns of one file's particle table; −1 where absent. */
-struct columns {
-    int image, optics, defocus_u, defocus_v, defocus_angle, phase_shift, b_factor, scale, subset;
-    int voltage, spherical_aberration, amplitude_contrast, magnification, detector;
-};
 
 struct reading {
     struct particle_set *set;
     const char *path;
-    const struct star_table *table;
-    struct columns columns;
+    struct particle_table *table;
+    int subset; /* column rlnRandomSubset; −1: absent */
     int source;
-    int *optics_map; /* row of the file's optics table → index into set->optics */
-    long *optics_numbers;
-    size_t optics_rows;
-    size_t joined;
+    int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
 };
 
-static enum status number_or(const struct star_table *table, size_t row, int column, double fallback, double *ret,
-                             struct err *err) {
-    if (column < 0) {
-        *ret = fallback;
-        return STATUS_OK;
-    }
-    return star_get_number(table, row, column, ret, err);
+static bool same_optics(const struct particle_optics *o, const struct optics *values) {
+    return o->voltage == values->voltage && o->spherical_aberration == values->spherical_aberration &&
+           o->amplitude_contrast == values->amplitude_contrast;
 }
 
-enum status particle_same_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
-    FAIL_IF(!(pixel_size > 0) || !isfinite(pixel_size), err, STATUS_BAD_FORMAT,
-            "%s gives no pixel size for its particles: rlnImagePixelSize in the optics table, or session.pixel_size",
-            path);
-    FAIL_IF(*common != 0 && fabs(pixel_size / *common - 1) > 1e-3, err, STATUS_UNSUPPORTED,
-            "%s has particles of %g Å/px, those before had %g Å/px: extract them all at one pixel size", path,
-            pixel_size, *common);
-    if (*common == 0) *common = pixel_size;
-    return STATUS_OK;
-}
-
-enum status particle_same_box(int *common, int box, const char *path, struct err *err) {
-    FAIL_IF(box % 2 != 0 || box < 16, err, STATUS_UNSUPPORTED,
-            "%s: particles of %d px cannot be refined: the box must be even and at least 16 px", path, box);
-    FAIL_IF(*common != 0 && box != *common, err, STATUS_UNSUPPORTED,
-            "%s has images of %d × %d px, %d × %d px were expected: extract all particles with one box", path, box, box,
-            *common, *common);
-    *common = box;
-    return STATUS_OK;
-}
-
-static enum status add_optics(struct reading *r, const struct star_table *table, size_t row, const char *name,
-                              const struct particle_optics *values, int *ret_index, struct err *err) {
+/* Finds the optics of that name and values in the set, or adds them. group: row of the file's optics table; −1: none.
+ */
+static enum status add_optics(struct reading *r, int group, const char *name, const struct optics *values,
+                              int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
-    for (int i = 0; i < set->optics_count; i++) {
-        const struct particle_optics *o = &set->optics[i];
-        if (strcmp(o->name, name) == 0 && o->voltage == values->voltage &&
-            o->spherical_aberration == values->spherical_aberration &&
-            o->amplitude_contrast == values->amplitude_contrast) {
-            if (table != NULL) { /* the newest file describes it: older ones may be let go */
-                set->optics[i].source = r->source;
-                set->optics[i].row = row;
-            }
-            *ret_index = i;
-            return STATUS_OK;
+    int found = 0;
+    while (found < set->optics_count &&
+           !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values)))
+        found++;
+    if (found == set->optics_count) {
+        char *copy = NULL;
+        TRY(particle_text(name, &copy, err));
+        enum status status = particle_list_append(&set->optics, &set->optics_count, sizeof *set->optics, err);
+        if (status != STATUS_OK) {
+            free(copy);
+            return status;
         }
+        set->optics[found] = (struct particle_optics){
+            .name = copy,
+            .source = -1,
+            .pixel_size = values->pixel_size,
+            .voltage = values->voltage,
+            .spherical_aberration = values->spherical_aberration,
+            .amplitude_contrast = values->amplitude_contrast,
+        };
     }
-    TRY(particle_list_append(&set->optics, &set->optics_count, sizeof *set->optics, err));
-    struct particle_optics *o = &set->optics[set->optics_count - 1];
-    *o = *values;
-    o->name = NULL;
-    enum status status = particle_text(name, &o->name, err);
-    if (status != STATUS_OK) {
-        set->optics_count--;
-        return status;
+    if (group >= 0) { /* the newest file describes the group, so that older files may be released */
+        set->optics[found].source = r->source;
+        set->optics[found].row = (size_t)group;
     }
-    o->source = table != NULL ? r->source : -1;
-    o->row = row;
-    *ret_index = set->optics_count - 1;
+    *ret_index = found;
     return STATUS_OK;
 }
 
-static enum status read_optics(struct reading *r, struct star_file *file, struct err *err) {
-    const struct star_table *t = star_table_find(file, "optics");
-    if (t == NULL) return STATUS_OK;
-    r->optics_rows = star_row_count(t);
-    TRY(mem_new(r->optics_rows, sizeof *r->optics_map, "optics groups", &r->optics_map, err));
-    TRY(mem_new(r->optics_rows, sizeof *r->optics_numbers, "optics groups", &r->optics_numbers, err));
-    int number, name = star_column_find(t, "rlnOpticsGroupName"), pixel = star_column_find(t, "rlnImagePixelSize");
-    int premultiplied = star_column_find(t, "rlnCtfDataAreCtfPremultiplied");
-    TRY(star_column_need(t, "rlnOpticsGroup", &number, err));
-    for (size_t row = 0; row < r->optics_rows; row++) {
-        struct particle_optics o = {0};
-        double done = 0;
-        TRY(star_get_integer(t, row, number, &r->optics_numbers[row], err));
-        TRY(number_or(t, row, pixel, r->set->fallback_pixel_size, &o.pixel_size, err));
-        TRY(particle_same_pixel_size(&r->set->pixel_size, o.pixel_size, r->path, err));
-        TRY(number_or(t, row, star_column_find(t, "rlnVoltage"), 300, &o.voltage, err));
-        TRY(number_or(t, row, star_column_find(t, "rlnSphericalAberration"), 2.7, &o.spherical_aberration, err));
-        TRY(number_or(t, row, star_column_find(t, "rlnAmplitudeContrast"), 0.1, &o.amplitude_contrast, err));
-        TRY(number_or(t, row, premultiplied, 0, &done, err));
-        FAIL_IF(done != 0, err, STATUS_UNSUPPORTED,
-                "%s: particles that are multiplied by their CTF already cannot be refined: extract them without",
-                r->path);
-        char fallback[32];
-        snprintf(fallback, sizeof fallback, "opticsGroup%ld", r->optics_numbers[row]);
-        TRY(add_optics(r, t, row, name >= 0 ? star_get(t, row, name) : fallback, &o, &r->optics_map[row], err));
+static enum status add_group(struct reading *r, int group, const struct optics *values, struct err *err) {
+    char own[32];
+    const char *name = particle_table_group_name(r->table, group, own);
+    return add_optics(r, group, name, values, &r->optics_map[group], err);
+}
+
+/* All groups join the set in the order of their table, those without particles too: RELION numbers them so. A group of
+ * another pixel size has no particles, since no row of it is accepted. */
+static enum status add_groups(struct reading *r, struct err *err) {
+    int count = particle_table_group_count(r->table);
+    if (count == 0) return STATUS_OK;
+    TRY(mem_new((size_t)count, sizeof *r->optics_map, "optics groups", &r->optics_map, err));
+    for (int i = 0; i < count; i++)
+        r->optics_map[i] = -1;
+    for (int i = 0; i < count && !particle_table_rows_have_optics(r->table); i++) {
+        const struct optics optics = particle_table_group_optics(r->table, i);
+        double pixel_size = r->set->pixel_size;
+        if (particle_join_pixel_size(&pixel_size, optics.pixel_size, r->path, NULL) == STATUS_OK)
+            TRY(add_group(r, i, &optics, err));
     }
     return STATUS_OK;
 }
 
-/* Files without optics groups (RELION 3.0 and before) have the values in each row. */
-static enum status optics_of_row(struct reading *r, size_t row, int *ret_index, struct err *err) {
-    const struct columns *c = &r->columns;
-    if (r->optics_rows > 0) {
-        long number = r->optics_numbers[0];
-        if (c->optics >= 0) TRY(star_get_integer(r->table, row, c->optics, &number, err));
-        for (size_t i = 0; i < r->optics_rows; i++)
-            if (r->optics_numbers[i] == number) {
-                *ret_index = r->optics_map[i];
-                return STATUS_OK;
-            }
-        FAIL(err, STATUS_BAD_FORMAT, "%s: row %zu is of optics group %ld, which its optics table does not have",
-             r->path, row + 1, number);
-    }
-    struct particle_optics o = {.pixel_size = r->set->fallback_pixel_size};
-    double magnification, detector;
-    TRY(number_or(r->table, row, c->voltage, 300, &o.voltage, err));
-    TRY(number_or(r->table, row, c->spherical_aberration, 2.7, &o.spherical_aberration, err));
-    TRY(number_or(r->table, row, c->amplitude_contrast, 0.1, &o.amplitude_contrast, err));
-    TRY(number_or(r->table, row, c->magnification, NAN, &magnification, err));
-    TRY(number_or(r->table, row, c->detector, NAN, &detector, err));
-    if (magnification > 0 && detector > 0) o.pixel_size = 1e4 * detector / magnification;
-    TRY(particle_same_pixel_size(&r->set->pixel_size, o.pixel_size, r->path, err));
-    return add_optics(r, NULL, 0, "opticsGroup1", &o, ret_index, err);
+static enum status optics_of_row(struct reading *r, const struct particle_row *values, int *ret_index,
+                                 struct err *err) {
+    if (values->group < 0) return add_optics(r, -1, "opticsGroup1", &values->optics, ret_index, err);
+    int *known = &r->optics_map[values->group];
+    if (*known < 0 || !same_optics(&r->set->optics[*known], &values->optics))
+        TRY(add_group(r, values->group, &values->optics, err));
+    *ret_index = *known;
+    return STATUS_OK;
 }
 
-/* Relative stacks are looked for below the root, beside the file, and in the working directory. */
-static enum status resolve_stack(struct reading *r, const char *name, char *out, struct err *err) {
-    char folder[PATH_SIZE];
-    if (r->set->root != NULL) {
-        TRY(path_join(r->set->root, name, out, PATH_SIZE, err));
-        if (file_exists(out)) return STATUS_OK;
-    }
-    TRY(path_folder(r->path, folder, sizeof folder, err));
-    TRY(path_join(folder, name, out, PATH_SIZE, err));
-    if (file_exists(out)) return STATUS_OK;
-    FAIL_IF(!file_exists(name), err, STATUS_NOT_FOUND,
-            "%s names the stack %s, which is neither in the session, nor beside the file, nor in the working directory",
-            r->path, name);
-    return path_join("", name, out, PATH_SIZE, err);
-}
-
-/* Below the root: relative to it, so that the session can be moved and is RELION's project folder. */
+/* Returns a path relative to the root if it lies below the root, so that the session can be moved and serves RELION as
+ * its project folder. */
 static const char *name_below(const char *root, const char *path) {
     size_t length = root != NULL ? strlen(root) : 0;
     bool below = length > 0 && strncmp(path, root, length) == 0 && path[length] == '/';
@@ -170,14 +102,14 @@ static const char *name_below(const char *root, const char *path) {
 
 static enum status add_stack(struct reading *r, const char *path, const char *given, struct err *err) {
     struct particle_set *set = r->set;
-    struct mrc_header header;
-    TRY(mrc_read_header(path, &header, err));
-    FAIL_IF(header.nx != header.ny, err, STATUS_UNSUPPORTED,
-            "%s has images of %d × %d px: particle images must be square", path, header.nx, header.ny);
-    TRY(particle_same_box(&set->box, header.nx, path, err));
+    struct particle_stack_header header;
+    TRY(particle_stack_read(path, &header, err));
+    TRY(particle_join_box(&set->box, header.box, path, err));
     TRY(particle_list_append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
     struct particle_stack *stack = &set->stacks[set->stack_count - 1];
     stack->source = r->source;
+    stack->images = header.images;
+    stack->pixel_size = header.pixel_size;
     TRY(particle_text(path, &stack->path, err));
     TRY(particle_text(given, &stack->given, err));
     return particle_text(name_below(set->root, path), &stack->name, err);
@@ -187,7 +119,16 @@ static bool same_text(const char *a, const char *b) {
     return a != NULL && b != NULL && strcmp(a, b) == 0;
 }
 
-/* Rows of one stack follow each other, and looking for a file costs more than comparing a name. */
+static enum status resolve_stack(const struct reading *r, const char *given, char path[PATH_SIZE], struct err *err) {
+    if (particle_stack_find(r->set->root, r->path, given, path)) return STATUS_OK;
+    FAIL_IF(!file_exists(given), err, STATUS_NOT_FOUND,
+            "%s names the stack %s, which is neither beside the file, nor in the session, nor in the working directory",
+            r->path, given);
+    return path_join("", given, path, PATH_SIZE, err);
+}
+
+/* Finds a stack in the set, or adds it. Compares with the last name first: rows of one stack follow each other, and
+ * looking for a file costs more. */
 static enum status stack_index(struct reading *r, const char *given, int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
     char path[PATH_SIZE];
@@ -214,42 +155,46 @@ static enum status stack_index(struct reading *r, const char *given, int *ret_in
     return STATUS_OK;
 }
 
-static enum status locate(struct reading *r, const char *image, int *ret_stack, int *ret_slice, struct err *err) {
-    char *end;
-    long slice = strtol(image, &end, 10);
-    FAIL_IF(end == image || *end != '@' || slice < 1 || slice > INT_MAX, err, STATUS_BAD_FORMAT,
-            "%s: rlnImageName is '%s', NNNNNN@stack was expected", r->path, image);
-    *ret_slice = (int)slice - 1;
-    return stack_index(r, end + 1, ret_stack, err);
+static enum status locate(struct reading *r, size_t row, int *ret_stack, int *ret_slice, struct err *err) {
+    struct particle_image image;
+    TRY(particle_table_image(r->table, row, &image, err));
+    TRY(stack_index(r, image.stack, ret_stack, err));
+    struct particle_stack *stack = &r->set->stacks[*ret_stack];
+    if (image.number > stack->images) { /* the stack may have grown since another file named it */
+        struct particle_stack_header header;
+        TRY(particle_stack_read(stack->path, &header, err));
+        stack->images = header.images;
+    }
+    TRY(particle_table_check_image(r->table, row, &image, stack->path, stack->images, err));
+    *ret_slice = (int)image.number - 1;
+    return STATUS_OK;
 }
 
 static enum status set_values(struct reading *r, size_t row, struct particle *p, struct err *err) {
-    const struct columns *c = &r->columns;
-    TRY(optics_of_row(r, row, &p->optics, err));
+    struct particle_row values;
+    TRY(particle_table_row(r->table, row, &values, err));
+    TRY(optics_of_row(r, &values, &p->optics, err));
     const struct particle_optics *o = &r->set->optics[p->optics];
-    p->ctf = (struct ctf){.voltage = o->voltage,
-                          .spherical_aberration = o->spherical_aberration,
-                          .amplitude_contrast = o->amplitude_contrast};
-    p->has_ctf = c->defocus_u >= 0;
-    TRY(number_or(r->table, row, c->defocus_u, 0, &p->ctf.defocus_u, err));
-    TRY(number_or(r->table, row, c->defocus_v, p->ctf.defocus_u, &p->ctf.defocus_v, err));
-    TRY(number_or(r->table, row, c->defocus_angle, 0, &p->ctf.defocus_angle, err));
-    TRY(number_or(r->table, row, c->phase_shift, 0, &p->ctf.phase_shift, err));
-    TRY(number_or(r->table, row, c->b_factor, 0, &p->ctf.b_factor, err));
-    TRY(number_or(r->table, row, c->scale, 1, &p->ctf.scale, err));
-    FAIL_IF(!ctf_is_plausible(&p->ctf), err, STATUS_BAD_FORMAT,
-            "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is none "
-            "that a microscope can have: correct the table",
-            r->path, row + 1, p->ctf.defocus_u, p->ctf.defocus_v, p->ctf.voltage, p->ctf.spherical_aberration,
-            p->ctf.amplitude_contrast, p->ctf.b_factor);
-    return STATUS_OK;
+    p->has_ctf = values.has_ctf;
+    p->ctf = (struct ctf){
+        .defocus_u = values.defocus_u,
+        .defocus_v = values.defocus_v,
+        .defocus_angle = values.defocus_angle,
+        .voltage = o->voltage,
+        .spherical_aberration = o->spherical_aberration,
+        .amplitude_contrast = o->amplitude_contrast,
+        .phase_shift = values.phase_shift,
+        .b_factor = values.b_factor,
+        .scale = values.scale,
+    };
+    return ctf_is_plausible(&p->ctf) ? STATUS_OK : particle_table_bad_ctf(r->table, row, &values, err);
 }
 
 static enum status merge_row(struct reading *r, size_t row, struct err *err) {
     struct particle_set *set = r->set;
     char name[PATH_SIZE + 16];
     int stack = 0, slice = 0;
-    TRY(locate(r, star_get(r->table, row, r->columns.image), &stack, &slice, err));
+    TRY(locate(r, row, &stack, &slice, err));
     snprintf(name, sizeof name, "%06d@%s", slice + 1, set->stacks[stack].name);
     struct particle *known = particle_find(set, name);
     if (known == NULL) {
@@ -262,7 +207,8 @@ static enum status merge_row(struct reading *r, size_t row, struct err *err) {
                                    .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1},
                                    .half = (int)(particle_hash(name, set->seed) & 1)};
         long subset = 0;
-        if (r->columns.subset >= 0) TRY(star_get_integer(r->table, row, r->columns.subset, &subset, err));
+        const struct star_table *rows = particle_table_rows(r->table);
+        if (r->subset >= 0) TRY(star_get_integer(rows, row, r->subset, &subset, err));
         TRY(particle_set_add(set, name, &p, &known, err));
         if (subset == 1 || subset == 2) known->half = (int)subset - 1;
     }
@@ -273,45 +219,32 @@ static enum status merge_row(struct reading *r, size_t row, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status find_columns(struct reading *r, struct err *err) {
-    const struct star_table *t = r->table;
-    struct columns *c = &r->columns;
-    TRY(star_column_need(t, "rlnImageName", &c->image, err));
-    const struct {
-        const char *name;
-        int *column;
-    } wanted[] = {{"rlnOpticsGroup", &c->optics},
-                  {"rlnDefocusU", &c->defocus_u},
-                  {"rlnDefocusV", &c->defocus_v},
-                  {"rlnDefocusAngle", &c->defocus_angle},
-                  {"rlnPhaseShift", &c->phase_shift},
-                  {"rlnCtfBfactor", &c->b_factor},
-                  {"rlnCtfScalefactor", &c->scale},
-                  {"rlnRandomSubset", &c->subset},
-                  {"rlnVoltage", &c->voltage},
-                  {"rlnSphericalAberration", &c->spherical_aberration},
-                  {"rlnAmplitudeContrast", &c->amplitude_contrast},
-                  {"rlnMagnification", &c->magnification},
-                  {"rlnDetectorPixelSize", &c->detector}};
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        *wanted[i].column = star_column_find(t, wanted[i].name);
-    return STATUS_OK;
+/* Finds the pixel size, which the header of the first stack may have to tell. */
+static enum status read_first(struct reading *r, struct err *err) {
+    int stack = 0, slice = 0;
+    struct particle_row values;
+    TRY(locate(r, 0, &stack, &slice, err));
+    const struct particle_stack *s = &r->set->stacks[stack];
+    const struct particle_stack_header header = {.images = s->images, .pixel_size = s->pixel_size};
+    particle_table_note_stack(r->table, &header);
+    TRY(particle_table_row(r->table, 0, &values, err));
+    if (r->set->pixel_size == 0) r->set->pixel_size = values.optics.pixel_size;
+    return add_groups(r, err);
 }
 
 static enum status merge_rows(struct reading *r, struct star_file *file, bool replace, struct err *err) {
     struct particle_set *set = r->set;
-    r->table = star_table_find(file, "particles");
-    if (r->table == NULL) r->table = star_table_find(file, "images");
-    if (r->table == NULL) r->table = star_table_find(file, "");
-    FAIL_IF(r->table == NULL, err, STATUS_BAD_FORMAT, "%s has no table of particles (data_particles)", r->path);
-    TRY(find_columns(r, err));
-    TRY(read_optics(r, file, err));
+    TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->pixel_size, &r->table, err));
+    const struct star_table *rows = particle_table_rows(r->table);
+    size_t count = star_row_count(rows);
+    r->subset = star_column_find(rows, "rlnRandomSubset");
+    if (count > 0) TRY(read_first(r, err));
     if (replace)
         for (size_t i = 0; i < set->count; i++) {
             set->particles[i].source = -1;
             set->present = 0;
         }
-    for (size_t row = 0; row < star_row_count(r->table); row++)
+    for (size_t row = 0; row < count; row++)
         TRY(merge_row(r, row, err));
     for (size_t i = 0; i < set->count; i++)
         if (set->particles[i].source < 0 && set->particles[i].image != NULL) {
@@ -337,7 +270,7 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
     status = particle_text(path, &set->sources[r.source].path, err);
     if (status == STATUS_OK) status = merge_rows(&r, set->sources[r.source].file, replace, err);
     free(r.optics_map);
-    free(r.optics_numbers);
+    particle_table_close(&r.table);
     if (status == STATUS_OK && ret_new != NULL) *ret_new = replace ? set->count - known : set->present - before;
     return status;
 }

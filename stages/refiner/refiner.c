@@ -98,8 +98,8 @@ struct refiner_grid refiner_grid(const struct refiner *r) {
 enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
                          struct err *err) {
     struct refiner_grid joined = *common;
-    if (grid->box != 0) TRY(particle_same_box(&joined.box, grid->box, path, err));
-    if (grid->pixel_size != 0) TRY(particle_same_pixel_size(&joined.pixel_size, grid->pixel_size, path, err));
+    if (grid->box != 0) TRY(particle_join_box(&joined.box, grid->box, path, err));
+    if (grid->pixel_size != 0) TRY(particle_join_pixel_size(&joined.pixel_size, grid->pixel_size, path, err));
     *common = joined;
     return STATUS_OK;
 }

@@ -39,17 +39,17 @@ struct lane {
 /* Continues from files of an earlier run. Several iterations are kept: if the files of the last one are broken,
  * those of the one before serve; if none serve, the refinement begins anew. No particle is lost. */
 static enum status restore(struct stage *stage, struct refiner *refiner, struct err *err) {
-    struct err mine = {0};
+    struct err own = {0};
     bool tried = false;
     for (int i = INT_MAX; (i = refiner_last(stage_folder(stage), i)) > 0;) {
-        enum status status = refiner_resume(refiner, stage_folder(stage), i, &mine);
+        enum status status = refiner_resume(refiner, stage_folder(stage), i, &own);
         if (status == STATUS_OK) {
             stage_log(stage, LOG_INFO, "refine-restored", "continues after iteration %d", i);
             return STATUS_OK;
         }
         /* Once the refiner has a grid the files were complete, and the error is another one. */
-        FAIL_IF(!status_is_of_file(status) || refiner_grid(refiner).box != 0, err, status, "%s", mine.message);
-        stage_log(stage, LOG_WARN, "refine-not-restored", "cannot continue from iteration %d: %s", i, mine.message);
+        FAIL_IF(!status_is_of_file(status) || refiner_grid(refiner).box != 0, err, status, "%s", own.message);
+        stage_log(stage, LOG_WARN, "refine-not-restored", "cannot continue from iteration %d: %s", i, own.message);
         tried = true;
     }
     if (tried)
@@ -132,15 +132,15 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     struct arrival *list = arrivals_take(&state->arrivals, &count);
     enum status status = STATUS_OK;
     for (int i = 0; i < count; i++) {
-        struct err mine = {0};
+        struct err own = {0};
         if (status != STATUS_OK || list[i].file == NULL) continue;
-        enum status merged = refiner_merge(state->refiner, &list[i].file, list[i].path, list[i].replace, NULL, &mine);
+        enum status merged = refiner_merge(state->refiner, &list[i].file, list[i].path, list[i].replace, NULL, &own);
         if (merged == STATUS_NO_MEMORY) {
             status = merged;
-            if (err != NULL) *err = mine;
+            if (err != NULL) *err = own;
         } else if (merged != STATUS_OK) {
-            stage_log(stage, LOG_ERROR, "refine-refused", "%s", mine.message);
-            if (state->refused.status == STATUS_OK) state->refused = mine;
+            stage_log(stage, LOG_ERROR, "refine-refused", "%s", own.message);
+            if (state->refused.status == STATUS_OK) state->refused = own;
         }
     }
     arrivals_free(list, count);
@@ -177,9 +177,9 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
                   "host in "
                   "between, which takes longer; set `memory` to more to avoid this");
     }
-    struct err mine = {0};
-    if (refiner_write_trace(state->refiner, stage_folder(stage), &mine) != STATUS_OK)
-        stage_log(stage, LOG_WARN, "refine-trace", "%s", mine.message);
+    struct err own = {0};
+    if (refiner_write_trace(state->refiner, stage_folder(stage), &own) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "refine-trace", "%s", own.message);
     TRY(writer_write(state->writer, err));
     state->unwritten = false;
     return STATUS_OK;
@@ -259,14 +259,10 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     TRY(path_join(writer_prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
     TRY(path_join(writer_prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
     TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
-    struct stage_patience patience = {0};
     /* These files mean that all is done: they come last. */
     enum status status = writer_wait(state->writer, err);
-    if (status == STATUS_OK) {
-        do
-            status = postprocess_write(&result, &options, stage_folder(stage), half1, half2, err);
-        while (stage_wait_out(stage, status, err, &patience));
-    }
+    if (status == STATUS_OK)
+        STAGE_PERSIST(stage, status, err, postprocess_write(&result, &options, stage_folder(stage), half1, half2, err));
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "refine-postprocess", "%.2f Å inside a mask, B-factor %.0f Å²", result.resolution,
                   result.bfactor);

@@ -163,11 +163,9 @@ static bool is_of_series(enum status status) {
 /* Writes the products. Waits while the disk is full, so that nothing is computed twice. */
 static enum status write_products(struct live *live, const struct reconstruction *reconstruction,
                                   const struct products *paths, uint64_t fingerprint, struct err *err) {
-    struct stage_patience patience = {0};
     enum status status;
-    do
-        status = products_write(&live->settings->reconstruction, reconstruction, paths, fingerprint, err);
-    while (stage_wait_out(live->stage, status, err, &patience));
+    STAGE_PERSIST(live->stage, status, err,
+                  products_write(&live->settings->reconstruction, reconstruction, paths, fingerprint, err));
     return status;
 }
 
@@ -299,17 +297,16 @@ static enum status pass_over_made(struct live *live, struct group *group, bool *
 
 static enum status preview_next(struct live *live, enum stage_work *ret_work, struct err *err) {
     struct group *group = groups_to_preview(live->groups);
-    struct err problem = {0};
+    struct err own = {0};
     bool made = false;
     if (group == NULL) return STATUS_OK;
     *ret_work = STAGE_WORK_MORE;
     if (group->previewed == 0) TRY(pass_over_made(live, group, &made, err));
     int count = group->series.count;
     if (made || count < 2) return STATUS_OK;
-    enum status status = make_preview(live, group, &problem);
-    if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
-    if (status != STATUS_OK)
-        stage_log(live->stage, LOG_WARN, "preview", "%s: no preview: %s", group->id, problem.message);
+    enum status status = make_preview(live, group, &own);
+    if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
+    if (status != STATUS_OK) stage_log(live->stage, LOG_WARN, "preview", "%s: no preview: %s", group->id, own.message);
     group->previewed = count;
     return STATUS_OK;
 }
@@ -317,26 +314,23 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
 static enum status tomogram_next(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
     const struct tilt_reconstructor_options *p = stage_params(live->stage);
     struct group *group = groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
-    struct err problem = {0};
+    struct err own = {0};
     if (group == NULL) return STATUS_OK;
     bool made = false;
     *ret_work = STAGE_WORK_MORE;
     TRY(pass_over_made(live, group, &made, err));
     if (made || group->series.count == 0) return STATUS_OK;
-    struct stage_patience patience = {0};
     enum status status;
-    do
-        status = make_tomogram(live, group, &problem);
-    while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &problem, &patience));
-    if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", problem.message);
+    STAGE_PERSIST(live->stage, status, &own, make_tomogram(live, group, &own));
+    if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
     if (status == STATUS_OK) {
         group_drop_pixels(group);
         return settle(live, group, NULL, err);
     }
-    const char *why = problem.message;
+    const char *why = own.message;
     size_t name = strlen(group->id);
     if (strncmp(why, group->id, name) == 0 && strncmp(why + name, ": ", 2) == 0) why += name + 2;
-    char reason[sizeof problem.message + 128];
+    char reason[sizeof own.message + 128];
     snprintf(reason, sizeof reason, "no tomogram of %.100s, %d tilt%s: %s", group->id, group->series.count,
              group->series.count == 1 ? "" : "s", why);
     stage_log(live->stage, LOG_ERROR, "series", "%s", reason);

@@ -106,12 +106,12 @@ static enum status open_rows(const char *path, struct ctf_rows **ret_rows, struc
     FAIL_IF(rows == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
     rows->path = strdup(path);
     FAIL_IF(rows->path == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
-    struct err problem = {0};
-    enum status status = load(rows, &problem);
+    struct err own = {0};
+    enum status status = load(rows, &own);
     bool may_be = status == STATUS_OK || (ret_problem != NULL && status_is_of_file(status));
-    FAIL_IF(!may_be, err, status, "%s", problem.message);
+    FAIL_IF(!may_be, err, status, "%s", own.message);
     if (status != STATUS_OK) unload(rows);
-    if (ret_problem != NULL) *ret_problem = problem;
+    if (ret_problem != NULL) *ret_problem = own;
     *ret_rows = rows;
     rows = NULL;
     return STATUS_OK;

@@ -217,12 +217,12 @@ static enum look refresh(struct folder *folder, struct known_file *file, double 
 
 /* Judges a file by its content: ready, failed, or to be looked at again. */
 static enum look look_inside(struct folder *folder, struct known_file *file, double now, struct folder_find *find) {
-    struct err problem = {0};
+    struct err own = {0};
     bool ends = false;
     enum structure_format format;
     find->structure = structure_is_name(file->path);
-    enum status status = find->structure ? structure_probe(folder->path, &format, &ends, &problem)
-                                         : image_probe(folder->path, &find->image, &problem);
+    enum status status = find->structure ? structure_probe(folder->path, &format, &ends, &own)
+                                         : image_probe(folder->path, &find->image, &own);
     double unchanged = now - file->changed_at;
     if (status == STATUS_OK && find->structure) {
         if (!ends && unchanged < folder->options.settle) return LOOK_AGAIN;
@@ -248,8 +248,8 @@ static enum look look_inside(struct folder *folder, struct known_file *file, dou
     double limit = hopeless ? fmin(folder->options.settle, folder->options.stall) : folder->options.stall;
     bool passing = status == STATUS_UNAVAILABLE || status == STATUS_NO_MEMORY; /* says nothing about the file */
     if (file->was_reported || passing || unchanged < limit) return LOOK_AGAIN;
-    char reason[sizeof problem.message + 64];
-    snprintf(reason, sizeof reason, "%s (unchanged for %.0f s)", problem.message, unchanged);
+    char reason[sizeof own.message + 64];
+    snprintf(reason, sizeof reason, "%s (unchanged for %.0f s)", own.message, unchanged);
     set_failed(find, reason);
     return LOOK_REPORT;
 }

@@ -7,11 +7,8 @@
 
 #include "common/files.h"
 #include "common/formats/star.h"
+#include "common/harness/item_optics.h"
 #include "common/memory.h"
-
-static double first_of(double a, double b, double fallback) {
-    return !isnan(a) ? a : !isnan(b) ? b : fallback;
-}
 
 const char *record_relative(const char *path, const char *root) {
     const char *rest;
@@ -19,25 +16,27 @@ const char *record_relative(const char *path, const char *root) {
 }
 
 static enum status set_optics(const struct record_source *source, struct item *item, struct err *err) {
-    const struct stage_session *session = source->session;
     struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN};
     if (source->rows != NULL) ctf_rows_optics(source->rows, source->row, &given);
-    double header = source->image.pixel_size > 0 ? (double)source->image.pixel_size : NAN;
-    if (source->tilt != NULL) header = first_of(header, source->tilt->pixel_size, NAN);
-    double pixel_size = first_of(session->pixel_size, given.pixel_size, header);
-    FAIL_IF(isnan(pixel_size), err, STATUS_NOT_FOUND,
+    struct optics optics = session_optics(source->session);
+    const struct optics table = {
+        .pixel_size = given.pixel_size,
+        .voltage = given.voltage,
+        .spherical_aberration = given.spherical_aberration,
+        .amplitude_contrast = given.amplitude_contrast,
+    };
+    optics_fill(&optics, &table);
+    optics_fill_defaults(&optics);
+    if (isnan(optics.pixel_size) && source->image.pixel_size > 0) optics.pixel_size = (double)source->image.pixel_size;
+    if (isnan(optics.pixel_size) && source->tilt != NULL) optics.pixel_size = source->tilt->pixel_size;
+    FAIL_IF(isnan(optics.pixel_size), err, STATUS_NOT_FOUND,
             "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set "
             "session.pixel_size (Å)",
             source->path);
     bool named = given.group[0] != '\0' && item_text_fits(given.group);
     TRY(item_set_string(item, "optics.group", named ? given.group : "opticsGroup1", err));
-    TRY(item_set_number(item, "optics.pixel_size", pixel_size, err));
-    TRY(item_set_number(item, "optics.original_pixel_size", first_of(given.original_pixel_size, NAN, pixel_size), err));
-    TRY(item_set_number(item, "optics.voltage", first_of(session->voltage, given.voltage, 300), err));
-    TRY(item_set_number(item, "optics.spherical_aberration",
-                        first_of(session->spherical_aberration, given.spherical_aberration, 2.7), err));
-    return item_set_number(item, "optics.amplitude_contrast",
-                           first_of(session->amplitude_contrast, given.amplitude_contrast, 0.1), err);
+    double original = isnan(given.original_pixel_size) ? optics.pixel_size : given.original_pixel_size;
+    return item_set_optics(item, &optics, original, err);
 }
 
 static void destroy(struct item **item) {

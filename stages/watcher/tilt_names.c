@@ -191,11 +191,11 @@ static enum status look_at(struct tilt_names *names, const char *path, const str
     known->seconds = now->st_mtim.tv_sec;
     known->nanoseconds = now->st_mtim.tv_nsec;
     struct mdoc mdoc;
-    struct err problem = {0};
-    enum status status = mdoc_read(path, &mdoc, &problem);
-    FAIL_IF(status == STATUS_NO_MEMORY, err, status, "%s", problem.message);
+    struct err own = {0};
+    enum status status = mdoc_read(path, &mdoc, &own);
+    FAIL_IF(status == STATUS_NO_MEMORY, err, status, "%s", own.message);
     if (status != STATUS_OK) {
-        *ret_problem = problem;
+        *ret_problem = own;
         ret_problem->status = status;
         return STATUS_OK;
     }

@@ -25,9 +25,9 @@ static enum status ask_ledger(void *context, const char *id, enum folder_past *r
 
 static void watch_folder(void *context, const char *path) {
     struct watcher *watcher = context;
-    struct err problem;
-    if (watcher->notices == NULL || notices_add(watcher->notices, path, &problem) != STATUS_UNSUPPORTED) return;
-    if (!watcher->watches_ran_out) stage_log(watcher->stage, LOG_WARN, "no-notices", "%s", problem.message);
+    struct err own;
+    if (watcher->notices == NULL || notices_add(watcher->notices, path, &own) != STATUS_UNSUPPORTED) return;
+    if (!watcher->watches_ran_out) stage_log(watcher->stage, LOG_WARN, "no-notices", "%s", own.message);
     watcher->watches_ran_out = true;
 }
 
@@ -55,16 +55,16 @@ static enum status stop_at_first(const struct item *item, void *context, struct 
  * through, it is a file that is just being written or broken for a while: micrographs wait for it as for their rows. */
 static enum status open_rows(struct watcher *watcher, struct err *err) {
     const char *path = watcher->options->ctf;
-    struct err problem = {0};
+    struct err own = {0};
     bool resumed = false;
-    enum status status = stage_each_done(watcher->stage, stop_at_first, &resumed, &problem);
+    enum status status = stage_each_done(watcher->stage, stop_at_first, &resumed, &own);
     if (!resumed) {
-        FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+        FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
         return ctf_rows_open(path, &watcher->rows, err);
     }
-    TRY(ctf_rows_await(path, &watcher->rows, &problem, err));
+    TRY(ctf_rows_await(path, &watcher->rows, &own, err));
     if (!ctf_rows_are_read(watcher->rows))
-        stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; micrographs wait for it", problem.message);
+        stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; micrographs wait for it", own.message);
     return STATUS_OK;
 }
 
@@ -94,9 +94,9 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
     if (set->ctf != NULL) TRY(open_rows(watcher, err));
     if (set->series != NULL && set->series[0] != '\0')
         TRY(tilt_names_create(set->series, set->directory, set->recursive, &watcher->tilts, err));
-    struct err problem;
-    if (set->notices && notices_open(&watcher->notices, &problem) != STATUS_OK)
-        stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", problem.message, set->poll);
+    struct err own;
+    if (set->notices && notices_open(&watcher->notices, &own) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", own.message, set->poll);
     *ret_watcher = watcher;
     watcher = NULL;
     return STATUS_OK;
@@ -137,12 +137,12 @@ void watcher_check_disk_space(struct watcher *watcher) {
 
 static enum status refresh_ctf(struct watcher *watcher, double now, struct err *err) {
     if (watcher->rows == NULL) return STATUS_OK;
-    struct err problem;
+    struct err own;
     bool changed = false;
     bool was_read = ctf_rows_are_read(watcher->rows);
-    enum status status = ctf_rows_refresh(watcher->rows, &changed, &problem);
+    enum status status = ctf_rows_refresh(watcher->rows, &changed, &own);
     if (status_is_of_file(status))
-        stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; %s", problem.message,
+        stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; %s", own.message,
                   was_read ? "the rows read before stay in use" : "micrographs wait for it");
     if (changed && !was_read)
         stage_log(watcher->stage, LOG_INFO, "ctf-file", "%s can be read now", watcher->options->ctf);
@@ -154,12 +154,11 @@ static enum status refresh_ctf(struct watcher *watcher, double now, struct err *
  * large. */
 static enum status refresh_tilts(struct watcher *watcher, double now, struct err *err) {
     if (watcher->tilts == NULL || !tilt_names_may_come(watcher->tilts)) return STATUS_OK;
-    struct err problem;
+    struct err own;
     bool changed = false;
     if (now >= watcher->next_mdoc) {
-        TRY(tilt_names_refresh(watcher->tilts, &changed, &problem, err));
-        if (problem.status != STATUS_OK)
-            stage_log(watcher->stage, LOG_WARN, "mdoc", "%s; its tilts wait", problem.message);
+        TRY(tilt_names_refresh(watcher->tilts, &changed, &own, err));
+        if (own.status != STATUS_OK) stage_log(watcher->stage, LOG_WARN, "mdoc", "%s; its tilts wait", own.message);
         watcher->next_mdoc = now + watcher->options->poll;
     }
     bool due = (changed || now >= watcher->held_until) && !watcher->is_paused;
@@ -171,28 +170,27 @@ static enum status hear_notices(struct watcher *watcher, double now, struct err 
     for (;;) {
         enum notice notice = watcher->notices != NULL ? notices_next(watcher->notices, path, sizeof path) : NOTICE_NONE;
         if (notice == NOTICE_NONE) return STATUS_OK;
-        struct err problem = {0};
-        enum status status = notice == NOTICE_LOST ? STATUS_IO : folder_notice(watcher->folder, path, now, &problem);
+        struct err own = {0};
+        enum status status = notice == NOTICE_LOST ? STATUS_IO : folder_notice(watcher->folder, path, now, &own);
         /* The sweep reports a folder that is away, and tries again. */
         if (status == STATUS_IO || status == STATUS_NOT_FOUND)
             watcher->next_sweep = now;
         else
-            FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+            FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     }
 }
 
 static enum status sweep(struct watcher *watcher, double now, struct err *err) {
-    struct err problem;
+    struct err own;
     bool first = !watcher->is_started;
-    enum status status = folder_sweep(watcher->folder, now, &problem);
+    enum status status = folder_sweep(watcher->folder, now, &own);
     watcher->next_sweep = now + watcher->options->poll;
     watcher->is_started = true;
     if (status == STATUS_OK) return STATUS_OK;
     /* A network file system may be away for a while. A folder that was never there is a wrong setting. */
     bool away = !first && (status == STATUS_NOT_FOUND || status == STATUS_IO);
-    FAIL_IF(!away, err, status, "%s", problem.message);
-    stage_log(watcher->stage, LOG_WARN, "folder-away", "%s; trying again in %g s", problem.message,
-              watcher->options->poll);
+    FAIL_IF(!away, err, status, "%s", own.message);
+    stage_log(watcher->stage, LOG_WARN, "folder-away", "%s; trying again in %g s", own.message, watcher->options->poll);
     return STATUS_OK;
 }
 

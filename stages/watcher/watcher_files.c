@@ -70,11 +70,10 @@ static enum status send_image(struct watcher *watcher, const char *id, const cha
                                    metadata->row,
                                    metadata->has_angle ? &metadata->tilt : NULL,
                                    !watcher->options->scaled};
-    struct err problem;
-    enum status status = record_make(&record, &item, &problem);
-    if (status == STATUS_NOT_FOUND && watcher->has_pixel_size)
-        return set_aside(watcher, id, path, problem.message, err);
-    FAIL_IF(status != STATUS_OK, err, status, "%s", problem.message);
+    struct err own;
+    enum status status = record_make(&record, &item, &own);
+    if (status == STATUS_NOT_FOUND && watcher->has_pixel_size) return set_aside(watcher, id, path, own.message, err);
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     watcher->has_pixel_size = true;
     compare_pixel_size(watcher, path, (double)image->pixel_size);
     return emit(watcher, item, err);

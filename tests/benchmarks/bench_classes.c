@@ -130,7 +130,7 @@ int main(int argc, char **argv) {
                                          .minimum_particles = 10,
                                          .visits = 0,
                                          .final_passes = INT_MAX,
-                                         .memory = 16 * 0x1p30,
+                                         .memory = 16,
                                          .threads = argc > 4 ? atoi(argv[4]) : 1,
                                          .seed = 1,
                                          .off_centre = NAN};
@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     enum status status = device_parse(argc > 3 ? argv[3] : "auto", &options.device, &err);
-    if (status == STATUS_OK) status = quality_rule_parse("all", &options.keep, &err);
+    if (status == STATUS_OK) status = quality_rule_parse("all", &options.rule, &err);
     if (status == STATUS_OK) status = bench(argv[1], &options, argc > 5 ? atoi(argv[5]) : 10, &err);
     if (status == STATUS_OK) return 0;
     fprintf(stderr, "bench_classes: %s\n", err.message);

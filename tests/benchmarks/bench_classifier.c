@@ -161,12 +161,12 @@ static enum status bench(char *folder, int particles, int image_mib, int classes
                                          .final_passes = 1,
                                          .threads = 1,
                                          .device = {.kind = DEVICE_CPU},
-                                         .memory = 0x1p30,
+                                         .memory = 1,
                                          .seed = 1,
                                          .off_centre = NAN};
     struct dataset *dataset = NULL;
     struct classifier classifier;
-    TRY(quality_rule_parse("auto", &options.keep, err));
+    TRY(quality_rule_parse("auto", &options.rule, err));
     TRY(write_stacks(folder, err));
     TRY(dataset_create((size_t)image_mib << 20, &dataset, err));
     classifier_init(&classifier, &options, dataset);

@@ -90,8 +90,8 @@ static bool take_file(struct particle_set *set, const char *path, bool replace) 
     /* Like keep_arrival of the stage: a file that it accepts can be merged. */
     int common_box = set->box;
     double common_size = set->pixel_size;
-    whole = whole && (box == 0 || particle_same_box(&common_box, box, path, &err) == STATUS_OK) &&
-            (pixel_size == 0 || particle_same_pixel_size(&common_size, pixel_size, path, &err) == STATUS_OK);
+    whole = whole && (box == 0 || particle_join_box(&common_box, box, path, &err) == STATUS_OK) &&
+            (pixel_size == 0 || particle_join_pixel_size(&common_size, pixel_size, path, &err) == STATUS_OK);
     if (!whole) {
         FUZZ_CHECK(err.message[0] != '\0');
         star_destroy(&file);
@@ -140,7 +140,7 @@ static void classify(const char *first, const char *second) {
         const struct dataset_particle *p = dataset_at(dataset, i);
         const float *image;
         size_t row;
-        FUZZ_CHECK(ctf_is_plausible(&p->ctf) && fabs(p->pixel_size / dataset_pixel_size(dataset) - 1) < 0.03);
+        FUZZ_CHECK(ctf_is_plausible(&p->ctf) && fabs(p->pixel_size / dataset_pixel_size(dataset) - 1) < 0.003);
         FUZZ_CHECK(dataset_image(dataset, i, scratch, &image, NULL) == STATUS_OK && !p->unusable);
         const struct star_table *table = dataset_row(dataset, i, &row);
         FUZZ_CHECK(strchr(star_get(table, row, star_column_find(table, "rlnImageName")), '@') != NULL);

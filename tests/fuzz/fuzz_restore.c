@@ -9,7 +9,7 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
-#include "stages/classifier/snapshot.h"
+#include "stages/classifier/snapshot_restore.h"
 #include "stages/refiner/files/kept_state.h"
 
 /* Iteration 7 belongs to the classifier and to a refinement, iteration 8 to a classification by the refiner. */

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Checks that relion_star_handler, relion_image_handler and mrcfile can read the files that the classifier writes."""
+"""The classifier on files: what it writes is read by relion_star_handler, relion_image_handler and mrcfile."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def rows(path, name):
 
 
 def particle(random, kind):
-    """Draws two blobs (kind 0) or a ring (kind 1), turned and noisy."""
+    """Two blobs (kind 0) or a ring (kind 1), turned and noisy."""
     angle = random.uniform(0, 2 * np.pi)
     y, x = np.mgrid[:BOX, :BOX] - BOX // 2
     if kind == 1:
@@ -100,7 +100,7 @@ with tempfile.TemporaryDirectory() as folder:
         check(np.isfinite(stack.data).all(), "averages that are not numbers")
     check(mrcfile.validate(prefix + "_classes.mrcs"), "mrcfile.validate refuses the averages")
 
-    # RELION 3.0 had no optics table. The written table must hold the values of the rows, whatever the stack's header
+    # RELION 3.0 had no optics table: the one that is written says what the rows said, whatever the stack's header
     # says (4).
     with open("old.star", "w") as out:
         out.write(
@@ -136,7 +136,7 @@ with tempfile.TemporaryDirectory() as folder:
         len(optics) == 1 and [float(word) for word in optics[0][1:5]] == [200, 2, 0.07, 5], f"optics of 3.0: {optics}"
     )
 
-    # Input and output lie in other folders. The written image names must lead the next program there.
+    # From elsewhere, and to elsewhere: what is written names images so that the next program finds them there.
     os.makedirs("a/way")
     os.makedirs("an/other")
     os.chdir("a/way")
@@ -167,7 +167,7 @@ with tempfile.TemporaryDirectory() as folder:
     check(len(names) == COUNT and all(os.path.exists(name.split("@")[1]) for name in names), f"stacks of {names[0]}")
     os.chdir("../..")
 
-    # Images without signal and particles without a CTF are reported.
+    # The log counts images that are ignored and particles without a CTF.
     with mrcfile.open("p.mrcs", "r+") as stack:
         stack.data[3, 5, 5] = np.nan
         stack.data[8] *= 1e6
@@ -193,7 +193,7 @@ with tempfile.TemporaryDirectory() as folder:
         text=True,
     )
     check(run.returncode == 0, f"exit {run.returncode}: {run.stderr}")
-    check(f"2 of {COUNT} images hold values" in run.stderr, f"nothing of spoiled images: {run.stderr}")
+    check(f"2 of {COUNT} images are ignored" in run.stderr, f"nothing of spoiled images: {run.stderr}")
     check(f"{COUNT} of {COUNT} particles have no CTF" in run.stderr, f"nothing of missing CTFs: {run.stderr}")
 
     if shutil.which("relion_star_handler") is None:

@@ -1,5 +1,5 @@
-/* Makes simulated particles for tests of the classifier: three shapes, turned, shifted and noisy, and images of noise,
- * in stacks with tables like an extractor's. */
+/* Makes particles for tests of the classifier: three shapes, turned, shifted and noisy, and images of noise, in stacks
+ * with tables as the extractor writes them. */
 #ifndef ICESTREAM_TESTS_STAGES_SHAPES_H
 #define ICESTREAM_TESTS_STAGES_SHAPES_H
 
@@ -23,7 +23,7 @@
 enum { BOX = 32, SHAPES = 3, PER_SHAPE = 70, NOISE = 30, COUNT = SHAPES * PER_SHAPE + NOISE, PARTS = 3 };
 
 static char folder[PATH_MAX];
-static double angles[COUNT]; /* the angle at which each particle was drawn, from +x towards +y */
+static double angles[COUNT]; /* at which each particle was drawn, from +x towards +y */
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -41,15 +41,15 @@ static inline double gaussian(unsigned *state) {
     return sqrt(-2 * log(u + 1e-12)) * cos(2 * M_PI * v);
 }
 
-/* No rotation turns one shape into another. Blobs: (x, y, width) in px. */
+/* Blobs of each shape: (x, y, width) in px. No rotation turns one shape into another. */
 static const double BLOBS[SHAPES][3][3] = {
     {{-6, 0, 2}, {6, 0, 2}, {0, 0, 2}},
     {{0, 6, 3}, {-5, -3, 2}, {5, -3, 2}},
     {{0, 0, 4.5}, {4, 4, 1.5}, {5, 3, 1.5}},
 };
 
-/* Returns the shape of particle i: i % 4, where 3 is noise only. Particles after the noise images are used up have only
- * shapes. */
+/* Returns the shape of particle i: i % 4, where 3 is noise only. Once all noise images are used up, only shapes follow.
+ */
 static inline int shape_of(int i) {
     return i < 4 * NOISE ? i % 4 : i % SHAPES;
 }
@@ -71,7 +71,7 @@ static inline void draw(int i, float *image, unsigned *random) {
         }
 }
 
-/* Writes PARTS tables with their own stacks, like an extractor. Column truth holds the shape. */
+/* Writes PARTS tables with a stack each, as the extractor does; the column truth holds the shape. */
 static inline int make_particles(void **state) {
     (void)state;
     unsigned random = 12345;
@@ -144,10 +144,10 @@ static inline struct classifier_options options_of(int classes) {
                                    .final_passes = 4,
                                    .threads = 2,
                                    .device = {.kind = DEVICE_CPU},
-                                   .memory = 0x1p30,
+                                   .memory = 1,
                                    .seed = 3,
                                    .off_centre = NAN};
-    OK(quality_rule_parse("auto", &o.keep, &err));
+    OK(quality_rule_parse("auto", &o.rule, &err));
     return o;
 }
 

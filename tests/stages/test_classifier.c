@@ -1,5 +1,5 @@
-/* Classification of made-up particles: three shapes, turned, shifted and noisy, are told apart; a stream ends like a
- * batch; a state is taken up again; rules; tables. */
+/* Classifies made-up particles of three shapes, turned, shifted and noisy: the shapes are separated, a stream ends
+ * like a batch, a run continues from its snapshots, rules and tables are read. */
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 #include "stages/classifier/snapshot.h"
-#include "stages/classifier/stage.h"
+#include "stages/classifier/snapshot_restore.h"
 #include "tests/stages/shapes.h"
 
 static void run(struct classifier *c, bool final, int most) {
@@ -35,8 +35,8 @@ static int truth_of(struct dataset *dataset, size_t index) {
     return (int)value;
 }
 
-/* Fraction of the shapes' particles that are in a class in which their shape is the most frequent, and of the noise
- * that is not kept. */
+/* Returns the fraction of particles in a class where their shape is the most frequent, and the fraction of noise images
+ * that are not kept. */
 static void measure(struct classifier *c, double *ret_pure, double *ret_dropped) {
     int table[64][SHAPES + 1] = {{0}}, pure = 0, dropped = 0, shapes = 0, noise = 0;
     size_t count = dataset_count(c->dataset);
@@ -57,8 +57,8 @@ static void measure(struct classifier *c, double *ret_pure, double *ret_dropped)
     *ret_dropped = (double)dropped / noise;
 }
 
-/* Within a class psi must turn with the particles, the way RELION counts: least agreement over the larger classes of
- * the shape that looks like itself at no other angle, 1 for perfect. */
+/* Returns how well psi follows the true angles, in RELION's sense, in the worst of the larger classes of the shape
+ * without symmetry; 1: perfectly. */
 static double angular_agreement(struct classifier *c) {
     double least = 1;
     for (int k = 0; k < c->model->class_count; k++) {
@@ -85,7 +85,7 @@ static void shapes_are_told_apart(void **state) {
     struct classifier_options o = options_of(8);
     classifier_init(&c, &o, dataset);
     run(&c, true, 10000);
-    OK(quality_judge(c.model, dataset, &o.keep, &err));
+    OK(quality_judge(c.model, dataset, &o.rule, &err));
     measure(&c, &pure, &dropped);
     printf("batch: %.3f pure and kept, %.3f of the noise dropped, %d updates\n", pure, dropped, c.updates);
     assert_true(pure >= 0.9);
@@ -97,7 +97,7 @@ static void shapes_are_told_apart(void **state) {
     dataset_destroy(&dataset);
 }
 
-/* Particles that come while work goes on, and whose images do not fit into memory. */
+/* Particles come during the work, and their images do not fit into memory. */
 static void a_stream_ends_like_a_batch(void **state) {
     (void)state;
     struct dataset *dataset = NULL;
@@ -116,7 +116,7 @@ static void a_stream_ends_like_a_batch(void **state) {
     }
     run(&c, true, 10000);
     assert_int_equal(dataset_count(dataset), COUNT);
-    OK(quality_judge(c.model, dataset, &o.keep, &err));
+    OK(quality_judge(c.model, dataset, &o.rule, &err));
     measure(&c, &pure, &dropped);
     printf("stream: %.3f pure and kept, %.3f of the noise dropped\n", pure, dropped);
     assert_true(pure >= 0.85);
@@ -163,11 +163,11 @@ static void a_state_is_taken_up_again(void **state) {
         assert_int_equal(a->class_index, b->class_index);
         assert_true(fabsf(a->x - b->x) < 1e-4f && fabsf(a->psi - b->psi) < 1e-3f);
     }
-    /* Nothing new has come: no visits are due, and the final passes leave nearly all where they were. */
+    /* Without new particles no visits are due, and the final passes change hardly any class. */
     struct classifier_progress progress;
     OK(classifier_step(&again, false, &progress, &err));
     assert_false(progress.more);
-    /* Images that are away for a while are asked for again. */
+    /* Images that are away for a while are read again. */
     char stack[PATH_MAX], away[PATH_MAX];
     snprintf(stack, sizeof stack, "%.200s/part1.mrcs", folder);
     snprintf(away, sizeof away, "%.200s/away", folder);
@@ -215,8 +215,8 @@ static size_t classified_in(int iteration) {
     return rows;
 }
 
-/* The stage in a session: where files of the last snapshot are broken, the one before serves, and without it it begins
- * anew. All particles are there each time. */
+/* Runs the stage in a session. If files of the last snapshot are broken, the stage continues from the one before, and
+ * without any it begins anew. All particles are there each time. */
 static void broken_snapshots_are_passed_over(void **state) {
     (void)state;
     static const char *const parts[] = {"classes.mrcs", "data.star", "model.star"};
@@ -255,7 +255,7 @@ static void broken_snapshots_are_passed_over(void **state) {
         item_destroy(&items[part]);
 }
 
-/* Some images of a table that no program should have written: the rest is classified as if they were not there. */
+/* Broken images of a table do not change how the rest is classified. */
 static void broken_images_spoil_nothing(void **state) {
     (void)state;
     char path[PATH_MAX], text[4096] = "data_particles\n\nloop_\n_rlnImageName #1\n_rlnImagePixelSize #2\n_truth #3\n";
@@ -303,7 +303,7 @@ static void broken_images_spoil_nothing(void **state) {
     dataset_destroy(&dataset);
 }
 
-/* A stream that ends before there were enough to begin with, down to one particle, is still classified. */
+/* A stream that ends early, even with one particle, is still classified. */
 static void few_particles_are_enough(void **state) {
     (void)state;
     static const int counts[] = {1, 2, 23};
@@ -336,7 +336,7 @@ static void few_particles_are_enough(void **state) {
     }
 }
 
-/* One class; three, of which none is empty; more classes than a batch has particles of a half. */
+/* Tries one class, three classes (none is empty), and more classes than a batch has particles of a half. */
 static void any_number_of_classes(void **state) {
     (void)state;
     static const int classes[] = {1, 3, 100};
@@ -369,7 +369,7 @@ static void any_number_of_classes(void **state) {
     }
 }
 
-/* With little memory fewer particles are compared at a time when averages have grown finer. */
+/* With little memory, fewer particles are compared at a time when averages become finer. */
 static void batches_become_smaller(void **state) {
     (void)state;
     struct dataset *dataset = NULL;
@@ -378,7 +378,7 @@ static void batches_become_smaller(void **state) {
     for (int part = 0; part < PARTS; part++)
         submit(dataset, part);
     struct classifier_options o = options_of(8);
-    o.memory = 3 << 20;
+    o.memory = 3.0 / 1024;
     classifier_init(&c, &o, dataset);
     run(&c, false, 2); /* of the first batch something is compared */
     int first = c.model->size;
@@ -391,7 +391,7 @@ static void batches_become_smaller(void **state) {
     dataset_destroy(&dataset);
 }
 
-/* What is kept of images never takes what the classes need, however little memory there is. */
+/* Images in memory never take what the classes need, however little memory there is. */
 static void images_leave_room_for_classes(void **state) {
     (void)state;
     struct model *m = NULL;
@@ -441,11 +441,11 @@ static void bad_tables_are_refused(void **state) {
         {"0@part0.mrcs 1\n", "NNNNNN@stack.mrcs"},
         {"1@odd.mrcs 1\n", "box must be even"},
         {"1@part0.mrcs 1 nan\n", "row 1: its CTF", NULL, "rlnDefocusU"},
-        {"1@part0.mrcs 1 12\n2@part0.mrcs 1 many\n", "row 2: its CTF", NULL, "rlnDefocusU"},
+        {"1@part0.mrcs 1 12\n2@part0.mrcs 1 many\n", "row 2: rlnDefocusU is \"many\"; a number", NULL, "rlnDefocusU"},
         {"1@part0.mrcs 1 -1e6\n", "row 1: its CTF", NULL, "rlnCtfBfactor"},
         {"1@part0.mrcs 1\n", "row 1: its CTF", "1 4 0", NULL},
         {"1@part0.mrcs 7\n", "row 1 is of optics group 7", "1 4 300", NULL},
-        {"1@part0.mrcs 1\n", "pixel size is not known", "1 small 300", NULL},
+        {"1@part0.mrcs 1\n", "rlnImagePixelSize is \"small\"; a number", "1 small 300", NULL},
         {"1@part0.mrcs 1 0\n2@part0.mrcs 1 1\n", "multiplied by their CTF", NULL, "rlnCtfDataAreCtfPremultiplied"},
         {"1@part0.mrcs 1\n2@part0.mrcs 2\n", "row 2: particles of 5 Å/px among", "1 4 300\n2 5 300", NULL},
     };
@@ -474,7 +474,7 @@ static void bad_tables_are_refused(void **state) {
     }
 }
 
-/* What the table says, else the session, else the header of the stack (4 Å/px). */
+/* The pixel size comes from the table, else from the session, else from the header of the stack (4 Å/px). */
 static void pixel_sizes_are_found(void **state) {
     (void)state;
     static const struct {

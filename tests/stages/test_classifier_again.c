@@ -1,5 +1,4 @@
-/* A batch of particles whose comparison fails after it has added to the sums: its half begins anew, and nothing counts
- * twice. */
+/* A comparison fails after it has added particles to the sums: the half begins anew, and no particle counts twice. */
 #include "tests/stages/shapes.h"
 
 #include "kernels/alignment/alignment.h"
@@ -60,8 +59,8 @@ static double weight_of(const struct model *m) {
     return weight;
 }
 
-/* The first call of a half that fails leaves no trace; a later one lets particles be compared again from where they were
- * found the first time. */
+/* If the first call of a half fails, it leaves no trace. If a later call fails, particles are compared again, from the
+ * poses of the first comparison. */
 static void nothing_counts_twice(void **state) {
     (void)state;
     struct classification plain;

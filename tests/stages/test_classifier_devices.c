@@ -1,10 +1,10 @@
-/* 2-D classification on a CUDA device: a pass over particles gives what the CPU gives, a whole classification repeats
- * bit for bit, with one class, with and without an empty one, with more classes than particles in a batch, and with
- * little memory; more classes than a device takes are refused. */
+/* Classifies on a CUDA device: a pass over particles equals that of the CPU, and a whole classification repeats bit for
+ * bit, with one class, with and without an empty class, with more classes than particles in a batch, and with little
+ * memory. More classes than a device takes are refused. */
 #include "common/device.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
-#include "stages/classifier/stage.h"
+#include "stages/classifier/classifier.h"
 #include "tests/stages/shapes.h"
 
 enum { LOOKED_AT = 256 };
@@ -23,7 +23,7 @@ static void begin(struct classification *c, const struct classifier_options *opt
     classifier_init(&c->classifier, &o, c->dataset);
 }
 
-/* So many updates, or until all is settled. */
+/* Makes so many updates, or stops when the classification has converged. */
 static void go_on(struct classification *c, int updates) {
     struct classifier_progress progress = {.more = true};
     for (int done = 0; progress.more && done < updates; done += progress.updated)
@@ -42,7 +42,7 @@ static double correlation(const float *a, const float *b) {
     return ab / sqrt(aa * bb);
 }
 
-/* After the first update all differences are of rounding. */
+/* After the first update all differences come from rounding. */
 static void compare(const struct classifier_options *o) {
     struct classification cpu, cuda;
     int moved = 0, changed = 0, apart = 0;
@@ -57,7 +57,7 @@ static void compare(const struct classifier_options *o) {
         assert_int_equal(p->visits, q->visits);
         if (p->visits == 0) continue;
         moved += p->class_index != q->class_index || fabsf(p->psi - q->psi) > 1e-3f || fabsf(p->x - q->x) > 1e-3f;
-        /* Where more samples matter than are looked at, either takes a few others. */
+        /* If more samples matter than are compared, CPU and device may take different ones. */
         if (p->significant <= LOOKED_AT)
             changed += fabsf(p->evidence - q->evidence) > 1e-3f * fabsf(p->evidence) + 0.02f;
         if (fabsf(p->norm - q->norm) > 2e-3f * p->norm)
@@ -73,7 +73,7 @@ static void compare(const struct classifier_options *o) {
         if (of_a > 1 && !(alike > 0.95)) fail_msg("averages of class %d are alike to %g", k, alike);
         apart += of_a > 1 && !(alike > 0.999);
     }
-    /* An average is moved by whole pixels to its centre: where that lies between two, either may choose another. */
+    /* An average is moved by whole pixels to its centre: between two pixels, CPU and device may choose differently. */
     if (apart > a->class_count / 20) fail_msg("%d averages are not alike", apart);
     for (int s = 1; s <= BOX / 2; s++)
         if (fabsf(a->sigma2[s] - b->sigma2[s]) > 1e-2f * a->sigma2[s])
@@ -128,7 +128,7 @@ static void repeats_to_the_bit(void **state) {
     }
 }
 
-/* The shapes, to the end: what most of a shape's particles share are classes of their own. */
+/* Runs to the end: most particles of a shape share classes of their own. */
 static void shapes_are_told_apart(void **state) {
     (void)state;
     struct classification c;
@@ -136,7 +136,7 @@ static void shapes_are_told_apart(void **state) {
     int table[16][SHAPES + 1] = {{0}}, pure = 0;
     begin(&c, &o, DEVICE_CUDA);
     go_on(&c, 100);
-    OK(quality_judge(c.classifier.model, c.dataset, &o.keep, &err));
+    OK(quality_judge(c.classifier.model, c.dataset, &o.rule, &err));
     for (size_t i = 0; i < COUNT; i++)
         table[dataset_at(c.dataset, i)->class_index][shape_of((int)i)]++;
     for (int k = 0; k < c.classifier.model->class_count; k++) {
@@ -156,7 +156,7 @@ static void little_memory_is_enough_or_refused(void **state) {
     struct classifier_options o = options_of(8);
     begin(&plenty, &o, DEVICE_CUDA);
     go_on(&plenty, 1);
-    o.memory = 1e6;
+    o.memory = 1e6 / 0x1p30;
     for (;; o.memory *= 1.2) {
         struct err err = {0};
         struct classifier_progress progress = {.more = true};
@@ -165,10 +165,10 @@ static void little_memory_is_enough_or_refused(void **state) {
         while (status == STATUS_OK && !progress.updated)
             status = classifier_step(&little.classifier, true, &progress, &err);
         if (status == STATUS_OK) break;
-        if (status != STATUS_NO_MEMORY || o.memory > 1e9) fail_msg("%s", err.message);
+        if (status != STATUS_NO_MEMORY || o.memory > 1e9 / 0x1p30) fail_msg("%s", err.message);
         end(&little);
     }
-    print_message("%.1f MB are enough\n", o.memory / 1e6);
+    print_message("%.1f MB are enough\n", o.memory * 0x1p30 / 1e6);
     for (int k = 0; k < plenty.classifier.model->class_count; k++)
         assert_true(correlation(plenty.classifier.model->classes[k].map, little.classifier.model->classes[k].map) >
                     0.999);

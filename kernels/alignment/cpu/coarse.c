@@ -169,15 +169,15 @@ enum status alignment_cpu_coarse(struct alignment_cpu *a, int count, struct err 
     enum status failed = STATUS_OK;
 #pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
     for (int i = 0; i < count; i++) {
-        struct err mine = {0};
+        struct err own = {0};
         struct thread_space *space = &a->threads[omp_get_thread_num()];
-        enum status status = a->iteration.local ? coarse_near(a, &a->particles[i], space, &mine)
-                                                : select_samples(a, &a->particles[i], a->rows, row_prior, &mine);
+        enum status status = a->iteration.local ? coarse_near(a, &a->particles[i], space, &own)
+                                                : select_samples(a, &a->particles[i], a->rows, row_prior, &own);
         if (status != STATUS_OK) {
 #pragma omp critical(alignment_cpu_coarse)
             {
                 failed = status;
-                if (err != NULL) *err = mine;
+                if (err != NULL) *err = own;
             }
         }
     }

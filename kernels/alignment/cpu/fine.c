@@ -368,13 +368,13 @@ static enum status fine_part(struct alignment_cpu *a, int first, int count, stru
     enum status failed = STATUS_OK;
 #pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)
     for (int i = first; i < first + count; i++) {
-        struct err mine = {0};
-        enum status status = fine_particle(a, &a->particles[i], &a->threads[omp_get_thread_num()], &mine);
+        struct err own = {0};
+        enum status status = fine_particle(a, &a->particles[i], &a->threads[omp_get_thread_num()], &own);
         if (status != STATUS_OK) {
 #pragma omp critical(alignment_cpu_fine)
             {
                 failed = status;
-                if (err != NULL) *err = mine;
+                if (err != NULL) *err = own;
             }
         }
     }

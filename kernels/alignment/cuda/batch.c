@@ -266,12 +266,12 @@ static enum status fine_parts(struct alignment_cuda *a, const struct part *part,
         enum status status;
         count = fitting(a, first, part->count);
         do {
-            struct err mine = {0};
+            struct err own = {0};
             TRY(arena_open(a->arena, ARENA_ORIENTATIONS, err));
-            status = some(a, part, pass, all, first, count, &mine);
+            status = some(a, part, pass, all, first, count, &own);
             arena_close(a->arena, ARENA_ORIENTATIONS);
             if (status != STATUS_OK && (status != STATUS_NO_MEMORY || count == 1)) {
-                if (err != NULL) *err = mine;
+                if (err != NULL) *err = own;
                 return status;
             }
             if (status != STATUS_OK) count /= 2;

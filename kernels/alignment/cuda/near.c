@@ -25,14 +25,14 @@ enum status alignment_cuda_find_near(const struct alignment_cuda *a, const struc
     const struct sampling *sampling = a->iteration.sampling;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int i = 0; i < count; i++) {
-        struct err mine = {0};
-        enum status status = sampling_near(sampling, particles[i].pose, sampling->angle_step, &ret_near[i], &mine);
+        struct err own = {0};
+        enum status status = sampling_near(sampling, particles[i].pose, sampling->angle_step, &ret_near[i], &own);
         if (status == STATUS_OK) sort_near(&ret_near[i]);
         if (status != STATUS_OK) {
 #pragma omp critical(alignment_near)
             {
                 failed = status;
-                if (err != NULL) *err = mine;
+                if (err != NULL) *err = own;
             }
         }
     }

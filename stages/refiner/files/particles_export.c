@@ -2,14 +2,9 @@
 
 #include <stdio.h>
 
+#include "common/formats/particle_table.h"
 #include "common/formats/star_cells.h"
 #include "kernels/sampling/sampling.h"
-
-static struct star_table *particle_table(struct star_file *file) {
-    struct star_table *t = star_table_find(file, "particles");
-    if (t == NULL) t = star_table_find(file, "images");
-    return t != NULL ? t : star_table_find(file, "");
-}
 
 static enum status export_optics(const struct particle_set *set, struct star_file *file, struct err *err) {
     struct star_table *t;
@@ -45,7 +40,7 @@ static enum status export_particle(const struct particle_set *set, const struct 
     size_t row;
     double rot, tilt, psi;
     TRY(star_row_begin(t, "rlnImageName", &row, err));
-    TRY(star_row_copy(particle_table(set->sources[p->source].file), p->row, t, row, err));
+    TRY(star_row_copy(particle_table_find(set->sources[p->source].file), p->row, t, row, err));
     matrix_to_euler(p->pose, &rot, &tilt, &psi);
     const struct star_cell cells[] = {
         {.column = "rlnOpticsGroup", .value = p->optics + 1, .integer = true},

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/particle_table.h"
 #include "common/formats/relion.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"

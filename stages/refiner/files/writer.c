@@ -85,15 +85,10 @@ static void log_halves(struct stage *stage, const struct refiner_state *s) {
 static enum status write_slot(struct writer *w, const struct slot *slot, struct err *err) {
     struct stage *stage = w->stage;
     const struct refiner *refiner = snapshot_refiner(slot->snapshot);
-    struct stage_patience patience = {0};
     enum status status;
-    do
-        status = refiner_write(refiner, stage_folder(stage), writer_prefix(stage), w->keep, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, refiner_write(refiner, stage_folder(stage), writer_prefix(stage), w->keep, err));
     TRY(status);
-    do
-        status = history_write(stage_folder(stage), writer_prefix(stage), &slot->state, err);
-    while (stage_wait_out(stage, status, err, &patience));
+    STAGE_PERSIST(stage, status, err, history_write(stage_folder(stage), writer_prefix(stage), &slot->state, err));
     TRY(status);
     if (slot->state.classes > 1)
         log_classes(stage, refiner, &slot->state);

@@ -20,7 +20,7 @@ void writer_destroy(struct writer **writer);
  * the files of two iterations are still in progress it waits first. Iterations are written in order: the line in
  * history.jsonl, which tells others about the maps, comes when the maps are complete. An error in the files of an
  * earlier iteration is returned here, and then this iteration is not written: call it again. A full disk is waited
- * for (stage_wait_out). Files for which there was no memory are written again by the next call of any of these
+ * for (STAGE_PERSIST). Files for which there was no memory are written again by the next call of any of these
  * functions. */
 enum status writer_write(struct writer *writer, struct err *err);
 /* Returns STATUS_OK while files are being written and after success; returns each error once. */

@@ -1,4 +1,5 @@
-/* A classification goes on from its last snapshot. */
+#include "stages/classifier/snapshot_restore.h"
+
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -147,7 +148,7 @@ static int by_name(const void *a, const void *b) {
 
 enum { NUMBER, PSI, X, Y, NORM, PROBABILITY, RESULT_COLUMNS };
 
-/* A row that no classification has written tells nothing: its particle counts as not seen. */
+/* Ignores a row that no classification can have written: its particle counts as new. */
 static void take_row(const double v[RESULT_COLUMNS], int classes, double box, struct dataset_particle *p) {
     double extent = box * p->pixel_size;
     bool plausible = v[NUMBER] >= 1 && v[NUMBER] <= classes && fabs(v[PSI]) <= 1e4 && fabs(v[X]) <= extent &&
@@ -199,7 +200,7 @@ void snapshot_image(const char *root, const struct dataset *dataset, size_t inde
     snprintf(name, SNAPSHOT_NAME, "%.*s@%s", (int)strcspn(given, "@"), given, stack);
 }
 
-/* Of each particle what the files call it, in order, and the text of all of these. */
+/* Lists the names of all particles in order. ret_text: the memory of the names. */
 static enum status name_images(struct dataset *dataset, const char *root, struct named *names, char **ret_text,
                                struct err *err) {
     char name[SNAPSHOT_NAME], *text = NULL;
@@ -239,7 +240,7 @@ enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret
         status = snapshot_particles(&state, c->dataset, s->root, state.class_count + c->model->options.with_empty,
                                     &known, err);
     if (status == STATUS_OK) {
-        /* What was visited before has had its share; the sums themselves are gone, so the first batch is everything. */
+        /* Known particles have had their visits. The sums are lost: the first batch must hold all particles. */
         c->visits = c->options.visits * (double)known;
         c->updates = 20;
         c->restored = true;

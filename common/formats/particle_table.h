@@ -1,0 +1,93 @@
+/* Reads tables of particles: with optics groups, as RELION 3.1 and later write them, and with all values in one table, as
+ * RELION 3.0 and earlier do. What one stage accepts, the next stage accepts too:
+ *  - The particles are in the table "particles", else in the first table that has a column rlnImageName.
+ *  - Pixel size and optics come from the optics group, else from columns of the row. Unknown optics have the defaults of
+ *    optics.h. An unknown pixel size is that of detector and magnification (RELION 3.0), else that of the session, else
+ *    that in the header of the first stack.
+ *  - Pixel sizes may differ by 0.1 %: over a box of 512 px, an image is then off by a quarter of a pixel at its edge.
+ *  - A defocus of 0 stands for an unknown CTF: tables that were joined hold 0 where one of them had no such column.
+ *  - Boxes are even, and from 16 to 2048 px.
+ *  - Particles that are multiplied by their CTF are refused, as are rows whose images a stack does not hold.
+ * Column indices are looked up once. Reading a row allocates nothing. */
+#ifndef ICESTREAM_COMMON_FORMATS_PARTICLE_TABLE_H
+#define ICESTREAM_COMMON_FORMATS_PARTICLE_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/files.h"
+#include "common/formats/optics.h"
+#include "common/formats/star.h"
+#include "common/status.h"
+
+enum { PARTICLE_BOX_LEAST = 16, PARTICLE_BOX_MOST = 2048 }; /* px */
+
+struct particle_table;
+
+/* Returns the table of particles, or NULL. */
+struct star_table *particle_table_find(struct star_file *file);
+
+/* Reads columns and optics groups. The file and the path (for messages) must outlive the table.
+ * session_pixel_size: Å, NaN: not set. expected_pixel_size: Å, that of particles read before; 0: the first row decides. */
+enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
+                                double expected_pixel_size, struct particle_table **ret_table, struct err *err);
+void particle_table_close(struct particle_table **table);
+
+const struct star_table *particle_table_rows(const struct particle_table *table);
+
+/* How many rows the optics table has; 0: there are no optics groups. */
+int particle_table_group_count(const struct particle_table *table);
+/* Whether rows differ in values that their group should hold, because the optics table has no such columns. */
+bool particle_table_rows_have_optics(const struct particle_table *table);
+/* Gives the optics of a group, all of them known but for the pixel size, which may be NaN. */
+struct optics particle_table_group_optics(const struct particle_table *table, int group);
+/* Returns the name of a group: a text of the optics table, or "opticsGroupN", which is written into `own`. */
+const char *particle_table_group_name(const struct particle_table *table, int group, char own[32]);
+
+/* The image of a row. */
+struct particle_image {
+    long number;       /* from 1 */
+    const char *stack; /* as the table names it; valid as long as the file */
+};
+enum status particle_table_image(const struct particle_table *table, size_t row, struct particle_image *ret_image,
+                                 struct err *err);
+
+/* Finds the stack that a table names: beside the table's file, else below the root (NULL: none), where RELION has it.
+ * Returns false if it is in neither. */
+bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]);
+
+/* The header of a stack of particles. */
+struct particle_stack_header {
+    int box, images;   /* px, 1 */
+    double pixel_size; /* Å; 0: unknown */
+};
+/* Reads the header. Refuses images that are not square. */
+enum status particle_stack_read(const char *path, struct particle_stack_header *ret_header, struct err *err);
+/* Call for each stack of the table before the values of its rows are read. */
+void particle_table_note_stack(struct particle_table *table, const struct particle_stack_header *header);
+/* Fails if the stack has no such image. path: of the stack, for the message. */
+enum status particle_table_check_image(const struct particle_table *table, size_t row,
+                                       const struct particle_image *image, const char *path, int images,
+                                       struct err *err);
+
+/* The values of a row. */
+struct particle_row {
+    int group;            /* row of the optics table; -1: there are no optics groups */
+    struct optics optics; /* all known */
+    bool has_ctf;
+    double defocus_u, defocus_v;       /* Å */
+    double defocus_angle, phase_shift; /* ° */
+    double b_factor, scale;            /* Å², 1 */
+};
+/* Reads the values, and refuses a pixel size other than that of the rows before. */
+enum status particle_table_row(struct particle_table *table, size_t row, struct particle_row *ret_row, struct err *err);
+/* Fails with a message that the CTF of a row is none that a microscope can have. */
+enum status particle_table_bad_ctf(const struct particle_table *table, size_t row, const struct particle_row *values,
+                                   struct err *err);
+
+/* Fails if particles of this box or pixel size cannot join the others. *common: that of the others; 0: there are none, and
+ * it is set. path: of the file that the particles come from, for the message. */
+enum status particle_join_box(int *common, int box, const char *path, struct err *err);
+enum status particle_join_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
+
+#endif
