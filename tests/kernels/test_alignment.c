@@ -364,7 +364,7 @@ static void coarse_samples_themselves(void **state) {
     check(s);
 }
 
-/* Of thousands of samples that matter, the best few are taken. */
+/* Thousands of samples matter; only the best few are kept. */
 static void more_samples_than_are_taken(void **state) {
     (void)state;
     struct setting s = plain_setting();
