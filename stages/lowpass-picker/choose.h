@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 #include "kernels/peaks/peaks.h"
-#include "stages/lowpass-picker/picker.h"
+#include "stages/lowpass-picker/geometry.h"
 
 enum pick_prune { PICK_PRUNE_GREEDY, PICK_PRUNE_RELION };
 

@@ -6,7 +6,7 @@
 
 #include "common/formats/image.h"
 #include "common/status.h"
-#include "stages/lowpass-picker/picker.h"
+#include "stages/lowpass-picker/geometry.h"
 
 #define MAPS_SUFFIX "_maps.mrcs"
 

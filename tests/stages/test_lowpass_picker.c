@@ -15,6 +15,7 @@
 #include "common/formats/image.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/threshold.h"

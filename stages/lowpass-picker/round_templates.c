@@ -1,7 +1,8 @@
+#include "stages/lowpass-picker/round_templates.h"
+
 #include <math.h>
 
 #include "common/memory.h"
-#include "stages/lowpass-picker/picker_private.h"
 
 /* Shapes of three sizes, sampled so that the greatest diameter is DIAMETER px; the box leaves room for its background.
  * PADDED is the box in which spheres are blurred. */
@@ -70,35 +71,32 @@ static void normalise(float *image) {
         image[i] *= factor;
 }
 
-enum status picker_log_create(struct picker *p, struct err *err) {
-    struct picker_settings *s = &p->settings;
-    double low = s->log_minimum, high = s->log_maximum, middle = isnan(s->diameter) ? (low + high) / 2 : s->diameter;
+enum status round_templates_draw(double low, double high, const struct pick_geometry *g, float **ret_shapes,
+                                 struct picker_templates *ret_templates, struct err *err) {
     FAIL_IF(!(low > 0) || !(high >= low), err, STATUS_BAD_ARGUMENT,
             "without templates the particle's diameter is needed: set diameter, or log_diameter to the least and the "
             "greatest, in Å");
-    double box = high / s->pixel_size * BOX / DIAMETER;
-    const struct pick_geometry *g = &p->geometry;
+    double box = high / g->pixel_size * BOX / DIAMETER;
     FAIL_IF(box >= g->nx - 2 || box >= g->ny - 2, err, STATUS_BAD_ARGUMENT,
             "particles of %.3g Å (%.0f px) and their background do not fit into a micrograph of %d × %d px: check "
             "pixel_size and diameter",
-            high, high / s->pixel_size, g->nx, g->ny);
-    _cleanup_(mem_free) float *shapes = NULL;
+            high, high / g->pixel_size, g->nx, g->ny);
     _cleanup_(mem_free) float *scratch = NULL;
-    TRY(mem_new((size_t)SIZES * SHAPES * BOX * BOX, sizeof *shapes, "shapes", &shapes, err));
     TRY(mem_new((size_t)3 * PADDED * PADDED, sizeof *scratch, "shapes", &scratch, err));
+    TRY(mem_new((size_t)SIZES * SHAPES * BOX * BOX, sizeof **ret_shapes, "shapes", ret_shapes, err));
     const double sizes[SIZES] = {low, (low + high) / 2, high};
     for (int i = 0; i < SIZES; i++) {
-        float *image = shapes + (size_t)SHAPES * i * BOX * BOX;
+        float *image = *ret_shapes + (size_t)SHAPES * i * BOX * BOX;
         draw_log(sizes[i] / high * DIAMETER, image);
         draw_sphere(sizes[i] / high * DIAMETER, scratch, image + BOX * BOX);
         normalise(image);
         normalise(image + BOX * BOX);
     }
-    struct picker_templates templates = {
-        .data = shapes, .box = BOX, .count = SIZES * SHAPES, .pixel_size = high / DIAMETER};
-    /* One circle and one background serve all, so that their scores compare. */
-    s->diameter = high;
-    TRY(picker_template_create(p, &templates, err));
-    s->diameter = p->geometry.diameter = middle;
+    *ret_templates = (struct picker_templates){
+        .data = *ret_shapes,
+        .box = BOX,
+        .count = SIZES * SHAPES,
+        .pixel_size = high / DIAMETER,
+    };
     return STATUS_OK;
 }

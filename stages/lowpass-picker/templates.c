@@ -1,20 +1,16 @@
+#include "stages/lowpass-picker/templates.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "common/memory.h"
 #include "kernels/template_spectra/template_spectra.h"
-#include "stages/lowpass-picker/picker_private.h"
+#include "stages/lowpass-picker/template_map.h"
 
-/* Rotated templates are kept up to here; more are rotated as they are used, which costs a fifth of the transform. */
-static const size_t ROTATED_LIMIT = (size_t)512 << 20, ROTATED_LIMIT_CUDA = (size_t)1200 << 20;
-/* RELION's reduction of the mask radius, px. */
-enum { SHRINK_MASK = 2 };
 /* Templates that are wider than this part of their box are not masked; the background of such is that of the outermost
  * rings, and their circle holds this part of the power. */
 static const double MASKED = 0.98, MOST_POWER = 0.95;
 enum { RIM = 2 };
-/* z-scores beyond this are dead pixels and gold. */
-static const double OUTLIERS = 8;
 
 /* Width of what is not zero on the central row, px, averaged over the templates: masked templates end at zero. */
 static double masked_width(const struct picker_templates *t) {
@@ -51,8 +47,7 @@ static void add_rings(const float *image, int box, double *rings) {
     }
 }
 
-/* Å. Of templates that are not masked, the circle that holds most of their power. */
-static enum status diameter_of(const struct picker_templates *t, double *ret_diameter, struct err *err) {
+enum status templates_diameter(const struct picker_templates *t, double *ret_diameter, struct err *err) {
     double width = masked_width(t), total = 0, sum = 0;
     *ret_diameter = width * t->pixel_size;
     if (width < MASKED * t->box) return STATUS_OK;
@@ -69,18 +64,18 @@ static enum status diameter_of(const struct picker_templates *t, double *ret_dia
     return STATUS_OK;
 }
 
-static enum status resized(struct picker *p, const struct picker_templates *templates, int *ret_box, float **ret_data,
-                           struct err *err) {
-    double ratio = templates->pixel_size / p->settings.pixel_size;
-    bool same = fabs(templates->pixel_size - p->settings.pixel_size) <= 1e-3;
+enum status templates_resize(const struct picker_templates *templates, const struct pick_geometry *g, int *ret_box,
+                             float **ret_data, struct err *err) {
+    double ratio = templates->pixel_size / g->pixel_size;
+    bool same = fabs(templates->pixel_size - g->pixel_size) <= 1e-3;
     int box = same ? templates->box : 2 * (int)lround(templates->box / 2 * ratio);
     FAIL_IF(box < 8, err, STATUS_BAD_ARGUMENT,
             "the templates (%d px of %.3g Å) are %d px wide at the micrograph's %.3g Å/px: check templates_pixel_size",
-            templates->box, templates->pixel_size, box, p->settings.pixel_size);
-    FAIL_IF(box >= p->geometry.nx || box >= p->geometry.ny, err, STATUS_BAD_ARGUMENT,
+            templates->box, templates->pixel_size, box, g->pixel_size);
+    FAIL_IF(box >= g->nx || box >= g->ny, err, STATUS_BAD_ARGUMENT,
             "the templates (%d px of %.3g Å) are %d px wide at the micrograph's %.3g Å/px and do not fit into its "
             "%d × %d px: check templates_pixel_size",
-            templates->box, templates->pixel_size, box, p->settings.pixel_size, p->geometry.nx, p->geometry.ny);
+            templates->box, templates->pixel_size, box, g->pixel_size, g->nx, g->ny);
     TRY(mem_new((size_t)templates->count * box * box, sizeof(float), "templates", ret_data, err));
     *ret_box = box;
     if (same) {
@@ -96,44 +91,46 @@ static enum status resized(struct picker *p, const struct picker_templates *temp
     return STATUS_OK;
 }
 
-enum status picker_template_create(struct picker *p, const struct picker_templates *templates, struct err *err) {
-    const struct picker_settings *s = &p->settings;
-    struct pick_geometry *g = &p->geometry;
+enum status templates_check(const struct picker_templates *templates, struct err *err) {
     FAIL_IF(templates == NULL || templates->count < 1 || templates->box < 8 || templates->box % 2, err,
             STATUS_BAD_ARGUMENT, "templates are square images of an even size of at least 8 px");
     FAIL_IF(!(templates->pixel_size > 0), err, STATUS_BAD_ARGUMENT,
             "the templates' pixel size is not known: set templates_pixel_size");
-    _cleanup_(mem_free) float *data = NULL;
-    int box = 0;
-    TRY(resized(p, templates, &box, &data, err));
-    g->diameter = s->diameter;
-    if (isnan(g->diameter)) TRY(diameter_of(templates, &g->diameter, err));
-    double radius = lround(g->diameter / s->pixel_size / 2) - SHRINK_MASK;
-    FAIL_IF(radius < 2, err, STATUS_BAD_ARGUMENT, "a diameter of %.3g Å is only %.1f px of %.3g Å: check pixel_size",
-            g->diameter, g->diameter / s->pixel_size, s->pixel_size);
-    /* Unmasked templates without a diameter: the largest circle that leaves a background. */
-    if (isnan(s->diameter) && radius > box / 2 - SHRINK_MASK) radius = box / 2 - SHRINK_MASK;
-    g->radius = radius;
-    /* A whole particle, whatever room its template has around it. */
-    g->border = s->size_rule == PICK_SIZES_RELION ? box / 2 : (int)ceil(g->diameter / s->pixel_size / 2);
-    struct search_options options = {
-        .nx = g->nx,
-        .ny = g->ny,
-        .size = g->size,
-        .work = g->work,
-        .band = g->band,
-        .pixel_size = s->pixel_size,
-        .box = box,
-        .radius = radius,
-        .count = templates->count,
-        .rotations = g->rotations,
-        .invert = s->invert,
-        .whiten = s->whiten,
-        .per_template = s->per_template,
-        .clip = OUTLIERS,
-        .memory_limit = s->device.kind == DEVICE_CPU ? ROTATED_LIMIT : ROTATED_LIMIT_CUDA,
-        .threads = s->threads,
-        .device = s->device,
-    };
-    return search_create(&options, data, &p->search, err);
+    return STATUS_OK;
+}
+
+/* Replaces a map by its projections. */
+static enum status project_map(struct image *images, const char *symmetry, int threads, struct err *err) {
+    struct image projections = {0};
+    TRY(template_map_project(images, symmetry, threads, &projections, err));
+    image_destroy(images);
+    *images = projections;
+    return STATUS_OK;
+}
+
+enum status templates_read(const struct templates_source *source, int threads, struct image *images,
+                           double *ret_pixel_size, struct err *err) {
+    const char *path = source->path;
+    TRY(image_read_micrograph(path, images, err));
+    FAIL_IF(images->nx != images->ny || images->nx < 8, err, STATUS_BAD_FORMAT,
+            "%s: templates of %d × %d px; expected square images of at least 8 px", path, images->nx, images->ny);
+    FAIL_IF(images->nx % 2, err, STATUS_BAD_FORMAT, "%s: templates of %d px; expected an even size", path, images->nx);
+    for (size_t i = 0; i < image_count(images); i++)
+        FAIL_IF(!isfinite(images->data[i]), err, STATUS_BAD_FORMAT,
+                "%s: pixel %zu is not a finite number; expected grey values of normalised particles", path, i);
+    if (template_map_is_one(path, images))
+        TRY(project_map(images, source->symmetry, threads, err));
+    else
+        FAIL_IF(strcmp(source->symmetry, "C1") != 0, err, STATUS_BAD_ARGUMENT,
+                "symmetry is %s, but %s holds %d images: symmetry is of a map that is projected", source->symmetry,
+                path, images->nz);
+    double pixel_size = isnan(source->pixel_size) ? images->pixel_size : source->pixel_size;
+    FAIL_IF(!(pixel_size > 0), err, STATUS_BAD_ARGUMENT, "%s does not say its pixel size: set templates_pixel_size",
+            path);
+    double width = images->nx * pixel_size;
+    FAIL_IF(source->diameter > width, err, STATUS_BAD_ARGUMENT,
+            "diameter is %g Å, but %s is only %g Å wide (%d px of %g Å): check diameter and templates_pixel_size",
+            source->diameter, path, width, images->nx, pixel_size);
+    *ret_pixel_size = pixel_size;
+    return STATUS_OK;
 }
