@@ -189,7 +189,7 @@ static enum status fit_one(int ordinal, const struct ensemble_view *view, const 
     FAIL_IF(structure >= f->end, err, STATUS_BAD_FORMAT,
             "%s: the file holds more structures than when it was read first", name);
     TRY(check_atoms(f->s, view, name, err));
-    TRY(superpose_pair(f->s->options.method, f->reference, view->xyz, f->s->atoms, f->s->weights, &fit, err));
+    TRY(superpose_pair(superposer_method(f->s), f->reference, view->xyz, f->s->atoms, f->s->weights, &fit, err));
     if (f->rotations != NULL) {
         memcpy(f->rotations + 9 * (size_t)structure, fit.rotation, sizeof fit.rotation);
         memcpy(f->translations + 3 * (size_t)structure, fit.translation, sizeof fit.translation);
