@@ -16,8 +16,8 @@ static const double MIN_DISTANCE = 0.7;
 /* Templates whose amplitude in the picks is outside of this are on another grey scale than that of normalised
  * particles. Inside, a circle that is a little too wide, crowding and imperfect templates explain it. */
 static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
-/* Where no pick is sure, a particle is taken to be of so many standard deviations of noise, and no less than the threshold
- * that none of them reached. */
+/* Where no pick is sure, a particle is taken to be of so many standard deviations of noise, and no less than the
+ * threshold that none of them reached. */
 static const double FAINT = 8;
 
 void pick_list_destroy(struct pick_list *list) {
@@ -92,8 +92,8 @@ static void robust(const struct choice *c, const float *map, float *ret_median, 
     quantile_robust(c->scratch->values, count, ret_median, ret_deviation);
 }
 
-/* From the scores of all peaks, noise and particles alike, of which those nearer than particles are suppressed, whatever
- * distance picks must keep. */
+/* From the scores of all peaks, noise and particles alike, of which those nearer than particles are suppressed,
+ * whatever distance picks must keep. */
 static enum status automatic_threshold(struct choice *c, struct err *err) {
     struct pick_scratch *scratch = c->scratch;
     struct peak_search area = search_area(c, -INFINITY);
@@ -104,7 +104,7 @@ static enum status automatic_threshold(struct choice *c, struct err *err) {
     scratch->peaks.count = 0;
     area.fractional = true;
     area.all_neighbours = false;
-    TRY(peaks_find(&area, c->maps->score, c->maps->rotation, 0, &scratch->peaks, err));
+    TRY(peaks_find(&area, c->maps->score, c->maps->best_rotation, 0, &scratch->peaks, err));
     TRY(peaks_prune_greedy(&scratch->peaks, MIN_DISTANCE * c->g->diameter / c->g->pixel_size * c->scale, err));
     size_t pixels = (size_t)c->g->work * c->g->work, count = scratch->peaks.count;
     if (count > pixels) count = pixels;
@@ -128,9 +128,9 @@ static enum status find_greedy(const struct choice *c, struct err *err) {
     for (int t = 0; t < c->maps->count; t++)
         least = fminf(least, score_needed(c, t));
     struct peak_search area = search_area(c, least);
-    area.template = c->maps->template;
+    area.template = c->maps->best_template;
     peaks->count = 0;
-    TRY(peaks_find(&area, c->maps->score, c->maps->rotation, 0, peaks, err));
+    TRY(peaks_find(&area, c->maps->score, c->maps->best_rotation, 0, peaks, err));
     size_t kept = 0;
     for (size_t i = 0; i < peaks->count; i++) {
         struct peak peak = peaks->items[i];
@@ -185,8 +185,8 @@ static double amplitude_of_picks(const struct choice *c) {
     return middle->merit / sqrt(c->maps->terms[middle->template].power);
 }
 
-/* The scale of the templates for figures of merit. In a whitened micrograph templates have no grey scale: a figure of 1 is
- * a typical pick of the automatic threshold. Else they have theirs, unless it is far from that of their picks. */
+/* The scale of the templates for figures of merit. In a whitened micrograph templates have no grey scale: a figure of 1
+ * is a typical pick of the automatic threshold. Else they have theirs, unless it is far from that of their picks. */
 static enum status scale_templates(struct choice *c, struct err *err) {
     c->templates = 1;
     if (c->g->method != PICKER_TEMPLATE || (!c->g->whiten && !isnan(c->rules->threshold))) return STATUS_OK;
