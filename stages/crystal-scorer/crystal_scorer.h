@@ -13,7 +13,7 @@
 
 struct stage_descriptor;
 
-/* What a user sets (parameters.c). NULL or INT_MIN: not set. */
+/* The options that a user sets (parameters.c). NULL or INT_MIN: not set. */
 struct crystal_scorer_options {
     char *model, *train, *series, *features_from;
     struct param_floats centre;   /* px; none, or x and y */
@@ -24,7 +24,7 @@ struct crystal_scorer_options {
     bool keep_features;
 };
 
-/* Where a scorer works. */
+/* The surroundings of a scorer. */
 struct crystal_scorer_place {
     const char *folder; /* of results */
     bool in_pipeline;   /* else on files alone */

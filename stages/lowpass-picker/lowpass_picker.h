@@ -1,6 +1,7 @@
-/* Finds particles in micrographs of one shape with one set of templates, in two steps: the search computes maps of scores
- * (kernels/search), and the choice (choose.h) takes picks from these maps. This header is the search: it chooses sizes,
- * brings the templates to the micrograph's pixel size, and runs kernels/search. Lengths are in Å unless noted. */
+/* Finds particles in micrographs of one shape with one set of templates, in two steps: the search computes maps of
+ * scores (kernels/search), and the choice (choose.h) takes picks from these maps. This header is the search: it chooses
+ * sizes, brings the templates to the micrograph's pixel size, and runs kernels/search. Lengths are in Å unless
+ * noted. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_LOWPASS_PICKER_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_LOWPASS_PICKER_H
 
@@ -20,7 +21,7 @@ struct stage_descriptor;
 enum lowpass_picker_method { METHOD_AUTO, METHOD_TEMPLATE, METHOD_LOG };
 enum lowpass_picker_whiten { WHITEN_AUTO, WHITEN_ON, WHITEN_OFF };
 
-/* What a user sets (parameters.c). NULL or NaN: not set. */
+/* The options that a user sets (parameters.c). NULL or NaN: not set. */
 struct lowpass_picker_options {
     enum lowpass_picker_method method;
     char *templates, *symmetry;
@@ -38,7 +39,7 @@ struct lowpass_picker_options {
     enum lowpass_picker_whiten whiten;
 };
 
-/* One search: the user's options, and what the stage has settled. */
+/* The task of one search: the user's options, and what the stage has settled. */
 struct lowpass_picker_task {
     const struct lowpass_picker_options *options; /* not needed after lowpass_picker_create */
     enum picker_method method;

@@ -11,12 +11,12 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .offset = AT(method),
      .choices = "auto|template|log",
      .default_text = "auto",
-     .help = "How to find particles; auto: by template where templates are given, else by LoG."},
+     .help = "How to find particles; auto: by templates if there are any, else by Laplacian of Gaussian (LoG)."},
     {.name = "templates",
      .type = PARAM_PATH,
      .offset = AT(templates),
-     .help = "Stack of templates (class averages or projections, on the grey scale of normalised particles), or a map, "
-             "whose projections they are."},
+     .help = "Stack of templates (class averages or projections, on the grey scale of normalised particles), or a "
+             "map to project."},
     {.name = "symmetry",
      .type = PARAM_STRING,
      .offset = AT(symmetry),
@@ -28,22 +28,22 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .unit = "Å",
      .minimum = 0.01,
      .maximum = 1000,
-     .help = "Pixel size of the templates; by default what their file says."},
+     .help = "Pixel size of the templates; by default as in their file."},
     {.name = "diameter",
      .type = PARAM_FLOAT,
      .offset = AT(diameter),
      .unit = "Å",
      .minimum = 1,
      .maximum = 100000,
-     .help =
-         "Diameter of the particle's circle; by default that of the templates' masks, or of most of their density."},
+     .help = "Diameter of the particle's circle; by default that of the templates' masks, or of most of their "
+             "density."},
     {.name = "lowpass",
      .type = PARAM_FLOAT,
      .offset = AT(lowpass),
      .unit = "Å",
      .default_text = "20",
      .maximum = 1000,
-     .help = "Micrographs are searched at this resolution; 0: at full resolution."},
+     .help = "Resolution at which micrographs are searched; 0: full resolution."},
     {.name = "angle_step",
      .type = PARAM_FLOAT,
      .offset = AT(angle_step),
@@ -56,10 +56,9 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .type = PARAM_STRING,
      .offset = AT(threshold),
      .default_text = "auto",
-     .help =
-         "Least figure of merit of a pick (1: as likely as expected of a particle; in whitened micrographs a typical "
-         "one of auto), for LoG its least score, some 0.1 to 0.3; or auto: from each micrograph's own peaks, whatever "
-         "the grey scale of the templates."},
+     .help = "Least figure of merit of a pick (1: as likely as expected of a particle; in whitened micrographs "
+             "that of a typical pick of auto), for LoG the least score, some 0.1 to 0.3; auto: from each "
+             "micrograph's own peaks, whatever the grey scale of the templates."},
     {.name = "min_distance",
      .type = PARAM_FLOAT,
      .offset = AT(min_distance),
@@ -70,21 +69,21 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .type = PARAM_STRING,
      .offset = AT(max_stddev_noise),
      .default_text = "auto",
-     .help = "No picks where the background's standard deviation, in units of the micrograph's, is above this; auto: "
-             "mask_contamination instead; a number stands instead of that; 0: neither."},
+     .help = "No picks where the standard deviation of the background, in units of the micrograph's, is above "
+             "this; auto: mask_contamination decides; a number replaces mask_contamination; 0: neither."},
     {.name = "mask_contamination",
      .type = PARAM_BOOL,
      .offset = AT(mask_contamination),
      .default_text = "true",
-     .help = "No picks on ice crystals, carbon, dirt and filled borders, as found by local mean and variance."},
+     .help = "No picks on ice crystals, carbon, dirt and filled borders, found by local mean and variance."},
     {.name = "contamination_threshold",
      .type = PARAM_FLOAT,
      .offset = AT(contamination_threshold),
      .default_text = "10.5",
      .minimum = 3,
      .maximum = 1000,
-     .help = "Standard deviations of the ice, averaged over a particle's width, beyond which a place is contaminated; "
-             "lower ones take fainter contamination, and strong particles."},
+     .help = "Standard deviations of the ice, averaged over a particle's width, beyond which a place is "
+             "contaminated; a lower value excludes fainter contamination, and strong particles."},
     {.name = "log_diameter",
      .type = PARAM_FLOATS,
      .offset = AT(log_diameter),
@@ -102,29 +101,28 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .type = PARAM_BOOL,
      .offset = AT(ctf),
      .default_text = "true",
-     .help = "Apply the micrograph's CTF, where its defocus is known, to the templates."},
+     .help = "Apply the micrograph's CTF to the templates, if its defocus is known."},
     {.name = "whiten",
      .type = PARAM_CHOICE,
      .offset = AT(whiten),
      .choices = "auto|on|off",
      .default_text = "auto",
-     .help =
-         "Weigh all resolutions of a micrograph alike before it is searched, which finds more and mistakes less; "
-         "auto: with templates, but not beside RELION's prune or size_rule, whose figures of merit are of micrographs "
-         "as they are."},
+     .help = "Give all resolutions of a micrograph the same weight before the search, which finds more and "
+             "mistakes less; auto: with templates, but not with RELION's prune or size_rule, whose figures of "
+             "merit need unweighted micrographs."},
     {.name = "prune",
      .type = PARAM_CHOICE,
      .offset = AT(prune),
      .choices = "greedy|relion",
      .default_text = "greedy",
-     .help = "Of close peaks the best stays (greedy), or RELION's rule, which drops pairs."},
+     .help = "Of close peaks keep the best (greedy), or apply RELION's rule, which may drop both."},
     {.name = "size_rule",
      .type = PARAM_CHOICE,
      .offset = AT(size_rule),
      .choices = "smooth|relion",
      .default_text = "smooth",
-     .help = "Maps have the smallest size that is fast and holds the low-pass (smooth), or "
-             "RELION's size, with its rounding of coordinates by up to a pixel of the maps."},
+     .help = "Size of the maps: the smallest fast size that holds the low-pass (smooth), or RELION's, with its "
+             "rounding of coordinates by up to a pixel of the maps."},
     {.name = "write_png",
      .type = PARAM_BOOL,
      .offset = AT(write_png),
@@ -134,13 +132,12 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .type = PARAM_BOOL,
      .offset = AT(keep_maps),
      .default_text = "false",
-     .help = "Write the maps of each search beside its picks, for from_maps; some 4 MB for each template, and 5 MB, "
-             "at 4096 px of 1.6 Å and 20 Å."},
+     .help = "Write the maps of each search beside its picks, for from_maps; some 4 MB for each template, and 5 "
+             "MB, at 4096 px of 1.6 Å and 20 Å."},
     {.name = "from_maps",
      .type = PARAM_PATH,
      .offset = AT(from_maps),
-     .help =
-         "Folder of an earlier run with keep_maps: its maps are picked from again, with another threshold, distance "
-         "or prune, without searching."},
+     .help = "Folder of an earlier run with keep_maps: picks are chosen again from its maps, with another "
+             "threshold, distance or prune, without a search."},
 };
 #undef AT

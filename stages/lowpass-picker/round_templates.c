@@ -4,13 +4,14 @@
 
 #include "common/memory.h"
 
-/* Shapes of three sizes, sampled so that the greatest diameter is DIAMETER px; the box leaves room for its background.
+/* Shapes of three sizes, sampled so that the largest diameter is DIAMETER px; the box leaves room for the background.
  * PADDED is the box in which spheres are blurred. */
 enum { SIZES = 3, SHAPES = 2, DIAMETER = 48, BOX = 94, PADDED = 2 * BOX };
-/* Of the diameter: the width of the Gaussian whose blur is taken off a sphere, as defocus takes off low frequencies. */
+/* Width of a Gaussian blur, in diameters. The blurred sphere is subtracted from the sphere, as defocus removes low
+ * frequencies. */
 static const double HIGH_PASS = 0.2;
 
-/* Laplacian of Gaussian with its zeros on a circle of the diameter: filled particles. */
+/* Draws a Laplacian of Gaussian with its zeros on a circle of the diameter: for filled particles. */
 static void draw_log(double diameter, float *image) {
     double variance2 = diameter * diameter / 4;
     for (int y = 0; y < BOX; y++)
@@ -20,7 +21,7 @@ static void draw_log(double diameter, float *image) {
         }
 }
 
-/* Along one dimension; what lies outside is nothing. */
+/* Blurs along one dimension; values outside the line are 0. */
 static void blur_line(const float *in, size_t stride, const float *weights, int reach, float *out) {
     for (int at = 0; at < PADDED; at++) {
         float sum = 0;
@@ -30,8 +31,8 @@ static void blur_line(const float *in, size_t stride, const float *weights, int 
     }
 }
 
-/* The projection of a solid sphere without its low frequencies: what defocus leaves of compact particles, hollow ones
- * too. scratch: three images of PADDED². */
+/* Draws the projection of a solid sphere without its low frequencies: the part that defocus leaves of compact
+ * particles, also hollow ones. scratch: three images of PADDED². */
 static void draw_sphere(double diameter, float *scratch, float *image) {
     float *sphere = scratch, *rows = sphere + PADDED * PADDED, *blurred = rows + PADDED * PADDED, weights[PADDED],
           sum = 0;

@@ -7,12 +7,13 @@
 #include "kernels/template_spectra/template_spectra.h"
 #include "stages/lowpass-picker/template_map.h"
 
-/* Templates that are wider than this part of their box are not masked; the background of such is that of the outermost
- * rings, and their circle holds this part of the power. */
+/* Templates wider than this part of their box are not masked. Their background is that of the outermost rings, and
+ * their circle holds this part of the power. */
 static const double MASKED = 0.98, MOST_POWER = 0.95;
 enum { RIM = 2 };
 
-/* Width of what is not zero on the central row, px, averaged over the templates: masked templates end at zero. */
+/* Returns the width of the non-zero part of the central row, px, averaged over the templates: masked templates end at
+ * zero. */
 static double masked_width(const struct picker_templates *t) {
     double width = 0;
     for (int i = 0; i < t->count; i++) {
@@ -27,7 +28,7 @@ static double masked_width(const struct picker_templates *t) {
     return width / t->count;
 }
 
-/* Adds the power of a template to the rings, over what the outermost of them holds on average. */
+/* Adds the power of a template to the rings, relative to the average of the outermost rings. */
 static void add_rings(const float *image, int box, double *rings) {
     int centre = box / 2;
     double rim = 0, pixels = 0;
@@ -83,8 +84,8 @@ enum status templates_resize(const struct picker_templates *templates, const str
         return STATUS_OK;
     }
     TRY(template_resize(templates->data, templates->box, templates->count, box, *ret_data, err));
-    /* White noise that was normalised in large pixels is stronger in small ones, where its particles are fainter beside
-     * it. As in RELION, whose figures of merit these are, the other way round is left alone. */
+    /* White noise that was normalised in large pixels is stronger in small pixels, where its particles are fainter
+     * beside it. As in RELION, whose figures of merit these are, the opposite case is left unchanged. */
     float factor = box > templates->box ? (float)templates->box / (float)box : 1;
     for (size_t i = 0; i < (size_t)templates->count * box * box; i++)
         (*ret_data)[i] *= factor;

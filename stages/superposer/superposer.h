@@ -17,7 +17,7 @@ enum superposer_method { METHOD_JACOBI, METHOD_QCP, METHOD_KABSCH };
 enum fitted_format { FITTED_NONE, FITTED_PDB, FITTED_DCD, FITTED_NPY };
 #define FITTED_FORMAT_CHOICES "none|pdb|dcd|npy"
 
-/* What a user sets (parameters.c). NULL: not set. */
+/* The options that a user sets (parameters.c). NULL: not set. */
 struct superposer_options {
     char *topology, *chain, *residues, *reference;
     enum structure_what select;
@@ -65,8 +65,8 @@ struct superposer {
 void superposer_init(struct superposer *s, const struct superposer_options *options, const struct device *device,
                      int threads);
 void superposer_clear(struct superposer *s);
-/* Adds the structures of a file: all of them, or none if the call fails. They are handed to the plan many at a time, and
- * compared only when results are asked for. */
+/* Adds the structures of a file: all of them, or none if the call fails. They are handed to the plan many at a time,
+ * and compared only when results are asked for. */
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err);
 /* Returns whether the matrix of so many structures is kept. */
 bool superposer_has_matrix(const struct superposer *s, int structures);
@@ -75,8 +75,8 @@ bool superposer_has_neighbours(const struct superposer *s, int structures);
 enum superpose_method superposer_method(const struct superposer *s);
 
 /* Computes RMSDs and clusters of all structures added so far, at least two. Not final: keeps what was solved before, so
- * that a new structure costs a row. Final: computes everything in one go, so that the numbers do not depend, to the last
- * bit, on when structures came. */
+ * that a new structure costs a row. Final: computes everything in one go, so that the numbers do not depend, to the
+ * last bit, on when structures came. */
 enum status superposer_solve(struct superposer *s, bool final, struct err *err);
 
 /* The stage as main.c and the tests run it (stage.c). */

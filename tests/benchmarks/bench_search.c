@@ -1,6 +1,6 @@
-/* Time of the search of one micrograph, and of its correlation part beside the bare transforms of the same size and
- * number, in one run. bench_search [DEVICE [SIZE LOWPASS]]: by default on the first CUDA device, else the CPU, a 4096²
- * micrograph at 20 Å; LOWPASS 0: none. */
+/* Measures the time of the search of one micrograph, and of its correlation part beside the bare transforms of the same
+ * size and number, in one run. bench_search [DEVICE [SIZE LOWPASS]]: by default on the first CUDA device, else the CPU,
+ * a 4096² micrograph at 20 Å; LOWPASS 0: none. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -207,7 +207,7 @@ static void noise_is_measured(void **state) {
     /* The least of some twenty rings of 100 coefficients and more. */
     assert_true(maps.noise > 0.75 * expected && maps.noise < 1.05 * expected);
     assert_float_equal(maps.deviation, 3, 0.05);
-    /* A constant, in which one pixel is no number. */
+    /* A constant micrograph with one NaN pixel. */
     for (int i = 0; i < NX * NY; i++)
         micrograph[i] = i == 777 ? NAN : 5;
     search_into(&options, micrograph, NULL, &maps);

@@ -21,7 +21,7 @@
 enum { RANDOM_CASES = 12 };
 
 static const double TOLERANCE = 1e-4;
-/* Of all pixels, those whose best two rotations are closer than the tolerance. */
+/* Share of the pixels whose best two rotations are closer than the tolerance. */
 static const double TIES = 0.01;
 
 static uint64_t seed = 20261121;

@@ -384,7 +384,7 @@ static void refuses_pixels_that_are_no_numbers(void **state) {
     free(p);
 }
 
-/* Twice what there is: refused before any of it is taken. */
+/* Twice the memory of the machine: refused before any is allocated. */
 static void refuses_what_the_machine_cannot_hold(void **state) {
     (void)state;
     enum { SIDE = 16384 }; /* px: a slice is 1 GiB */
