@@ -19,9 +19,9 @@ struct superpose_clusters {
 };
 void superpose_clusters_clear(struct superpose_clusters *clusters);
 
-/* Largest neighbourhood first: the structure with most neighbours below the cut-off becomes a centre, is taken out with
- * them, and so on with what is left (Shortle, Simons & Baker 1998). Sizes never rise from cluster to cluster. Memory: 4
- * bytes for each of both directions of a pair below the cut-off. */
+/* Clusters by the largest neighbourhood: the structure with most neighbours below the cut-off becomes a centre and is
+ * removed together with them; then the same with the rest (Shortle, Simons & Baker 1998). Sizes never rise from cluster
+ * to cluster. Memory: 4 bytes for each of both directions of a pair below the cut-off. */
 enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours, int threads,
                                          struct superpose_clusters *clusters, struct err *err);
 /* The same from a matrix of all distances, without lists. */

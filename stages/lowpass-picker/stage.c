@@ -22,8 +22,8 @@
 /* A larger pixel than any particle, Å. */
 static const double PIXEL_SIZE_MOST = 1000;
 
-/* Pickers (plans and rotated templates) are kept for a few shapes of micrographs, so that sessions of mixed shapes do not
- * make them anew for each micrograph. */
+/* Pickers (plans and rotated templates) are kept for a few shapes of micrographs, so that sessions of mixed shapes do
+ * not make them anew for each micrograph. */
 enum { PICKERS_KEPT = 3 };
 
 struct kept_picker {
@@ -234,7 +234,7 @@ static enum status reconfigure(struct stage *stage, void *state, struct stage_la
     return STATUS_OK;
 }
 
-/* Whether the item's defocus is known; then its CTF. */
+/* Returns whether the item's defocus is known, and then its CTF. */
 static bool item_ctf(const struct stage *stage, const struct item *item, struct ctf *ret_ctf) {
     const struct stage_session *session = stage_session(stage);
     double u = item_number(item, "columns.rlnDefocusU", NAN);

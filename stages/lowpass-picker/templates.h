@@ -12,7 +12,7 @@ struct picker_templates {
     double pixel_size; /* Å */
 };
 
-/* What the user sets about a file of templates. */
+/* The user's settings for a file of templates. */
 struct templates_source {
     const char *path;
     const char *symmetry; /* point group, if the file is a map */
