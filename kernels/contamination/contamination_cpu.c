@@ -184,7 +184,8 @@ MULTIVERSION static void subtract(const double *a, const double *b, int count, d
         out[i] = a[i] - b[i];
 }
 
-/* Sums over the boxes of ±half around the pixels of row y, cut at the edges, from a table. line: nx + 1, scratch. */
+/* Computes sums over the boxes of ±half around the pixels of row y, cut at the edges, from a table. line: nx + 1,
+ * scratch. */
 static void box_row(const double *table, int nx, int ny, int y, int half, double *line, double *sums) {
     size_t y0 = y > half ? y - half : 0, y1 = y + half + 1 < ny ? y + half + 1 : ny, stride = (size_t)nx + 1;
     subtract(table + y1 * stride, table + y0 * stride, nx + 1, line);
@@ -197,7 +198,7 @@ static void box_row(const double *table, int nx, int ny, int y, int half, double
     }
 }
 
-/* Pixels of these boxes. */
+/* Returns the number of pixels of such a box. */
 static int box_count(int nx, int ny, int x, int y, int half) {
     int width = (x + half + 1 < nx ? x + half + 1 : nx) - (x > half ? x - half : 0);
     return width * ((y + half + 1 < ny ? y + half + 1 : ny) - (y > half ? y - half : 0));
@@ -364,7 +365,7 @@ static void spare_particles(struct contamination *c, double diameter) {
     }
 }
 
-/* out: whether anything within ±half is set, or is not set. */
+/* Sets out[] where any pixel within ±half is set (is_set) or not set (otherwise). */
 static void near(struct contamination *c, const uint8_t *set, bool is_set, int half, uint8_t *out) {
     sum_table(NULL, false, set, c->nx, c->ny, c->counts);
     for (int y = 0; y < c->ny; y++) {

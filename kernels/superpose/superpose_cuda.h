@@ -1,9 +1,8 @@
-/* The part of kernels/superpose that runs on a CUDA device, between superpose_cuda.c and the .cu files. Plain pointers
- * and numbers.
+/* An ensemble in the memory of a CUDA device, called by superpose_cuda.c and implemented in the .cu files.
  *
  * Structures lie on the device as rows [structures][3][stride] of floats: centred, times √w, one row for x, y and z
- * each; stride is atoms rounded up to SUPERPOSE_CHUNK, and what is beyond atoms, or beyond the structures that are
- * there up to a multiple of SUPERPOSE_TILE, is zero. norms [structures] are G. */
+ * each. stride is atoms rounded up to SUPERPOSE_CHUNK; values beyond atoms, and beyond the last structure up to a
+ * multiple of SUPERPOSE_TILE, are zero. norms [structures] are G. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_CUDA_H
 #define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_CUDA_H
 

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Displacements of one length differ in length by less than 1; of two, the one that comes first in reading order. */
+/* A displacement, and its rounded length. Displacements of one length differ in length by less than 1; of two opposite
+ * ones only the first in reading order is used. */
 struct texture_displacement {
     int dx, dy, length;
 };
