@@ -3,19 +3,8 @@
 #ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
 #define ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
 
-#include <cufft.h>
-
-#include "common/device_cuda.h"
+#include "kernels/fourier/cufft.cuh"
 #include "kernels/search/search_setup_cuda.h"
-
-#define CUFFT_TRY(call, err, what)                                                                                     \
-    do {                                                                                                               \
-        cufftResult cufft_result_ = (call);                                                                            \
-        if (cufft_result_ != CUFFT_SUCCESS) (void)cudaGetLastError();                                                  \
-        FAIL_IF(cufft_result_ != CUFFT_SUCCESS, err,                                                                   \
-                cufft_result_ == CUFFT_ALLOC_FAILED ? STATUS_NO_MEMORY : STATUS_DEVICE,                                \
-                "the CUDA device failed at %s: cuFFT error %d", what, (int)cufft_result_);                             \
-    } while (0)
 
 /* Use after a kernel launch. */
 #define LAUNCH_TRY(err, what) CUDA_TRY(cudaGetLastError(), err, what)
@@ -113,10 +102,6 @@ enum status search_score_run(search_cuda *s, int t, err *err);
 enum status search_fused_create(const search_cuda *s, search_fused **ret_fused, err *err);
 void search_fused_destroy(search_fused **fused);
 enum status search_fused_run(search_cuda *s, int t, err *err);
-
-static inline unsigned blocks_for(size_t count, unsigned threads) {
-    return (unsigned)((count + threads - 1) / threads);
-}
 
 #ifdef __CUDACC__
 /* Returns the sum in lane 0. */
