@@ -15,6 +15,7 @@
 #include "common/device.h"
 #include "common/memory.h"
 #include "kernels/superpose/superpose_private.h"
+#include "tests/benchmarks/superpose_times.h"
 
 static double read_clock(clockid_t clock) {
     struct timespec t;
@@ -53,6 +54,13 @@ static void randomise(struct bench *b) {
     }
 }
 
+static enum status print_device_times(struct superpose *s, struct err *err) {
+    float ms[2] = {0};
+    TRY(superpose_times(s, 3, ms, err));
+    printf("%.3f ms of the device, %.3f of them the product\n", ms[0], ms[1]);
+    return STATUS_OK;
+}
+
 static enum status run(struct bench *b, struct err *err) {
     struct superpose *s = NULL;
     struct lap t = start();
@@ -68,11 +76,7 @@ static enum status run(struct bench *b, struct err *err) {
     t = start();
     if (status == STATUS_OK) status = superpose_row(s, b->count - 1, row, err);
     b->row = less(b->row, since(t));
-    float ms[2];
-    if (status == STATUS_OK && b->options.device.kind == DEVICE_CUDA) {
-        status = superpose_times(s, 3, ms, err);
-        if (status == STATUS_OK) printf("%.3f ms of the device, %.3f of them the product\n", ms[0], ms[1]);
-    }
+    if (status == STATUS_OK && b->options.device.kind == DEVICE_CUDA) status = print_device_times(s, err);
     superpose_destroy(&s);
     return status;
 }

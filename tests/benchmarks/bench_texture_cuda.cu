@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/texture/texture_device.cuh"
+#include "kernels/texture/texture.cuh"
 
 /* Instructions of the four roles together, including loads of pixels, counted with nvdisasm. */
 static const double INSTRUCTIONS = 110;

@@ -188,7 +188,7 @@ static void particles_are_not(void **state) {
     free(map);
 }
 
-/* What a lump cuts off is marked as well; and nothing outside of the area is looked at. */
+/* A region that a lump cuts off is marked as well; nothing outside the area is looked at. */
 static void islands_and_areas(void **state) {
     struct fixture *f = *state;
     for (int i = 0; i < PIXELS; i++) {

@@ -45,7 +45,7 @@ static void scores_and_fill(void **state) {
     for (int y = 0; y < NY; y++)
         for (int x = 0; x < NX; x++)
             assert_float_equal(out[(y + y0) * SIZE + x + x0], (in[y * NX + x] - mean) / deviation, 2e-3);
-    /* What is around is N(0,1): 57,000 values give the mean to 0.004 and the deviation to 0.003. */
+    /* The surrounding noise is N(0,1): 57,000 values give the mean to 0.004 and the deviation to 0.003. */
     double sum = 0, squares = 0;
     int count = 0;
     for (int y = 0; y < SIZE; y++)
@@ -67,7 +67,8 @@ static void scores_and_fill(void **state) {
     free(other);
 }
 
-/* A hot column alone sets the first deviation; dead ones are seen once it is out, and the rest is N(0,1) again. */
+/* A hot column dominates the first deviation; dead columns become visible once it is excluded, and the rest is N(0,1)
+ * again. */
 static void one_kind_of_outlier_hides_no_other(void **state) {
     (void)state;
     enum { N = 256 };
