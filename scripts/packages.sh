@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# scripts/packages.sh [--tests]: installs what icestream is built from, on Debian 12 and Ubuntu 24.04.
-# --tests adds what the tests compare with and work with: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile
-# and pyzmq, strace, clang and its libFuzzer, and what checks the form of the sources: clang-format, shellcheck, flake8,
-# and groff and man-db, which read the manual pages.
-# Does nothing, and needs no privileges, when everything is there already.
+# scripts/packages.sh [--tests]: installs the packages that icestream is built from, on Debian 12 and Ubuntu 24.04.
+# --tests adds packages for the tests: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile and pyzmq,
+# strace, clang and its libFuzzer. It also adds clang-format, shellcheck and flake8, which check the form of the
+# sources, and groff and man-db, which read the manual pages.
+# Does nothing, and needs no privileges, when all packages are installed.
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config

@@ -568,7 +568,7 @@ static void it_repeats(void **state) {
     destroy_data(b);
 }
 
-/* Default memory: on a device what is free, without what libraries may need. */
+/* By default a device uses its free memory, less a reserve for libraries. */
 static void memory_is_found(struct data *d, const struct data *expected) {
     struct alignment *alignment = NULL;
     size_t unused = 0;
