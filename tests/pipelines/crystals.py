@@ -155,7 +155,7 @@ with Work("crystals") as work:
             f"{name}: every image is done once: {found}",
         )
 
-    # Several globs, as in the graph. Files with other endings are not found, so a replay must not wait for them.
+    # The graph has several globs. The replay must find files of each, and not wait for a file that matches none.
     write(f"{work('incoming-calm')}/notes.txt", "of no interest")
     run(
         "replay",
