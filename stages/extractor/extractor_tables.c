@@ -4,46 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
 #include "stages/extractor/extractor.h"
-
-static enum status put_text(struct star_table *table, size_t row, const char *name, const char *value,
-                            struct err *err) {
-    int column;
-    TRY(star_column_add(table, name, "0", &column, err));
-    return star_set(table, row, column, value, err);
-}
-
-static enum status put_number(struct star_table *table, size_t row, const char *name, double value, struct err *err) {
-    int column;
-    TRY(star_column_add(table, name, "0", &column, err));
-    return star_set_number(table, row, column, value, err);
-}
-
-static enum status put_integer(struct star_table *table, size_t row, const char *name, long value, struct err *err) {
-    int column;
-    TRY(star_column_add(table, name, "0", &column, err));
-    return star_set_integer(table, row, column, value, err);
-}
 
 static enum status add_optics(struct star_file *file, const struct extractor_optics *optics,
                               const struct extract_options *options, struct err *err) {
     struct star_table *table;
-    size_t row;
-    int first;
+    const struct star_cell cells[] = {
+        {.column = "rlnOpticsGroupName", .text = optics->group},
+        {.column = "rlnOpticsGroup", .value = 1, .integer = true},
+        {.column = "rlnMicrographOriginalPixelSize", .value = optics->original_pixel_size},
+        {.column = "rlnVoltage", .value = optics->voltage},
+        {.column = "rlnSphericalAberration", .value = optics->spherical_aberration},
+        {.column = "rlnAmplitudeContrast", .value = optics->amplitude_contrast},
+        {.column = "rlnImagePixelSize", .value = optics->pixel_size * options->box / options->size},
+        {.column = "rlnImageSize", .value = options->size, .integer = true},
+        {.column = "rlnImageDimensionality", .value = 2, .integer = true},
+        {.column = "rlnCtfDataAreCtfPremultiplied", .integer = true},
+    };
     TRY(star_table_add(file, "optics", true, &table, err));
-    TRY(star_column_add(table, "rlnOpticsGroupName", "0", &first, err)); /* a row needs a column */
-    TRY(star_row_add(table, &row, err));
-    TRY(put_text(table, row, "rlnOpticsGroupName", optics->group, err));
-    TRY(put_integer(table, row, "rlnOpticsGroup", 1, err));
-    TRY(put_number(table, row, "rlnMicrographOriginalPixelSize", optics->original_pixel_size, err));
-    TRY(put_number(table, row, "rlnVoltage", optics->voltage, err));
-    TRY(put_number(table, row, "rlnSphericalAberration", optics->spherical_aberration, err));
-    TRY(put_number(table, row, "rlnAmplitudeContrast", optics->amplitude_contrast, err));
-    TRY(put_number(table, row, "rlnImagePixelSize", optics->pixel_size * options->box / options->size, err));
-    TRY(put_integer(table, row, "rlnImageSize", options->size, err));
-    TRY(put_integer(table, row, "rlnImageDimensionality", 2, err));
-    return put_integer(table, row, "rlnCtfDataAreCtfPremultiplied", 0, err);
+    return star_cells_row(table, cells, sizeof cells / sizeof *cells, err);
 }
 
 /* The micrograph's numbers that go to each of its particles, once for all rows. */
@@ -193,13 +174,10 @@ static enum status add_joined_optics(struct extractor_join *join, const struct s
     int joined_names = star_column_find(join->optics, "rlnOpticsGroupName");
     for (row = 0; row < groups && joined_names >= 0; row++)
         if (strcmp(star_get(join->optics, row, joined_names), name) == 0) number_name(name, groups, unique);
-    int first;
-    TRY(star_column_add(join->optics, star_column_name(other, 0), "0", &first, err)); /* a row needs a column */
-    TRY(star_row_add(join->optics, &row, err));
-    for (size_t c = 0; c < star_column_count(other); c++)
-        TRY(put_text(join->optics, row, star_column_name(other, c), star_get(other, 0, (int)c), err));
-    TRY(put_text(join->optics, row, "rlnOpticsGroupName", unique, err));
-    return put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err);
+    TRY(star_row_begin(join->optics, star_column_name(other, 0), &row, err));
+    TRY(star_row_copy(other, 0, join->optics, row, err));
+    TRY(star_put_text(join->optics, row, "rlnOpticsGroupName", unique, err));
+    return star_put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err);
 }
 
 static enum status read_particles(const char *path, struct star_file **ret_file, struct star_table **ret_optics,
@@ -244,7 +222,7 @@ static enum status rearrange(const struct extractor_join *join, const struct sta
             int from = star_column_find(particles, star_column_name(join->particles, c));
             TRY(star_set(rows, row, (int)c, from >= 0 ? star_get(particles, i, from) : "0", err));
         }
-        TRY(put_integer(rows, row, "rlnOpticsGroup", group, err));
+        TRY(star_put_integer(rows, row, "rlnOpticsGroup", group, err));
     }
     return STATUS_OK;
 }
