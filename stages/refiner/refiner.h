@@ -44,7 +44,7 @@ struct refiner_options {
                                    the device when the first iteration begins (kernels/alignment) */
     bool memory_trace; /* record what is taken of the device's memory (refiner_write_trace) */
     /* What the stage decides by: */
-    int live_order;      /* while particles arrive the grid grows no finer than this, or than healpix_order */
+    int live_order;      /* bounds the grid while particles arrive (schedule_live_max_order) */
     int min_particles;   /* that the first map waits for */
     int max_iterations;  /* at the end of the stream, before the final one */
     int keep_iterations; /* whose files stay */

@@ -97,13 +97,17 @@ struct schedule_live {
     bool settled;             /* more iterations with the same particles gain nothing */
     size_t settled_particles; /* the number of particles then */
 };
-/* Returns whether another iteration is worth the time. paused: no particles have come for a while. */
+enum { SCHEDULE_PAUSE = 4 }; /* s without new particles, after which the stream counts as paused */
+/* Returns whether another iteration is worth the time. paused: no particles have come for SCHEDULE_PAUSE. */
 bool schedule_live_worth(const struct schedule_live *live, size_t particles, bool paused);
 /* Takes in a completed iteration. present: all particles; stalled, converged: as in struct schedule. */
 void schedule_live_after(struct schedule_live *live, size_t particles, size_t present, bool stalled, bool converged);
 /* Returns how many particles, chosen by chance, the next iteration compares; 0: all. iteration: the number of those
  * done. */
 size_t schedule_live_most(int iteration);
+/* Returns how fine the grid may grow while particles still arrive (max_order of struct schedule_plan): as fine as the
+ * user allows, but never coarser than the first grid. Both orders are HEALPix orders. */
+int schedule_live_max_order(int live_order, int first_order);
 
 enum schedule_step { SCHEDULE_ITERATE, SCHEDULE_FINAL, SCHEDULE_DONE };
 /* Returns what follows at the end of the stream. done: iterations since then, the final one not counted. */

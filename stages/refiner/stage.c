@@ -15,6 +15,7 @@
 #include "stages/refiner/schedule.h"
 
 static const double LEAST_MEMORY = 0.25; /* GiB */
+enum { LEAST_PARTICLES = 10 };           /* fewer make no map */
 
 struct state {
     struct arrivals arrivals;
@@ -212,7 +213,6 @@ static void look_for_end(struct stage *stage, struct state *state, size_t partic
 }
 
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
-    static const double PAUSE = 4; /* s */
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
     *ret_work = STAGE_WORK_NONE;
@@ -227,9 +227,9 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     size_t particles = refiner_particles(state->refiner);
     if (particles < (size_t)p->min_particles) return STATUS_OK;
     look_for_end(stage, state, particles);
-    if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, PAUSE))) return STATUS_OK;
-    const struct refiner_iteration next = {.max_order =
-                                               p->live_order > p->healpix_order ? p->live_order : p->healpix_order,
+    if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
+        return STATUS_OK;
+    const struct refiner_iteration next = {.max_order = schedule_live_max_order(p->live_order, p->healpix_order),
                                            .most = schedule_live_most(refiner_state(state->refiner).iteration)};
     TRY(refiner_begin(state->refiner, &next, err));
     *ret_work = STAGE_WORK_MORE;
@@ -279,11 +279,11 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
-    if (particles < 10 && state->refused.status != STATUS_OK) {
+    if (particles < LEAST_PARTICLES && state->refused.status != STATUS_OK) {
         *err = state->refused;
         return err->status;
     }
-    if (particles < 10) {
+    if (particles < LEAST_PARTICLES) {
         stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: no map is made", particles);
         return STATUS_OK;
     }
