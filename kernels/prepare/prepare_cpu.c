@@ -103,7 +103,7 @@ static inline int around(int i, int n) {
     return i < 0 ? i + n : i;
 }
 
-/* What leaves at one edge comes in at the other: nothing but phases change. */
+/* Pixels that leave at one edge come in at the other: only phases change. */
 static void shift_around(struct prepare *p, const float *image, const struct prepare_options *o) {
     int n = p->box, split = around(o->shift_x, n);
     float scale = (float)o->scale;

@@ -9,7 +9,7 @@
 
 enum { LEAST_SHELL = 5 }; /* below this shell there is no prior; no map counts as worse resolved than this shell */
 
-/* What stays the same in all iterations. */
+/* The values that stay the same in all iterations. */
 struct schedule_options {
     bool classifies;                         /* 3-D classification: no halves, the grid stays as it is */
     int references;                          /* maps that each particle is compared with: 1, or the number of classes */
@@ -55,7 +55,7 @@ void schedule_resume(struct schedule *schedule, const struct schedule *kept);
 /* Returns how far the first iteration compares, px. */
 int schedule_first_size(const struct schedule_options *options);
 
-/* What is known before an iteration begins. */
+/* The facts that are known before an iteration begins. */
 struct schedule_plan {
     int max_order; /* as in struct schedule */
     bool final;
@@ -74,7 +74,7 @@ int schedule_shared_shell(const struct schedule_options *options, double resolut
 /* Returns the last shell, up to `last`, in which a map's signal outweighs its noise. ssnr: [last + 1]. */
 int schedule_signal_shell(const float *ssnr, int last);
 
-/* What an iteration has found. */
+/* The results of an iteration. */
 struct findings {
     int particles;    /* compared in this iteration */
     size_t present;   /* all that there are */
@@ -91,7 +91,7 @@ void schedule_after(struct schedule *schedule, const struct findings *findings);
 /* Returns whether the next iteration searches near the last poses, if all particles have one. */
 bool schedule_local_next(const struct schedule *schedule);
 
-/* What the stage knows while particles still arrive. All 0 at first. */
+/* The state of the schedule while particles still arrive. All 0 at first. */
 struct schedule_live {
     size_t last_particles;    /* of the last iteration */
     bool settled;             /* more iterations with the same particles gain nothing */

@@ -23,7 +23,7 @@ struct state {
     struct writer *writer;
     struct schedule_live live;
     bool looked; /* for the final files of an earlier run */
-    /* What the log has reported already: */
+    /* Reported in the log already: */
     bool remarked;      /* how the refinement began */
     bool told;          /* sums come to the host */
     size_t spoiled;     /* so many images count as empty */
