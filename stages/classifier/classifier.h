@@ -1,4 +1,4 @@
-/* Classifies a growing set of particles in 2-D: chooses the next batch, adds and replaces classes, and decides when
+/* Classifies a growing set of particles in 2D: chooses the next batch, adds and replaces classes, and decides when
  * the classification has converged.
  *
  * Stepwise EM: a batch holds a few hundred particles, new particles first. Sums of earlier batches fade, so that they

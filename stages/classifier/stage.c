@@ -319,7 +319,7 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
 
 const struct stage_descriptor classifier_stage = {
     .name = "classifier",
-    .summary = "2-D class averages of a growing set of particles, and which particles go on",
+    .summary = "2D class averages of a growing set of particles, and which particles go on",
     .in = "particles",
     .out = "selection",
     .params = classifier_parameters,

@@ -1,6 +1,6 @@
-/* Refines 3-D maps from an accumulating set of particles. With one class: auto-refinement, by regularised likelihood,
+/* Refines 3D maps from an accumulating set of particles. With one class: auto-refinement, by regularised likelihood,
  * with two independent halves and a sampling that grows finer as the maps allow (Scheres 2012; the numbers of RELION's
- * auto-refine). With several classes: 3-D classification. It compares all particles with all maps, on a grid that stays
+ * auto-refine). With several classes: 3D classification. It compares all particles with all maps, on a grid that stays
  * as it is, with the power of the maps themselves as the prior (RELION's Class3D).
  *
  * refiner_begin starts an iteration with the particles that are present. refiner_work does a slice of it (a batch of

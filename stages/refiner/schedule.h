@@ -11,7 +11,7 @@ enum { LEAST_SHELL = 5 }; /* below this shell there is no prior; no map counts a
 
 /* The values that stay the same in all iterations. */
 struct schedule_options {
-    bool classifies;                         /* 3-D classification: no halves, the grid stays as it is */
+    bool classifies;                         /* 3D classification: no halves, the grid stays as it is */
     int references;                          /* maps that each particle is compared with: 1, or the number of classes */
     int box;                                 /* px */
     double pixel_size;                       /* Å */

@@ -303,7 +303,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
 const struct stage_descriptor refiner_stage = {
     .name = "refiner",
     .summary =
-        "Refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence; or "
+        "Refines a 3D map from particles: two independent halves, from a low-resolution reference to convergence; or "
         "sorts particles into classes of different maps",
     .in = "particles|selection",
     .out = "",
